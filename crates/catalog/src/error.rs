@@ -1,0 +1,189 @@
+//! What can be wrong with a question to the catalog. Every error names the value, the rule it breaks, where the rule
+//! comes from, and what to do next, so that a caller never has to add a sentence of its own.
+
+use chrono::NaiveDate;
+
+/// The four parts of an error. Prints as one line, `VALUE: RULE (SOURCE). HINT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What was given, as the user wrote it.
+    pub value: String,
+    /// The rule it breaks.
+    pub rule: String,
+    /// Where the rule is written down: a citation with its date, or a part of this catalog.
+    pub source: String,
+    /// What to do next.
+    pub hint: String,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        value: impl Into<String>,
+        rule: impl Into<String>,
+        source: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        // One line, whatever was pasted in.
+        let one_line = |text: String| text.replace(char::is_control, " ");
+        Problem {
+            value: one_line(value.into()),
+            rule: one_line(rule.into()),
+            source: source.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Problem {
+            value,
+            rule,
+            source,
+            hint,
+        } = self;
+        write!(f, "{value}: {rule} ({source}). {hint}")
+    }
+}
+
+/// Everything the catalog can refuse.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogError {
+    /// The storage notation cannot be read.
+    #[error("{0}")]
+    Notation(Box<Problem>),
+    /// No such volume type or RAID level.
+    #[error("{0}")]
+    UnknownType(Box<Problem>),
+    /// No such instance type.
+    #[error("{0}")]
+    UnknownInstance(Box<Problem>),
+    /// No such region.
+    #[error("{0}")]
+    UnknownRegion(Box<Problem>),
+    /// The volume or instance type did not exist on the day asked for.
+    #[error("{problem}")]
+    NotYet {
+        /// The four parts.
+        problem: Box<Problem>,
+        /// First day the catalog knows the type.
+        first: NaiveDate,
+    },
+    /// A size, IOPS or throughput outside the limits of the day.
+    #[error("{0}")]
+    Limit(Box<Problem>),
+    /// No price is known for this combination.
+    #[error("{0}")]
+    NoPrice(Box<Problem>),
+    /// A file under `data/` is broken; the value names file, row and field.
+    #[error("{0}")]
+    Data(Box<Problem>),
+}
+
+impl CatalogError {
+    /// The four parts as one value.
+    pub fn problem(&self) -> &Problem {
+        match self {
+            CatalogError::NotYet { problem, .. } => problem,
+            CatalogError::Notation(p)
+            | CatalogError::UnknownType(p)
+            | CatalogError::UnknownInstance(p)
+            | CatalogError::UnknownRegion(p)
+            | CatalogError::Limit(p)
+            | CatalogError::NoPrice(p)
+            | CatalogError::Data(p) => p,
+        }
+    }
+
+    /// What was given.
+    pub fn value(&self) -> &str {
+        &self.problem().value
+    }
+
+    /// The rule it breaks.
+    pub fn rule(&self) -> &str {
+        &self.problem().rule
+    }
+
+    /// Where the rule is written down.
+    pub fn source(&self) -> &str {
+        &self.problem().source
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> &str {
+        &self.problem().hint
+    }
+
+    /// A short stable name of the kind, for other languages and for JSON.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            CatalogError::Notation(_) => "notation",
+            CatalogError::UnknownType(_) => "unknown-type",
+            CatalogError::UnknownInstance(_) => "unknown-instance",
+            CatalogError::UnknownRegion(_) => "unknown-region",
+            CatalogError::NotYet { .. } => "not-yet",
+            CatalogError::Limit(_) => "limit",
+            CatalogError::NoPrice(_) => "no-price",
+            CatalogError::Data(_) => "data",
+        }
+    }
+}
+
+/// "Did you mean X?", or `otherwise` when nothing is near.
+///
+/// Near means an edit distance of at most a third of the word, and at least 2: one swapped or one missing pair.
+pub(crate) fn did_you_mean<'a>(
+    given: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    otherwise: &str,
+) -> String {
+    let given: Vec<char> = given.to_lowercase().chars().take(64).collect();
+    let reach = (given.len() / 3).max(2);
+    let nearest = known
+        .into_iter()
+        .map(|name| (edit_distance(&given, name), name))
+        .filter(|(distance, _)| *distance <= reach)
+        .min();
+    match nearest {
+        Some((_, name)) => format!("Did you mean {name}?"),
+        None => otherwise.to_string(),
+    }
+}
+
+fn edit_distance(a: &[char], b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=a.len()).collect();
+    for (i, cb) in b.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, ca) in a.iter().enumerate() {
+            let substituted = diagonal + usize::from(*ca != cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[a.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_offered_and_far_ones_are_not() {
+        let known = ["gp2", "gp3", "io1", "m5.2xlarge"];
+        assert_eq!(
+            did_you_mean("m5.2xlrge", known, "no"),
+            "Did you mean m5.2xlarge?"
+        );
+        assert_eq!(did_you_mean("pg3", known, "no"), "Did you mean gp3?");
+        assert_eq!(did_you_mean("completely-else", known, "no"), "no");
+    }
+
+    #[test]
+    fn prints_on_one_line() {
+        let error = CatalogError::Limit(Box::new(Problem::new("gp2:0", "rule", "here", "Do it.")));
+        assert_eq!(error.to_string(), "gp2:0: rule (here). Do it.");
+        assert_eq!(error.kind(), "limit");
+    }
+}

@@ -1,0 +1,333 @@
+//! Instance types: what `data/instances.csv` and `data/instances_limits.csv` say on a day.
+
+use crate::error::{did_you_mean, CatalogError, Problem};
+use crate::source::{broken, Caveat, Sources};
+use chrono::NaiveDate;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// The limits table begins here: a type first seen on this day may be older, one first seen later was not in the guide
+/// of this day. (awsdocs/amazon-ec2-user-guide, first public revision.)
+const LIMITS_BEGIN: NaiveDate = day(2018, 2, 2);
+/// The price tables begin here (vantage-sh/ec2instances.info, first revision with prices).
+const PRICES_BEGIN: NaiveDate = day(2013, 9, 26);
+
+const fn day(year: i32, month: u32, day: u32) -> NaiveDate {
+    match NaiveDate::from_ymd_opt(year, month, day) {
+        Some(date) => date,
+        None => panic!("not a day"),
+    }
+}
+
+/// What an instance type gives its volumes on a day. Bytes are from MB/s, so decimal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InstanceLimits {
+    /// Name, such as `m5.2xlarge`.
+    pub instance_type: String,
+    /// Day asked for.
+    pub as_of: NaiveDate,
+    /// Virtual CPUs; 0 where no source names them (then a caveat says so).
+    pub vcpus: u32,
+    /// Memory in MiB; 0 where no source names it.
+    pub memory_mib: u64,
+    /// Of the Nitro System, bare metal included.
+    pub nitro: bool,
+    /// AWS counted it among the current types at the newest date of the catalog.
+    pub current_generation: bool,
+    /// EBS throughput that can be held, bytes per second.
+    pub baseline_bytes_s: Option<u64>,
+    /// EBS throughput in a burst, bytes per second.
+    pub max_bytes_s: Option<u64>,
+    /// EBS I/Os per second that can be held.
+    pub baseline_iops: Option<u64>,
+    /// EBS I/Os per second in a burst.
+    pub max_iops: Option<u64>,
+    /// How long the maximum holds from a full balance: 1800 where the baseline is below it, else 0.
+    pub burst_seconds: u64,
+    /// All local disks together, in GB (10^9 bytes).
+    pub instance_store_gb: u64,
+    /// Number of local disks.
+    pub instance_store_devices: u32,
+    /// `x86_64`, `arm64`, `i386|x86_64`; empty where no source names it.
+    pub arch: String,
+    /// Unconfirmed figures that were used.
+    pub caveats: Vec<Caveat>,
+}
+
+/// A row of `instances.csv`.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct TypeRow {
+    pub instance_type: String,
+    vcpus: Option<u32>,
+    memory_mib: Option<u64>,
+    nitro: bool,
+    nitro_confirmed: bool,
+    current_generation: bool,
+    instance_store_gb: Option<u64>,
+    instance_store_devices: Option<u32>,
+    architectures: String,
+    first_seen: NaiveDate,
+    source: String,
+    #[allow(dead_code)] // read so that a row without a day is refused
+    as_of: NaiveDate,
+    note: String,
+}
+
+/// A row of `instances_limits.csv`: in force from `first_seen` until the next row of the type.
+#[derive(Debug, Clone, Deserialize)]
+struct LimitRow {
+    instance_type: String,
+    first_seen: NaiveDate,
+    last_seen: NaiveDate,
+    baseline_mb_s: Option<f64>,
+    max_mb_s: Option<f64>,
+    baseline_iops: Option<u64>,
+    max_iops: Option<u64>,
+    source: String,
+    confirmed: bool,
+    note: String,
+}
+
+/// A row of `instances_local_iops.csv`: all local disks of the type together, 4 KiB I/O.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct LocalIops {
+    instance_type: String,
+    pub random_read_iops_4k: u64,
+    pub write_iops_4k: u64,
+    pub source: String,
+    #[allow(dead_code)] // read so that a row without a day is refused
+    as_of: NaiveDate,
+}
+
+/// The three instance files.
+#[derive(Debug)]
+pub(crate) struct Instances {
+    types: BTreeMap<String, TypeRow>,
+    limits: HashMap<String, Vec<LimitRow>>,
+    local_iops: HashMap<String, LocalIops>,
+    burst_seconds: u64,
+}
+
+impl Instances {
+    pub(crate) fn parse(
+        files: &crate::DataFiles<'_>,
+        sources: &Sources,
+        burst_seconds: u64,
+    ) -> Result<Self, CatalogError> {
+        let mut types = BTreeMap::new();
+        for row in crate::table::rows::<TypeRow>("instances.csv", files.instances)? {
+            let place = format!("instances.csv: {}: field", row.instance_type);
+            sources.require(&row.source, &format!("{place} source"))?;
+            if types.contains_key(&row.instance_type) {
+                return Err(broken(
+                    &format!("{place} instance_type"),
+                    "stands there twice",
+                ));
+            }
+            types.insert(row.instance_type.clone(), row);
+        }
+        let mut limits: HashMap<String, Vec<LimitRow>> = HashMap::new();
+        for row in crate::table::rows::<LimitRow>("instances_limits.csv", files.instances_limits)? {
+            check_limit_row(&row, &types, sources)?;
+            let of_type = limits.entry(row.instance_type.clone()).or_default();
+            if of_type
+                .last()
+                .is_some_and(|last| last.first_seen >= row.first_seen)
+            {
+                return Err(broken(
+                    &format!(
+                        "instances_limits.csv: {}: field first_seen",
+                        row.instance_type
+                    ),
+                    "rows of a type must be in the order of their days",
+                ));
+            }
+            of_type.push(row);
+        }
+        let mut local_iops = HashMap::new();
+        for row in
+            crate::table::rows::<LocalIops>("instances_local_iops.csv", files.instances_local_iops)?
+        {
+            let place = format!("instances_local_iops.csv: {}", row.instance_type);
+            sources.require(&row.source, &place)?;
+            local_iops.insert(row.instance_type.clone(), row);
+        }
+        Ok(Instances {
+            types,
+            limits,
+            local_iops,
+            burst_seconds,
+        })
+    }
+
+    pub(crate) fn local_iops(&self, name: &str) -> Option<&LocalIops> {
+        self.local_iops.get(name)
+    }
+
+    pub(crate) fn get(&self, name: &str, date: NaiveDate) -> Result<InstanceLimits, CatalogError> {
+        let lower = name.trim().to_ascii_lowercase();
+        let row = self.types.get(&lower).ok_or_else(|| {
+            CatalogError::UnknownInstance(Box::new(Problem::new(
+                name,
+                "is not an instance type of this catalog",
+                "data/instances.csv",
+                did_you_mean(
+                    name,
+                    self.types.keys().map(String::as_str),
+                    "See `headrace catalog instances`.",
+                ),
+            )))
+        })?;
+        if row.first_seen > date.max(LIMITS_BEGIN) {
+            return Err(CatalogError::NotYet {
+                problem: Box::new(Problem::new(
+                    format!("{} on {date}", row.instance_type),
+                    format!("first seen on {}", row.first_seen),
+                    "data/instances.csv, column first_seen",
+                    format!("Ask for {} or later, or for another type.", row.first_seen),
+                )),
+                first: row.first_seen,
+            });
+        }
+        Ok(self.resolve(row, date))
+    }
+
+    /// Types known by `date`. Before the price tables begin, the types they begin with.
+    pub(crate) fn all(&self, date: NaiveDate) -> Vec<InstanceLimits> {
+        self.types
+            .values()
+            .filter(|row| row.first_seen <= date.max(PRICES_BEGIN))
+            .map(|row| self.resolve(row, date))
+            .collect()
+    }
+
+    fn resolve(&self, row: &TypeRow, date: NaiveDate) -> InstanceLimits {
+        let mut caveats = type_caveats(row, date);
+        let rows = self
+            .limits
+            .get(&row.instance_type)
+            .map_or(&[][..], Vec::as_slice);
+        let limit = rows
+            .iter()
+            .rev()
+            .find(|limit| limit.first_seen <= date)
+            .or(rows.first());
+        limit_caveats(limit, date, row, &mut caveats);
+        let bytes = |mb_s: Option<f64>| mb_s.map(|mb_s| (mb_s * 1e6).round() as u64);
+        let baseline_bytes_s = bytes(limit.and_then(|limit| limit.baseline_mb_s));
+        let max_bytes_s = bytes(limit.and_then(|limit| limit.max_mb_s));
+        let baseline_iops = limit.and_then(|limit| limit.baseline_iops);
+        let max_iops = limit.and_then(|limit| limit.max_iops);
+        let below = |low: Option<u64>, high: Option<u64>| matches!((low, high), (Some(low), Some(high)) if low < high);
+        let bursts = below(baseline_bytes_s, max_bytes_s) || below(baseline_iops, max_iops);
+        InstanceLimits {
+            instance_type: row.instance_type.clone(),
+            as_of: date,
+            vcpus: row.vcpus.unwrap_or(0),
+            memory_mib: row.memory_mib.unwrap_or(0),
+            nitro: row.nitro,
+            current_generation: row.current_generation,
+            baseline_bytes_s,
+            max_bytes_s,
+            baseline_iops,
+            max_iops,
+            burst_seconds: if bursts { self.burst_seconds } else { 0 },
+            instance_store_gb: row.instance_store_gb.unwrap_or(0),
+            instance_store_devices: row.instance_store_devices.unwrap_or(0),
+            arch: row.architectures.clone(),
+            caveats,
+        }
+    }
+}
+
+fn check_limit_row(
+    row: &LimitRow,
+    types: &BTreeMap<String, TypeRow>,
+    sources: &Sources,
+) -> Result<(), CatalogError> {
+    let place = format!(
+        "instances_limits.csv: {} {}",
+        row.instance_type, row.first_seen
+    );
+    sources.require(&row.source, &format!("{place}: field source"))?;
+    if !types.contains_key(&row.instance_type) {
+        return Err(broken(
+            &format!("{place}: field instance_type"),
+            "is not a type of instances.csv",
+        ));
+    }
+    for (field, mb_s) in [
+        ("baseline_mb_s", row.baseline_mb_s),
+        ("max_mb_s", row.max_mb_s),
+    ] {
+        // A million MB/s is beyond any instance; a finite bound keeps bytes per second inside 64 bits.
+        if mb_s.is_some_and(|mb_s| !(0.0..=1e6).contains(&mb_s)) {
+            return Err(broken(
+                &format!("{place}: field {field}"),
+                "must be from 0 to 1000000",
+            ));
+        }
+    }
+    if row.first_seen > row.last_seen {
+        return Err(broken(
+            &format!("{place}: field last_seen"),
+            "is before first_seen",
+        ));
+    }
+    Ok(())
+}
+
+fn type_caveats(row: &TypeRow, date: NaiveDate) -> Vec<Caveat> {
+    let mut caveats = Vec::new();
+    if !row.nitro_confirmed {
+        let system = if row.nitro { "Nitro" } else { "Xen" };
+        caveats.push(Caveat::new(
+            "nitro",
+            format!("{system}: by family, no API dump says so"),
+            &row.source,
+        ));
+    }
+    if !row.note.is_empty() {
+        caveats.push(Caveat::new("instance_type", &row.note, &row.source));
+    }
+    if row.first_seen > date {
+        caveats.push(Caveat::new(
+            "first_seen",
+            format!(
+                "first seen on {}, when the tables begin; it may be older",
+                row.first_seen
+            ),
+            &row.source,
+        ));
+    }
+    caveats
+}
+
+fn limit_caveats(
+    limit: Option<&LimitRow>,
+    date: NaiveDate,
+    row: &TypeRow,
+    caveats: &mut Vec<Caveat>,
+) {
+    let Some(limit) = limit else {
+        caveats.push(Caveat::new(
+            "ebs_limits",
+            "no EBS limit of this type is known; none is applied",
+            &row.source,
+        ));
+        return;
+    };
+    if !limit.confirmed {
+        caveats.push(Caveat::new("ebs_limits", &limit.note, &limit.source));
+    }
+    if limit.first_seen > date {
+        caveats.push(Caveat::new(
+            "ebs_limits",
+            format!(
+                "limits first seen on {} are used for {date}",
+                limit.first_seen
+            ),
+            &limit.source,
+        ));
+    }
+}

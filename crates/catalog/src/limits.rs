@@ -1,0 +1,585 @@
+//! What one volume delivers on a day: the rules of its era applied to its specification.
+
+use crate::error::{CatalogError, Problem};
+use crate::instance::InstanceLimits;
+use crate::source::{Caveat, Param};
+use crate::spec::{VolumeSpec, VolumeType};
+use crate::volume::{Consistency, IopsRule, ThroughputRule, VolumeEra};
+use crate::Catalog;
+use chrono::NaiveDate;
+use serde::{Deserialize, Serialize};
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * 1024;
+const GIB: u64 = 1024 * 1024 * 1024;
+
+/// The I/O credits of gp2. They refill at [`VolumeLimits::iops`] and are spent at what is delivered above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoBurst {
+    /// I/Os per second while there are credits.
+    pub iops: u64,
+    /// Full bucket, in I/Os.
+    pub capacity_ios: u64,
+    /// Balance of a new volume, in I/Os.
+    pub initial_ios: u64,
+}
+
+/// The byte credits of st1 and sc1. [`VolumeLimits::throughput_bytes_s`] is the burst rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByteBurst {
+    /// Rate that can be held and at which the bucket refills, bytes per second.
+    pub baseline_bytes_s: u64,
+    /// Full bucket, in bytes.
+    pub capacity_bytes: u64,
+    /// Balance of a new volume, in bytes.
+    pub initial_bytes: u64,
+}
+
+/// What a volume delivers on a day.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeLimits {
+    /// The volume.
+    pub spec: VolumeSpec,
+    /// Day asked for.
+    pub as_of: NaiveDate,
+    /// First day of the rules used.
+    pub era_from: NaiveDate,
+    /// I/Os per second that can be held.
+    pub iops: u64,
+    /// I/O credits, for gp2 volumes small enough to burst.
+    pub io_burst: Option<IoBurst>,
+    /// Most bytes per second; with byte credits, the burst rate.
+    pub throughput_bytes_s: u64,
+    /// Byte credits, for st1 and sc1 volumes whose baseline is below their burst rate.
+    pub byte_burst: Option<ByteBurst>,
+    /// Largest request that counts as one I/O: 262,144 bytes on SSD, 1,048,576 on HDD.
+    pub io_unit_bytes: u64,
+    /// A random I/O pays a whole unit, however small (st1, sc1).
+    pub random_charges_full_unit: bool,
+    /// Promise about delivered performance, where there is one.
+    pub consistency: Option<Consistency>,
+    /// Annual failure rate in percent, lowest and highest, where there is one.
+    pub durability_afr_percent: Option<(f64, f64)>,
+    /// Data outlives the instance.
+    pub persistent: bool,
+    /// Every unconfirmed or chosen figure that was used.
+    pub caveats: Vec<Caveat>,
+}
+
+/// Throughput with its credits.
+type Throughput = (u64, Option<ByteBurst>);
+
+pub(crate) struct Resolver<'a> {
+    catalog: &'a Catalog,
+    era: &'a VolumeEra,
+    spec: &'a VolumeSpec,
+    date: NaiveDate,
+    instance: Option<&'a InstanceLimits>,
+    caveats: Vec<Caveat>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(crate) fn new(
+        catalog: &'a Catalog,
+        spec: &'a VolumeSpec,
+        date: NaiveDate,
+        instance: Option<&'a InstanceLimits>,
+    ) -> Result<Self, CatalogError> {
+        Ok(Resolver {
+            catalog,
+            era: catalog.volume_era(spec.volume_type, date)?,
+            spec,
+            date,
+            instance,
+            caveats: Vec::new(),
+        })
+    }
+
+    pub(crate) fn resolve(mut self) -> Result<VolumeLimits, CatalogError> {
+        let era = self.era;
+        self.check_size()?;
+        let (iops, io_burst) = self.iops()?;
+        let (throughput_bytes_s, byte_burst) = self.throughput(iops)?;
+        // An HDD volume has no IOPS figure of its own: its bytes in I/Os of 1 MiB, rounded up so that bytes bind first.
+        let iops = match era.iops {
+            IopsRule::ThroughputBound { .. } => iops.min(throughput_bytes_s.div_ceil(MIB)),
+            _ => iops,
+        };
+        self.era_start_caveat();
+        let io_unit_bytes = era.io_unit_bytes.used("io_unit_bytes", &mut self.caveats);
+        let consistency = era.consistency.as_ref().map(|promise| {
+            self.promise("consistency", promise, |value| {
+                format!(
+                    "{} % for {} % of the time",
+                    value.at_least_percent, value.of_time_percent
+                )
+            })
+        });
+        let durability_afr_percent = era.durability_afr_percent.as_ref().map(|promise| {
+            self.promise("durability_afr_percent", promise, |(low, high)| {
+                format!("{low} to {high} %")
+            })
+        });
+        Ok(VolumeLimits {
+            spec: self.spec.clone(),
+            as_of: self.date,
+            era_from: era.from,
+            iops,
+            io_burst,
+            throughput_bytes_s,
+            byte_burst,
+            io_unit_bytes,
+            random_charges_full_unit: era.random_charges_full_unit,
+            consistency,
+            durability_afr_percent,
+            persistent: era.persistent,
+            caveats: self.caveats,
+        })
+    }
+
+    fn promise<T: Copy>(
+        &mut self,
+        field: &str,
+        promise: &Param<T>,
+        say: impl Fn(T) -> String,
+    ) -> T {
+        if !promise.confirmed {
+            let note = promise.note.as_deref().unwrap_or("not confirmed");
+            let text = format!("{}: {note}", say(promise.value));
+            self.caveats
+                .push(Caveat::new(field, text, promise.source.joined()));
+        }
+        promise.value
+    }
+
+    /// The first day of some eras is known to a few weeks only; a question inside them may belong to the era before.
+    fn era_start_caveat(&mut self) {
+        let evidence = &self.era.evidence;
+        // SDK texts bracket the launches of 2015 within 28 days, all others closer.
+        if !evidence.confirmed && (self.date - self.era.from).num_days() <= 30 {
+            let text = format!("{}: {}", self.era.from, evidence.value);
+            self.caveats
+                .push(Caveat::new("from", text, evidence.source.joined()));
+        }
+    }
+
+    fn refuse<T>(&self, rule: &Param<T>, text: String, hint: impl Into<String>) -> CatalogError {
+        CatalogError::Limit(Box::new(Problem::new(
+            self.spec.to_string(),
+            text,
+            self.catalog.cite(&rule.source.joined()),
+            hint,
+        )))
+    }
+
+    /// The refusal of a field the type does not take.
+    fn not_taken(&self, what: &str, hint: &str) -> CatalogError {
+        CatalogError::Limit(Box::new(Problem::new(
+            self.spec.to_string(),
+            format!("{} has no {what} to choose", self.spec.volume_type),
+            format!("data/volumes/{}.toml", self.spec.volume_type),
+            hint,
+        )))
+    }
+
+    fn check_size(&mut self) -> Result<(), CatalogError> {
+        let (min, max) = (&self.era.size_gib.min, &self.era.size_gib.max);
+        let size = self.spec.size_gib;
+        let (low, high) = (min.value, max.value);
+        if size < low || size > high {
+            let broken = if size < low { min } else { max };
+            return Err(self.refuse(
+                broken,
+                format!(
+                    "a {} volume is {low} to {high} GiB on {}",
+                    self.spec.volume_type, self.date
+                ),
+                format!(
+                    "Use {} GiB, several volumes, or another type.",
+                    size.clamp(low, high)
+                ),
+            ));
+        }
+        // Only a bound that could matter is worth a caveat: the range as a whole is not a figure of this volume.
+        if size == low {
+            min.used("size_gib.min", &mut self.caveats);
+        }
+        if size == high {
+            max.used("size_gib.max", &mut self.caveats);
+        }
+        self.check_local_size()
+    }
+
+    fn check_local_size(&self) -> Result<(), CatalogError> {
+        let (VolumeType::InstanceStore, Some(instance)) = (self.spec.volume_type, self.instance)
+        else {
+            return Ok(());
+        };
+        let name = &instance.instance_type;
+        let devices = u64::from(instance.instance_store_devices);
+        let disk_gb = instance.instance_store_gb.checked_div(devices).unwrap_or(0);
+        if self.spec.size_gib.saturating_mul(GIB) <= disk_gb.saturating_mul(1_000_000_000) {
+            return Ok(());
+        }
+        let (rule, hint) = match disk_gb * 1_000_000_000 / GIB {
+            0 => (
+                format!("{name} has no local disks"),
+                "Choose an instance type with instance storage, such as m5d or i3.".to_string(),
+            ),
+            disk_gib => (
+                format!("a local disk of {name} has {disk_gb} GB, which is {disk_gib} GiB"),
+                format!(
+                    "Use {disk_gib} GiB or less, or one volume for each of its {devices} disks."
+                ),
+            ),
+        };
+        Err(CatalogError::Limit(Box::new(Problem::new(
+            self.spec.to_string(),
+            rule,
+            "data/instances.csv",
+            hint,
+        ))))
+    }
+
+    fn iops(&mut self) -> Result<(u64, Option<IoBurst>), CatalogError> {
+        let takes_iops = matches!(
+            self.era.iops,
+            IopsRule::IncludedPlus { .. } | IopsRule::Provisioned { .. }
+        );
+        if self.spec.iops.is_some() && !takes_iops {
+            return Err(self.not_taken("IOPS", "Leave the field out, or use gp3, io1 or io2."));
+        }
+        let iops = match &self.era.iops {
+            IopsRule::PerGib { .. } => return Ok(self.iops_by_size()),
+            IopsRule::Provisioned { .. } => self.iops_provisioned()?,
+            IopsRule::Fixed { sustained } => sustained.used("iops.sustained", &mut self.caveats),
+            IopsRule::ThroughputBound { max } => max.used("iops.max", &mut self.caveats),
+            IopsRule::IncludedPlus {
+                included,
+                max,
+                per_gib,
+            } => match self.spec.iops {
+                None => included.used("iops.included", &mut self.caveats),
+                Some(iops) => {
+                    self.check_iops(iops, included, max)?;
+                    // The included IOPS come with any size; the ratio binds what is bought above them.
+                    if iops > included.value {
+                        self.check_ratio(iops, per_gib)?;
+                    }
+                    iops
+                }
+            },
+            IopsRule::LocalDisk { fallback } => match self.documented_local() {
+                Some((iops, caveat)) => {
+                    self.caveats.push(caveat);
+                    iops
+                }
+                None => fallback.used("iops.fallback", &mut self.caveats),
+            },
+        };
+        Ok((iops, None))
+    }
+
+    /// gp2: `clamp(per_gib * size, floor, cap)`, and credits while that is below the burst.
+    fn iops_by_size(&mut self) -> (u64, Option<IoBurst>) {
+        let IopsRule::PerGib {
+            per_gib,
+            floor,
+            cap,
+            burst,
+        } = &self.era.iops
+        else {
+            return (0, None);
+        };
+        let size = self.spec.size_gib;
+        let by_size = size * per_gib.used("iops.per_gib", &mut self.caveats);
+        let iops = if by_size < floor.value {
+            floor.used("iops.floor", &mut self.caveats)
+        } else if by_size > cap.value {
+            cap.used("iops.cap", &mut self.caveats)
+        } else {
+            by_size
+        };
+        if size >= burst.below_gib.value || iops >= burst.iops.value {
+            return (iops, None);
+        }
+        let mut used = |field, param: &Param<u64>| param.used(field, &mut self.caveats);
+        let io_burst = IoBurst {
+            iops: used("iops.burst.iops", &burst.iops),
+            capacity_ios: used("iops.burst.capacity_ios", &burst.capacity_ios),
+            initial_ios: used("iops.burst.initial_ios", &burst.initial_ios),
+        };
+        (iops, Some(io_burst))
+    }
+
+    /// io1, io2: what was bought, which AWS requires to be named.
+    fn iops_provisioned(&mut self) -> Result<u64, CatalogError> {
+        let IopsRule::Provisioned {
+            min,
+            max,
+            per_gib,
+            non_nitro_max,
+        } = &self.era.iops
+        else {
+            return Ok(0);
+        };
+        let Some(iops) = self.spec.iops else {
+            let most = (self.spec.size_gib * per_gib.value).min(max.value);
+            let volume = format!("{}:{}", self.spec.volume_type, self.spec.size_gib);
+            let text = format!("{} needs provisioned IOPS", self.spec.volume_type);
+            let hint = format!("Add them, {} to {most}, like {volume}:{most}.", min.value);
+            return Err(self.refuse(max, text, hint));
+        };
+        self.check_iops(iops, min, max)?;
+        self.check_ratio(iops, per_gib)?;
+        Ok(self.outside_nitro("iops", iops, non_nitro_max.as_ref(), 1))
+    }
+
+    fn check_iops(
+        &mut self,
+        iops: u64,
+        min: &Param<u64>,
+        max: &Param<u64>,
+    ) -> Result<(), CatalogError> {
+        let (low, high) = (min.value, max.value);
+        if iops < low || iops > high {
+            let broken = if iops < low { min } else { max };
+            return Err(self.refuse(
+                broken,
+                format!(
+                    "{} takes {low} to {high} IOPS on {}",
+                    self.spec.volume_type, self.date
+                ),
+                format!(
+                    "Use {} IOPS, or spread the load over several volumes.",
+                    iops.clamp(low, high)
+                ),
+            ));
+        }
+        if iops == high {
+            max.used("iops.max", &mut self.caveats);
+        }
+        Ok(())
+    }
+
+    fn check_ratio(&mut self, iops: u64, per_gib: &Param<u64>) -> Result<(), CatalogError> {
+        let most = self.spec.size_gib * per_gib.value;
+        if iops > most {
+            return Err(self.refuse(
+                per_gib,
+                format!(
+                    "{} takes at most {} IOPS per GiB on {}, here {most}",
+                    self.spec.volume_type, per_gib.value, self.date
+                ),
+                format!(
+                    "Use {} GiB or more, or at most {most} IOPS.",
+                    iops.div_ceil(per_gib.value.max(1))
+                ),
+            ));
+        }
+        // The ratio decides nothing about a volume well inside it; above half of it, an unconfirmed one may matter.
+        if iops * 2 > most {
+            per_gib.used("iops.per_gib", &mut self.caveats);
+        }
+        Ok(())
+    }
+
+    /// Applies a cap that holds on instances outside the Nitro System; `unit` turns the cap into the unit of `amount`.
+    fn outside_nitro(
+        &mut self,
+        what: &str,
+        amount: u64,
+        cap: Option<&Param<u64>>,
+        unit: u64,
+    ) -> u64 {
+        let (Some(cap), Some(instance)) = (cap, self.instance.filter(|instance| !instance.nitro))
+        else {
+            return amount;
+        };
+        if amount <= cap.value * unit {
+            return amount;
+        }
+        let text = format!(
+            "{}: {} is not a Nitro instance and delivers no more",
+            cap.value, instance.instance_type
+        );
+        let field = format!("{what}.non_nitro");
+        self.caveats
+            .push(Caveat::new(&field, text, cap.source.joined()));
+        cap.value * unit
+    }
+
+    fn throughput(&mut self, iops: u64) -> Result<Throughput, CatalogError> {
+        let era = self.era;
+        let takes_throughput = matches!(era.throughput, ThroughputRule::IncludedPlus { .. });
+        if self.spec.throughput_mib_s.is_some() && !takes_throughput {
+            return Err(self.not_taken("throughput", "Leave the last field out, or use gp3."));
+        }
+        let bytes_s = match &era.throughput {
+            ThroughputRule::Fixed { mib_s } => {
+                mib_s.used("throughput.mib_s", &mut self.caveats) * MIB
+            }
+            ThroughputRule::BySize { .. } => self.throughput_by_size(),
+            ThroughputRule::IncludedPlus { .. } => self.throughput_bought(iops)?,
+            ThroughputRule::PerIops { .. } => self.throughput_per_iops(),
+            ThroughputRule::PerTib { .. } => return Ok(self.throughput_per_tib()),
+            ThroughputRule::LocalDisk {
+                fallback_mib_s,
+                kib_per_documented_iops,
+            } => match self.documented_local() {
+                Some((iops, _)) => {
+                    let kib = kib_per_documented_iops
+                        .used("throughput.kib_per_documented_iops", &mut self.caveats);
+                    iops * kib * KIB
+                }
+                None => fallback_mib_s.used("throughput.fallback_mib_s", &mut self.caveats) * MIB,
+            },
+        };
+        Ok((bytes_s, None))
+    }
+
+    /// gp2: a lower step for small volumes. Above it the figure with credits; without credits the baseline in I/Os of
+    /// 256 KiB binds by itself.
+    fn throughput_by_size(&mut self) -> u64 {
+        let ThroughputRule::BySize {
+            mib_s,
+            small_mib_s,
+            small_up_to_gib,
+            credits_needed_below_gib,
+        } = &self.era.throughput
+        else {
+            return 0;
+        };
+        let size = self.spec.size_gib;
+        let small = small_mib_s
+            .as_ref()
+            .zip(small_up_to_gib.as_ref())
+            .filter(|(_, up_to)| size <= up_to.value);
+        if let Some((small, _)) = small {
+            return small.used("throughput.small_mib_s", &mut self.caveats) * MIB;
+        }
+        if let Some(below) = credits_needed_below_gib
+            .as_ref()
+            .filter(|below| size < below.value)
+        {
+            below.used("throughput.credits_needed_below_gib", &mut self.caveats);
+        }
+        mib_s.used("throughput.mib_s", &mut self.caveats) * MIB
+    }
+
+    /// gp3: what is included or what was bought.
+    fn throughput_bought(&mut self, iops: u64) -> Result<u64, CatalogError> {
+        let ThroughputRule::IncludedPlus {
+            included_mib_s,
+            max_mib_s,
+            mib_s_per_iops,
+        } = &self.era.throughput
+        else {
+            return Ok(0);
+        };
+        let Some(mib_s) = self.spec.throughput_mib_s else {
+            return Ok(included_mib_s.used("throughput.included_mib_s", &mut self.caveats) * MIB);
+        };
+        let (low, high) = (included_mib_s.value, max_mib_s.value);
+        if mib_s < low || mib_s > high {
+            let text = format!(
+                "{} takes {low} to {high} MiB/s on {}",
+                self.spec.volume_type, self.date
+            );
+            let hint = format!("Use {} MiB/s.", mib_s.clamp(low, high));
+            return Err(self.refuse(max_mib_s, text, hint));
+        }
+        let ratio = mib_s_per_iops.value;
+        if mib_s as f64 > iops as f64 * ratio {
+            let text = format!(
+                "{} takes at most {ratio} MiB/s per IOPS, here {}",
+                self.spec.volume_type,
+                (iops as f64 * ratio).floor()
+            );
+            let needed = (mib_s as f64 / ratio).ceil();
+            return Err(self.refuse(mib_s_per_iops, text, format!("Use {needed} IOPS or more.")));
+        }
+        Ok(mib_s * MIB)
+    }
+
+    /// io1, io2: the step of the provisioned IOPS, so many KiB for each, up to the cap of the step.
+    fn throughput_per_iops(&mut self) -> u64 {
+        let ThroughputRule::PerIops {
+            non_nitro_cap_mib_s,
+            tier,
+        } = &self.era.throughput
+        else {
+            return 0;
+        };
+        let iops = self.spec.iops.unwrap_or(0);
+        let step = tier
+            .iter()
+            .find(|step| step.up_to_iops.is_none_or(|up_to| iops <= up_to));
+        let Some(step) = step else { return 0 };
+        let by_iops = iops * step.kib_per_iops.value * KIB;
+        let cap = step.cap_mib_s.value * MIB;
+        let bytes_s = if by_iops < cap {
+            step.kib_per_iops
+                .used("throughput.kib_per_iops", &mut self.caveats);
+            by_iops
+        } else {
+            step.cap_mib_s
+                .used("throughput.cap_mib_s", &mut self.caveats);
+            cap
+        };
+        self.outside_nitro("throughput", bytes_s, non_nitro_cap_mib_s.as_ref(), MIB)
+    }
+
+    /// st1, sc1: baseline, burst and bucket grow with the size.
+    fn throughput_per_tib(&mut self) -> Throughput {
+        let ThroughputRule::PerTib {
+            baseline_per_tib_mib_s,
+            baseline_cap_mib_s,
+            burst_per_tib_mib_s,
+            burst_cap_mib_s,
+            capacity_tib_per_tib,
+            initial_fraction,
+        } = &self.era.throughput
+        else {
+            return (0, None);
+        };
+        let size = self.spec.size_gib;
+        let by_size = |per_tib: &Param<u64>, cap: &Param<u64>| {
+            (size * per_tib.value * MIB / 1024).min(cap.value * MIB)
+        };
+        let baseline_bytes_s = by_size(baseline_per_tib_mib_s, baseline_cap_mib_s);
+        let burst_bytes_s = by_size(burst_per_tib_mib_s, burst_cap_mib_s);
+        if baseline_bytes_s >= burst_bytes_s {
+            return (burst_bytes_s, None);
+        }
+        let capacity_bytes = size
+            * GIB
+            * capacity_tib_per_tib.used("throughput.capacity_tib_per_tib", &mut self.caveats);
+        let fraction = initial_fraction.used("throughput.initial_fraction", &mut self.caveats);
+        let byte_burst = ByteBurst {
+            baseline_bytes_s,
+            capacity_bytes,
+            initial_bytes: ((capacity_bytes as f64 * fraction) as u64).min(capacity_bytes),
+        };
+        (burst_bytes_s, Some(byte_burst))
+    }
+
+    /// Documented write IOPS of one local disk of the instance, with what to know about it.
+    fn documented_local(&self) -> Option<(u64, Caveat)> {
+        let instance = self.instance?;
+        let row = self
+            .catalog
+            .instance_table()
+            .ok()?
+            .local_iops(&instance.instance_type)?;
+        let devices = u64::from(instance.instance_store_devices.max(1));
+        let iops = row.write_iops_4k / devices;
+        let text = format!(
+            "{iops}: documented 4 KiB writes, {} over {devices} disks of {}; reads reach {}",
+            row.write_iops_4k,
+            instance.instance_type,
+            row.random_read_iops_4k / devices
+        );
+        Some((iops, Caveat::new("iops.documented", text, &row.source)))
+    }
+}

@@ -1,0 +1,495 @@
+//! Prices: `data/prices_volumes.csv`, `prices_instances.csv` and `prices_regions.csv`. A row holds from the day it was
+//! first seen until the next row of the same thing; before the first row, the first is used and says so.
+
+use crate::error::{did_you_mean, CatalogError, Problem};
+use crate::source::{broken, Sources};
+use crate::spec::{StorageSpec, VolumeSpec, VolumeType};
+use chrono::NaiveDate;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// Price of an instance for an hour: Linux, on demand, shared tenancy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    /// US dollars per hour.
+    pub usd: f64,
+    /// Paid on top per hour to have the instance EBS-optimized, where a source lists it.
+    pub ebs_optimized_surcharge_usd: Option<f64>,
+    /// Source ids, joined by `+`.
+    pub source: String,
+    /// Days the price was seen; says so when they are later than the day asked for.
+    pub as_of: String,
+    /// What to know about the source, where it is less than sure of this type.
+    pub note: Option<String>,
+}
+
+/// One price of a region.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PriceItem {
+    /// A volume type, or `snapshot`.
+    pub product: String,
+    /// `storage`, `iops`, `throughput`, `million_ios`, `archive_storage`, `archive_retrieval` or `fast_restore`.
+    pub component: String,
+    /// The price holds for the quantity above this one (price steps; the included IOPS and MiB/s of gp3).
+    pub from_quantity: u64,
+    /// US dollars per unit.
+    pub usd: f64,
+    /// Such as `GB-month`; AWS bills a GB-month for each GiB provisioned.
+    pub unit: String,
+    /// Source ids, joined by `+`.
+    pub source: String,
+    /// Days the price was seen; says so when they are later than the day asked for.
+    pub as_of: String,
+    /// `false` where the source is not sure.
+    pub confirmed: bool,
+    /// What to know about the price.
+    pub note: String,
+}
+
+/// The EBS prices of a region on a day.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegionPrices {
+    /// Code, such as `us-east-1`.
+    pub region: String,
+    /// Name, such as `US East (N. Virginia)`.
+    pub location: String,
+    /// Day asked for.
+    pub as_of: NaiveDate,
+    /// By product, component and quantity.
+    pub items: Vec<PriceItem>,
+}
+
+impl RegionPrices {
+    /// The price steps of a component, lowest quantity first; empty when the region has none.
+    pub fn steps(&self, product: &str, component: &str) -> Vec<&PriceItem> {
+        self.items
+            .iter()
+            .filter(|item| item.product == product && item.component == component)
+            .collect()
+    }
+}
+
+/// One line of a monthly bill.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CostItem {
+    /// What is paid for.
+    pub item: String,
+    /// How much of it.
+    pub quantity: f64,
+    /// Unit of the quantity.
+    pub unit: String,
+    /// US dollars per unit.
+    pub unit_price_usd: f64,
+    /// US dollars for a month.
+    pub usd: f64,
+    /// Source ids, joined by `+`.
+    pub source: String,
+    /// Days the price was seen; says so when they are later than the day asked for.
+    pub as_of: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct RegionRow {
+    region: String,
+    location: String,
+    currency: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct VolumeRow {
+    region: String,
+    volume_type: String,
+    component: String,
+    from_quantity: u64,
+    usd: f64,
+    unit: String,
+    first_seen: NaiveDate,
+    last_seen: NaiveDate,
+    source: String,
+    confirmed: bool,
+    note: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct InstanceRow {
+    instance_type: String,
+    region: String,
+    first_seen: NaiveDate,
+    last_seen: NaiveDate,
+    usd_hour: f64,
+    ebs_optimized_surcharge_usd_hour: Option<f64>,
+    source: String,
+}
+
+/// Steps of one price: region, product, component, quantity.
+type PriceKey = (String, String, u64);
+
+/// EBS prices of all regions.
+#[derive(Debug)]
+pub(crate) struct VolumePrices {
+    locations: BTreeMap<String, String>,
+    rows: HashMap<String, BTreeMap<PriceKey, Vec<VolumeRow>>>,
+}
+
+/// Instance prices by type and region.
+#[derive(Debug)]
+pub(crate) struct InstancePrices {
+    rows: HashMap<(String, String), Vec<InstanceRow>>,
+}
+
+/// The newest of `rows` first seen by `date`, else the oldest.
+fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
+    rows.iter()
+        .rev()
+        .find(|row| first_seen(row) <= date)
+        .or(rows.first())
+}
+
+/// The days a price was seen, and a warning when they are all later than the day asked for.
+fn seen(first: NaiveDate, last: NaiveDate, date: NaiveDate) -> String {
+    let days = if first == last {
+        first.to_string()
+    } else {
+        format!("{first} to {last}")
+    };
+    if first > date {
+        format!("{days} (oldest known price, later than {date})")
+    } else {
+        days
+    }
+}
+
+fn check_price(
+    place: &str,
+    usd: f64,
+    first: NaiveDate,
+    last: NaiveDate,
+    before: Option<NaiveDate>,
+) -> Result<(), CatalogError> {
+    if !usd.is_finite() || usd < 0.0 {
+        return Err(broken(
+            &format!("{place}: field usd"),
+            "must be a number, 0 or more",
+        ));
+    }
+    if first > last {
+        return Err(broken(
+            &format!("{place}: field last_seen"),
+            "is before first_seen",
+        ));
+    }
+    if before.is_some_and(|before| before >= first) {
+        return Err(broken(
+            &format!("{place}: field first_seen"),
+            "rows of one price must be in the order of their days",
+        ));
+    }
+    Ok(())
+}
+
+impl VolumePrices {
+    pub(crate) fn parse(
+        files: &crate::DataFiles<'_>,
+        sources: &Sources,
+    ) -> Result<Self, CatalogError> {
+        let mut locations = BTreeMap::new();
+        for row in crate::table::rows::<RegionRow>("prices_regions.csv", files.prices_regions)? {
+            if row.currency != "USD" {
+                let place = format!("prices_regions.csv: {}: field currency", row.region);
+                return Err(broken(&place, "must be USD"));
+            }
+            locations.insert(row.region, row.location);
+        }
+        let mut rows: HashMap<String, BTreeMap<PriceKey, Vec<VolumeRow>>> = HashMap::new();
+        for row in crate::table::rows::<VolumeRow>("prices_volumes.csv", files.prices_volumes)? {
+            let place = format!(
+                "prices_volumes.csv: {} {} {} {}",
+                row.region, row.volume_type, row.component, row.first_seen
+            );
+            sources.require(&row.source, &format!("{place}: field source"))?;
+            if !locations.contains_key(&row.region) {
+                return Err(broken(
+                    &format!("{place}: field region"),
+                    "is not a region of prices_regions.csv",
+                ));
+            }
+            let key = (
+                row.volume_type.clone(),
+                row.component.clone(),
+                row.from_quantity,
+            );
+            let steps = rows
+                .entry(row.region.clone())
+                .or_default()
+                .entry(key)
+                .or_default();
+            let before = steps.last().map(|last: &VolumeRow| last.first_seen);
+            check_price(&place, row.usd, row.first_seen, row.last_seen, before)?;
+            steps.push(row);
+        }
+        Ok(VolumePrices { locations, rows })
+    }
+
+    pub(crate) fn regions(&self) -> Vec<&str> {
+        self.locations.keys().map(String::as_str).collect()
+    }
+
+    pub(crate) fn region(
+        &self,
+        region: &str,
+        date: NaiveDate,
+    ) -> Result<RegionPrices, CatalogError> {
+        let Some((region, location)) = self.locations.get_key_value(region.trim()) else {
+            return Err(CatalogError::UnknownRegion(Box::new(Problem::new(
+                region,
+                "is not a region with EBS prices in this catalog",
+                "data/prices_regions.csv",
+                did_you_mean(
+                    region,
+                    self.regions(),
+                    &format!("Known regions: {}.", self.regions().join(", ")),
+                ),
+            ))));
+        };
+        let items = self
+            .rows
+            .get(region)
+            .into_iter()
+            .flatten()
+            .filter_map(|(_, rows)| {
+                let row = in_force(rows, date, |row| row.first_seen)?;
+                Some(PriceItem {
+                    product: row.volume_type.clone(),
+                    component: row.component.clone(),
+                    from_quantity: row.from_quantity,
+                    usd: row.usd,
+                    unit: row.unit.clone(),
+                    source: row.source.clone(),
+                    as_of: seen(row.first_seen, row.last_seen, date),
+                    confirmed: row.confirmed,
+                    note: row.note.clone(),
+                })
+            });
+        Ok(RegionPrices {
+            region: region.clone(),
+            location: location.clone(),
+            as_of: date,
+            items: items.collect(),
+        })
+    }
+}
+
+impl InstancePrices {
+    pub(crate) fn parse(
+        files: &crate::DataFiles<'_>,
+        sources: &Sources,
+    ) -> Result<Self, CatalogError> {
+        let mut rows: HashMap<(String, String), Vec<InstanceRow>> = HashMap::new();
+        for row in
+            crate::table::rows::<InstanceRow>("prices_instances.csv", files.prices_instances)?
+        {
+            let place = format!(
+                "prices_instances.csv: {} {} {}",
+                row.instance_type, row.region, row.first_seen
+            );
+            sources.require(&row.source, &format!("{place}: field source"))?;
+            let key = (row.instance_type.clone(), row.region.clone());
+            let prices = rows.entry(key).or_default();
+            let before = prices.last().map(|last| last.first_seen);
+            check_price(&place, row.usd_hour, row.first_seen, row.last_seen, before)?;
+            prices.push(row);
+        }
+        Ok(InstancePrices { rows })
+    }
+
+    pub(crate) fn get(
+        &self,
+        name: &str,
+        region: &str,
+        date: NaiveDate,
+        sources: &Sources,
+    ) -> Option<Price> {
+        let key = (name.trim().to_ascii_lowercase(), region.trim().to_string());
+        let row = in_force(self.rows.get(&key)?, date, |row| row.first_seen)?;
+        Some(Price {
+            usd: row.usd_hour,
+            ebs_optimized_surcharge_usd: row.ebs_optimized_surcharge_usd_hour,
+            source: row.source.clone(),
+            as_of: seen(row.first_seen, row.last_seen, date),
+            note: doubt(row, sources),
+        })
+    }
+}
+
+/// The note of the first source that is not sure: not of high confidence, or any for bare metal, whose rows may be of
+/// dedicated tenancy.
+fn doubt(row: &InstanceRow, sources: &Sources) -> Option<String> {
+    let metal = row.instance_type.contains(".metal");
+    row.source
+        .split('+')
+        .filter_map(|id| sources.find(id))
+        .find(|source| metal || source.confidence != "high")
+        .map(|source| source.note.clone())
+}
+
+/// What is billed for one volume beyond its specification.
+pub(crate) struct Billed<'a> {
+    pub volume: &'a VolumeSpec,
+    /// How many of them.
+    pub count: u64,
+    /// IOPS and MiB/s the volume has, included ones among them.
+    pub iops: u64,
+    pub throughput_mib_s: u64,
+}
+
+/// The bill of a month. `volumes` are the unlike members of `storage`, each with its count.
+pub(crate) fn monthly_cost(
+    storage: &StorageSpec,
+    volumes: &[Billed<'_>],
+    prices: &RegionPrices,
+    million_ios: f64,
+) -> Result<Vec<CostItem>, CatalogError> {
+    let mut bill = Vec::new();
+    let mut magnetic = 0;
+    for billed in volumes {
+        let volume_type = billed.volume.volume_type;
+        if volume_type == VolumeType::InstanceStore {
+            bill.push(included_in_instance(billed));
+            continue;
+        }
+        let product = product(volume_type);
+        bill_component(
+            &mut bill,
+            storage,
+            billed,
+            prices,
+            (product, "storage"),
+            billed.volume.size_gib,
+        )?;
+        if billed.volume.volume_type == VolumeType::Standard {
+            magnetic += billed.count;
+        }
+        if matches!(
+            volume_type,
+            VolumeType::Gp3 | VolumeType::Io1 | VolumeType::Io2 | VolumeType::Io2BlockExpress
+        ) {
+            bill_component(
+                &mut bill,
+                storage,
+                billed,
+                prices,
+                (product, "iops"),
+                billed.iops,
+            )?;
+        }
+        if volume_type == VolumeType::Gp3 {
+            let mib_s = billed.throughput_mib_s;
+            bill_component(
+                &mut bill,
+                storage,
+                billed,
+                prices,
+                (product, "throughput"),
+                mib_s,
+            )?;
+        }
+    }
+    if magnetic > 0 {
+        let members: u64 = volumes.iter().map(|billed| billed.count).sum();
+        let requests = million_ios * magnetic as f64 / members as f64;
+        let step = first_step(storage, prices, ("standard", "million_ios"))?;
+        push(
+            &mut bill,
+            step,
+            "standard I/O requests".to_string(),
+            requests,
+        );
+    }
+    Ok(bill)
+}
+
+/// The name a type has in the price list: Block Express is billed as io2.
+fn product(volume_type: VolumeType) -> &'static str {
+    match volume_type {
+        VolumeType::Io2BlockExpress => VolumeType::Io2.as_str(),
+        other => other.as_str(),
+    }
+}
+
+fn included_in_instance(billed: &Billed<'_>) -> CostItem {
+    CostItem {
+        item: "instance-store, in the price of the instance".to_string(),
+        quantity: (billed.volume.size_gib * billed.count) as f64,
+        unit: "GB-month".to_string(),
+        unit_price_usd: 0.0,
+        usd: 0.0,
+        source: "guide-2018-02-store".to_string(),
+        as_of: "2018-02-02".to_string(),
+    }
+}
+
+fn first_step<'a>(
+    storage: &StorageSpec,
+    prices: &'a RegionPrices,
+    (product, component): (&str, &str),
+) -> Result<&'a PriceItem, CatalogError> {
+    prices
+        .steps(product, component)
+        .into_iter()
+        .next()
+        .ok_or_else(|| {
+            CatalogError::NoPrice(Box::new(Problem::new(
+                format!("{storage} in {}", prices.region),
+                format!("no {component} price of {product} is known there"),
+                "data/prices_volumes.csv",
+                "Choose another region or type, or add the price to the file.",
+            )))
+        })
+}
+
+/// Bills `amount` of one volume, step by step, for all volumes of the kind.
+fn bill_component(
+    bill: &mut Vec<CostItem>,
+    storage: &StorageSpec,
+    billed: &Billed<'_>,
+    prices: &RegionPrices,
+    (product, component): (&str, &str),
+    amount: u64,
+) -> Result<(), CatalogError> {
+    first_step(storage, prices, (product, component))?;
+    let steps = prices.steps(product, component);
+    let what = match component {
+        "iops" => "IOPS",
+        other => other,
+    };
+    for (index, step) in steps.iter().enumerate() {
+        let from = step.from_quantity;
+        let to = steps
+            .get(index + 1)
+            .map_or(amount, |next| amount.min(next.from_quantity));
+        if to <= from {
+            continue;
+        }
+        let item = match from {
+            0 => format!("{product} {what}"),
+            from => format!("{product} {what} above {from}"),
+        };
+        push(bill, step, item, ((to - from) * billed.count) as f64);
+    }
+    Ok(())
+}
+
+fn push(bill: &mut Vec<CostItem>, step: &PriceItem, item: String, quantity: f64) {
+    bill.push(CostItem {
+        item,
+        quantity,
+        unit: step.unit.clone(),
+        unit_price_usd: step.usd,
+        usd: quantity * step.usd,
+        source: step.source.clone(),
+        as_of: match step.note.as_str() {
+            "" => step.as_of.clone(),
+            note => format!("{}; {note}", step.as_of),
+        },
+    });
+}

@@ -1,0 +1,273 @@
+//! RAID: which members a request touches.
+//!
+//! Pure geometry, as Linux md lays it out (md(4)): chunks go round the members; `raid10` is md's near-2 layout; `raid10f2` its far-2 layout, whose
+//! second copy lies in the other half of the next member; `raid5` is left-symmetric. What a member then does is the volume's business, which is why a slow member
+//! slows the stripe and a lost one loses a RAID 0 without a word about either here.
+
+use crate::io::{Io, Op};
+use headrace_catalog::RaidLevel;
+
+/// One request to one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Index of the member.
+    pub member: usize,
+    /// What is asked of it.
+    pub io: Io,
+    /// Another member with the same data, for a read that may go to either.
+    pub mirror: Option<(usize, u64)>,
+    /// 0 starts at once; 1 (the writes of RAID 5) only when every part 0 is answered.
+    pub phase: u8,
+}
+
+/// The layout of an array.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    level: RaidLevel,
+    members: u64,
+    chunk: u64,
+    /// Where the far copies begin on each member.
+    far_offset: u64,
+}
+
+/// A run of bytes inside one chunk.
+#[derive(Clone, Copy)]
+struct Run {
+    chunk: u64,
+    within: u64,
+    bytes: u32,
+}
+
+impl Layout {
+    /// `members` members, `chunk_bytes` a chunk, each member at least `member_bytes` large.
+    pub fn new(level: RaidLevel, members: usize, chunk_bytes: u64, member_bytes: u64) -> Layout {
+        let half = member_bytes / 2 / chunk_bytes * chunk_bytes;
+        Layout { level, members: members as u64, chunk: chunk_bytes, far_offset: half }
+    }
+
+    /// Splits `io` into the parts its members see; `failed` tells which members are lost. Empty when the data is lost.
+    pub fn split(&self, io: &Io, failed: impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
+        parts.clear();
+        if self.level == RaidLevel::Raid5 {
+            return self.split_raid5(io, failed, parts);
+        }
+        self.runs(io).all(|run| match self.level {
+            RaidLevel::Raid0 => {
+                let member = (run.chunk % self.members) as usize;
+                parts.push(part(member, io.op, run.chunk / self.members * self.chunk + run.within, run.bytes));
+                !failed(member)
+            }
+            RaidLevel::Raid1 => {
+                let offset = run.chunk * self.chunk + run.within;
+                self.mirrored(io.op, run, &|copy| (copy as usize, offset), self.members, &failed, parts)
+            }
+            RaidLevel::Raid10 => {
+                let pairs = self.members / 2;
+                let offset = run.chunk / pairs * self.chunk + run.within;
+                let first = run.chunk % pairs * 2;
+                self.mirrored(io.op, run, &|copy| ((first + copy) as usize, offset), 2, &failed, parts)
+            }
+            _ => {
+                let offset = run.chunk / self.members * self.chunk + run.within;
+                let place = |copy: u64| (((run.chunk + copy) % self.members) as usize, offset + copy * self.far_offset);
+                self.mirrored(io.op, run, &place, 2, &failed, parts)
+            }
+        })
+    }
+
+    fn runs(&self, io: &Io) -> impl Iterator<Item = Run> {
+        let (mut at, end, chunk) = (io.offset, io.offset + u64::from(io.bytes), self.chunk);
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let within = at % chunk;
+            let bytes = (chunk - within).min(end - at);
+            let run = Run { chunk: at / chunk, within, bytes: bytes as u32 };
+            at += bytes;
+            Some(run)
+        })
+    }
+
+    fn mirrored(&self, op: Op, run: Run, place: &dyn Fn(u64) -> (usize, u64), copies: u64, failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
+        let live = || (0..copies).map(place).filter(|&(member, _)| !failed(member));
+        if op == Op::Write {
+            let before = parts.len();
+            parts.extend(live().map(|(member, offset)| part(member, op, offset, run.bytes)));
+            return parts.len() > before;
+        }
+        // md's far layout reads the first copy, so that reads stripe over all members; the others go where less is waiting.
+        let far = self.level == RaidLevel::Raid10F2;
+        // Start the choice at another copy for each chunk, so that ties are shared out.
+        let turn = if far { 0 } else { run.chunk % copies };
+        let mut choices = live().cycle().skip(turn as usize).take(2);
+        let Some((member, offset)) = choices.next() else { return false };
+        let mut read = part(member, op, offset, run.bytes);
+        read.mirror = choices.next().filter(|&(other, _)| other != member && !far);
+        parts.push(read);
+        true
+    }
+
+    fn split_raid5(&self, io: &Io, failed: impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
+        if (0..self.members as usize).filter(|&m| failed(m)).count() > 1 {
+            return false;
+        }
+        let data_chunks = self.members - 1;
+        let mut runs = self.runs(io).peekable();
+        while let Some(first) = runs.next() {
+            let stripe = first.chunk / data_chunks;
+            let mut group = vec![first];
+            while let Some(run) = runs.next_if(|run| run.chunk / data_chunks == stripe) {
+                group.push(run);
+            }
+            match io.op {
+                Op::Read => group.iter().for_each(|run| self.raid5_read(stripe, run, &failed, parts)),
+                Op::Write => self.raid5_write(stripe, &group, &failed, parts),
+            }
+        }
+        true
+    }
+
+    /// Member that holds data chunk `index` of a stripe; `members - 1` asks for its parity.
+    fn raid5_member(&self, stripe: u64, index: u64) -> usize {
+        let parity = self.members - 1 - stripe % self.members;
+        ((parity + 1 + index) % self.members) as usize
+    }
+
+    fn raid5_read(&self, stripe: u64, run: &Run, failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
+        let offset = stripe * self.chunk + run.within;
+        let member = self.raid5_member(stripe, run.chunk % (self.members - 1));
+        if !failed(member) {
+            parts.push(part(member, Op::Read, offset, run.bytes));
+            return;
+        }
+        let others = (0..self.members as usize).filter(|&other| other != member);
+        parts.extend(others.map(|other| part(other, Op::Read, offset, run.bytes)));
+    }
+
+    /// A write to part of a stripe needs the old contents for the parity. md reads whichever is less: the old data and parity
+    /// (read-modify-write) or the rest of the stripe (reconstruct-write), the latter on a tie (raid5.c, handle_stripe_dirtying).
+    fn raid5_write(&self, stripe: u64, group: &[Run], failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
+        let data = self.members - 1;
+        let from = group.iter().map(|run| run.within).min().unwrap_or(0);
+        let to = group.iter().map(|run| run.within + u64::from(run.bytes)).max().unwrap_or(0);
+        let span = (to - from) as u32;
+        let touched = |index: u64| group.iter().any(|run| run.chunk % data == index);
+        let whole = group.len() as u64 == data && group.iter().all(|run| u64::from(run.bytes) == self.chunk);
+        let at = |member: usize, op, within: u64, bytes, phase| Part { phase, ..part(member, op, stripe * self.chunk + within, bytes) };
+        let parity = self.raid5_member(stripe, data);
+        let first = parts.len();
+        if !whole && !failed(parity) {
+            let modify = group.len() as u64 + 1 < data - group.len() as u64;
+            let lost_target = group.iter().any(|run| failed(self.raid5_member(stripe, run.chunk % data)));
+            if modify && !lost_target {
+                parts.extend(group.iter().map(|run| at(self.raid5_member(stripe, run.chunk % data), Op::Read, run.within, run.bytes, 0)));
+                parts.push(at(parity, Op::Read, from, span, 0));
+            } else {
+                let rest = (0..data).filter(|&index| !touched(index)).map(|index| self.raid5_member(stripe, index));
+                parts.extend(rest.filter(|&member| !failed(member)).map(|member| at(member, Op::Read, from, span, 0)));
+            }
+        }
+        let phase = u8::from(parts.len() > first);
+        for run in group {
+            let member = self.raid5_member(stripe, run.chunk % data);
+            if !failed(member) {
+                parts.push(at(member, Op::Write, run.within, run.bytes, phase));
+            }
+        }
+        if !failed(parity) {
+            parts.push(at(parity, Op::Write, from, span, phase));
+        }
+    }
+}
+
+/// Mean member requests per logical read and write of `bytes`, all members together: for the interval form. Chunk-aligned random placement in
+/// units of 4 KiB is assumed for the share that straddles a chunk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Amplification {
+    /// Member reads per logical read.
+    pub reads_per_read: f64,
+    /// Member reads per logical write.
+    pub reads_per_write: f64,
+    /// Member writes per logical write.
+    pub writes_per_write: f64,
+}
+
+impl Amplification {
+    /// Of a level with `members` members; 1, 0, 1 for a single volume.
+    pub fn of(level: Option<RaidLevel>, members: usize) -> Amplification {
+        let n = members as f64;
+        let (reads_per_write, writes_per_write) = match level {
+            None | Some(RaidLevel::Raid0) => (0.0, 1.0),
+            Some(RaidLevel::Raid1) => (0.0, n),
+            Some(RaidLevel::Raid10 | RaidLevel::Raid10F2) => (0.0, 2.0),
+            // Small writes: reconstruct reads the n-2 others, modify reads 2; md takes the fewer.
+            Some(RaidLevel::Raid5) => ((n - 2.0).min(2.0), 2.0),
+        };
+        Amplification { reads_per_read: 1.0, reads_per_write, writes_per_write }
+    }
+}
+
+fn part(member: usize, op: Op, offset: u64, bytes: u32) -> Part {
+    Part { member, io: Io { op, offset, bytes }, mirror: None, phase: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: u64 = 256 << 10;
+
+    fn split(level: RaidLevel, members: usize, io: Io) -> Vec<Part> {
+        let mut parts = Vec::new();
+        assert!(Layout::new(level, members, CHUNK, 1 << 30).split(&io, |_| false, &mut parts));
+        parts
+    }
+
+    fn io(op: Op, chunk: u64, bytes: u32) -> Io {
+        Io { op, offset: chunk * CHUNK, bytes }
+    }
+
+    #[test]
+    fn raid0_goes_round_and_splits_at_chunks() {
+        let parts = split(RaidLevel::Raid0, 4, Io { op: Op::Write, offset: 5 * CHUNK - 8_192, bytes: 16_384 });
+        assert_eq!(parts.iter().map(|p| (p.member, p.io.offset, p.io.bytes)).collect::<Vec<_>>(), [(0, 2 * CHUNK - 8_192, 8_192), (1, CHUNK, 8_192)]);
+    }
+
+    #[test]
+    fn raid10_writes_both_of_a_pair_and_far_copies_go_to_the_next() {
+        let near = split(RaidLevel::Raid10, 4, io(Op::Write, 3, 16_384));
+        assert_eq!(near.iter().map(|p| p.member).collect::<Vec<_>>(), [2, 3]);
+        let far = split(RaidLevel::Raid10F2, 4, io(Op::Write, 3, 16_384));
+        assert_eq!(far.iter().map(|p| (p.member, p.io.offset)).collect::<Vec<_>>(), [(3, 0), (0, 1 << 29)]);
+    }
+
+    #[test]
+    fn a_small_raid5_write_on_three_members_reads_one_and_writes_two() {
+        let parts = split(RaidLevel::Raid5, 3, io(Op::Write, 0, 16_384));
+        assert_eq!(parts.iter().map(|p| (p.io.op, p.phase)).collect::<Vec<_>>(), [(Op::Read, 0), (Op::Write, 1), (Op::Write, 1)]);
+        // Five members: two reads (old data, old parity) are fewer than three.
+        assert_eq!(split(RaidLevel::Raid5, 5, io(Op::Write, 0, 16_384)).iter().filter(|p| p.io.op == Op::Read).count(), 2);
+    }
+
+    #[test]
+    fn a_whole_stripe_needs_no_reads() {
+        let parts = split(RaidLevel::Raid5, 3, io(Op::Write, 0, 2 * CHUNK as u32));
+        assert_eq!(parts.iter().map(|p| p.io.op).collect::<Vec<_>>(), [Op::Write; 3]);
+    }
+
+    #[test]
+    fn losses_are_survived_as_far_as_the_level_can() {
+        let lost = |level, members, dead: &[usize]| {
+            let mut parts = Vec::new();
+            let layout = Layout::new(level, members, CHUNK, 1 << 30);
+            (0..64).all(|chunk| layout.split(&io(Op::Read, chunk, 4_096), |m| dead.contains(&m), &mut parts) && parts.iter().all(|p| !dead.contains(&p.member)))
+        };
+        assert!(!lost(RaidLevel::Raid0, 4, &[2]));
+        assert!(lost(RaidLevel::Raid1, 2, &[0]));
+        assert!(lost(RaidLevel::Raid10, 4, &[0, 3]));
+        assert!(!lost(RaidLevel::Raid10, 4, &[0, 1]));
+        assert!(lost(RaidLevel::Raid5, 3, &[1]));
+        assert!(!lost(RaidLevel::Raid5, 3, &[1, 2]));
+    }
+}

@@ -1,0 +1,117 @@
+//! One request to a volume, and what the model decided about it.
+
+use crate::time::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// What a request does. A flush costs nothing on its own: an EBS write is durable when acknowledged
+/// (no separate flush cost was found in any published run).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    /// Read `bytes` at `offset`.
+    Read,
+    /// Write `bytes` at `offset`.
+    Write,
+}
+
+/// One block request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Io {
+    /// Read or write.
+    pub op: Op,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes, at least 1.
+    pub bytes: u32,
+}
+
+/// The limit that made a request wait longest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cap {
+    /// Nothing: the request started when it arrived.
+    #[default]
+    None,
+    /// The volume's IOPS.
+    VolumeIops,
+    /// The volume's MiB/s.
+    VolumeThroughput,
+    /// The volume's credits are gone: I/O credits of gp2, byte credits of st1 and sc1.
+    VolumeCredits,
+    /// The instance's EBS IOPS.
+    InstanceIops,
+    /// The instance's EBS bandwidth.
+    InstanceThroughput,
+    /// The instance's EBS burst bucket is empty: back to its baseline.
+    InstanceCredits,
+    /// The data still comes from a snapshot.
+    FirstTouch,
+    /// A degradation event.
+    Degraded,
+    /// The offered load itself (closed loads: every client is waiting for its own request).
+    Clients,
+}
+
+impl Cap {
+    /// Every cap, in the order of their numbers.
+    pub const ALL: [Cap; 10] = [
+        Cap::None,
+        Cap::VolumeIops,
+        Cap::VolumeThroughput,
+        Cap::VolumeCredits,
+        Cap::InstanceIops,
+        Cap::InstanceThroughput,
+        Cap::InstanceCredits,
+        Cap::FirstTouch,
+        Cap::Degraded,
+        Cap::Clients,
+    ];
+
+    /// The name used in tables, CSV and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cap::None => "none",
+            Cap::VolumeIops => "volume-iops",
+            Cap::VolumeThroughput => "volume-throughput",
+            Cap::VolumeCredits => "volume-credits",
+            Cap::InstanceIops => "instance-iops",
+            Cap::InstanceThroughput => "instance-throughput",
+            Cap::InstanceCredits => "instance-credits",
+            Cap::FirstTouch => "first-touch",
+            Cap::Degraded => "degraded",
+            Cap::Clients => "clients",
+        }
+    }
+}
+
+/// Whether the request succeeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The data is read or durable at `complete`.
+    Ok,
+    /// An error is returned at `complete` (a lost member of a RAID 0, say).
+    Failed,
+}
+
+/// The answer to one request: known at once, because nothing that arrives later can change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// When the limiters let it start.
+    pub start: Nanos,
+    /// When it is answered.
+    pub complete: Nanos,
+    /// Which limit made it wait longest.
+    pub cap: Cap,
+    /// Success or failure.
+    pub verdict: Verdict,
+}
+
+impl Decision {
+    /// The later of two parts of one request (members of a stripe): done when both are done.
+    pub fn join(self, other: Decision) -> Decision {
+        let (late, early) = if other.complete > self.complete { (other, self) } else { (self, other) };
+        let verdict = if late.verdict == Verdict::Ok && early.verdict == Verdict::Ok { Verdict::Ok } else { Verdict::Failed };
+        Decision { start: late.start.max(early.start), verdict, ..late }
+    }
+}

@@ -1,0 +1,126 @@
+//! The catalog: volume types, instances, prices, storage notation.
+
+use crate::{catalog_error, date, to_python};
+use headrace_catalog::{Catalog, CostItem, StorageSpec, VolumeType};
+use pyo3::prelude::*;
+
+fn parse(storage: &str) -> PyResult<StorageSpec> {
+    storage.parse().map_err(|error| catalog_error(&error))
+}
+
+/// Every era of every volume type that is valid on a day (or all eras), as dicts.
+#[pyfunction]
+#[pyo3(signature = (as_of=None, all_eras=false))]
+fn volume_eras<'py>(py: Python<'py>, as_of: Option<&str>, all_eras: bool) -> PyResult<Bound<'py, PyAny>> {
+    let catalog = Catalog::embedded();
+    if all_eras {
+        return to_python(py, &VolumeType::ALL.iter().flat_map(|&volume_type| catalog.volume_eras(volume_type)).collect::<Vec<_>>());
+    }
+    let day = date(as_of)?;
+    let eras: Vec<_> = VolumeType::ALL.iter().filter_map(|&volume_type| catalog.volume_era(volume_type, day).ok()).collect();
+    to_python(py, &eras)
+}
+
+/// Instances on a day with their EBS limits, as dicts.
+#[pyfunction]
+#[pyo3(signature = (as_of=None))]
+fn instances<'py>(py: Python<'py>, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    to_python(py, &Catalog::embedded().instances(date(as_of)?))
+}
+
+/// One instance on a day.
+#[pyfunction]
+#[pyo3(signature = (name, as_of=None))]
+fn instance<'py>(py: Python<'py>, name: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    let limits = Catalog::embedded().instance(name, date(as_of)?).map_err(|error| catalog_error(&error))?;
+    to_python(py, &limits)
+}
+
+/// USD an hour of Linux on demand with source and date; none when no price is known.
+#[pyfunction]
+#[pyo3(signature = (name, region, as_of=None))]
+fn instance_price<'py>(py: Python<'py>, name: &str, region: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    to_python(py, &Catalog::embedded().instance_price(name, region, date(as_of)?))
+}
+
+/// EBS prices of a region on a day.
+#[pyfunction]
+#[pyo3(signature = (region, as_of=None))]
+fn volume_prices<'py>(py: Python<'py>, region: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    let prices = Catalog::embedded().volume_prices(region, date(as_of)?).map_err(|error| catalog_error(&error))?;
+    to_python(py, &prices)
+}
+
+/// Regions with prices.
+#[pyfunction]
+fn regions() -> Vec<String> {
+    Catalog::embedded().regions().into_iter().map(str::to_string).collect()
+}
+
+/// The newest day the catalog knows something about.
+#[pyfunction]
+fn newest_date() -> String {
+    Catalog::embedded().newest_date().to_string()
+}
+
+/// Sources of all numbers.
+#[pyfunction]
+fn sources(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    to_python(py, &Catalog::embedded().sources())
+}
+
+/// Storage notation taken apart, and written in its normal form.
+#[pyfunction]
+fn parse_storage<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound<'py, PyAny>> {
+    let spec = parse(storage)?;
+    let dict = to_python(py, &spec)?;
+    dict.set_item("text", spec.to_string())?;
+    dict.set_item("usable_gib", spec.usable_gib())?;
+    Ok(dict)
+}
+
+/// Limits of each member of a storage on a day.
+#[pyfunction]
+#[pyo3(signature = (storage, as_of=None, instance=None))]
+fn storage_limits<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>, instance: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    let day = date(as_of)?;
+    let catalog = Catalog::embedded();
+    let found = (|| {
+        let host = instance.map(|name| catalog.instance(name, day)).transpose()?;
+        catalog.storage_limits(&storage.parse()?, day, host.as_ref())
+    })();
+    to_python(py, &found.map_err(|error| catalog_error(&error))?)
+}
+
+/// Items of a storage's monthly bill.
+#[pyfunction]
+#[pyo3(signature = (storage, region, as_of=None, million_ios_per_month=0.0))]
+fn monthly_cost<'py>(py: Python<'py>, storage: &str, region: &str, as_of: Option<&str>, million_ios_per_month: f64) -> PyResult<Bound<'py, PyAny>> {
+    let items = Catalog::embedded().monthly_cost(&parse(storage)?, region, date(as_of)?, million_ios_per_month);
+    to_python(py, &items.map_err(|error| catalog_error(&error))?)
+}
+
+/// Totals of many storages' monthly bills, USD; NaN where there is no price.
+#[pyfunction]
+#[pyo3(signature = (storages, region, as_of=None, million_ios_per_month=0.0))]
+fn monthly_totals(storages: Vec<String>, region: &str, as_of: Option<&str>, million_ios_per_month: f64) -> PyResult<Vec<f64>> {
+    let day = date(as_of)?;
+    let total = |items: Vec<CostItem>| items.iter().map(|item| item.usd).sum();
+    let of = |storage: &String| Catalog::embedded().monthly_cost(&parse(storage)?, region, day, million_ios_per_month).map_err(|error| catalog_error(&error));
+    Ok(storages.iter().map(|storage| of(storage).map_or(f64::NAN, total)).collect())
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(volume_eras, module)?)?;
+    module.add_function(wrap_pyfunction!(instances, module)?)?;
+    module.add_function(wrap_pyfunction!(instance, module)?)?;
+    module.add_function(wrap_pyfunction!(instance_price, module)?)?;
+    module.add_function(wrap_pyfunction!(volume_prices, module)?)?;
+    module.add_function(wrap_pyfunction!(regions, module)?)?;
+    module.add_function(wrap_pyfunction!(newest_date, module)?)?;
+    module.add_function(wrap_pyfunction!(sources, module)?)?;
+    module.add_function(wrap_pyfunction!(parse_storage, module)?)?;
+    module.add_function(wrap_pyfunction!(storage_limits, module)?)?;
+    module.add_function(wrap_pyfunction!(monthly_cost, module)?)?;
+    module.add_function(wrap_pyfunction!(monthly_totals, module)?)
+}

@@ -1,0 +1,257 @@
+//! Simulations: one storage in either form, or many candidates at once.
+
+use crate::{date, sim_error, to_python, CoreError};
+use headrace_catalog::Catalog;
+use headrace_model::first_touch::SnapshotOrigin;
+use headrace_model::latency::LatencyTable;
+use headrace_model::modification::Modification;
+use headrace_model::{Nanos, Op};
+use headrace_sim::candidates::{self, Candidate, Outcome, Search};
+use headrace_sim::{events, interval, ClosedLoad, OpenLoad, Point, Run, Setup, SimError, Summary};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Deserialize;
+
+/// A load as Python hands it over: `kind` tells which.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Load {
+    Closed(ClosedLoad),
+    Open(OpenColumns),
+}
+
+/// An open load with its points as columns.
+#[derive(Deserialize)]
+struct OpenColumns {
+    duration_s: Vec<f64>,
+    reads_per_s: Vec<f64>,
+    writes_per_s: Vec<f64>,
+    read_bytes: Vec<f64>,
+    write_bytes: Vec<f64>,
+    sequential_read_share: f64,
+    sequential_write_share: f64,
+    arrivals: headrace_sim::Arrivals,
+    max_outstanding: u32,
+    span_bytes: u64,
+}
+
+impl OpenColumns {
+    fn load(&self) -> OpenLoad {
+        let points = (0..self.duration_s.len())
+            .map(|i| Point {
+                duration_s: self.duration_s[i],
+                reads_per_s: self.reads_per_s[i],
+                writes_per_s: self.writes_per_s[i],
+                read_bytes: self.read_bytes[i],
+                write_bytes: self.write_bytes[i],
+            })
+            .collect();
+        OpenLoad {
+            points,
+            sequential_read_share: self.sequential_read_share,
+            sequential_write_share: self.sequential_write_share,
+            arrivals: self.arrivals,
+            max_outstanding: self.max_outstanding,
+            span_bytes: self.span_bytes,
+        }
+    }
+}
+
+/// What of the model is switched on, and what happens to the volumes.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Options {
+    merge: Option<bool>,
+    saved_second: Option<bool>,
+    holds: Option<bool>,
+    latency: Option<bool>,
+    rate_per_mille: Option<u64>,
+    snapshot: Option<SnapshotOrigin>,
+    degradations: Vec<(usize, headrace_model::fault::Degradation)>,
+    modify: Option<Modify>,
+    failed_members: Vec<usize>,
+}
+
+/// A modification: target storage (of the same layout) and the ends of its states, s.
+#[derive(Deserialize)]
+struct Modify {
+    storage: String,
+    modifying_until_s: f64,
+    optimizing_until_s: f64,
+}
+
+fn apply(setup: &mut Setup, options: Options, as_of: headrace_catalog::NaiveDate) -> Result<(), SimError> {
+    let model = &mut setup.options;
+    model.merge = options.merge.unwrap_or(model.merge);
+    model.saved_second = options.saved_second.unwrap_or(model.saved_second);
+    model.holds = options.holds.unwrap_or(model.holds);
+    model.latency = options.latency.unwrap_or(model.latency);
+    model.rate_per_mille = options.rate_per_mille.unwrap_or(model.rate_per_mille);
+    setup.snapshot = options.snapshot;
+    setup.degradations = options.degradations;
+    setup.failed_members = options.failed_members;
+    if let Some(modify) = options.modify {
+        let limits = Catalog::embedded().storage_limits(&modify.storage.parse()?, as_of, setup.instance.as_ref())?;
+        let at = |seconds: f64| Nanos((seconds.max(0.0) * 1e9) as u64);
+        setup.modification =
+            Some(Modification { target: limits[0].clone(), modifying_until: at(modify.modifying_until_s), optimizing_until: at(modify.optimizing_until_s) });
+    }
+    Ok(())
+}
+
+/// Calls a Python progress function with a share and lets signals in; false stops.
+fn tell(progress: &Option<Py<PyAny>>, done: f64) -> bool {
+    Python::attach(|py| {
+        let called = progress.as_ref().map_or(Ok(()), |function| function.call1(py, (done,)).map(|_| ()));
+        called.and_then(|()| py.check_signals()).is_ok()
+    })
+}
+
+/// Simulates a load on a storage. `form` is "interval" or "events". Returns {"rows": columns, "summary": dict}.
+#[pyfunction]
+#[pyo3(signature = (storage, load, *, form, interval_s, seconds=None, instance=None, as_of=None, seed=1, start_balance_percent=None, options=None, progress=None))]
+#[allow(clippy::too_many_arguments)]
+fn simulate<'py>(
+    py: Python<'py>,
+    storage: &str,
+    load: &Bound<'py, PyAny>,
+    form: &str,
+    interval_s: f64,
+    seconds: Option<f64>,
+    instance: Option<&str>,
+    as_of: Option<&str>,
+    seed: u64,
+    start_balance_percent: Option<f64>,
+    options: Option<&Bound<'py, PyAny>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let day = date(as_of)?;
+    let load: Load = pythonize::depythonize(load)?;
+    let options: Options = options.map(pythonize::depythonize).transpose()?.unwrap_or_default();
+    let mut setup = Setup::resolve(storage, instance, day).map_err(sim_error)?;
+    apply(&mut setup, options, day).map_err(sim_error)?;
+    (setup.seed, setup.start_balance_percent) = (seed, start_balance_percent);
+    let by_event = match form {
+        "events" => true,
+        "interval" => false,
+        other => return Err(CoreError::new_err((other.to_string(), "the form is interval or events", "headrace", "choose one of them"))),
+    };
+    let run = py.detach(|| {
+        let mut report = |done: f64| tell(&progress, done);
+        match &load {
+            Load::Closed(load) => {
+                let seconds = seconds.unwrap_or(60.0);
+                if by_event { events::closed(&setup, load, seconds, interval_s, &mut report) } else { interval::closed(&setup, load, seconds, interval_s) }
+            }
+            Load::Open(columns) => {
+                let load = columns.load();
+                if by_event { events::open(&setup, &load, interval_s, &mut report) } else { interval::open(&setup, &load, interval_s) }
+            }
+        }
+    });
+    run_to_python(py, &run.map_err(sim_error)?)
+}
+
+fn run_to_python<'py>(py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyDict>> {
+    let rows = PyDict::new(py);
+    macro_rules! columns {
+        ($($name:ident),*) => { $( rows.set_item(stringify!($name), run.rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* };
+    }
+    columns!(t_s, duration_s, asked_iops, asked_mib_s, iops, mib_s, queue, balance_percent, instance_io_balance_percent, instance_byte_balance_percent);
+    rows.set_item("cap", run.rows.iter().map(|row| row.cap.name()).collect::<Vec<_>>())?;
+    columns!(throttled_s, mean_ms, p50_ms, p95_ms, p99_ms, p999_ms);
+    let answer = PyDict::new(py);
+    answer.set_item("rows", rows)?;
+    answer.set_item("summary", to_python(py, &run.summary)?)?;
+    Ok(answer)
+}
+
+/// Evaluates many storages against one open load. Returns columns in the candidates' order: `status` ("simulated", "bounded", "invalid"),
+/// `overload` (asked over sustainable, where bounded), `why` (where invalid) and every number of the summary (NaN where not simulated).
+#[pyfunction]
+#[pyo3(signature = (load, storages, instance_index, instances, *, as_of=None, start_balance_percent=None, prune_above=1.0, progress=None))]
+#[allow(clippy::too_many_arguments)]
+fn evaluate<'py>(
+    py: Python<'py>,
+    load: &Bound<'py, PyAny>,
+    storages: Vec<String>,
+    instance_index: Vec<Option<usize>>,
+    instances: Vec<String>,
+    as_of: Option<&str>,
+    start_balance_percent: Option<f64>,
+    prune_above: f64,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let day = date(as_of)?;
+    let Load::Open(columns) = pythonize::depythonize(load)? else {
+        return Err(CoreError::new_err(("closed", "a plan needs demand over time", "headrace", "give an open workload (constant, daily or recorded)")));
+    };
+    let outcomes = py.detach(|| {
+        let catalog = Catalog::embedded();
+        let instances = instances.iter().map(|name| catalog.instance(name, day)).collect::<Result<Vec<_>, _>>()?;
+        let candidates = storages
+            .iter()
+            .zip(&instance_index)
+            .map(|(storage, &instance)| Ok(Candidate { storage: storage.parse()?, instance }))
+            .collect::<Result<Vec<_>, SimError>>()?;
+        let load = columns.load();
+        let search = Search { load: &load, as_of: day, instances: &instances, start_balance_percent, prune_above };
+        let total = candidates.len().max(1) as f64;
+        candidates::evaluate(&search, &candidates, &mut |done| tell(&progress, done as f64 / total))
+    });
+    outcomes_to_python(py, &outcomes.map_err(sim_error)?)
+}
+
+fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    let status = |outcome: &Outcome| match outcome {
+        Outcome::Simulated(_) => "simulated",
+        Outcome::Bounded(_) => "bounded",
+        Outcome::Invalid(_) => "invalid",
+    };
+    columns.set_item("status", outcomes.iter().map(status).collect::<Vec<_>>())?;
+    columns.set_item("overload", outcomes.iter().map(|outcome| if let Outcome::Bounded(by) = outcome { Some(*by) } else { None }).collect::<Vec<_>>())?;
+    columns.set_item("why", outcomes.iter().map(|outcome| if let Outcome::Invalid(why) = outcome { Some(why.as_str()) } else { None }).collect::<Vec<_>>())?;
+    let number = |get: &dyn Fn(&Summary) -> Option<f64>| {
+        outcomes.iter().map(|outcome| if let Outcome::Simulated(summary) = outcome { get(summary) } else { None }).collect::<Vec<_>>()
+    };
+    macro_rules! plain { ($($name:ident),*) => { $( columns.set_item(stringify!($name), number(&|summary| Some(summary.$name)))?; )* }; }
+    macro_rules! optional { ($($name:ident),*) => { $( columns.set_item(stringify!($name), number(&|summary| summary.$name))?; )* }; }
+    plain!(seconds, asked_ios, delivered_ios, delivered_bytes, throttled_s, peak_queue, longest_wait_s, queue_at_end, credits_empty_s, instance_empty_s);
+    plain!(mean_ms);
+    optional!(p50_ms, p95_ms, p99_ms, p999_ms);
+    optional!(recovered_at_s, lowest_balance_percent, lowest_balance_at_s, credits_empty_at_s, lowest_instance_balance_percent, instance_empty_at_s);
+    let blamed = |outcome: &Outcome| match outcome {
+        Outcome::Simulated(summary) => summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("none", |(cap, _)| cap.name()),
+        _ => "none",
+    };
+    columns.set_item("cap", outcomes.iter().map(blamed).collect::<Vec<_>>())?;
+    Ok(columns)
+}
+
+/// Quantiles of a type's own latency for requests of `bytes`, us.
+#[pyfunction]
+#[pyo3(signature = (volume_type, op, quantiles, *, bytes=16_384, as_of=None))]
+fn latency_quantiles(volume_type: &str, op: &str, quantiles: Vec<f64>, bytes: u32, as_of: Option<&str>) -> PyResult<Vec<f64>> {
+    let volume_type = volume_type.parse().map_err(|error| crate::catalog_error(&error))?;
+    let op = match op {
+        "read" => Op::Read,
+        "write" => Op::Write,
+        other => return Err(CoreError::new_err((other.to_string(), "an operation is read or write", "headrace", "choose one of them"))),
+    };
+    let table = LatencyTable::cached(volume_type, op, date(as_of)?);
+    Ok(quantiles.iter().map(|&q| table.quantile_ns(q, bytes) as f64 / 1e3).collect())
+}
+
+/// Rows of the latency table with source and confidence.
+#[pyfunction]
+fn latency_profiles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    to_python(py, &headrace_model::latency::LatencyProfile::all())
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(evaluate, module)?)?;
+    module.add_function(wrap_pyfunction!(latency_quantiles, module)?)?;
+    module.add_function(wrap_pyfunction!(latency_profiles, module)?)
+}

@@ -1,0 +1,122 @@
+//! Many storages against one demand: the planner's inner loop.
+//!
+//! Candidates are independent, so they are spread over the cores; the answer does not depend on how. Work that candidates share is done once:
+//! resolving limits (per storage), measuring the demand (per accounting and chunk), tabulating own latency (per type, layout and mix).
+
+use crate::fluid::MeasuredLoad;
+use crate::interval;
+use crate::load::OpenLoad;
+use crate::mixture::{OwnLatency, OwnLatencyKey};
+use crate::report::Summary;
+use crate::setup::Setup;
+use crate::SimError;
+use chrono::NaiveDate;
+use headrace_catalog::{Catalog, InstanceLimits, StorageSpec};
+use headrace_model::ModelOptions;
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A storage on an instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The device.
+    pub storage: StorageSpec,
+    /// Index into the instances of the search; none: volumes alone.
+    pub instance: Option<usize>,
+}
+
+/// What the candidates have in common.
+#[derive(Clone, Debug)]
+pub struct Search<'a> {
+    /// Demand.
+    pub load: &'a OpenLoad,
+    /// Day of limits.
+    pub as_of: NaiveDate,
+    /// Instances that candidates point into.
+    pub instances: &'a [InstanceLimits],
+    /// Credits at the start, percent; none: as AWS gives them.
+    pub start_balance_percent: Option<f64>,
+    /// A candidate is not simulated when the demand's own mean is above what it can sustain by this factor: it cannot hold, and the bound says by how much.
+    pub prune_above: f64,
+}
+
+/// What came of one candidate.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Simulated.
+    Simulated(Box<Summary>),
+    /// Cannot deliver the demand over its length: asked over sustainable (above 1).
+    Bounded(f64),
+    /// Not possible on that day.
+    Invalid(String),
+}
+
+struct Shared {
+    measured: MeasuredLoad,
+    own: OwnLatency,
+}
+
+type SharedKey = (headrace_catalog::VolumeType, Option<headrace_catalog::RaidLevel>, usize, u64);
+
+/// Evaluates all candidates, in their order. `progress` is told how many are done; returning false stops.
+pub fn evaluate(search: &Search<'_>, candidates: &[Candidate], progress: &mut (dyn FnMut(usize) -> bool + Send)) -> Result<Vec<Outcome>, SimError> {
+    search.load.check()?;
+    let mut shared: HashMap<SharedKey, Arc<Shared>> = HashMap::new();
+    let mut outcomes = Vec::with_capacity(candidates.len());
+    for batch in candidates.chunks(2_048) {
+        for candidate in batch {
+            let key = key_of(&candidate.storage);
+            if !shared.contains_key(&key) {
+                if let Ok(setup) = setup_of(search, candidate) {
+                    shared.insert(key, Arc::new(share(&setup, search.load)));
+                }
+            }
+        }
+        outcomes.par_extend(batch.par_iter().map(|candidate| judge(search, candidate, shared.get(&key_of(&candidate.storage)).map(Arc::as_ref))));
+        if !progress(outcomes.len()) {
+            return Err(SimError::Interrupted);
+        }
+    }
+    Ok(outcomes)
+}
+
+fn key_of(storage: &StorageSpec) -> SharedKey {
+    (storage.members[0].volume_type, storage.raid, storage.members.len(), storage.chunk_kib)
+}
+
+fn share(setup: &Setup, load: &OpenLoad) -> Shared {
+    let measured = interval::measure(setup, load);
+    let key: OwnLatencyKey = measured.latency_key(setup);
+    Shared { own: OwnLatency::new(&key), measured }
+}
+
+fn setup_of(search: &Search<'_>, candidate: &Candidate) -> Result<Setup, SimError> {
+    let instance = candidate.instance.map(|index| &search.instances[index]);
+    let limits = Catalog::embedded().storage_limits(&candidate.storage, search.as_of, instance)?;
+    Ok(Setup {
+        storage: candidate.storage.clone(),
+        limits,
+        instance: instance.cloned(),
+        options: ModelOptions::default(),
+        seed: 1,
+        start_balance_percent: search.start_balance_percent,
+        snapshot: None,
+        degradations: Vec::new(),
+        modification: None,
+        failed_members: Vec::new(),
+    })
+}
+
+fn judge(search: &Search<'_>, candidate: &Candidate, shared: Option<&Shared>) -> Outcome {
+    let (setup, shared) = match (setup_of(search, candidate), shared) {
+        (Ok(setup), Some(shared)) => (setup, shared),
+        (Err(error), _) => return Outcome::Invalid(error.to_string()),
+        (Ok(_), None) => return Outcome::Invalid("its type cannot be resolved".into()),
+    };
+    let bound = crate::fluid::overload(&setup, &shared.measured);
+    if bound > search.prune_above {
+        return Outcome::Bounded(bound);
+    }
+    Outcome::Simulated(Box::new(interval::summarise(&setup, &shared.measured, &shared.own)))
+}

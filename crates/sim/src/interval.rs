@@ -1,0 +1,223 @@
+//! The per-interval form: hours, days and fleets in microseconds, on the buckets of [`crate::fluid`].
+//!
+//! A row per point of the demand. What it adds to the buckets: latency (what requests waited plus their own distribution) and blocks that still
+//! lie in a snapshot, as a share of requests that need a fetch.
+
+use crate::fluid::{Fluid, MeasuredLoad, Step};
+use crate::load::{ClosedLoad, OpenLoad, Point};
+use crate::mixture::{OwnLatency, Waits};
+use crate::report::{Row, Run, Summary};
+use crate::setup::Setup;
+use crate::SimError;
+use headrace_model::first_touch::{CHUNK_BYTES, DEFAULT_FETCH_BYTES_S, FETCH_MEAN_NS};
+use headrace_model::Cap;
+
+const MIB: f64 = 1_048_576.0;
+
+/// Runs an open load. Points longer than `interval_s` are cut into rows of that length.
+pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimError> {
+    load.check()?;
+    refuse_lost_members(setup)?;
+    let load = cut(load, interval_s)?;
+    let measured = measure(setup, &load);
+    let own = OwnLatency::new(&measured.latency_key(setup));
+    let mut rows = Vec::with_capacity(load.points.len());
+    let summary = drive(setup, &measured, &own, true, &mut |row| rows.push(row));
+    Ok(Run { rows, summary })
+}
+
+/// Runs a closed load for `seconds`: its clients ask as fast as own latency lets them, and wait instead of piling up.
+pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -> Result<Run, SimError> {
+    load.check()?;
+    refuse_lost_members(setup)?;
+    let read_share = load.rw.read_share(load.rwmixread);
+    let sequential = f64::from(u8::from(load.rw.is_sequential()));
+    let point = |iops: f64| Point {
+        duration_s: seconds,
+        reads_per_s: iops * read_share,
+        writes_per_s: iops * (1.0 - read_share),
+        read_bytes: load.block_bytes.into(),
+        write_bytes: load.block_bytes.into(),
+    };
+    let of = |iops: f64| OpenLoad { sequential_read_share: sequential, sequential_write_share: sequential, ..OpenLoad::new(vec![point(iops)]) };
+    let own = OwnLatency::new(&measure(setup, &of(1.0)).latency_key(setup));
+    let outstanding = f64::from(load.outstanding());
+    let offered = outstanding / (own.mean_ms() / 1e3);
+    let measured = measure(setup, &cut(&of(offered), interval_s)?);
+    let mut rows = Vec::with_capacity(measured.points.len());
+    let mut summary = drive(setup, &measured, &own, false, &mut |row| rows.push(row));
+    // Little's law: what is outstanding over what is delivered.
+    let mean_ms = outstanding / (summary.delivered_ios / summary.seconds).max(1e-9) * 1e3;
+    for row in &mut rows {
+        (row.asked_iops, row.asked_mib_s, row.queue) = (row.iops, row.mib_s, outstanding);
+        row.mean_ms = (row.iops > 0.0).then(|| outstanding / row.iops * 1e3);
+        (row.p50_ms, row.p95_ms, row.p99_ms, row.p999_ms) = (None, None, None, None);
+        if row.cap == Cap::None {
+            row.cap = Cap::Clients;
+        }
+    }
+    summary.asked_ios = summary.delivered_ios;
+    summary.mean_ms = mean_ms;
+    (summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms) = (None, None, None, None);
+    (summary.peak_queue, summary.queue_at_end) = (outstanding, outstanding);
+    Ok(Run { rows, summary })
+}
+
+/// Only the summary of an open load that is measured and whose own latency is known: the planner's inner loop.
+pub fn summarise(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency) -> Summary {
+    drive(setup, measured, own, true, &mut |_| {})
+}
+
+/// Measures a load for the accounting of a storage.
+pub fn measure(setup: &Setup, load: &OpenLoad) -> MeasuredLoad {
+    let chunk = setup.storage.raid.map(|_| setup.storage.chunk_kib as f64 * 1_024.0);
+    let hdd = setup.limits.iter().find(|limits| limits.random_charges_full_unit);
+    MeasuredLoad::new(load, chunk, hdd)
+}
+
+fn refuse_lost_members(setup: &Setup) -> Result<(), SimError> {
+    match setup.failed_members.first() {
+        None => Ok(()),
+        Some(member) => Err(SimError::Load {
+            what: "lost member",
+            value: member.to_string(),
+            rule: "needs the per-I/O form: the interval form does not know which requests meet it".into(),
+        }),
+    }
+}
+
+fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError> {
+    if !(interval_s >= 1e-3 && interval_s.is_finite()) {
+        return Err(SimError::Load { what: "interval of the rows (s)", value: interval_s.to_string(), rule: "must be at least 0.001".into() });
+    }
+    let mut points = Vec::with_capacity(load.points.len());
+    for point in &load.points {
+        let pieces = (point.duration_s / interval_s - 1e-9).ceil().max(1.0);
+        if points.len() as f64 + pieces > 10e6 {
+            let rule = "gives more than 10 million rows; use a longer interval".into();
+            return Err(SimError::Load { what: "interval of the rows (s)", value: interval_s.to_string(), rule });
+        }
+        for piece in 0..pieces as u64 {
+            let left = point.duration_s - piece as f64 * interval_s;
+            points.push(Point { duration_s: left.min(interval_s), ..*point });
+        }
+    }
+    Ok(OpenLoad { points, ..load.clone() })
+}
+
+/// Blocks still in a snapshot, for random requests: the share of them that must be fetched, and how fast they can be.
+struct Cold {
+    bytes: f64,
+    written: f64,
+    span: f64,
+    background_bytes_s: f64,
+    fetch_bytes_s: f64,
+}
+
+impl Cold {
+    fn new(setup: &Setup) -> Option<Cold> {
+        let origin = setup.snapshot.as_ref()?;
+        let members = setup.data_members() as f64;
+        let written = origin.written_bytes as f64;
+        let bought = origin.initialization_bytes_s.map(|rate| rate as f64 * members);
+        let fetch_bytes_s = bought.unwrap_or(DEFAULT_FETCH_BYTES_S as f64 * members);
+        Some(Cold { bytes: written, written, span: written.max(1.0), background_bytes_s: bought.unwrap_or(0.0), fetch_bytes_s })
+    }
+
+    /// Requests that met a cold block, and how long those waited for it, ms.
+    fn touch(&mut self, requests: f64, seconds: f64) -> (f64, f64) {
+        let share = (self.bytes / self.span).clamp(0.0, 1.0);
+        let wanted = requests * share * CHUNK_BYTES as f64;
+        let fetched = wanted.min(self.fetch_bytes_s * seconds).min(self.bytes);
+        self.bytes = (self.bytes - fetched - self.background_bytes_s * seconds).max(0.0);
+        let overload = if fetched > 0.0 { (wanted / fetched).max(1.0) } else { 1.0 };
+        if self.written <= 0.0 {
+            return (0.0, 0.0);
+        }
+        (fetched / CHUNK_BYTES as f64, FETCH_MEAN_NS / 1e6 * overload)
+    }
+}
+
+fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: bool, each: &mut dyn FnMut(Row)) -> Summary {
+    let mut fluid = Fluid::new(setup);
+    let mut summary = Summary::default();
+    let mut waits = Waits::default();
+    let mut cold = Cold::new(setup);
+    let mut t_s = 0.0;
+    let own_mean_ms = own.mean_ms();
+    for point in &measured.points {
+        fluid.top_up(t_s);
+        if setup.has_events() {
+            fluid.follow_events(setup, t_s, point.duration_s);
+        }
+        let step = fluid.step(point, keep_queue);
+        let end_s = t_s + point.duration_s;
+        summary.asked_ios += point.iops * point.duration_s;
+        summary.delivered_ios += step.delivered;
+        summary.delivered_bytes += step.delivered_bytes;
+        let (mut cold_requests, mut cold_ms) = (0.0, 0.0);
+        if let Some(cold) = &mut cold {
+            (cold_requests, cold_ms) = cold.touch(step.delivered, point.duration_s);
+            waits.add(cold_requests, cold_ms, cold_ms);
+        }
+        if step.throttled_s > 0.0 {
+            note_throttled(&mut summary, &mut waits, &step, &fluid, t_s, point.duration_s, step.delivered - cold_requests);
+        } else {
+            waits.add_none(step.delivered - cold_requests);
+        }
+        summary.see_balance(end_s, fluid.percent_of(Cap::VolumeCredits));
+        let instance = fluid.instance_percents();
+        summary.see_instance_balance(instance);
+        each(row_of(&fluid, point, &step, t_s, own_mean_ms + cold_requests * cold_ms / step.delivered.max(1.0), instance, cold_requests));
+        t_s = end_s;
+    }
+    summary.seconds = t_s;
+    summary.queue_at_end = fluid.queue;
+    summary.mean_ms = own_mean_ms + waits.mean_ms();
+    summary.p50_ms = Some(own.percentile_ms(&waits, 0.5));
+    summary.p95_ms = Some(own.percentile_ms(&waits, 0.95));
+    summary.p99_ms = Some(own.percentile_ms(&waits, 0.99));
+    summary.p999_ms = Some(own.percentile_ms(&waits, 0.999));
+    summary
+}
+
+fn note_throttled(summary: &mut Summary, waits: &mut Waits, step: &Step, fluid: &Fluid, t_s: f64, seconds: f64, requests: f64) {
+    let end_s = t_s + seconds;
+    let share = (step.throttled_s / seconds).min(1.0);
+    waits.add(requests * share, step.wait_start_s.max(0.0) * 1e3, step.wait_end_s.max(0.0) * 1e3);
+    waits.add_none(requests * (1.0 - share));
+    summary.longest_wait_s = summary.longest_wait_s.max(step.wait_start_s).max(step.wait_end_s);
+    // Time without credits is told apart from the rest of the wait.
+    let empty_s = step.empty_s.min(step.throttled_s);
+    summary.see_throttled(step.empty_cap, t_s + step.empty_from_s, empty_s);
+    let other = if matches!(step.cap, Cap::VolumeCredits | Cap::InstanceCredits) && empty_s > 0.0 { step.cap_before_empty } else { step.cap };
+    summary.see_throttled(other, t_s + step.throttled_from_s, step.throttled_s - empty_s);
+    if fluid.queue > summary.peak_queue {
+        (summary.peak_queue, summary.peak_queue_at_s) = (fluid.queue, Some(end_s));
+    }
+    // Over once the queue is gone; each later backlog makes it later.
+    summary.recovered_at_s = (fluid.queue == 0.0).then_some(end_s);
+}
+
+fn row_of(fluid: &Fluid, point: &crate::fluid::Measured, step: &Step, t_s: f64, own_mean_ms: f64, instance: [Option<f64>; 2], cold: f64) -> Row {
+    let seconds = point.duration_s;
+    let share = step.throttled_s / seconds;
+    let wait_ms = 0.5e3 * (step.wait_start_s.max(0.0) + step.wait_end_s.max(0.0)) * share;
+    let first_touch = cold > 0.01 * step.delivered && step.cap == Cap::None;
+    Row {
+        t_s,
+        duration_s: seconds,
+        asked_iops: point.iops,
+        asked_mib_s: point.bytes_s / MIB,
+        iops: step.delivered / seconds,
+        mib_s: step.delivered_bytes / seconds / MIB,
+        queue: fluid.queue,
+        balance_percent: fluid.percent_of(Cap::VolumeCredits),
+        instance_io_balance_percent: instance[0],
+        instance_byte_balance_percent: instance[1],
+        cap: if first_touch { Cap::FirstTouch } else { step.cap },
+        throttled_s: step.throttled_s,
+        mean_ms: (step.delivered > 0.0).then_some(own_mean_ms + wait_ms),
+        ..Row::default()
+    }
+}

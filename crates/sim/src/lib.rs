@@ -1,0 +1,49 @@
+//! Clock one: the volume model driven in virtual time, in two forms.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `load` | what is asked: closed loads (fio's terms), open loads (demand over time) |
+//! | `setup` | storage, instance and date, resolved against the catalog |
+//! | `events` | the per-I/O form: every request, an event queue, nanoseconds |
+//! | `interval` | the per-interval form: hours, plans and fleets |
+//! | `fluid` | the same buckets in closed form |
+//! | `mixture` | latency percentiles of the interval form |
+//! | `recorder`, `report` | rows and summaries of both |
+//! | `candidates` | many storages against one demand, in parallel: the planner's inner loop |
+
+pub mod candidates;
+pub mod events;
+mod fluid;
+pub mod interval;
+pub mod load;
+pub mod mixture;
+mod recorder;
+pub mod report;
+pub mod setup;
+
+pub use load::{Arrivals, ClosedLoad, OpenLoad, Pattern, Point};
+pub use report::{Row, Run, Summary};
+pub use setup::Setup;
+
+use headrace_catalog::CatalogError;
+
+/// Why a simulation did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The storage, instance or date is not possible.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// The load is not possible.
+    #[error("{value}: {what} {rule}")]
+    Load {
+        /// What is wrong.
+        what: &'static str,
+        /// The value given.
+        value: String,
+        /// The rule it breaks.
+        rule: String,
+    },
+    /// Stopped by the caller.
+    #[error("stopped before it was done")]
+    Interrupted,
+}

@@ -1,0 +1,182 @@
+//! What is asked of the storage: closed loads in fio's terms, open loads as demand over time.
+
+use crate::SimError;
+use serde::{Deserialize, Serialize};
+
+/// fio's `rw`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Random reads.
+    RandRead,
+    /// Random writes.
+    RandWrite,
+    /// Sequential, mixed.
+    Rw,
+    /// Random, mixed.
+    RandRw,
+}
+
+impl Pattern {
+    /// Share of reads, given fio's `rwmixread` for the mixed ones.
+    pub fn read_share(self, mix_percent: u32) -> f64 {
+        match self {
+            Pattern::Read | Pattern::RandRead => 1.0,
+            Pattern::Write | Pattern::RandWrite => 0.0,
+            Pattern::Rw | Pattern::RandRw => f64::from(mix_percent.min(100)) / 100.0,
+        }
+    }
+
+    /// Whether each job walks through the device in order.
+    pub fn is_sequential(self) -> bool {
+        matches!(self, Pattern::Read | Pattern::Write | Pattern::Rw)
+    }
+}
+
+/// A closed load: every client waits for its own request, then sends the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClosedLoad {
+    /// fio's `rw`.
+    pub rw: Pattern,
+    /// Request size, bytes.
+    pub block_bytes: u32,
+    /// Requests outstanding per job.
+    pub iodepth: u32,
+    /// Jobs, each with its own submission queue.
+    pub numjobs: u32,
+    /// Share of reads in mixed patterns, percent.
+    pub rwmixread: u32,
+    /// Part of the device that is used, bytes; 0 for all of it.
+    pub span_bytes: u64,
+}
+
+impl ClosedLoad {
+    /// Requests outstanding in all.
+    pub fn outstanding(&self) -> u32 {
+        self.iodepth * self.numjobs
+    }
+
+    pub(crate) fn check(&self) -> Result<(), SimError> {
+        let range = |what: &'static str, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(SimError::Load { what, value: value.to_string(), rule: format!("must be between {low} and {high}") })
+        };
+        range("block size (bytes)", self.block_bytes.into(), 512, 64 << 20)?;
+        range("iodepth", self.iodepth.into(), 1, 65_536)?;
+        range("numjobs", self.numjobs.into(), 1, 4_096)?;
+        range("requests outstanding (iodepth x numjobs)", u64::from(self.iodepth) * u64::from(self.numjobs), 1, 65_536)
+    }
+}
+
+/// How requests of an open load arrive within a point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// One after the other at equal spacing.
+    Even,
+    /// Independently of each other.
+    #[default]
+    Poisson,
+}
+
+/// Demand that holds for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// How long, s.
+    pub duration_s: f64,
+    /// Reads a second.
+    pub reads_per_s: f64,
+    /// Writes a second.
+    pub writes_per_s: f64,
+    /// Mean size of a read, bytes.
+    pub read_bytes: f64,
+    /// Mean size of a write, bytes.
+    pub write_bytes: f64,
+}
+
+impl Point {
+    /// Requests a second.
+    pub fn iops(&self) -> f64 {
+        self.reads_per_s + self.writes_per_s
+    }
+
+    /// Bytes a second.
+    pub fn bytes_s(&self) -> f64 {
+        self.reads_per_s * self.read_bytes + self.writes_per_s * self.write_bytes
+    }
+}
+
+/// An open load: requests come whether or not the ones before are answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenLoad {
+    /// One after the other, from time 0.
+    pub points: Vec<Point>,
+    /// Share of reads that continue the read before.
+    pub sequential_read_share: f64,
+    /// Share of writes that continue the write before.
+    pub sequential_write_share: f64,
+    /// How requests arrive within a point.
+    pub arrivals: Arrivals,
+    /// Requests the host keeps outstanding at most; more wait in the host. NVMe queues of EBS hold 1,024.
+    pub max_outstanding: u32,
+    /// Part of the device that is used, bytes; 0 for all of it.
+    pub span_bytes: u64,
+}
+
+impl OpenLoad {
+    /// A load of `points`, random, Poisson, at most 1,024 outstanding.
+    pub fn new(points: Vec<Point>) -> OpenLoad {
+        OpenLoad {
+            points,
+            sequential_read_share: 0.0,
+            sequential_write_share: 0.0,
+            arrivals: Arrivals::Poisson,
+            max_outstanding: 1_024,
+            span_bytes: 0,
+        }
+    }
+
+    /// Length, s.
+    pub fn duration_s(&self) -> f64 {
+        self.points.iter().map(|point| point.duration_s).sum()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), SimError> {
+        let wrong = |what: &'static str, value: f64, rule: &str| Err(SimError::Load { what, value: value.to_string(), rule: rule.into() });
+        if self.points.is_empty() {
+            return wrong("number of points", 0.0, "must be at least 1");
+        }
+        for point in &self.points {
+            if !(point.duration_s > 0.0 && point.duration_s <= 366.0 * 86_400.0) {
+                return wrong("duration of a point (s)", point.duration_s, "must be above 0 and at most a year");
+            }
+            for (what, rate) in [("reads a second", point.reads_per_s), ("writes a second", point.writes_per_s)] {
+                if !(0.0..=1e7).contains(&rate) {
+                    return wrong(what, rate, "must be between 0 and 10,000,000");
+                }
+            }
+            for (what, rate, size) in
+                [("size of a read (bytes)", point.reads_per_s, point.read_bytes), ("size of a write (bytes)", point.writes_per_s, point.write_bytes)]
+            {
+                if rate > 0.0 && !(512.0..=67_108_864.0).contains(&size) {
+                    return wrong(what, size, "must be between 512 bytes and 64 MiB");
+                }
+            }
+        }
+        for (what, share) in [("sequential share of reads", self.sequential_read_share), ("sequential share of writes", self.sequential_write_share)] {
+            if !(0.0..=1.0).contains(&share) {
+                return wrong(what, share, "must be between 0 and 1");
+            }
+        }
+        if !(1..=65_536).contains(&self.max_outstanding) {
+            return wrong("requests outstanding", f64::from(self.max_outstanding), "must be between 1 and 65,536");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Turns answered requests into rows and a summary.
+
+use crate::report::{Row, Run, Summary};
+use hdrhistogram::Histogram;
+use headrace_model::{Cap, Decision, Host, Nanos, Verdict};
+
+/// Latencies are kept from 1 us to a day with three significant digits: an error of at most 0.1 %, or half a microsecond.
+const LOWEST_NS: u64 = 1_000;
+const HIGHEST_NS: u64 = 86_400_000_000_000;
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+fn histogram() -> Histogram<u32> {
+    Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid")
+}
+
+/// One request from arrival to answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub arrived: Nanos,
+    pub bytes: u32,
+    pub decision: Decision,
+}
+
+pub(crate) struct Recorder {
+    interval: Nanos,
+    end: Nanos,
+    row_end: Nanos,
+    rows: Vec<Row>,
+    row: RowCounts,
+    summary: Summary,
+    all: Histogram<u64>,
+    waited_until: Nanos,
+    in_flight: u64,
+}
+
+#[derive(Default)]
+struct RowCounts {
+    asked: u64,
+    asked_bytes: u64,
+    delivered: u64,
+    delivered_bytes: u64,
+    throttled: u64,
+    waits: [u64; Cap::ALL.len()],
+    latencies: Option<Histogram<u32>>,
+}
+
+impl Recorder {
+    pub fn new(interval: Nanos, end: Nanos) -> Recorder {
+        let all = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid");
+        let row = RowCounts { latencies: Some(histogram()), ..RowCounts::default() };
+        let summary = Summary { seconds: end.as_secs_f64(), ..Summary::default() };
+        Recorder { interval, end, row_end: interval.min(end), rows: Vec::new(), row, summary, all, waited_until: Nanos::ZERO, in_flight: 0 }
+    }
+
+    /// A request came. Call in order of time, after [`Recorder::reach`].
+    pub fn asked(&mut self, bytes: u32) {
+        self.row.asked += 1;
+        self.row.asked_bytes += u64::from(bytes);
+        self.in_flight += 1;
+    }
+
+    /// A request was handed to the storage, which decided; `arrived` may be earlier (it waited in the host).
+    pub fn decided(&mut self, arrived: Nanos, decision: &Decision) {
+        let wait = decision.start.since(arrived);
+        if wait == Nanos::ZERO || decision.cap == Cap::None {
+            return;
+        }
+        self.row.waits[decision.cap as usize] += wait.0;
+        self.summary.longest_wait_s = self.summary.longest_wait_s.max(wait.as_secs_f64());
+        let from = arrived.max(self.waited_until);
+        let until = decision.start.min(self.end);
+        if until > from {
+            self.waited_until = until;
+            self.row.throttled += (until - from).0;
+            self.summary.see_throttled(decision.cap, from.as_secs_f64(), (until - from).as_secs_f64());
+        }
+    }
+
+    /// A request was answered. Call in order of completion.
+    pub fn answered(&mut self, done: &Answered) {
+        let latency = done.decision.complete.since(done.arrived).0;
+        self.row.delivered += 1;
+        self.row.delivered_bytes += u64::from(done.bytes);
+        if let Some(latencies) = &mut self.row.latencies {
+            latencies.saturating_record(latency);
+        }
+        self.all.saturating_record(latency);
+        self.in_flight -= 1;
+        if done.decision.verdict == Verdict::Failed {
+            self.summary.failed_ios += 1.0;
+        }
+    }
+
+    fn row_start(&self) -> Nanos {
+        Nanos(self.rows.len() as u64 * self.interval.0)
+    }
+
+    /// Closes every row that ends by `now`.
+    #[inline]
+    pub fn reach(&mut self, now: Nanos, host: &Host) {
+        while self.row_end <= now && self.row_start() < self.end {
+            self.close_row(host);
+        }
+    }
+
+    fn close_row(&mut self, host: &Host) {
+        let start = self.row_start();
+        let seconds = (self.row_end - start).as_secs_f64();
+        let end_s = self.row_end.as_secs_f64();
+        let counts = &self.row;
+        let balances = host.instance.as_ref().map(|instance| instance.balances(self.row_end)).unwrap_or_default();
+        let worst = (0..counts.waits.len()).max_by_key(|&i| counts.waits[i]).filter(|&i| counts.waits[i] > 0);
+        let latencies = counts.latencies.as_ref().filter(|latencies| !latencies.is_empty());
+        let percentile = |q: f64| latencies.map(|latencies| latencies.value_at_quantile(q) as f64 / 1e6);
+        let row = Row {
+            t_s: start.as_secs_f64(),
+            duration_s: seconds,
+            asked_iops: counts.asked as f64 / seconds,
+            asked_mib_s: counts.asked_bytes as f64 / seconds / 1_048_576.0,
+            iops: counts.delivered as f64 / seconds,
+            mib_s: counts.delivered_bytes as f64 / seconds / 1_048_576.0,
+            queue: self.in_flight as f64,
+            balance_percent: host.lowest_balance_percent(0, self.row_end),
+            instance_io_balance_percent: balances.ios.map(|balance| balance.percent()),
+            instance_byte_balance_percent: balances.bytes.map(|balance| balance.percent()),
+            cap: worst.map_or(Cap::None, |i| Cap::ALL[i]),
+            throttled_s: (counts.throttled as f64 / 1e9).min(seconds),
+            mean_ms: latencies.map(|latencies| latencies.mean() / 1e6),
+            p50_ms: percentile(0.5),
+            p95_ms: percentile(0.95),
+            p99_ms: percentile(0.99),
+            p999_ms: percentile(0.999),
+        };
+        self.summarise(&row, end_s);
+        self.rows.push(row);
+        let mut latencies = self.row.latencies.take().unwrap_or_else(histogram);
+        latencies.reset();
+        self.row = RowCounts { latencies: Some(latencies), ..RowCounts::default() };
+        self.row_end = (self.row_end + self.interval).min(self.end);
+    }
+
+    fn summarise(&mut self, row: &Row, end_s: f64) {
+        let summary = &mut self.summary;
+        summary.asked_ios += self.row.asked as f64;
+        summary.delivered_ios += self.row.delivered as f64;
+        summary.delivered_bytes += self.row.delivered_bytes as f64;
+        summary.see_balance(end_s, row.balance_percent);
+        summary.see_instance_balance([row.instance_io_balance_percent, row.instance_byte_balance_percent]);
+        if row.queue > summary.peak_queue {
+            (summary.peak_queue, summary.peak_queue_at_s) = (row.queue, Some(end_s));
+        }
+        if row.throttled_s > 0.0 {
+            summary.recovered_at_s = (row.throttled_s < row.duration_s * 0.999).then_some(end_s);
+        }
+        summary.queue_at_end = row.queue;
+    }
+
+    pub fn finish(mut self, host: &Host) -> Run {
+        self.reach(self.end, host);
+        let ms = |ns: u64| ns as f64 / 1e6;
+        if !self.all.is_empty() {
+            self.summary.mean_ms = self.all.mean() / 1e6;
+            self.summary.p50_ms = Some(ms(self.all.value_at_quantile(0.5)));
+            self.summary.p95_ms = Some(ms(self.all.value_at_quantile(0.95)));
+            self.summary.p99_ms = Some(ms(self.all.value_at_quantile(0.99)));
+            self.summary.p999_ms = Some(ms(self.all.value_at_quantile(0.999)));
+        }
+        Run { rows: self.rows, summary: self.summary }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a simulation answers: a row per interval and a summary.
+
+use headrace_model::Cap;
+use serde::Serialize;
+
+/// One interval of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Row {
+    /// Start, s.
+    pub t_s: f64,
+    /// Length, s.
+    pub duration_s: f64,
+    /// Requests a second that came.
+    pub asked_iops: f64,
+    /// MiB/s that came.
+    pub asked_mib_s: f64,
+    /// Requests a second answered.
+    pub iops: f64,
+    /// MiB/s answered.
+    pub mib_s: f64,
+    /// Requests not yet answered at the end of the interval (in the per-I/O form: with those in service).
+    pub queue: f64,
+    /// Lowest credit balance of the members at the end, percent; none for types without credits.
+    pub balance_percent: Option<f64>,
+    /// Instance burst bucket for I/Os at the end, percent.
+    pub instance_io_balance_percent: Option<f64>,
+    /// Instance burst bucket for bytes at the end, percent.
+    pub instance_byte_balance_percent: Option<f64>,
+    /// The limit that made requests wait longest in this interval.
+    pub cap: Cap,
+    /// Time in which requests waited for a limit, s.
+    pub throttled_s: f64,
+    /// Mean latency of the requests answered, waiting included, ms.
+    pub mean_ms: Option<f64>,
+    /// Percentiles of the same, ms.
+    pub p50_ms: Option<f64>,
+    /// 95th percentile, ms.
+    pub p95_ms: Option<f64>,
+    /// 99th percentile, ms.
+    pub p99_ms: Option<f64>,
+    /// 99.9th percentile, ms.
+    pub p999_ms: Option<f64>,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Length, s.
+    pub seconds: f64,
+    /// Requests that came.
+    pub asked_ios: f64,
+    /// Requests answered.
+    pub delivered_ios: f64,
+    /// Bytes answered.
+    pub delivered_bytes: f64,
+    /// Time in which requests waited for a limit, s.
+    pub throttled_s: f64,
+    /// The same by the limit that was to blame, s.
+    pub throttled_by_s: Vec<(Cap, f64)>,
+    /// Most requests waiting at once, and when, s.
+    pub peak_queue: f64,
+    /// When that was, s.
+    pub peak_queue_at_s: Option<f64>,
+    /// Longest wait for a limit, s.
+    pub longest_wait_s: f64,
+    /// When the last backlog was worked off, s; none: it was still there at the end, or there was none.
+    pub recovered_at_s: Option<f64>,
+    /// Requests still waiting at the end.
+    pub queue_at_end: f64,
+    /// Lowest credit balance, percent.
+    pub lowest_balance_percent: Option<f64>,
+    /// When that was, s.
+    pub lowest_balance_at_s: Option<f64>,
+    /// First moment at which the volume's credits were gone, s.
+    pub credits_empty_at_s: Option<f64>,
+    /// How long they were gone in all, s.
+    pub credits_empty_s: f64,
+    /// Lowest instance burst balance (the lower of I/Os and bytes), percent.
+    pub lowest_instance_balance_percent: Option<f64>,
+    /// First moment at which the instance's burst bucket was empty, s.
+    pub instance_empty_at_s: Option<f64>,
+    /// How long it was empty in all, s.
+    pub instance_empty_s: f64,
+    /// Mean latency over all requests, ms.
+    pub mean_ms: f64,
+    /// Median, ms; none where the form does not know it.
+    pub p50_ms: Option<f64>,
+    /// 95th percentile, ms.
+    pub p95_ms: Option<f64>,
+    /// 99th percentile, ms.
+    pub p99_ms: Option<f64>,
+    /// 99.9th percentile, ms.
+    pub p999_ms: Option<f64>,
+    /// Requests answered with an error (a lost array).
+    pub failed_ios: f64,
+}
+
+/// Rows and summary.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Run {
+    /// In order of time.
+    pub rows: Vec<Row>,
+    /// Over all rows.
+    pub summary: Summary,
+}
+
+impl Summary {
+    /// Notes a balance.
+    pub(crate) fn see_balance(&mut self, at_s: f64, percent: Option<f64>) {
+        if let Some(percent) = percent {
+            if self.lowest_balance_percent.is_none_or(|lowest| percent < lowest) {
+                self.lowest_balance_percent = Some(percent);
+                self.lowest_balance_at_s = Some(at_s);
+            }
+        }
+    }
+
+    /// Notes the instance's balances.
+    pub(crate) fn see_instance_balance(&mut self, percents: [Option<f64>; 2]) {
+        for percent in percents.into_iter().flatten() {
+            let lowest = self.lowest_instance_balance_percent.get_or_insert(percent);
+            *lowest = lowest.min(percent);
+        }
+    }
+
+    /// Notes time spent waiting for `cap` from `at_s` on.
+    pub(crate) fn see_throttled(&mut self, cap: Cap, at_s: f64, seconds: f64) {
+        if seconds <= 0.0 {
+            return;
+        }
+        self.throttled_s += seconds;
+        match self.throttled_by_s.iter_mut().find(|(known, _)| *known == cap) {
+            Some((_, total)) => *total += seconds,
+            None => self.throttled_by_s.push((cap, seconds)),
+        }
+        match cap {
+            Cap::VolumeCredits => {
+                self.credits_empty_s += seconds;
+                self.credits_empty_at_s.get_or_insert(at_s);
+            }
+            Cap::InstanceCredits => {
+                self.instance_empty_s += seconds;
+                self.instance_empty_at_s.get_or_insert(at_s);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! From a storage spec and a date to a host that can be driven.
+
+use crate::SimError;
+use chrono::NaiveDate;
+use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeLimits};
+use headrace_model::fault::Degradation;
+use headrace_model::first_touch::SnapshotOrigin;
+use headrace_model::modification::{Modification, ModificationState, Rates};
+use headrace_model::{Device, Host, Instance, ModelOptions, Nanos};
+
+/// Storage, instance and date of a simulation, resolved against the catalog.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The device.
+    pub storage: StorageSpec,
+    /// Limits of its members, in order.
+    pub limits: Vec<VolumeLimits>,
+    /// Limits of the instance; none: the volumes alone.
+    pub instance: Option<InstanceLimits>,
+    /// What of the model is on.
+    pub options: ModelOptions,
+    /// Decides every draw.
+    pub seed: u64,
+    /// Credits and burst buckets at the start, percent; none: as AWS gives them.
+    pub start_balance_percent: Option<f64>,
+    /// Made from a snapshot.
+    pub snapshot: Option<SnapshotOrigin>,
+    /// Degradation events by member.
+    pub degradations: Vec<(usize, Degradation)>,
+    /// A modification of every member, with the moments at which its states end.
+    pub modification: Option<Modification>,
+    /// Members lost from the start.
+    pub failed_members: Vec<usize>,
+}
+
+impl Setup {
+    /// Resolves notation such as `gp2:500` or `raid10:4xgp3:500` on `instance` at `as_of`.
+    pub fn resolve(storage: &str, instance: Option<&str>, as_of: NaiveDate) -> Result<Setup, SimError> {
+        let catalog = Catalog::embedded();
+        let storage: StorageSpec = storage.parse()?;
+        let instance = instance.map(|name| catalog.instance(name, as_of)).transpose()?;
+        let limits = catalog.storage_limits(&storage, as_of, instance.as_ref())?;
+        Ok(Setup { storage, limits, instance, options: ModelOptions::default(), seed: 1, start_balance_percent: None, snapshot: None, degradations: Vec::new(), modification: None, failed_members: Vec::new() })
+    }
+
+    /// The host with this one device.
+    pub fn host(&self) -> Host {
+        let mut device = Device::new(&self.storage, &self.limits, &self.options, self.seed);
+        let mut instance = self.instance.as_ref().map(|limits| Instance::new(limits, self.options.saved_second));
+        if let Some(percent) = self.start_balance_percent {
+            device.members_mut().iter_mut().for_each(|member| {
+                member.set_balance_percent(Nanos::ZERO, percent);
+            });
+            if let Some(instance) = &mut instance {
+                instance.set_balance_percent(Nanos::ZERO, percent);
+            }
+        }
+        if let Some(origin) = &self.snapshot {
+            // A stripe's snapshot is one snapshot per member, each with its share of what is written.
+            let share = SnapshotOrigin { written_bytes: origin.written_bytes / self.data_members(), ..*origin };
+            device.members_mut().iter_mut().for_each(|member| member.created_from_snapshot(&share));
+        }
+        for (index, member) in device.members_mut().iter_mut().enumerate() {
+            member.degrade(Nanos::ZERO, self.degradations.iter().filter(|(of, _)| *of == index).map(|(_, event)| *event));
+            member.set_failed(self.failed_members.contains(&index));
+            if let Some(change) = &self.modification {
+                member.modify(Nanos::ZERO, change.clone());
+            }
+        }
+        Host { instance, devices: vec![device] }
+    }
+
+    /// Whether a host's queues are served unevenly when deep: Nitro has a queue per vCPU, Xen one for all.
+    pub(crate) fn has_many_queues(&self) -> bool {
+        self.instance.as_ref().is_none_or(|instance| instance.nitro)
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        !self.degradations.is_empty() || self.modification.is_some()
+    }
+
+    /// Rates of a member on average over an interval, and the limits its accounting and credits follow.
+    pub(crate) fn rates_around<'a>(&'a self, member: usize, limits: &'a VolumeLimits, t_s: f64, seconds: f64) -> (Rates, &'a VolumeLimits) {
+        let middle = Nanos(((t_s + seconds / 2.0) * 1e9) as u64);
+        let mut rates = Rates::of(limits);
+        if let Some(change) = &self.modification {
+            let target = Rates::of(&change.target);
+            match change.state(middle) {
+                ModificationState::Optimizing => rates = rates.lower(target),
+                ModificationState::Completed => rates = Rates { iops: rates.iops.and(target.iops), credit_refill: rates.credit_refill.and(target.credit_refill), ..target },
+                _ => {}
+            }
+        }
+        let mut left = 1.0;
+        for (_, event) in self.degradations.iter().filter(|(of, _)| *of == member) {
+            let overlap = event.until.as_secs_f64().min(t_s + seconds) - event.from.as_secs_f64().max(t_s);
+            left -= (overlap / seconds).clamp(0.0, 1.0) * (1.0 - event.caps_per_mille as f64 / 1_000.0);
+        }
+        (rates.scaled((left.max(0.001) * 1_000.0) as u64), limits)
+    }
+
+    /// Members' worth of distinct data.
+    pub(crate) fn data_members(&self) -> u64 {
+        let smallest = self.storage.members.iter().map(|member| member.size_gib).min().unwrap_or(1).max(1);
+        (self.storage.usable_gib() / smallest).max(1)
+    }
+
+    /// Bytes that requests may touch: the load's own span, at most the device.
+    pub(crate) fn span_bytes(&self, wanted: u64) -> u64 {
+        let usable = self.storage.usable_gib() << 30;
+        if wanted == 0 { usable } else { wanted.min(usable) }
+    }
+}

@@ -1,0 +1,49 @@
+"""The errors a user may see.
+
+Every one says four things: the value that was met, the rule it breaks, where that rule comes from, and what to do next.
+They are data, not one long sentence, so the command line and the web page can lay them out as they like.
+
+    HeadraceError           exit code 2 unless it says otherwise
+    ├── InputError     2    what was typed or read breaks a rule
+    └── CouldNotRun    3    the input is fine, this machine or the moment is not
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """A refusal with its reason.
+
+    `value` is what was met (with file and line where there is one), `rule` what it breaks, `source` where the rule
+    comes from ("" when it is plain sense), `hint` what to do next, `exit_code` what a command should exit with.
+    """
+
+    default_exit_code = 2
+
+    def __init__(self, value: str, rule: str, source: str = "", hint: str = "", exit_code: int | None = None) -> None:
+        super().__init__(value, rule, source, hint)
+        self.value = value
+        self.rule = rule
+        self.source = source
+        self.hint = hint
+        self.exit_code = self.default_exit_code if exit_code is None else exit_code
+
+    def __str__(self) -> str:
+        """`VALUE: RULE (SOURCE). HINT`, leaving out what is empty."""
+        text = f"{self.value}: {self.rule}"
+        if self.source:
+            text += f" ({self.source})"
+        return f"{text}. {self.hint}" if self.hint else text
+
+    def __reduce__(self):
+        return (type(self), (self.value, self.rule, self.source, self.hint, self.exit_code))
+
+
+class InputError(HeadraceError):
+    """What was typed or read breaks a rule. Exit code 2."""
+
+
+class CouldNotRun(HeadraceError):
+    """The input is fine, but the work could not be done here and now. Exit code 3."""
+
+    default_exit_code = 3

@@ -1,0 +1,152 @@
+"""One load on one storage: what `headrace simulate` does, for Python.
+
+    >>> import headrace
+    >>> load = headrace.ClosedWorkload(name="fio", rw="randread", bs_kib=16, iodepth=16, numjobs=1)
+    >>> run = headrace.simulate(load, "gp2:1000", seconds=60)
+    >>> round(run.summary["delivered_ios"] / 60)  # 3,000 a second, and the second's worth that a rested volume has saved
+    3050
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from headrace import _core
+from headrace.core import core_errors, core_load
+from headrace.errors import InputError
+from headrace.workload import ClosedWorkload, OpenWorkload
+
+Form = Literal["auto", "events", "interval"]
+
+# Above this many requests "auto" takes the interval form: the per-I/O form does some millions a second.
+AUTO_EVENTS = 5_000_000
+DEFAULT_CLOSED_SECONDS = 60.0
+ROWS_SCHEMA = {
+    "t_s": pl.Float64,
+    "duration_s": pl.Float64,
+    "asked_iops": pl.Float64,
+    "asked_mib_s": pl.Float64,
+    "iops": pl.Float64,
+    "mib_s": pl.Float64,
+    "queue": pl.Float64,
+    "balance_percent": pl.Float64,
+    "instance_io_balance_percent": pl.Float64,
+    "instance_byte_balance_percent": pl.Float64,
+    "cap": pl.String,
+    "throttled_s": pl.Float64,
+    "mean_ms": pl.Float64,
+    "p50_ms": pl.Float64,
+    "p95_ms": pl.Float64,
+    "p99_ms": pl.Float64,
+    "p999_ms": pl.Float64,
+}
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The answer of `simulate`.
+
+    `rows`: one per interval: `t_s`, `duration_s` (s), `asked_iops`, `asked_mib_s`, `iops`, `mib_s` (delivered), `queue`
+    (requests not yet answered at the end), `balance_percent` (lowest credit balance of the members),
+    `instance_io_balance_percent`, `instance_byte_balance_percent`, `cap` (the limit requests waited for), `throttled_s`, `mean_ms`,
+    `p50_ms`, `p95_ms`, `p99_ms`, `p999_ms` (waiting included; null where the form does not know them).
+    `summary`: the same over the run; see docs/semantics.md. Percentiles of the per-I/O form come from a histogram with
+    three significant digits, those of the interval form from the latency distribution and the waits.
+    """
+
+    rows: pl.DataFrame
+    summary: dict
+    storage: str
+    instance: str | None
+    as_of: str
+    form: str
+    seed: int
+
+
+def simulate(
+    workload: OpenWorkload | ClosedWorkload,
+    storage: str,
+    *,
+    instance: str | None = None,
+    as_of: str | None = None,
+    seconds: float | None = None,
+    interval_s: float | None = None,
+    seed: int = 1,
+    start_balance: float | None = None,
+    form: Form = "auto",
+    growth: float = 1.0,
+    options: dict | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Simulation:
+    """Simulates `workload` on `storage` (notation: `gp2:500`, `raid10:4xgp3:500`).
+
+    `instance`: EC2 type whose EBS limits apply; None: the volumes alone. `as_of`: day of limits, ISO; None: the newest known.
+    `seconds`: length of a closed load (default 60), or where to cut an open one. `interval_s`: length of a row. `start_balance`: percent of
+    credits and burst buckets at the start. `growth`: factor on an open demand. `options`: parts of the model
+    (`merge`, `saved_second`, `holds`, `latency`, `rate_per_mille`, `snapshot`, `degradations`, `modify`, `failed_members`).
+
+    Raises InputError for an impossible volume, date or load.
+    """
+    if start_balance is not None and not 0 <= start_balance <= 100:
+        raise InputError(f"{start_balance}", "a start balance is between 0 and 100 percent", "headrace", "25 means a quarter of the credits")
+    if seconds is not None and not 0.001 <= seconds <= 366 * 86_400:
+        raise InputError(f"{seconds}", "a run is between 0.001 s and a year long", "headrace", "give seconds, for example 3600")
+    closed = isinstance(workload, ClosedWorkload)
+    if not closed:
+        workload = workload.scaled(growth)
+        if seconds is not None:
+            workload = _cut(workload, seconds)
+    elif growth != 1.0:
+        raise InputError(f"{growth}", "growth needs demand over time; a closed load asks as fast as it is served", "", "leave --growth out")
+    chosen = _choose(form, workload)
+    if closed:
+        length = seconds or DEFAULT_CLOSED_SECONDS
+    else:
+        length = workload.span_s
+    if interval_s is None:
+        interval_s = _default_interval(workload, length)
+    with core_errors():
+        answer = _core.simulate(
+            storage,
+            core_load(workload),
+            form=chosen,
+            interval_s=float(interval_s),
+            seconds=float(length),
+            instance=instance,
+            as_of=as_of,
+            seed=seed,
+            start_balance_percent=start_balance,
+            options=options or {},
+            progress=progress,
+        )
+    rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
+    return Simulation(rows, answer["summary"], storage, instance, as_of or _core.newest_date(), chosen, seed)
+
+
+def _choose(form: str, workload: OpenWorkload | ClosedWorkload) -> str:
+    if form in ("events", "interval"):
+        return form
+    if form != "auto":
+        raise InputError(form, "the form is auto, events or interval", "headrace", "leave it out to have it chosen")
+    if isinstance(workload, ClosedWorkload):
+        return "events"
+    points = workload.points
+    requests = ((points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"]).sum()
+    return "events" if requests <= AUTO_EVENTS else "interval"
+
+
+def _default_interval(workload: OpenWorkload | ClosedWorkload, length: float) -> float:
+    if not isinstance(workload, ClosedWorkload) and workload.kind == "recorded":
+        return float(workload.points["duration_s"].max())
+    return 1.0 if length <= 3_600 else 60.0
+
+
+def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:
+    from dataclasses import replace
+
+    points = workload.points.filter(pl.col("t_s") < seconds)
+    return replace(workload, points=points.with_columns(duration_s=pl.min_horizontal("duration_s", seconds - pl.col("t_s"))))

@@ -1,0 +1,33 @@
+"""What a database asks of its storage: the values, their files, and the tools they are imported from.
+
+    model      OpenWorkload, ClosedWorkload and the limits they keep
+    describe   figures and words
+    daily      from what a DBA knows
+    files      load and save
+    importers  from iostat, vmstat, sar and CloudWatch
+    demo       the recorded hour and the day made from it
+
+>>> from headrace.workload import new_constant
+>>> round(new_constant(700, 300).summary()["mean_iops"])
+1000
+"""
+
+from headrace.workload.daily import (
+    SHAPES,
+    Question,
+    from_answers,
+    from_constant_answers,
+    new_constant,
+    new_daily,
+    questions,
+)
+from headrace.workload.demo import demo_day, recorded_hour
+from headrace.workload.files import load, save
+from headrace.workload.importers import FORMATS, import_file
+from headrace.workload.model import ClosedWorkload, OpenWorkload, Workload, make_points
+
+__all__ = [
+    "FORMATS", "SHAPES", "ClosedWorkload", "OpenWorkload", "Question", "Workload", "demo_day", "from_answers",
+    "from_constant_answers", "import_file", "load", "make_points", "new_constant", "new_daily", "questions",
+    "recorded_hour", "save",
+]  # fmt: skip

@@ -1,0 +1,63 @@
+"""JSON of a recording: parsed, or refused with the line it ends or breaks at."""
+
+from __future__ import annotations
+
+import json
+
+from headrace.workload.importers.reading import Recording
+
+
+def load_json(recording: Recording) -> dict:
+    """The one object a file holds. Raises InputError."""
+    documents = load_all_json(recording)
+    if len(documents) > 1:
+        raise recording.bad("", f"{len(documents)} JSON documents", "one is expected", "Import them one by one.")
+    return documents[0]
+
+
+def load_all_json(recording: Recording) -> list[dict]:
+    """The objects a file holds one after the other, as `cat a.json b.json` gives them. Raises InputError."""
+    decoder, text, documents = json.JSONDecoder(), recording.text, []
+    at = _next(text, 0)
+    while at < len(text):
+        try:
+            document, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            # The decoder stops at the end of the text when the text stops too early.
+            cut = not text[error.pos :].strip() or error.msg.startswith("Unterminated string")
+            raise recording.bad(
+                error.lineno, error.msg, "the JSON ends too early" if cut else "this is not JSON",
+                "The tool was stopped or the copy cut off: record again, or close the brackets by hand." if cut
+                else "The file is damaged: copy it again.", "RFC 8259",
+            ) from None  # fmt: skip
+        except (RecursionError, ValueError):  # ValueError: an integer of thousands of digits
+            raise recording.bad("", "nesting or numbers", "beyond what any tool writes", "The file is damaged.", "RFC 8259") from None
+        if not isinstance(document, dict):
+            raise recording.bad("", f"a JSON {type(document).__name__}", "an object is expected", "Is it the whole output of the tool?")
+        documents.append(document)
+        at = _next(text, at)
+    return documents
+
+
+def as_table(recording: Recording, where: str, value: object) -> dict:
+    """The value when it is an object, else an InputError."""
+    if isinstance(value, dict):
+        return value
+    raise recording.bad(where, _kind(value), "an object is expected", "The file is damaged or of another version.")
+
+
+def as_list(recording: Recording, where: str, value: object) -> list:
+    """The value when it is an array, else an InputError."""
+    if isinstance(value, list):
+        return value
+    raise recording.bad(where, _kind(value), "an array is expected", "The file is damaged or of another version.")
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else type(value).__name__
+
+
+def _next(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\n\r":
+        at += 1
+    return at

@@ -105,7 +105,8 @@ def test_format_that_does_not_fit():
 
 
 def test_wrong_flags_of_iostat(tmp_path):
-    plain = "Linux 6.1.0 (db1) \t11/21/25 \t_x86_64_\t(8 CPU)\n\nDevice             tps    kB_read/s    kB_wrtn/s    kB_dscd/s\nnvme0n1 1 2 3 4\n"
+    banner = "Linux 6.1.0 (db1) \t11/21/25 \t_x86_64_\t(8 CPU)\n\n"
+    plain = banner + "Device             tps    kB_read/s    kB_wrtn/s    kB_dscd/s\nnvme0n1 1 2 3 4\n"
     assert "iostat -xt" in refused(tmp_path, plain, "no column r/s", 3).hint
     human = "     r/s     rkB/s     w/s     wkB/s  %util Device\n 1.2k 16.0M 0 0 5% nvme0n1\n"
     refused(tmp_path, human, "without -h", 1)
@@ -123,8 +124,19 @@ def test_cut_off_in_a_line(tmp_path):
         refused(tmp_path, text_of(name)[:-200], "ends too early", name=name)
 
 
-@pytest.mark.parametrize(("token", "words"), [("nan", "finite"), ("-5.00", "negative"), ("inf", "finite"), ("1e14", "do not make"), ("1.2k", "plain"),
-                                              ("12..5", "number"), ("99999999999999999999", "no disk"), ("٣", "number")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        ("nan", "finite"),
+        ("-5.00", "negative"),
+        ("inf", "finite"),
+        ("1e14", "do not make"),
+        ("1.2k", "plain"),
+        ("12..5", "number"),
+        ("99999999999999999999", "no disk"),
+        ("٣", "number"),
+    ],
+)
 def test_bad_numbers_in_iostat(tmp_path, token, words):
     text, line = replace_nth(text_of("iostat_12.txt"), " 1600.00", f" {token}", 2)
     refused(tmp_path, text, words, line)
@@ -228,7 +240,7 @@ def test_cloudwatch_mistakes(tmp_path):
 
 
 def test_csv_without_last_line_end_is_said(tmp_path):
-    (tmp_path / "rec.csv").write_text(text_of("cloudwatch_long.csv")[:-3])
+    (tmp_path / "rec.csv").write_text(text_of("cloudwatch_long.csv")[:-2])
     assert any("cut off" in caveat for caveat in import_file(tmp_path / "rec.csv").caveats)
 
 
@@ -246,8 +258,37 @@ def test_sadf_in_one_line(tmp_path):
 
 # --- thousands of damaged files ---------------------------------------------------------------------------------------
 
-TOKENS = (b"nan", b"-1", b"1e400", b"1e14", b"0", b"99999999999", b",", b".", b"\n", b"\n\n", b"\0", b"\xff", b"{", b"]", b'"', b";", b"Linux ", b"Device ",
-          b"vol-0123456789abcdef0", b"2025-11-21", b"AM", b"10:03:00", b"00:00:00", b"null", b"1" * 400, b"rkB/s", b"\xd9\xa3", b"DEV", b"Average:")  # fmt: skip
+TOKENS = (
+    b"nan",
+    b"-1",
+    b"1e400",
+    b"1e14",
+    b"0",
+    b"99999999999",
+    b",",
+    b".",
+    b"\n",
+    b"\n\n",
+    b"\0",
+    b"\xff",
+    b"{",
+    b"]",
+    b'"',
+    b";",
+    b"Linux ",
+    b"Device ",
+    b"vol-0123456789abcdef0",
+    b"2025-11-21",
+    b"AM",
+    b"10:03:00",
+    b"00:00:00",
+    b"null",
+    b"1" * 400,
+    b"rkB/s",
+    b"\xd9\xa3",
+    b"DEV",
+    b"Average:",
+)
 
 
 def mutate(rng, content):
@@ -283,7 +324,9 @@ def mutate(rng, content):
                 row = rng.randrange(len(lines))
                 figures = [word for word in lines[row].replace(b";", b" ").replace(b",", b" ").split() if word[:1].isdigit()]
                 if figures:
-                    lines[row] = lines[row].replace(rng.choice(figures), rng.choice((*TOKENS, b"0", b"1", b"16.5", b"1234567", *figures)), 1)
+                    lines[row] = lines[row].replace(
+                        rng.choice(figures), rng.choice((*TOKENS, b"0", b"1", b"16.5", b"1234567", *figures)), 1
+                    )
                 text = bytearray(b"\n".join(lines))
             case 11:  # lines missing, or there twice
                 row = rng.randrange(len(lines))

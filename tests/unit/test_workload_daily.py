@@ -47,10 +47,26 @@ def test_constant_longer_than_a_day():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"shape": "ofice"}, {"shape": [1] * 23}, {"shape": [0] * 24}, {"shape": [1] * 23 + [-1]}, {"shape": 5}, {"night_floor": 2}, {"days": 0},
-     {"days": 1.5}, {"backup_start_hour": 25}, {"backup_start_hour": 1, "backup_minutes": 0}, {"backup_start_hour": 1, "backup_mib_s": -1},
-     {"reads_per_s": -1}, {"reads_per_s": float("nan")}, {"read_kib": 0}, {"arrivals": "x"}, {"reads_per_s": None}, {"colour": 1}],
-)  # fmt: skip
+    [
+        {"shape": "ofice"},
+        {"shape": [1] * 23},
+        {"shape": [0] * 24},
+        {"shape": [1] * 23 + [-1]},
+        {"shape": 5},
+        {"night_floor": 2},
+        {"days": 0},
+        {"days": 1.5},
+        {"backup_start_hour": 25},
+        {"backup_start_hour": 1, "backup_minutes": 0},
+        {"backup_start_hour": 1, "backup_mib_s": -1},
+        {"reads_per_s": -1},
+        {"reads_per_s": float("nan")},
+        {"read_kib": 0},
+        {"arrivals": "x"},
+        {"reads_per_s": None},
+        {"colour": 1},
+    ],
+)
 def test_bad_answers(changes):
     with pytest.raises(InputError):
         from_answers({"reads_per_s": 100, "writes_per_s": 50} | changes)

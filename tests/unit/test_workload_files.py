@@ -13,9 +13,7 @@ from headrace.workload.files import CLOSED_KEYS, OPEN_KEYS, POINTS_KEYS
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-MUTATIONS = settings(
-    max_examples=400, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)  # fmt: skip
+MUTATIONS = settings(max_examples=400, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def recorded(rng, count):
@@ -23,15 +21,21 @@ def recorded(rng, count):
     starts = [sum(durations[:i]) for i in range(count)]
     reads, writes = ([rng.choice([0.0, rng.uniform(0, 1e4)]) for _ in range(count)] for _ in range(2))
     points = make_points(starts, durations, reads, writes, [rng.uniform(0.5, 256)] * count, [rng.uniform(0.5, 256) for _ in range(count)])
-    return OpenWorkload("r", "recorded", points, size_gib=rng.choice([None, 12.5]), source={"tool": "test", "n": 1}, caveats=("say \"so\"",))
+    return OpenWorkload("r", "recorded", points, size_gib=rng.choice([None, 12.5]), source={"tool": "test", "n": 1}, caveats=('say "so"',))
 
 
 @pytest.mark.parametrize(
     "workload",
-    [new_constant(100, 50), new_constant(0, 0, seconds=200_000), new_daily(1000.5, 1, backup_start_hour=2, shape=[1.0] * 24, size_gib=5),
-     new_daily(1000, 500).scaled(1.5), ClosedWorkload("f", "randrw", 16, 32, 4, 70, 100.0, ("x",)), ClosedWorkload("f", "read", 0.5, 1, 1)],
+    [
+        new_constant(100, 50),
+        new_constant(0, 0, seconds=200_000),
+        new_daily(1000.5, 1, backup_start_hour=2, shape=[1.0] * 24, size_gib=5),
+        new_daily(1000, 500).scaled(1.5),
+        ClosedWorkload("f", "randrw", 16, 32, 4, 70, 100.0, ("x",)),
+        ClosedWorkload("f", "read", 0.5, 1, 1),
+    ],
     ids=["constant", "idle", "daily", "scaled", "closed", "closed-small"],
-)  # fmt: skip
+)
 def test_round_trip(tmp_path, workload):
     save(workload, tmp_path / "w.toml")
     assert load(tmp_path / "w.toml") == workload
@@ -154,7 +158,9 @@ def test_mutated_files_load_or_are_refused(tmp_path, seed):
     """Whatever happens to a file, the answer is a workload or a HeadraceError."""
     note(f"seed {seed}")
     rng = random.Random(seed)
-    text = bytearray(rng.choice([HEAD + POINTS, CLOSED, HEAD.replace("recorded", "daily") + "[daily]\nreads_per_s = 1\nwrites_per_s = 2\n"]).encode())
+    text = bytearray(
+        rng.choice([HEAD + POINTS, CLOSED, HEAD.replace("recorded", "daily") + "[daily]\nreads_per_s = 1\nwrites_per_s = 2\n"]).encode()
+    )
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(text) + 1)
         other = rng.randrange(len(text) + 1)

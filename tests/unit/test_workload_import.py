@@ -13,8 +13,16 @@ _spec = importlib.util.spec_from_file_location("make_samples", DATA / "make_samp
 samples = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(samples)
 
-SPLIT = ["iostat_12.txt", "iostat_11_mb.txt", "iostat_10_comma.txt", "iostat.json", "cloudwatch_data.json", "cloudwatch_statistics.json",
-         "cloudwatch_console.csv", "cloudwatch_long.csv"]  # fmt: skip
+SPLIT = [
+    "iostat_12.txt",
+    "iostat_11_mb.txt",
+    "iostat_10_comma.txt",
+    "iostat.json",
+    "cloudwatch_data.json",
+    "cloudwatch_statistics.json",
+    "cloudwatch_console.csv",
+    "cloudwatch_long.csv",
+]
 SAR = ["sar_d.txt", "sadf_d.csv", "sadf.json"]
 RATES = [samples.demand(minute) for minute in range(samples.MINUTES)]
 
@@ -97,8 +105,11 @@ def test_even_devices_must_be_named(tmp_path):
         import_text(tmp_path, "\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("wrap", [lambda b: b.replace(b"\n", b"\r\n"), lambda b: b"\xef\xbb\xbf" + b, lambda b: b.decode().encode("utf-16"),
-                                  lambda b: b.rstrip(b"\n")], ids=["crlf", "bom", "utf-16", "no last newline"])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda b: b.replace(b"\n", b"\r\n"), lambda b: b"\xef\xbb\xbf" + b, lambda b: b.decode().encode("utf-16"), lambda b: b.rstrip(b"\n")],
+    ids=["crlf", "bom", "utf-16", "no last newline"],
+)
 @pytest.mark.parametrize("name", [*SPLIT, *SAR, "vmstat_t.txt"])
 def test_encodings(tmp_path, name, wrap):
     changed = import_text(tmp_path, wrap((DATA / name).read_bytes()), name)
@@ -106,7 +117,8 @@ def test_encodings(tmp_path, name, wrap):
 
 
 def test_comma_and_point_are_the_same(tmp_path):
-    assert import_text(tmp_path, text_of("iostat_10_comma.txt").replace(",", ".")).points.equals(import_file(DATA / "iostat_10_comma.txt").points)
+    pointed = import_text(tmp_path, text_of("iostat_10_comma.txt").replace(",", "."))
+    assert pointed.points.equals(import_file(DATA / "iostat_10_comma.txt").points)
 
 
 def test_idle_device_left_out_by_z(tmp_path):
@@ -159,7 +171,8 @@ def test_slow_drift_makes_no_gap(tmp_path):
     head, rows = text_of("vmstat_t.txt").splitlines()[:2], []
     for tick in range(101):
         second = int(tick * 1.02)
-        rows.append(f" 1 14      0 304624   3004 29272436    0    0 16000 24000 17479 28507  5  5 15 75  0 2025-11-21 10:{second // 60:02d}:{second % 60:02d}")
+        clock = f"2025-11-21 10:{second // 60:02d}:{second % 60:02d}"
+        rows.append(f" 1 14      0 304624   3004 29272436    0    0 16000 24000 17479 28507  5  5 15 75  0 {clock}")
     workload = import_text(tmp_path, "\n".join(head + rows) + "\n")
     assert workload.points["duration_s"].unique().to_list() == [1.0] and 100 <= workload.points.height <= 103
 
@@ -187,7 +200,8 @@ def test_night_passes_midnight(tmp_path):
 def test_sar_restart_line(tmp_path):
     text = text_of("sar_d.txt")
     at = text.index("10:11:00 AM")
-    text = text[:at] + "\n10:10:30 AM  LINUX RESTART\t(8 CPU)\n\n10:10:31 AM          DEV       tps     rkB/s     wkB/s     dkB/s   areq-sz    aqu-sz     await     %util\n" + text[at:]
+    header = text.splitlines()[2].replace("10:00:00", "10:10:31")
+    text = f"{text[:at]}\n10:10:30 AM  LINUX RESTART\t(8 CPU)\n\n{header}\n{text[at:]}"
     workload = import_text(tmp_path, text)
     assert workload.points.height == 20 and any("restarted" in caveat for caveat in workload.caveats)
 

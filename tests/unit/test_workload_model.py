@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 
 def open_workload(rates, duration_s=60.0, **changes):
     count = len(rates)
-    points = make_points([duration_s * i for i in range(count)], [duration_s] * count, [r for r, _ in rates], [w for _, w in rates],
-                         [16.0] * count, [32.0] * count)  # fmt: skip
+    points = make_points(
+        [duration_s * i for i in range(count)],
+        [duration_s] * count,
+        [r for r, _ in rates],
+        [w for _, w in rates],
+        [16.0] * count,
+        [32.0] * count,
+    )
     return OpenWorkload(**{"name": "test", "kind": "recorded", "points": points} | changes)
 
 
@@ -83,11 +89,19 @@ def test_scaled_grows_rates_and_data_only():
 
 
 BAD_POINTS = {
-    "negative rate": ("reads_per_s", [1.0, -1.0]), "NaN": ("writes_per_s", [1.0, math.nan]), "infinite": ("read_kib", [16.0, math.inf]),
-    "absurd rate": ("reads_per_s", [1.0, 1e8]), "tiny I/O": ("read_kib", [16.0, 0.1]), "huge I/O": ("write_kib", [1e6, 16.0]),
-    "no size where there is I/O": ("read_kib", [16.0, 0.0]), "gap": ("t_s", [0.0, 61.0]), "overlap": ("t_s", [0.0, 59.0]),
-    "late start": ("t_s", [1.0, 61.0]), "zero duration": ("duration_s", [0.0, 60.0]), "two hours": ("duration_s", [7200.0, 60.0]),
-}  # fmt: skip
+    "negative rate": ("reads_per_s", [1.0, -1.0]),
+    "NaN": ("writes_per_s", [1.0, math.nan]),
+    "infinite": ("read_kib", [16.0, math.inf]),
+    "absurd rate": ("reads_per_s", [1.0, 1e8]),
+    "tiny I/O": ("read_kib", [16.0, 0.1]),
+    "huge I/O": ("write_kib", [1e6, 16.0]),
+    "no size where there is I/O": ("read_kib", [16.0, 0.0]),
+    "gap": ("t_s", [0.0, 61.0]),
+    "overlap": ("t_s", [0.0, 59.0]),
+    "late start": ("t_s", [1.0, 61.0]),
+    "zero duration": ("duration_s", [0.0, 60.0]),
+    "two hours": ("duration_s", [7200.0, 60.0]),
+}
 
 
 @pytest.mark.parametrize("case", BAD_POINTS)
@@ -102,8 +116,13 @@ def test_bad_points_are_refused(case):
 
 def test_other_bad_frames_are_refused():
     good = open_workload([(10, 10)]).points
-    for frame in (good.clear(), good.drop("t_s"), good.with_columns(pl.lit("x").alias("t_s")), None,
-                  good.with_columns(pl.lit(None, dtype=pl.Float64).alias("read_kib"))):  # fmt: skip
+    for frame in (
+        good.clear(),
+        good.drop("t_s"),
+        good.with_columns(pl.lit("x").alias("t_s")),
+        None,
+        good.with_columns(pl.lit(None, dtype=pl.Float64).alias("read_kib")),
+    ):
         with pytest.raises(InputError):
             OpenWorkload("t", "recorded", frame)
 
@@ -112,8 +131,17 @@ def test_bad_fields_are_refused_with_a_suggestion():
     good = open_workload([(10, 10)]).points
     with pytest.raises(InputError, match="Did you mean recorded"):
         OpenWorkload("t", "recored", good)
-    for changes in ({"name": ""}, {"name": "a\nb"}, {"arrivals": "never"}, {"size_gib": 0}, {"size_gib": -1}, {"sequential_read_share": 1.1},
-                    {"growth_per_year": -1}, {"size_gib": 10**400}, {"name": 5}):  # fmt: skip
+    for changes in (
+        {"name": ""},
+        {"name": "a\nb"},
+        {"arrivals": "never"},
+        {"size_gib": 0},
+        {"size_gib": -1},
+        {"sequential_read_share": 1.1},
+        {"growth_per_year": -1},
+        {"size_gib": 10**400},
+        {"name": 5},
+    ):
         with pytest.raises(InputError):
             open_workload([(10, 10)], **changes)
 

@@ -1,23 +1,22 @@
 //! The model's buckets in closed form: the arithmetic of the per-interval form.
 //!
-//! Within an interval demand is constant, so what has come by time t is a line, and so is what each bucket has allowed by then: its level plus its rate
-//! times t. What has been delivered is the lowest of these lines:
+//! Within an interval demand is constant, so every level is a line in time until something happens: a bucket runs empty, a backlog is worked off, or the interval ends.
+//! Between two such moments everything is known in closed form:
 //!
 //! ```text
-//!  requests |            / asked = queue + demand * t
-//!           |          /      _.- burst cap:  level + 3000 t
-//!           |        / _ . -  __.. credits:   balance + 1500 t
-//!           |     _/-  __..--
-//!           |  _/__..--        delivered = lowest line; the moment of depletion is where two lines cross
-//!           +------------------------> t
+//!  tokens |\                      . empty: requests now leave at this bucket's rate
+//!         |  \_ level             .
+//!         |     \_   demand - rate.
+//!         |        \_            .
+//!         |___________\__________.________________ t
+//!                      ^ what comes from here on waits; the backlog is served first in, first out, each part at its own cost
 //! ```
 //!
-//! That is exact for constant demand, because delivered work only ever bends down, so a bucket can overflow only at the end of the interval (its level is
-//! convex in t). An array is the union of its members' buckets, each charged with its share of every request; the instance adds its own. What this form leaves out: requests are
+//! An array is the union of its members' buckets, each charged with its share of every request; the instance adds its own. What this form leaves out: requests are
 //! fluid (no single one waits for a fraction of a token), and chance (Poisson clumps below the cap, holds).
 
 use crate::load::OpenLoad;
-use crate::mixture::OwnLatencyKey;
+use crate::mixture::{OwnLatencyKey, Waits};
 use crate::setup::Setup;
 use headrace_catalog::{InstanceLimits, VolumeLimits};
 use headrace_model::accounting::Accounting;
@@ -25,6 +24,7 @@ use headrace_model::array::Amplification;
 use headrace_model::bucket::RESERVE_REFILL;
 use headrace_model::modification::Rates;
 use headrace_model::Cap;
+use std::collections::VecDeque;
 
 /// Main part of a cap, s of tokens, as in the model's bucket.
 const MAIN_DEPTH_S: f64 = 1.0 / 64.0;
@@ -54,8 +54,7 @@ struct Line {
     /// Tokens per unit of reads and of writes: this member's share.
     per_read: f64,
     per_write: f64,
-    waiting: f64,
-    // Work of the interval at hand.
+    // Tokens a second that are asked (or taken) in the stretch at hand.
     need: f64,
 }
 
@@ -144,12 +143,12 @@ impl Line {
     fn cap(cap: Cap, measure: Measure, rate: f64, shares: (f64, f64), saved_second: bool) -> Line {
         let main_depth = (rate * MAIN_DEPTH_S).max(1.0);
         let depth = if saved_second { rate.max(main_depth) } else { main_depth };
-        Line { cap, measure, rate, level: depth, main_depth, depth, per_read: shares.0, per_write: shares.1, waiting: 0.0, need: 0.0 }
+        Line { cap, measure, rate, level: depth, main_depth, depth, per_read: shares.0, per_write: shares.1, need: 0.0 }
     }
 
     fn credits(cap: Cap, measure: Measure, refill: f64, capacity: f64, initial: f64, shares: (f64, f64)) -> Line {
         let (per_read, per_write) = shares;
-        Line { cap, measure, rate: refill, level: initial, main_depth: capacity, depth: capacity, per_read, per_write, waiting: 0.0, need: 0.0 }
+        Line { cap, measure, rate: refill, level: initial, main_depth: capacity, depth: capacity, per_read, per_write, need: 0.0 }
     }
 
     fn is_like(&self, other: &Line) -> bool {
@@ -175,14 +174,25 @@ impl Line {
         self.per_read * reads + self.per_write * writes
     }
 
-    /// Level after an interval: `drop` tokens taken at once at its start, `taken` in all.
+    /// Lets `seconds` pass while `taken` tokens a second are taken.
     #[inline]
-    fn settle(&mut self, seconds: f64, drop: f64, taken: f64) {
-        let low = (self.level - drop).max(0.0);
-        let end = low + self.rate * seconds - (taken - drop);
-        // Above the main part a cap refills at a fraction of what is left over.
-        let knee = self.main_depth.max(low);
-        self.level = if end <= knee { end.max(0.0) } else { (knee + (end - knee) * if self.depth > self.main_depth { RESERVE_REFILL } else { 1.0 }).min(self.depth) };
+    fn pass(&mut self, seconds: f64, taken: f64) {
+        let level = self.level + (self.rate - taken) * seconds;
+        // Above its main part a cap refills at a fraction of what is left over.
+        let knee = self.main_depth.max(self.level);
+        self.level = if level <= knee {
+            level.max(0.0)
+        } else if self.depth > self.main_depth {
+            (knee + (level - knee) * RESERVE_REFILL).min(self.depth)
+        } else {
+            self.depth
+        };
+    }
+
+    /// As good as empty: what rounding leaves.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.level <= 1e-9 * self.depth
     }
 }
 
@@ -190,26 +200,52 @@ impl Line {
 #[derive(Clone, Debug)]
 pub(crate) struct Fluid {
     lines: Vec<Line>,
-    pub queue: f64,
-    queue_bytes: f64,
+    backlog: VecDeque<Batch>,
+    interval: u64,
     next_top_up_s: f64,
 }
 
+/// Requests of one interval that wait, in order of arrival. The last batch may be that of the interval at hand, which still grows.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    point: Measured,
+    interval: u64,
+    /// Arrival of the first one still waiting.
+    arrived_s: f64,
+    requests: f64,
+}
+
 /// What one interval came to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Step {
     pub delivered: f64,
     pub delivered_bytes: f64,
-    pub throttled_s: f64,
-    pub throttled_from_s: f64,
-    pub wait_start_s: f64,
-    pub wait_end_s: f64,
-    pub cap: Cap,
-    /// The limit that made requests wait before the credits were gone.
-    pub cap_before_empty: Cap,
-    pub empty_from_s: f64,
-    pub empty_s: f64,
-    pub empty_cap: Cap,
+    /// Waiting for a limit: from when (s of the run), for how long, for which.
+    pub stretches: Vec<(f64, f64, Cap)>,
+    pub longest_wait_s: f64,
+    pub wait_sum_s: f64,
+}
+
+impl Step {
+    fn serve(&mut self, requests: f64, bytes_per_request: f64, waits_s: (f64, f64), waits: &mut Waits) {
+        self.delivered += requests;
+        self.delivered_bytes += requests * bytes_per_request;
+        let (from, to) = (waits_s.0.max(0.0), waits_s.1.max(0.0));
+        self.longest_wait_s = self.longest_wait_s.max(from).max(to);
+        self.wait_sum_s += requests * 0.5 * (from + to);
+        waits.add(requests, from * 1e3, to * 1e3);
+    }
+
+    /// Time in which requests waited, s.
+    pub fn throttled_s(&self) -> f64 {
+        self.stretches.iter().map(|(_, seconds, _)| seconds).sum()
+    }
+
+    /// The limit that made requests wait longest.
+    pub fn cap(&self) -> Cap {
+        let total = |cap: Cap| -> f64 { self.stretches.iter().filter(|(_, _, of)| *of == cap).map(|(_, seconds, _)| seconds).sum() };
+        self.stretches.iter().map(|&(_, _, cap)| cap).max_by(|a, b| total(*a).total_cmp(&total(*b))).unwrap_or_default()
+    }
 }
 
 impl Fluid {
@@ -236,7 +272,7 @@ impl Fluid {
                 line.level = line.depth * (percent / 100.0).clamp(0.0, 1.0);
             }
         }
-        Fluid { lines, queue: 0.0, queue_bytes: 0.0, next_top_up_s: DAY_S }
+        Fluid { lines, backlog: VecDeque::new(), interval: 0, next_top_up_s: DAY_S }
     }
 
     /// Follows degradation events and a modification: the rates members have around `t_s`.
@@ -263,117 +299,131 @@ impl Fluid {
         }
     }
 
-    /// One interval. `keep_queue` carries what was not delivered into the next.
+    /// Requests that wait.
+    pub fn queue(&self) -> f64 {
+        self.backlog.iter().map(|batch| batch.requests).sum()
+    }
+
+    /// One interval that begins at `t_s`. `keep_queue` carries what was not delivered into the next.
     #[inline]
-    pub fn step(&mut self, point: &Measured, keep_queue: bool) -> Step {
+    pub fn step(&mut self, point: &Measured, t_s: f64, keep_queue: bool, waits: &mut Waits) -> Step {
         let seconds = point.duration_s;
-        let asked = point.iops * seconds;
-        let mut free = self.queue == 0.0;
+        let mut free = self.backlog.is_empty();
         for line in &mut self.lines {
-            line.need = line.demand(point) * seconds;
-            free &= line.need <= line.level + line.rate * seconds;
+            line.need = line.demand(point);
+            free &= line.need * seconds <= line.level + line.rate * seconds;
         }
         if free {
             for line in &mut self.lines {
-                line.settle(seconds, 0.0, line.need);
+                let need = line.need;
+                line.pass(seconds, need);
             }
-            return Step { delivered: asked, delivered_bytes: point.bytes_s * seconds, ..Step::default() };
+            waits.add_none(point.iops * seconds);
+            return Step { delivered: point.iops * seconds, delivered_bytes: point.bytes_s * seconds, ..Step::default() };
         }
-        self.step_throttled(point, keep_queue)
-    }
-
-    fn step_throttled(&mut self, point: &Measured, keep_queue: bool) -> Step {
-        let seconds = point.duration_s;
-        let total = self.queue + point.iops * seconds;
-        let total_bytes = self.queue_bytes + point.bytes_s * seconds;
-        if total <= 0.0 {
-            return Step::default();
+        let mut step = Step::default();
+        let (mut now, end) = (t_s, t_s + seconds);
+        self.interval += 1;
+        if !self.backlog.is_empty() && point.iops > 0.0 {
+            self.begin_batch(point, now);
         }
-        // Excess of what was asked over what line i allows, in requests: e + s t. Positive: line i makes requests wait.
-        let excess = |line: &Line| {
-            let tokens_per_request = (line.waiting + line.need) / total;
-            if tokens_per_request <= 0.0 {
-                return (f64::NEG_INFINITY, 0.0, f64::INFINITY);
-            }
-            let allowed_per_s = line.rate / tokens_per_request;
-            (self.queue - line.level / tokens_per_request, point.iops - allowed_per_s, allowed_per_s)
-        };
-        let mut step = Step { throttled_from_s: seconds, ..Step::default() };
-        let (mut prefix, mut suffix) = (0.0f64, seconds);
-        let (mut delivered, mut drop) = (total, self.queue);
-        let (mut worst, mut worst_prefix) = (0.0, 0.0);
-        let mut worst_cap = 0.0;
-        for line in &self.lines {
-            let (e, s, allowed_per_s) = excess(line);
-            if e == f64::NEG_INFINITY {
-                continue;
-            }
-            if !line.is_credits() && (e + s * seconds).max(e) > worst_cap {
-                (worst_cap, step.cap_before_empty) = ((e + s * seconds).max(e), line.cap);
-            }
-            drop = drop.min(self.queue - e);
-            let at_end = e + s * seconds;
-            delivered = delivered.min(total - at_end);
-            step.wait_start_s = step.wait_start_s.max(e / allowed_per_s);
-            step.wait_end_s = step.wait_end_s.max(at_end / allowed_per_s);
-            if at_end > worst {
-                (worst, step.cap) = (at_end, line.cap);
-            }
-            if e > 0.0 {
-                prefix = prefix.max(if s < 0.0 { (-e / s).min(seconds) } else { seconds });
-                if worst == 0.0 && e > worst_prefix {
-                    (worst_prefix, step.cap) = (e, line.cap);
-                }
-            } else if s > 0.0 {
-                suffix = suffix.min(-e / s);
-            }
+        while now < end {
+            now = match self.backlog.front().copied() {
+                None => self.flow(point, now, end, &mut step, waits),
+                Some(head) => self.drain(&head, point, (now, end), &mut step, waits),
+            };
         }
-        step.throttled_s = if prefix >= suffix { seconds } else { prefix + (seconds - suffix).max(0.0) };
-        step.throttled_from_s = if prefix > 0.0 { 0.0 } else { suffix };
-        self.find_empty(&mut step, &excess, seconds);
-        let share = (delivered / total).clamp(0.0, 1.0);
-        let (drop, delivered) = (drop.clamp(0.0, delivered.max(0.0)), delivered.max(0.0));
-        for line in &mut self.lines {
-            let tokens = line.waiting + line.need;
-            line.settle(seconds, tokens * drop / total, tokens * share);
-            line.waiting = if keep_queue { tokens * (1.0 - share) } else { 0.0 };
-        }
-        step.delivered = delivered;
-        step.delivered_bytes = total_bytes * share;
-        self.queue = if keep_queue { total - delivered } else { 0.0 };
-        self.queue_bytes = if keep_queue { total_bytes - step.delivered_bytes } else { 0.0 };
-        if self.queue < 1e-9 * total {
-            self.queue = 0.0;
-            self.queue_bytes = 0.0;
-            self.lines.iter_mut().for_each(|line| line.waiting = 0.0);
+        if !keep_queue {
+            self.backlog.clear();
         }
         step
     }
 
-    /// From when on a credit line is the one that binds: credits are gone.
-    fn find_empty(&self, step: &mut Step, excess: &dyn Fn(&Line) -> (f64, f64, f64), seconds: f64) {
-        for credits in self.lines.iter().filter(|line| line.is_credits()) {
-            let (e, s, _) = excess(credits);
-            if e == f64::NEG_INFINITY {
-                continue;
-            }
-            // Above zero and above every other line: credit lines refill slowest, so once above they stay.
-            let (mut from, mut until) = (0.0f64, seconds);
-            let others = self.lines.iter().filter(|line| !std::ptr::eq(*line, credits)).map(excess).filter(|other| other.0 > f64::NEG_INFINITY);
-            for (other_e, other_s) in others.map(|(e, s, _)| (e, s)).chain([(0.0, 0.0)]) {
-                let (gap, slope) = (e - other_e, s - other_s);
-                if slope > 0.0 {
-                    from = from.max(-gap / slope);
-                } else if slope < 0.0 {
-                    until = until.min(-gap / slope);
-                } else if gap < 0.0 {
-                    until = 0.0;
-                }
-            }
-            if until > from && until - from > step.empty_s {
-                (step.empty_from_s, step.empty_s, step.empty_cap) = (from, until - from, credits.cap);
+    fn begin_batch(&mut self, point: &Measured, now: f64) {
+        self.backlog.push_back(Batch { point: *point, interval: self.interval, arrived_s: now, requests: 0.0 });
+    }
+
+    /// Nothing waits: requests pass as they come, until a bucket that gives less than is asked runs empty. Returns the time reached.
+    fn flow(&mut self, point: &Measured, now: f64, end: f64, step: &mut Step, waits: &mut Waits) -> f64 {
+        let mut until = end;
+        for line in &mut self.lines {
+            line.need = line.demand(point);
+            // The margin keeps rounding from calling a demand that equals the rate too much.
+            if line.need > line.rate * (1.0 + 1e-12) {
+                until = until.min(now + if line.is_empty() { 0.0 } else { line.level / (line.need - line.rate) });
             }
         }
+        let seconds = until - now;
+        for line in &mut self.lines {
+            let need = line.need;
+            line.pass(seconds, need);
+        }
+        if seconds > 0.0 && point.iops > 0.0 {
+            step.serve(point.iops * seconds, point.bytes_s / point.iops, (0.0, 0.0), waits);
+        }
+        if until < end {
+            self.begin_batch(point, until);
+        }
+        until
+    }
+
+    /// The head of the backlog is served: at once while every bucket holds something, then at the rate of the slowest that is empty, until the head is
+    /// worked off, another bucket runs empty or the interval ends. Returns the time reached.
+    fn drain(&mut self, head: &Batch, point: &Measured, (now, end): (f64, f64), step: &mut Step, waits: &mut Waits) -> f64 {
+        let cost = |line: &Line| line.demand(&head.point) / head.point.iops;
+        let at_once = self.lines.iter().filter(|line| cost(line) > 0.0).map(|line| if line.is_empty() { 0.0 } else { line.level / cost(line) });
+        let at_once = at_once.fold(head.requests, f64::min);
+        for line in &mut self.lines {
+            line.level = (line.level - at_once * cost(line)).max(0.0);
+        }
+        if self.serve_head(at_once, now, now, step, waits) && head.interval != self.interval {
+            return now;
+        }
+        let limits = self.lines.iter().filter(|line| line.is_empty() && cost(line) > 0.0).map(|line| (line.rate / cost(line), line.cap));
+        let Some((rate, cap)) = limits.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+            // Nothing is empty, so nothing needs to wait: the head was the interval's own batch and is worked off.
+            self.backlog.clear();
+            return now;
+        };
+        let live = head.interval == self.interval;
+        let inflow = if live { point.iops } else { 0.0 };
+        let waiting = head.requests - at_once;
+        let mut until = if rate > inflow { end.min(now + waiting / (rate - inflow)) } else { end };
+        for line in self.lines.iter().filter(|line| !line.is_empty() && rate * cost(line) > line.rate) {
+            until = until.min(now + line.level / (rate * cost(line) - line.rate));
+        }
+        let seconds = until - now;
+        for line in &mut self.lines {
+            let taken = rate * cost(line);
+            line.pass(seconds, taken);
+        }
+        if let Some(last) = self.backlog.back_mut().filter(|last| last.interval == self.interval) {
+            last.requests += point.iops * seconds;
+        }
+        if seconds > 0.0 {
+            step.stretches.push((now, seconds, cap));
+        }
+        self.serve_head(rate * seconds, now, until, step, waits);
+        until
+    }
+
+    /// Serves some of the head between two times. True when it is worked off, and gone.
+    fn serve_head(&mut self, requests: f64, from: f64, to: f64, step: &mut Step, waits: &mut Waits) -> bool {
+        let Some(head) = self.backlog.front_mut() else { return true };
+        let requests = requests.min(head.requests);
+        let first = from - head.arrived_s;
+        head.arrived_s += requests / head.point.iops;
+        head.requests -= requests;
+        let waits_s = (first, to - head.arrived_s);
+        if requests > 0.0 {
+            step.serve(requests, head.point.bytes_s / head.point.iops, waits_s, waits);
+        }
+        // A request in a billion is rounding.
+        let done = head.requests <= 1e-9 * (head.point.iops * head.point.duration_s);
+        if done && (to > from || head.interval != self.interval) {
+            self.backlog.pop_front();
+        }
+        done
     }
 
     /// Lowest level of the lines of one kind, percent.

@@ -3,7 +3,7 @@
 //! A row per point of the demand. What it adds to the buckets: latency (what requests waited plus their own distribution) and blocks that still
 //! lie in a snapshot, as a share of requests that need a fetch.
 
-use crate::fluid::{Fluid, MeasuredLoad, Step};
+use crate::fluid::{Fluid, Measured, MeasuredLoad, Step};
 use crate::load::{ClosedLoad, OpenLoad, Point};
 use crate::mixture::{OwnLatency, Waits};
 use crate::report::{Row, Run, Summary};
@@ -22,7 +22,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimE
     let measured = measure(setup, &load);
     let own = OwnLatency::new(&measured.latency_key(setup));
     let mut rows = Vec::with_capacity(load.points.len());
-    let summary = drive(setup, &measured, &own, true, &mut |row| rows.push(row));
+    let summary = drive(setup, &measured, &own, true, &mut row_collector(&mut rows, own.mean_ms()));
     Ok(Run { rows, summary })
 }
 
@@ -45,7 +45,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -
     let offered = outstanding / (own.mean_ms() / 1e3);
     let measured = measure(setup, &cut(&of(offered), interval_s)?);
     let mut rows = Vec::with_capacity(measured.points.len());
-    let mut summary = drive(setup, &measured, &own, false, &mut |row| rows.push(row));
+    let mut summary = drive(setup, &measured, &own, false, &mut row_collector(&mut rows, own.mean_ms()));
     // Little's law: what is outstanding over what is delivered.
     let mean_ms = outstanding / (summary.delivered_ios / summary.seconds).max(1e-9) * 1e3;
     for row in &mut rows {
@@ -65,7 +65,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -
 
 /// Only the summary of an open load that is measured and whose own latency is known: the planner's inner loop.
 pub fn summarise(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency) -> Summary {
-    drive(setup, measured, own, true, &mut |_| {})
+    drive(setup, measured, own, true, &mut |_, _, _, _| {})
 }
 
 /// Measures a load for the accounting of a storage.
@@ -138,42 +138,38 @@ impl Cold {
     }
 }
 
-fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: bool, each: &mut dyn FnMut(Row)) -> Summary {
+/// Called after each interval: buckets, demand, what came of it, and the requests that met cold blocks with their delay, ms.
+type Each<'a> = dyn FnMut(&Fluid, &Measured, &Step, (f64, f64)) + 'a;
+
+fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: bool, each: &mut Each<'_>) -> Summary {
     let mut fluid = Fluid::new(setup);
     let mut summary = Summary::default();
     let mut waits = Waits::default();
     let mut cold = Cold::new(setup);
     let mut t_s = 0.0;
-    let own_mean_ms = own.mean_ms();
     for point in &measured.points {
         fluid.top_up(t_s);
         if setup.has_events() {
             fluid.follow_events(setup, t_s, point.duration_s);
         }
-        let step = fluid.step(point, keep_queue);
+        let step = fluid.step(point, t_s, keep_queue, &mut waits);
         let end_s = t_s + point.duration_s;
         summary.asked_ios += point.iops * point.duration_s;
         summary.delivered_ios += step.delivered;
         summary.delivered_bytes += step.delivered_bytes;
-        let (mut cold_requests, mut cold_ms) = (0.0, 0.0);
-        if let Some(cold) = &mut cold {
-            (cold_requests, cold_ms) = cold.touch(step.delivered, point.duration_s);
-            waits.add(cold_requests, cold_ms, cold_ms);
-        }
-        if step.throttled_s > 0.0 {
-            note_throttled(&mut summary, &mut waits, &step, &fluid, t_s, point.duration_s, step.delivered - cold_requests);
-        } else {
-            waits.add_none(step.delivered - cold_requests);
+        let cold_delay = cold.as_mut().map(|cold| cold.touch(step.delivered, point.duration_s)).unwrap_or_default();
+        waits.delay(cold_delay.0, cold_delay.1);
+        if !step.stretches.is_empty() {
+            note_throttled(&mut summary, &step, fluid.queue(), end_s);
         }
         summary.see_balance(end_s, fluid.percent_of(Cap::VolumeCredits));
-        let instance = fluid.instance_percents();
-        summary.see_instance_balance(instance);
-        each(row_of(&fluid, point, &step, t_s, own_mean_ms + cold_requests * cold_ms / step.delivered.max(1.0), instance, cold_requests));
+        summary.see_instance_balance(fluid.instance_percents());
+        each(&fluid, point, &step, cold_delay);
         t_s = end_s;
     }
     summary.seconds = t_s;
-    summary.queue_at_end = fluid.queue;
-    summary.mean_ms = own_mean_ms + waits.mean_ms();
+    summary.queue_at_end = fluid.queue();
+    summary.mean_ms = own.mean_ms() + waits.mean_ms();
     summary.p50_ms = Some(own.percentile_ms(&waits, 0.5));
     summary.p95_ms = Some(own.percentile_ms(&waits, 0.95));
     summary.p99_ms = Some(own.percentile_ms(&waits, 0.99));
@@ -181,29 +177,33 @@ fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: b
     summary
 }
 
-fn note_throttled(summary: &mut Summary, waits: &mut Waits, step: &Step, fluid: &Fluid, t_s: f64, seconds: f64, requests: f64) {
-    let end_s = t_s + seconds;
-    let share = (step.throttled_s / seconds).min(1.0);
-    waits.add(requests * share, step.wait_start_s.max(0.0) * 1e3, step.wait_end_s.max(0.0) * 1e3);
-    waits.add_none(requests * (1.0 - share));
-    summary.longest_wait_s = summary.longest_wait_s.max(step.wait_start_s).max(step.wait_end_s);
-    // Time without credits is told apart from the rest of the wait.
-    let empty_s = step.empty_s.min(step.throttled_s);
-    summary.see_throttled(step.empty_cap, t_s + step.empty_from_s, empty_s);
-    let other = if matches!(step.cap, Cap::VolumeCredits | Cap::InstanceCredits) && empty_s > 0.0 { step.cap_before_empty } else { step.cap };
-    summary.see_throttled(other, t_s + step.throttled_from_s, step.throttled_s - empty_s);
-    if fluid.queue > summary.peak_queue {
-        (summary.peak_queue, summary.peak_queue_at_s) = (fluid.queue, Some(end_s));
+fn note_throttled(summary: &mut Summary, step: &Step, queue: f64, end_s: f64) {
+    for &(from_s, seconds, cap) in &step.stretches {
+        summary.see_throttled(cap, from_s, seconds);
+    }
+    summary.longest_wait_s = summary.longest_wait_s.max(step.longest_wait_s);
+    if queue > summary.peak_queue {
+        (summary.peak_queue, summary.peak_queue_at_s) = (queue, Some(end_s));
     }
     // Over once the queue is gone; each later backlog makes it later.
-    summary.recovered_at_s = (fluid.queue == 0.0).then_some(end_s);
+    let last_end = step.stretches.last().map(|(from_s, seconds, _)| from_s + seconds);
+    summary.recovered_at_s = if queue > 0.0 { None } else { last_end };
 }
 
-fn row_of(fluid: &Fluid, point: &crate::fluid::Measured, step: &Step, t_s: f64, own_mean_ms: f64, instance: [Option<f64>; 2], cold: f64) -> Row {
+/// Collects rows; `t_s` follows the demand.
+fn row_collector<'a>(rows: &'a mut Vec<Row>, own_mean_ms: f64) -> impl FnMut(&Fluid, &Measured, &Step, (f64, f64)) + 'a {
+    let mut t_s = 0.0;
+    move |fluid, point, step, cold| {
+        rows.push(row_of(fluid, point, step, t_s, own_mean_ms, cold));
+        t_s += point.duration_s;
+    }
+}
+
+fn row_of(fluid: &Fluid, point: &Measured, step: &Step, t_s: f64, own_mean_ms: f64, (cold, cold_ms): (f64, f64)) -> Row {
     let seconds = point.duration_s;
-    let share = step.throttled_s / seconds;
-    let wait_ms = 0.5e3 * (step.wait_start_s.max(0.0) + step.wait_end_s.max(0.0)) * share;
-    let first_touch = cold > 0.01 * step.delivered && step.cap == Cap::None;
+    let instance = fluid.instance_percents();
+    let waited_ms = (step.wait_sum_s * 1e3 + cold * cold_ms) / step.delivered.max(1e-9);
+    let cap = step.cap();
     Row {
         t_s,
         duration_s: seconds,
@@ -211,13 +211,13 @@ fn row_of(fluid: &Fluid, point: &crate::fluid::Measured, step: &Step, t_s: f64, 
         asked_mib_s: point.bytes_s / MIB,
         iops: step.delivered / seconds,
         mib_s: step.delivered_bytes / seconds / MIB,
-        queue: fluid.queue,
+        queue: fluid.queue(),
         balance_percent: fluid.percent_of(Cap::VolumeCredits),
         instance_io_balance_percent: instance[0],
         instance_byte_balance_percent: instance[1],
-        cap: if first_touch { Cap::FirstTouch } else { step.cap },
-        throttled_s: step.throttled_s,
-        mean_ms: (step.delivered > 0.0).then_some(own_mean_ms + wait_ms),
+        cap: if cap == Cap::None && cold > 0.01 * step.delivered { Cap::FirstTouch } else { cap },
+        throttled_s: step.throttled_s(),
+        mean_ms: (step.delivered > 0.0).then_some(own_mean_ms + waited_ms),
         ..Row::default()
     }
 }

@@ -52,6 +52,10 @@ impl Waits {
         let (low, high) = (from_ms.min(to_ms), from_ms.max(to_ms));
         self.total += requests;
         self.sum_ms += requests * 0.5 * (low + high);
+        if high <= 0.0 {
+            self.none += requests;
+            return;
+        }
         let steps = if high > low * 1.1 { 8 } else { 1 };
         for step in 0..steps {
             let wait = low + (high - low) * (step as f64 + 0.5) / steps as f64;
@@ -60,6 +64,16 @@ impl Waits {
                 Some(cell) => self.cells[cell] += share,
                 None => self.none += share,
             }
+        }
+    }
+
+    /// Of the requests that did not wait, `requests` did after all: `wait_ms`.
+    pub fn delay(&mut self, requests: f64, wait_ms: f64) {
+        let moved = requests.min(self.none);
+        if moved > 0.0 {
+            self.none -= moved;
+            self.total -= moved;
+            self.add(moved, wait_ms, wait_ms);
         }
     }
 

@@ -27,7 +27,21 @@ from headrace.workload.importers import FORMATS, import_file
 from headrace.workload.model import ClosedWorkload, OpenWorkload, Workload, make_points
 
 __all__ = [
-    "FORMATS", "SHAPES", "ClosedWorkload", "OpenWorkload", "Question", "Workload", "demo_day", "from_answers",
-    "from_constant_answers", "import_file", "load", "make_points", "new_constant", "new_daily", "questions",
-    "recorded_hour", "save",
-]  # fmt: skip
+    "FORMATS",
+    "SHAPES",
+    "ClosedWorkload",
+    "OpenWorkload",
+    "Question",
+    "Workload",
+    "demo_day",
+    "from_answers",
+    "from_constant_answers",
+    "import_file",
+    "load",
+    "make_points",
+    "new_constant",
+    "new_daily",
+    "questions",
+    "recorded_hour",
+    "save",
+]

@@ -132,9 +132,7 @@ def new_daily(
         add_backup(reads, sizes, minutes, backup_mib_s)
         caveats.append(backup_caveat())
     count = 1_440 * days
-    points = make_points(
-        [60.0 * i for i in range(count)], [60.0] * count, reads * days, writes * days, sizes * days, [write_kib] * count
-    )
+    points = make_points([60.0 * i for i in range(count)], [60.0] * count, reads * days, writes * days, sizes * days, [write_kib] * count)
     return OpenWorkload(
         name=name, kind="daily", points=points, size_gib=size_gib, sequential_read_share=sequential_read_share,
         sequential_write_share=sequential_write_share, arrivals=arrivals, growth_per_year=growth_per_year,

@@ -44,14 +44,21 @@ def recorded_hour() -> OpenWorkload:
     figures, source = _figures(about)
     seconds = figures.height
     points = make_points(
-        range(seconds), [1.0] * seconds,
-        figures["read_kib_s"] / about["read_kib"], figures["write_kib_s"] / about["write_kib"],
-        [about["read_kib"]] * seconds, [about["write_kib"]] * seconds,
-    )  # fmt: skip
+        range(seconds),
+        [1.0] * seconds,
+        figures["read_kib_s"] / about["read_kib"],
+        figures["write_kib_s"] / about["write_kib"],
+        [about["read_kib"]] * seconds,
+        [about["write_kib"]] * seconds,
+    )
     return OpenWorkload(
-        name=about["name"], kind="recorded", points=points, size_gib=about["data_gib"] + about["redo_gib"],
-        source=source | {"period_s": 1}, caveats=(CAPPED_CAVEAT, SIZES_CAVEAT),
-    )  # fmt: skip
+        name=about["name"],
+        kind="recorded",
+        points=points,
+        size_gib=about["data_gib"] + about["redo_gib"],
+        source=source | {"period_s": 1},
+        caveats=(CAPPED_CAVEAT, SIZES_CAVEAT),
+    )
 
 
 def demo_day() -> OpenWorkload:
@@ -74,9 +81,7 @@ def demo_day() -> OpenWorkload:
     add_backup(reads, sizes, backup, BACKUP_MIB_S)
     reads = [round(rate, 2) for rate in reads]
     sizes = [round(size, 3) for size in sizes]
-    points = make_points(
-        [60.0 * i for i in range(1_440)], [60.0] * 1_440, reads, writes, sizes, [about["write_kib"]] * 1_440
-    )
+    points = make_points([60.0 * i for i in range(1_440)], [60.0] * 1_440, reads, writes, sizes, [about["write_kib"]] * 1_440)
     caveats = (
         f"Only one hour was recorded. Its {len(minutes)} minutes after the warm-up are repeated and scaled by the hourly factors of an "
         f"{DAY_SHAPE} day ({SHAPES[DAY_SHAPE][0]:g} at night, 1 from 10:00): the day's shape is an assumption.",
@@ -88,17 +93,26 @@ def demo_day() -> OpenWorkload:
         "The size is an estimate: 88 GiB of data (1,000 warehouses) and 28 GiB of redo logs; leave room to grow.",
     )
     return OpenWorkload(
-        name="innodb-tpcc-day", kind="recorded", points=points, size_gib=about["data_gib"] + about["redo_gib"],
-        source=source | {"period_s": 60, "clock_start": "00:00:00"}, caveats=caveats,
-    )  # fmt: skip
+        name="innodb-tpcc-day",
+        kind="recorded",
+        points=points,
+        size_gib=about["data_gib"] + about["redo_gib"],
+        source=source | {"period_s": 60, "clock_start": "00:00:00"},
+        caveats=caveats,
+    )
 
 
 def _figures(about: dict) -> tuple[pl.DataFrame, dict]:
     content = _read(about["figures"])
     source = {
-        "tool": "vmstat", "file": about["figures"], "sha256": hashlib.sha256(content).hexdigest(), "server": about["server"],
-        "volume": about["volume"], "date": about["date"], "published_by": about["published_by"],
-    }  # fmt: skip
+        "tool": "vmstat",
+        "file": about["figures"],
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "server": about["server"],
+        "volume": about["volume"],
+        "date": about["date"],
+        "published_by": about["published_by"],
+    }
     return pl.read_csv(content), source
 
 
@@ -116,5 +130,6 @@ def _read(name: str) -> bytes:
     try:
         return (RECORDED / name).read_bytes()
     except OSError as error:
-        raise CouldNotRun(str(RECORDED / name), f"cannot be read: {error.strerror}", "part of the installation",
-                          "Install Headrace again.") from None  # fmt: skip
+        raise CouldNotRun(
+            str(RECORDED / name), f"cannot be read: {error.strerror}", "part of the installation", "Install Headrace again."
+        ) from None

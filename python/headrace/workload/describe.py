@@ -19,9 +19,7 @@ HOUR_S = 3_600.0
 def with_totals(points: pl.DataFrame) -> pl.DataFrame:
     """The points with `ops_per_s` (I/Os a second) and `mib_s` (MiB/s), reads and writes together."""
     kib_s = pl.col("reads_per_s") * pl.col("read_kib") + pl.col("writes_per_s") * pl.col("write_kib")
-    return points.with_columns(
-        (pl.col("reads_per_s") + pl.col("writes_per_s")).alias("ops_per_s"), (kib_s / KIB_PER_MIB).alias("mib_s")
-    )
+    return points.with_columns((pl.col("reads_per_s") + pl.col("writes_per_s")).alias("ops_per_s"), (kib_s / KIB_PER_MIB).alias("mib_s"))
 
 
 def summarise(workload: OpenWorkload) -> dict:
@@ -148,9 +146,11 @@ def in_words(workload: OpenWorkload) -> str:
 
 def _demand_lines(figures: dict) -> list[str]:
     read = figures["read_share"]
-    when = f"from {figures['busiest_hour_clock']}" if figures["busiest_hour_clock"] else (
-        f"from {span_in_words(figures['busiest_hour_start_s'])} after the start"
-    )  # fmt: skip
+    when = (
+        f"from {figures['busiest_hour_clock']}"
+        if figures["busiest_hour_clock"]
+        else (f"from {span_in_words(figures['busiest_hour_start_s'])} after the start")
+    )
     lines = [
         f"On average {figures['mean_iops']:,.0f} IOPS and {figures['mean_mib_s']:,.1f} MiB/s; "
         f"95 % of the time at most {figures['p95_iops']:,.0f} IOPS and {figures['p95_mib_s']:,.1f} MiB/s; "
@@ -160,8 +160,7 @@ def _demand_lines(figures: dict) -> list[str]:
     ]
     if figures["span_s"] > HOUR_S:
         lines.append(
-            f"Busiest hour: {when}, {figures['busiest_hour_iops']:,.0f} IOPS and "
-            f"{figures['busiest_hour_mib_s']:,.1f} MiB/s on average."
+            f"Busiest hour: {when}, {figures['busiest_hour_iops']:,.0f} IOPS and {figures['busiest_hour_mib_s']:,.1f} MiB/s on average."
         )
     return lines
 

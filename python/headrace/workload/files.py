@@ -41,9 +41,19 @@ MAX_INLINE_POINTS = 20_000
 
 COMMON_KEYS = ("format", "version", "model", "name", "size_gib", "caveats")
 OPEN_KEYS = (
-    *COMMON_KEYS, "kind", "sequential_read_share", "sequential_write_share", "arrivals", "growth_per_year", "source",
-    "points", "points_file", "points_sha256", "daily", "constant",
-)  # fmt: skip
+    *COMMON_KEYS,
+    "kind",
+    "sequential_read_share",
+    "sequential_write_share",
+    "arrivals",
+    "growth_per_year",
+    "source",
+    "points",
+    "points_file",
+    "points_sha256",
+    "daily",
+    "constant",
+)
 CLOSED_KEYS = (*COMMON_KEYS, "rw", "bs_kib", "iodepth", "numjobs", "rwmixread")
 POINTS_KEYS = ("interval_s", *POINT_COLUMNS)
 SHARED_WITH_ANSWERS = ("size_gib", "sequential_read_share", "sequential_write_share", "arrivals", "growth_per_year")
@@ -101,16 +111,24 @@ def read_bytes(path: Path, limit: int) -> bytes:
             raise InputError(str(path), "is a folder, a file is needed", "", "Name a file in it.")
         size = path.stat().st_size
         if size > limit:
-            raise InputError(f"{path} ({size / 2**20:,.0f} MiB)", f"at most {limit / 2**20:,.0f} MiB are read", DOC,
-                             "Cut it into parts or take means over a longer interval.")  # fmt: skip
+            raise InputError(
+                f"{path} ({size / 2**20:,.0f} MiB)",
+                f"at most {limit / 2**20:,.0f} MiB are read",
+                DOC,
+                "Cut it into parts or take means over a longer interval.",
+            )
         with path.open("rb") as file:
             # A pipe or /dev/zero has size 0 and no end: never read past the limit.
             content = file.read(limit + 1)
     except FileNotFoundError:
         raise InputError(str(path), "no such file", "", "Check the name and the folder you are in.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise CouldNotRun(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}", "operating system",
-                          "Check the owner and the permissions.") from None  # fmt: skip
+        raise CouldNotRun(
+            str(path),
+            f"cannot be read: {getattr(error, 'strerror', None) or error}",
+            "operating system",
+            "Check the owner and the permissions.",
+        ) from None
     if len(content) > limit:
         raise InputError(str(path), f"at most {limit / 2**20:,.0f} MiB are read", DOC, "Cut it into parts.")
     return content
@@ -122,29 +140,41 @@ def _parse(path: Path, content: bytes) -> dict:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path.name}: byte {error.start}", "a workload file is UTF-8 text", DOC,
-                         "A recording is read with `headrace workload import`.") from None  # fmt: skip
+        raise InputError(
+            f"{path.name}: byte {error.start}", "a workload file is UTF-8 text", DOC, "A recording is read with `headrace workload import`."
+        ) from None
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         from headrace.workload.importers.detect import guess
 
         tool = guess(text)
-        hint = f"It looks like {tool}: read it with `headrace workload import`." if tool else (
-            "Mend the line named, or make the file again with `headrace workload new`.")  # fmt: skip
+        hint = (
+            f"It looks like {tool}: read it with `headrace workload import`."
+            if tool
+            else ("Mend the line named, or make the file again with `headrace workload new`.")
+        )
         raise InputError(f"{path.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", hint) from None
 
 
 def _check_head(document: dict) -> None:
     if document.get("format") != FORMAT:
-        raise InputError(f"format = {shown(document.get('format'))}", f'the file must begin with format = "{FORMAT}"', DOC,
-                         "`headrace workload new` writes such a file.")  # fmt: skip
+        raise InputError(
+            f"format = {shown(document.get('format'))}",
+            f'the file must begin with format = "{FORMAT}"',
+            DOC,
+            "`headrace workload new` writes such a file.",
+        )
     version = document.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise InputError(f"version = {shown(version)}", f"must be a whole number from 1 to {VERSION}", DOC)
     if version > VERSION:
-        raise InputError(f"version = {shown(version)}", f"was written by a newer Headrace; this one reads up to version {VERSION}", DOC,
-                         "Use a newer Headrace, or make the file again with this one.")  # fmt: skip
+        raise InputError(
+            f"version = {shown(version)}",
+            f"was written by a newer Headrace; this one reads up to version {VERSION}",
+            DOC,
+            "Use a newer Headrace, or make the file again with this one.",
+        )
     if "model" not in document:
         raise InputError("model is missing", 'must be "open" or "closed"', DOC)
     caveats = document.get("caveats", [])
@@ -173,8 +203,9 @@ def _open(document: dict, path: Path) -> OpenWorkload:
         raise InputError(f"source = {shown(source)}", "must be a table", DOC)
     points = _inline_points(document["points"]) if way == "points" else _points_file(document, path)
     extra = {key: document[key] for key in SHARED_WITH_ANSWERS if key in document}
-    return OpenWorkload(name=document["name"], kind=document["kind"], points=points, source=source,
-                        caveats=tuple(document.get("caveats", ())), **extra)  # fmt: skip
+    return OpenWorkload(
+        name=document["name"], kind=document["kind"], points=points, source=source, caveats=tuple(document.get("caveats", ())), **extra
+    )
 
 
 def _from_recipe(document: dict, kind: str) -> OpenWorkload:
@@ -209,7 +240,9 @@ def _inline_points(table: object) -> pl.DataFrame:
     if isinstance(table.get("interval_s"), list):
         raise InputError("points.interval_s is an array", "must be one number", DOC, "An array of lengths is called duration_s.")
     if not lengths or len(set(lengths.values())) != 1 or 0 in lengths.values():
-        raise InputError(f"arrays of lengths {lengths}"[:200], "all arrays in [points] must be equally long, one is needed, and none may be empty", DOC)
+        raise InputError(
+            f"arrays of lengths {lengths}"[:200], "all arrays in [points] must be equally long, one is needed, and none may be empty", DOC
+        )
     count = next(iter(lengths.values()))
     columns = {key: _column(key, table[key], count) for key in table}
     durations = columns.pop("interval_s", None) or columns["duration_s"]
@@ -245,13 +278,18 @@ def _points_file(document: dict, path: Path) -> pl.DataFrame:
     content = read_bytes(path.parent / name, MAX_POINTS_FILE_BYTES)
     actual = hashlib.sha256(content).hexdigest()
     if actual != digest.lower():
-        raise InputError(f"{name} has sha256 {actual[:12]}...", f"points_sha256 says {digest[:12]}...", DOC,
-                         "The file was changed or cut off: get it again, or put its new sha256 in if the change is meant.")  # fmt: skip
+        raise InputError(
+            f"{name} has sha256 {actual[:12]}...",
+            f"points_sha256 says {digest[:12]}...",
+            DOC,
+            "The file was changed or cut off: get it again, or put its new sha256 in if the change is meant.",
+        )
     try:
         frame = pl.read_csv(content, schema_overrides={column: pl.Float64 for column in POINT_COLUMNS}, n_rows=MAX_POINTS + 1)
     except pl.exceptions.PolarsError as error:
-        raise InputError(name, f"is not the CSV expected: {str(error).splitlines()[0][:120]}", DOC,
-                         f"The header is {','.join(POINT_COLUMNS)}.") from None  # fmt: skip
+        raise InputError(
+            name, f"is not the CSV expected: {str(error).splitlines()[0][:120]}", DOC, f"The header is {','.join(POINT_COLUMNS)}."
+        ) from None
     return frame
 
 
@@ -284,8 +322,12 @@ def write_whole(path: Path, content: bytes) -> None:
         os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private; a workload file is not
         os.replace(temporary, path)
     except (OSError, ValueError) as error:
-        raise CouldNotRun(str(path), f"cannot be written: {getattr(error, 'strerror', None) or error}", "operating system",
-                          "Check the folder, its permissions and the space left.") from None  # fmt: skip
+        raise CouldNotRun(
+            str(path),
+            f"cannot be written: {getattr(error, 'strerror', None) or error}",
+            "operating system",
+            "Check the folder, its permissions and the space left.",
+        ) from None
     finally:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)

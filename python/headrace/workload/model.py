@@ -168,7 +168,7 @@ class ClosedWorkload:
             raise InputError(
                 f"growth = {shown(growth)}",
                 "a closed workload asks for all the volume gives, so it cannot grow",
-                "docs/reference/workload-file.md, Closed workloads",
+                "docs/reference/workload-file.md, Closed",
                 "Raise iodepth or numjobs, or describe the demand as an open workload.",
             )
         return self
@@ -176,10 +176,16 @@ class ClosedWorkload:
     def summary(self) -> dict:
         """The settings and the total depth, as a flat dict."""
         return {
-            "name": self.name, "model": "closed", "rw": self.rw, "bs_kib": self.bs_kib, "iodepth": self.iodepth,
-            "numjobs": self.numjobs, "queue_depth": self.iodepth * self.numjobs, "read_share": self.read_share,
+            "name": self.name,
+            "model": "closed",
+            "rw": self.rw,
+            "bs_kib": self.bs_kib,
+            "iodepth": self.iodepth,
+            "numjobs": self.numjobs,
+            "queue_depth": self.iodepth * self.numjobs,
+            "read_share": self.read_share,
             "size_gib": self.size_gib,
-        }  # fmt: skip
+        }
 
     def describe(self) -> str:
         """What this asks of a volume, in words."""
@@ -195,11 +201,14 @@ def make_points(t_s, duration_s, reads_per_s, writes_per_s, read_kib, write_kib)
     """Six equally long sequences of numbers as the frame `OpenWorkload` wants. Sizes where nothing happens become 0."""
     frame = pl.DataFrame(
         {
-            "t_s": pl.Series(t_s, dtype=pl.Float64), "duration_s": pl.Series(duration_s, dtype=pl.Float64),
-            "reads_per_s": pl.Series(reads_per_s, dtype=pl.Float64), "writes_per_s": pl.Series(writes_per_s, dtype=pl.Float64),
-            "read_kib": pl.Series(read_kib, dtype=pl.Float64), "write_kib": pl.Series(write_kib, dtype=pl.Float64),
+            "t_s": pl.Series(t_s, dtype=pl.Float64),
+            "duration_s": pl.Series(duration_s, dtype=pl.Float64),
+            "reads_per_s": pl.Series(reads_per_s, dtype=pl.Float64),
+            "writes_per_s": pl.Series(writes_per_s, dtype=pl.Float64),
+            "read_kib": pl.Series(read_kib, dtype=pl.Float64),
+            "write_kib": pl.Series(write_kib, dtype=pl.Float64),
         }
-    )  # fmt: skip
+    )
     return frame.with_columns(
         pl.when(pl.col("reads_per_s") == 0).then(0.0).otherwise(pl.col("read_kib")).alias("read_kib"),
         pl.when(pl.col("writes_per_s") == 0).then(0.0).otherwise(pl.col("write_kib")).alias("write_kib"),
@@ -222,17 +231,21 @@ def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
         raise InputError("0 points", "a workload has at least one point", LIMITS_SOURCE)
     if points.height > MAX_POINTS:
         raise InputError(
-            f"{points.height:,} points", f"at most {MAX_POINTS:,} are taken", LIMITS_SOURCE,
+            f"{points.height:,} points",
+            f"at most {MAX_POINTS:,} are taken",
+            LIMITS_SOURCE,
             "Cut the recording or take means over a longer interval.",
-        )  # fmt: skip
+        )
     for column in POINT_COLUMNS:
         _refuse(points, ~pl.col(column).is_finite().fill_null(False), column, "must be a finite number")
     longest = MAX_RECORDED_POINT_S if kind == "recorded" else MAX_POINT_S
     duration = pl.col("duration_s")
     _refuse(
-        points, (duration < MIN_POINT_S) | (duration > longest), "duration_s",
+        points,
+        (duration < MIN_POINT_S) | (duration > longest),
+        "duration_s",
         f"a point of a {kind} workload lasts {MIN_POINT_S:g} to {longest:g} s",
-    )  # fmt: skip
+    )
     for rate in ("reads_per_s", "writes_per_s"):
         _refuse(points, pl.col(rate) < 0, rate, "a rate cannot be negative")
         _refuse(points, pl.col(rate) > MAX_OPS_PER_S, rate, f"at most {MAX_OPS_PER_S:,.0f} I/Os a second are believed")
@@ -284,8 +297,9 @@ def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
     """One of `choices`, or an InputError that suggests the nearest."""
     if value in choices:
         return value
-    raise InputError(f"{what} = {shown(value)}", f"must be one of {', '.join(choices)}", "docs/reference/workload-file.md",
-                     did_you_mean(value, choices))  # fmt: skip
+    raise InputError(
+        f"{what} = {shown(value)}", f"must be one of {', '.join(choices)}", "docs/reference/workload-file.md", did_you_mean(value, choices)
+    )
 
 
 def shown(value: object, limit: int = 60) -> str:

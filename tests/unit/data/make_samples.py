@@ -61,9 +61,7 @@ def iostat_12() -> str:
 
 def iostat_11_mb() -> str:
     """sysstat 11.4, -xtm, American locale with AM and PM, and decimal points."""
-    head = (
-        "Device:         rrqm/s   wrqm/s     r/s     w/s    rMB/s    wMB/s avgrq-sz avgqu-sz   await r_await w_await  svctm  %util\n"
-    )
+    head = "Device:         rrqm/s   wrqm/s     r/s     w/s    rMB/s    wMB/s avgrq-sz avgqu-sz   await r_await w_await  svctm  %util\n"
     text = "Linux 4.9.0-19-amd64 (db1) \t11/21/2025 \t_x86_64_\t(8 CPU)\n\n"
     for end, rows in _reports():
         text += f"{end:%m/%d/%Y %I:%M:%S %p}\n{CPU_12}{head}"
@@ -98,12 +96,25 @@ def iostat_json() -> str:
     for end, rows in _reports():
         disks = [
             {
-                "disk_device": device, "r/s": float(reads), "w/s": float(writes), "d/s": 0.0, "f/s": 0.5,
-                "rkB/s": float(reads * READ_KIB), "wkB/s": float(writes * WRITE_KIB), "dkB/s": 0.0, "rrqm/s": 0.0, "wrqm/s": 12.0,
-                "r_await": 0.51, "w_await": 0.72, "rareq-sz": float(READ_KIB), "wareq-sz": float(WRITE_KIB), "aqu-sz": 1.8, "util": 88.4,
+                "disk_device": device,
+                "r/s": float(reads),
+                "w/s": float(writes),
+                "d/s": 0.0,
+                "f/s": 0.5,
+                "rkB/s": float(reads * READ_KIB),
+                "wkB/s": float(writes * WRITE_KIB),
+                "dkB/s": 0.0,
+                "rrqm/s": 0.0,
+                "wrqm/s": 12.0,
+                "r_await": 0.51,
+                "w_await": 0.72,
+                "rareq-sz": float(READ_KIB),
+                "wareq-sz": float(WRITE_KIB),
+                "aqu-sz": 1.8,
+                "util": 88.4,
             }
             for device, reads, writes in rows
-        ]  # fmt: skip
+        ]
         statistics.append({"timestamp": f"{end:%Y-%m-%dT%H:%M:%S}+0000", "avg-cpu": {"user": 4.1, "idle": 19.4}, "disk": disks})
     host = {"nodename": "db1", "sysname": "Linux", "release": "6.1.0-28-amd64", "machine": "x86_64", "number-of-cpus": 8}
     return json.dumps({"sysstat": {"hosts": [host | {"date": "2025-11-21", "statistics": statistics}]}}, indent=1) + "\n"
@@ -132,8 +143,11 @@ def sar_text() -> str:
     for end, rows in list(_reports())[1:]:
         for device, reads, writes in rows:
             text += f"{end:%I:%M:%S %p}      {_sar_row(device, reads, writes)}\n"
-    return text + "\nAverage:          DEV       tps     rkB/s     wkB/s     dkB/s   areq-sz    aqu-sz     await     %util\n" + (
-        f"Average:      {_sar_row('nvme0n1', *IDLE)}\n")  # fmt: skip
+    return (
+        text
+        + "\nAverage:          DEV       tps     rkB/s     wkB/s     dkB/s   areq-sz    aqu-sz     await     %util\n"
+        + (f"Average:      {_sar_row('nvme0n1', *IDLE)}\n")
+    )
 
 
 def _sar_row(device: str, reads: int, writes: int) -> str:
@@ -156,8 +170,19 @@ def sadf_json() -> str:
         disks = []
         for device, reads, writes in rows:
             read, written = reads * READ_KIB, writes * WRITE_KIB
-            disks.append({"disk-device": device, "tps": float(reads + writes), "rd_sec": 2.0 * read, "wr_sec": 2.0 * written,
-                          "rkB": float(read), "wkB": float(written), "dkB": 0.0, "await": 0.6, "util-percent": 88.4})  # fmt: skip
+            disks.append(
+                {
+                    "disk-device": device,
+                    "tps": float(reads + writes),
+                    "rd_sec": 2.0 * read,
+                    "wr_sec": 2.0 * written,
+                    "rkB": float(read),
+                    "wkB": float(written),
+                    "dkB": 0.0,
+                    "await": 0.6,
+                    "util-percent": 88.4,
+                }
+            )
         stamp = {"date": f"{end:%Y-%m-%d}", "time": f"{end:%H:%M:%S}", "utc": 1, "interval": 60}
         statistics.append({"timestamp": stamp, "disk": disks})
     host = {"nodename": "db1", "sysname": "Linux", "number-of-cpus": 8, "statistics": statistics, "restarts": []}
@@ -191,8 +216,10 @@ def cloudwatch_statistics() -> str:
     documents = []
     for metric, values in _sums().items():
         unit = "Bytes" if metric.endswith("Bytes") else "Count"
-        points = [{"Timestamp": f"{start:%Y-%m-%dT%H:%M:%S}Z", "Sum": float(value), "Unit": unit}
-                  for start, value in zip(_starts(), values, strict=True)]  # fmt: skip
+        points = [
+            {"Timestamp": f"{start:%Y-%m-%dT%H:%M:%S}Z", "Sum": float(value), "Unit": unit}
+            for start, value in zip(_starts(), values, strict=True)
+        ]
         points = points[7:] + points[:7]  # CloudWatch returns them in no order
         documents.append(json.dumps({"Label": metric, "Datapoints": points}, indent=1))
     return "\n".join(documents) + "\n"
@@ -216,12 +243,20 @@ def cloudwatch_long() -> str:
 
 
 SAMPLES = {
-    "iostat_12.txt": iostat_12, "iostat_11_mb.txt": iostat_11_mb, "iostat_10_comma.txt": iostat_10_comma, "iostat.json": iostat_json,
-    "vmstat.txt": lambda: vmstat(False), "vmstat_t.txt": lambda: vmstat(True),
-    "sar_d.txt": sar_text, "sadf_d.csv": sadf_csv, "sadf.json": sadf_json,
-    "cloudwatch_data.json": cloudwatch_data, "cloudwatch_statistics.json": cloudwatch_statistics,
-    "cloudwatch_console.csv": cloudwatch_console, "cloudwatch_long.csv": cloudwatch_long,
-}  # fmt: skip
+    "iostat_12.txt": iostat_12,
+    "iostat_11_mb.txt": iostat_11_mb,
+    "iostat_10_comma.txt": iostat_10_comma,
+    "iostat.json": iostat_json,
+    "vmstat.txt": lambda: vmstat(False),
+    "vmstat_t.txt": lambda: vmstat(True),
+    "sar_d.txt": sar_text,
+    "sadf_d.csv": sadf_csv,
+    "sadf.json": sadf_json,
+    "cloudwatch_data.json": cloudwatch_data,
+    "cloudwatch_statistics.json": cloudwatch_statistics,
+    "cloudwatch_console.csv": cloudwatch_console,
+    "cloudwatch_long.csv": cloudwatch_long,
+}
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Import what a measuring tool recorded.
 
-    reading     a file as text, the numbers in it
-    clock       times as the tools print them
-    detect      which tool it comes from
-    iostat, vmstat, sar, cloudwatch    one parser each
-    series      from samples to a workload: device, grid, gaps
+reading     a file as text, the numbers in it
+clock       times as the tools print them
+detect      which tool it comes from
+iostat, vmstat, sar, cloudwatch    one parser each
+series      from samples to a workload: device, grid, gaps
 """
 
 from __future__ import annotations
@@ -52,8 +52,11 @@ def import_file(
     kind, looks_like = detect(recording.text)
     if kind is None:
         what = f"looks like {looks_like}" if looks_like else "is of no tool known here"
-        hint = "Load it as it is, it needs no import." if looks_like == "a Headrace workload file" else (
-            "Record with iostat -xt 1, vmstat -t 1 or sar -d, or export the volume's metrics from CloudWatch.")  # fmt: skip
+        hint = (
+            "Load it as it is, it needs no import."
+            if looks_like == "a Headrace workload file"
+            else ("Record with iostat -xt 1, vmstat -t 1 or sar -d, or export the volume's metrics from CloudWatch.")
+        )
         raise InputError(recording.name, f"{what}; read are {', '.join(FORMATS[1:])}", DOC, hint)
     if format not in ("auto", kind):
         raise InputError(f"{recording.name} as {format}", f"it looks like {looks_like}", DOC, f"Use --format {kind}, or auto.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 
 from headrace.workload.importers.reading import Recording
 
@@ -41,13 +41,16 @@ def parse_stamps(recording: Recording, texts: list[tuple[int | str, str]]) -> li
     for where, text in texts:
         match = STAMP.match(text.strip())
         if not match:
-            raise recording.bad(where, text, "is not a date and time this reader knows",
-                                "Record with S_TIME_FORMAT=ISO, or LC_ALL=C.")  # fmt: skip
+            raise recording.bad(where, text, "is not a date and time this reader knows", "Record with S_TIME_FORMAT=ISO, or LC_ALL=C.")
         matches.append((where, text, match))
     zones = {match["zone"] is not None and match["zone"][0] in "+-ZUG" for _, _, match in matches}
     if len(zones) > 1:
-        raise recording.bad(matches[0][0], matches[0][1], "some times of this file have a zone, others do not",
-                            "Two recordings were joined: import them one by one.")  # fmt: skip
+        raise recording.bad(
+            matches[0][0],
+            matches[0][1],
+            "some times of this file have a zone, others do not",
+            "Two recordings were joined: import them one by one.",
+        )
     order = _day_order(recording, matches)
     return [_stamp(recording, where, text, match, order) for where, text, match in matches]
 
@@ -90,7 +93,7 @@ def parse_iso(text: str) -> Stamp | None:
 def from_datetime(moment: datetime) -> Stamp:
     """A datetime, with or without a zone, as a Stamp."""
     local = moment.replace(tzinfo=None)
-    utc = moment.astimezone(timezone.utc).replace(tzinfo=None) if moment.tzinfo else local
+    utc = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else local
     return Stamp((utc - EPOCH).total_seconds(), local)
 
 
@@ -101,8 +104,12 @@ def _day_order(recording: Recording, matches: list) -> str:
     first_over, second_over = any(a > 12 for a, _ in pairs), any(b > 12 for _, b in pairs)
     if first_over and second_over:
         where, text, _ = matches[0]
-        raise recording.bad(where, text, "dates of this file are neither all month/day nor all day/month",
-                            "Two recordings were joined: import them one by one.")  # fmt: skip
+        raise recording.bad(
+            where,
+            text,
+            "dates of this file are neither all month/day nor all day/month",
+            "Two recordings were joined: import them one by one.",
+        )
     if first_over or dotted:  # a date with dots is day first wherever it is in use
         return "dmy"
     if second_over or not pairs:

@@ -58,8 +58,13 @@ def _put(recording: Recording, series: Series, where, volume: str, metric: str, 
         raise recording.bad(where, f"time {text!r}", "is not a time CloudWatch writes", "Export again; ISO 8601 in UTC is best.")
     number = recording.number(where, metric, value)
     if abs(number - round(number)) > 1e-6 * max(1.0, number):
-        raise recording.bad(where, f"{metric} = {number:g}", "a sum of I/Os or bytes is a whole number",
-                            "Export the statistic Sum, not Average and not a rate.", SOURCE)  # fmt: skip
+        raise recording.bad(
+            where,
+            f"{metric} = {number:g}",
+            "a sum of I/Os or bytes is a whole number",
+            "Export the statistic Sum, not Average and not a rate.",
+            SOURCE,
+        )
     points = series.setdefault((volume, metric), {})
     if stamp.epoch_s in points:
         raise recording.bad(where, f"{metric} at {stamp.local}", "is there twice", "Two exports overlap: keep one of each time.")
@@ -77,13 +82,21 @@ def _read_json(recording: Recording, series: Series) -> None:
             _metric_data(recording, series, document, place)
             last_page = index == len(documents) - 1 or "MetricDataResults" not in documents[index + 1]
             if document.get("NextToken") and last_page:
-                raise recording.bad(f"{place}NextToken", "is there", "the export is cut off: more pages follow",
-                                    "Fetch the rest with --next-token and put the pages one after the other into one file.")  # fmt: skip
+                raise recording.bad(
+                    f"{place}NextToken",
+                    "is there",
+                    "the export is cut off: more pages follow",
+                    "Fetch the rest with --next-token and put the pages one after the other into one file.",
+                )
         elif "Datapoints" in document:
             _metric_statistics(recording, series, document, place)
         else:
-            raise recording.bad(place, f"keys {', '.join(list(document)[:5])}", "MetricDataResults or Datapoints is expected",
-                                "Export with aws cloudwatch get-metric-data.")  # fmt: skip
+            raise recording.bad(
+                place,
+                f"keys {', '.join(list(document)[:5])}",
+                "MetricDataResults or Datapoints is expected",
+                "Export with aws cloudwatch get-metric-data.",
+            )
 
 
 def _metric_data(recording: Recording, series: Series, document: dict, place: str) -> None:
@@ -98,9 +111,13 @@ def _metric_data(recording: Recording, series: Series, document: dict, place: st
         times = as_list(recording, f"{where}.Timestamps", result.get("Timestamps"))
         values = as_list(recording, f"{where}.Values", result.get("Values"))
         if len(times) != len(values):
-            raise recording.bad(where, f"{len(times)} times, {len(values)} values", "must be as many", "The export is damaged: fetch it again.")
+            raise recording.bad(
+                where, f"{len(times)} times, {len(values)} values", "must be as many", "The export is damaged: fetch it again."
+            )
         if result.get("StatusCode") in ("InternalError", "Forbidden"):
-            raise recording.bad(where, f"StatusCode {result['StatusCode']}", "CloudWatch did not deliver this metric", "Fetch it again.", SOURCE)
+            raise recording.bad(
+                where, f"StatusCode {result['StatusCode']}", "CloudWatch did not deliver this metric", "Fetch it again.", SOURCE
+            )
         volume = _volume_in(label, key)
         for at, (time, value) in enumerate(zip(times, values, strict=True)):
             stamp = parse_iso(str(time)[:60]) if isinstance(time, (str, float)) or type(time) is int and abs(time) < 1e12 else None
@@ -116,8 +133,13 @@ def _metric_statistics(recording: Recording, series: Series, document: dict, pla
         where = f"{place}Datapoints[{index}]"
         point = as_table(recording, where, point)
         if "Sum" not in point:
-            raise recording.bad(where, f"statistics {', '.join(key for key in point if key not in ('Timestamp', 'Unit'))}",
-                                "the Sum is needed", "Export with --statistics Sum.", SOURCE)  # fmt: skip
+            raise recording.bad(
+                where,
+                f"statistics {', '.join(key for key in point if key not in ('Timestamp', 'Unit'))}",
+                "the Sum is needed",
+                "Export with --statistics Sum.",
+                SOURCE,
+            )
         if point.get("Unit", "") not in UNITS:
             raise recording.bad(where, f"unit {point['Unit']}", "EBS reports Count and Bytes", "Export without --unit.", SOURCE)
         time = point.get("Timestamp")
@@ -165,17 +187,25 @@ def _long_form(recording: Recording, series: Series, header: list[str], rows: li
         if "unit" in columns and cells[columns["unit"]] not in UNITS:
             raise recording.bad(number, f"unit {cells[columns['unit']]}", "EBS reports Count and Bytes", "Export without a unit.", SOURCE)
         if "statistic" in columns and cells[columns["statistic"]].lower() != "sum":
-            raise recording.bad(number, f"statistic {cells[columns['statistic']]}", "the Sum is needed", "Export the statistic Sum.", SOURCE)
+            raise recording.bad(
+                number, f"statistic {cells[columns['statistic']]}", "the Sum is needed", "Export the statistic Sum.", SOURCE
+            )
         volume = cells[columns["volume"]] if cells and "volume" in columns else _volume_in(cells[columns["metric"]])
-        _put(recording, series, number, volume or ONLY_VOLUME, metric, parse_iso(cells[time_at]), cells[time_at], cells[columns[value_name]])
+        _put(
+            recording, series, number, volume or ONLY_VOLUME, metric, parse_iso(cells[time_at]), cells[time_at], cells[columns[value_name]]
+        )
 
 
 def _wide_form(recording: Recording, series: Series, periods: list[float], rows: list) -> None:
     """The console's download: some lines about each column (label, statistic, period), then one line a time."""
     first = next((at for at, (_, cells) in enumerate(rows) if parse_iso(cells[0])), None)
     if first is None or first == 0:
-        raise recording.bad(rows[0][0], ",".join(rows[0][1]), "no heading and then lines that begin with a time",
-                            "Download the four metrics as CSV from the console.")  # fmt: skip
+        raise recording.bad(
+            rows[0][0],
+            ",".join(rows[0][1]),
+            "no heading and then lines that begin with a time",
+            "Download the four metrics as CSV from the console.",
+        )
     width = len(rows[first][1])
     about: list[list[str]] = [[] for _ in range(width)]
     for number, cells in rows[:first]:
@@ -183,7 +213,9 @@ def _wide_form(recording: Recording, series: Series, periods: list[float], rows:
         for at in range(1, min(width, len(cells))):
             about[at].append(cells[at])
             if kind == "statistic" and cells[at] and cells[at].lower() != "sum":
-                raise recording.bad(number, f"statistic {cells[at]}", "the Sum is needed", "Set the statistic to Sum and download again.", SOURCE)
+                raise recording.bad(
+                    number, f"statistic {cells[at]}", "the Sum is needed", "Set the statistic to Sum and download again.", SOURCE
+                )
             if kind == "period" and cells[at]:
                 periods.append(recording.number(number, "period", cells[at].lower().replace("seconds", "").strip()))
     named = []
@@ -193,7 +225,9 @@ def _wide_form(recording: Recording, series: Series, periods: list[float], rows:
             named.append((at, found.pop(), _volume_in(*about[at])))
     for number, cells in rows[first:]:
         if len(cells) != width:
-            raise recording.bad(number, f"{len(cells)} columns", f"the first line of figures has {width}", "The line is cut off: export again.")
+            raise recording.bad(
+                number, f"{len(cells)} columns", f"the first line of figures has {width}", "The line is cut off: export again."
+            )
         stamp = parse_iso(cells[0])
         for at, metric, volume in named:
             if cells[at]:  # the console leaves a cell empty where there is no figure
@@ -208,8 +242,13 @@ def _join(recording: Recording, series: Series, periods: list[float]) -> Reading
     for volume in volumes or [ONLY_VOLUME]:
         missing = [metric for metric in METRICS if not series.get((volume, metric))]
         if missing:
-            raise recording.bad("", f"{', '.join(missing)} of {volume}", "missing: all four metrics are needed",
-                                "Export VolumeReadOps, VolumeWriteOps, VolumeReadBytes and VolumeWriteBytes as Sum.", SOURCE)  # fmt: skip
+            raise recording.bad(
+                "",
+                f"{', '.join(missing)} of {volume}",
+                "missing: all four metrics are needed",
+                "Export VolumeReadOps, VolumeWriteOps, VolumeReadBytes and VolumeWriteBytes as Sum.",
+                SOURCE,
+            )
     period_s = _period(recording, series, periods)
     by_time: dict[float, Report] = {}
     uneven = 0
@@ -221,9 +260,13 @@ def _join(recording: Recording, series: Series, periods: list[float]) -> Reading
                 continue
             where, stamp, ops = reads[moment]
             sample = make_sample(
-                recording, where, ops / period_s, writes[moment][2] / period_s,
-                read_bytes[moment][2] / 1024 / period_s, write_bytes[moment][2] / 1024 / period_s,
-            )  # fmt: skip
+                recording,
+                where,
+                ops / period_s,
+                writes[moment][2] / period_s,
+                read_bytes[moment][2] / 1024 / period_s,
+                write_bytes[moment][2] / 1024 / period_s,
+            )
             by_time.setdefault(moment, Report(where, stamp, {})).devices[volume] = sample
     if uneven:
         _note(recording, f"{uneven} periods were left out: not all four metrics have a figure there.")
@@ -232,17 +275,27 @@ def _join(recording: Recording, series: Series, periods: list[float]) -> Reading
 
 def _period(recording: Recording, series: Series, periods: list[float]) -> float:
     if len(set(periods)) > 1:
-        raise recording.bad("", f"periods {', '.join(f'{p:g}' for p in sorted(set(periods)))} s", "all metrics need the same one",
-                            "Export them with one period.")  # fmt: skip
+        raise recording.bad(
+            "",
+            f"periods {', '.join(f'{p:g}' for p in sorted(set(periods)))} s",
+            "all metrics need the same one",
+            "Export them with one period.",
+        )
     found = {key: sorted(points) for key, points in series.items()}
     steps = {key: statistics.median_low([b - a for a, b in zip(at, at[1:], strict=False)]) for key, at in found.items() if len(at) > 1}
     if len(set(steps.values())) > 1:
-        raise recording.bad("", f"figures {', '.join(f'{step:g}' for step in sorted(set(steps.values())))} s apart",
-                            "all metrics need the same period", "Export them with one period.")  # fmt: skip
+        raise recording.bad(
+            "",
+            f"figures {', '.join(f'{step:g}' for step in sorted(set(steps.values())))} s apart",
+            "all metrics need the same period",
+            "Export them with one period.",
+        )
     between = next(iter(steps.values()), None)
     if periods:
         if periods[0] < 1 or (between is not None and abs(between - periods[0]) > PERIOD_SLACK_S):
-            raise recording.bad("", f"period {periods[0]:g} s", f"the figures are {between or 0:g} s apart", "Export again with one period.")
+            raise recording.bad(
+                "", f"period {periods[0]:g} s", f"the figures are {between or 0:g} s apart", "Export again with one period."
+            )
         return periods[0]
     if between is None:
         raise recording.bad("", "one time only", "the period cannot be seen from it", "Export at least two periods.")

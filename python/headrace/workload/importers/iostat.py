@@ -78,9 +78,14 @@ class _TextReader:
         device, values = words[0], words[1:]
         if len(values) != len(self.columns):
             more = len(values) > len(self.columns)
-            raise self.recording.bad(number, f"{len(values) + 1} columns", f"the header above has {len(self.columns) + 1}",
-                                     "Two lines ran into each other: take the report out." if more else
-                                     "The line is cut off: take its report out, or copy the file again.")  # fmt: skip
+            raise self.recording.bad(
+                number,
+                f"{len(values) + 1} columns",
+                f"the header above has {len(self.columns) + 1}",
+                "Two lines ran into each other: take the report out."
+                if more
+                else "The line is cut off: take its report out, or copy the file again.",
+            )
         devices = self.reports[-1].devices
         if device in devices:
             raise self.recording.bad(number, device, "is listed twice in one report", "Two recordings were mixed: import them one by one.")
@@ -90,8 +95,9 @@ class _TextReader:
     def _unknown(self, number: int, line: str, words: list[str]) -> None:
         if words[-1] == "Device":
             raise self.recording.bad(number, line.strip(), "is the layout of iostat -h", "Record without -h: iostat -xt 1.")
-        raise self.recording.bad(number, line.strip(), "is not a line of iostat",
-                                 "The file is damaged or edited: take the line out if it does not belong.")  # fmt: skip
+        raise self.recording.bad(
+            number, line.strip(), "is not a line of iostat", "The file is damaged or edited: take the line out if it does not belong."
+        )
 
 
 def check_columns(recording: Recording, where, columns: list[str]) -> None:
@@ -99,8 +105,12 @@ def check_columns(recording: Recording, where, columns: list[str]) -> None:
     for needed, names in (("r/s", ("r/s",)), ("w/s", ("w/s",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         found = [column for column in columns if column in names]
         if not found:
-            raise recording.bad(where, f"no column {needed}", "reads and writes, I/Os and bytes are all needed",
-                                "Record with -x and without -s: iostat -xt 1.")  # fmt: skip
+            raise recording.bad(
+                where,
+                f"no column {needed}",
+                "reads and writes, I/Os and bytes are all needed",
+                "Record with -x and without -s: iostat -xt 1.",
+            )
         if len(found) > 1 or len(set(columns)) != len(columns):
             raise recording.bad(where, "a column is there twice", "each may be there once", "The header is damaged: copy the file again.")
 
@@ -112,9 +122,11 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
     reads, writes = figures["r/s"], figures["w/s"]
     unit = 1024.0 if "rMB/s" in figures or "wMB/s" in figures else 1.0
     for column, ops, kib in (
-        ("rareq-sz", reads, read_kib), ("wareq-sz", writes, write_kib),
-        ("areq-sz", reads + writes, read_kib + write_kib), ("avgrq-sz", reads + writes, read_kib + write_kib),
-    ):  # fmt: skip
+        ("rareq-sz", reads, read_kib),
+        ("wareq-sz", writes, write_kib),
+        ("areq-sz", reads + writes, read_kib + write_kib),
+        ("avgrq-sz", reads + writes, read_kib + write_kib),
+    ):
         # With discards beside them, the size over all I/Os is not that of reads and writes.
         if column in figures and not (column.startswith("a") and figures.get("d/s", 0.0) > 0):
             _check_size(recording, where, column, ops, kib, figures[column] * SIZE_COLUMNS[column], unit)
@@ -128,8 +140,12 @@ def _check_size(recording: Recording, where, column: str, ops: float, kib: float
     # product, and 2 % for the interval being measured twice.
     tolerance = 0.5 * (ops + size_kib + 2 * unit) + 0.02 * max(kib, ops * size_kib)
     if abs(ops * size_kib - kib) > tolerance:
-        raise recording.bad(where, f"{ops:g} I/Os a second of {size_kib:g} KiB ({column})", f"do not make the {kib:g} KiB/s beside them",
-                            "The line is damaged or its units are mixed: take its report out.")  # fmt: skip
+        raise recording.bad(
+            where,
+            f"{ops:g} I/Os a second of {size_kib:g} KiB ({column})",
+            f"do not make the {kib:g} KiB/s beside them",
+            "The line is damaged or its units are mixed: take its report out.",
+        )
 
 
 def _parse_json(recording: Recording) -> Readings:
@@ -182,6 +198,10 @@ def _finish(recording: Recording, reports: list[Report], stamp_texts: list) -> R
     if starts:
         recording.notes.append(f"iostat was started again {starts} times; each first report was left out.")
     if not kept:
-        raise recording.bad("", "only the report since boot", "is in the file: a mean of weeks says nothing of the day",
-                            "Give iostat an interval: iostat -xt 1.")  # fmt: skip
+        raise recording.bad(
+            "",
+            "only the report since boot",
+            "is in the file: a mean of weeks says nothing of the day",
+            "Give iostat an interval: iostat -xt 1.",
+        )
     return Readings("iostat", kept)

@@ -26,10 +26,14 @@ def load_all_json(recording: Recording) -> list[dict]:
             # The decoder stops at the end of the text when the text stops too early.
             cut = not text[error.pos :].strip() or error.msg.startswith("Unterminated string")
             raise recording.bad(
-                error.lineno, error.msg, "the JSON ends too early" if cut else "this is not JSON",
-                "The tool was stopped or the copy cut off: record again, or close the brackets by hand." if cut
-                else "The file is damaged: copy it again.", "RFC 8259",
-            ) from None  # fmt: skip
+                error.lineno,
+                error.msg,
+                "the JSON ends too early" if cut else "this is not JSON",
+                "The tool was stopped or the copy cut off: record again, or close the brackets by hand."
+                if cut
+                else "The file is damaged: copy it again.",
+                "RFC 8259",
+            ) from None
         except (RecursionError, ValueError):  # ValueError: an integer of thousands of digits
             raise recording.bad("", "nesting or numbers", "beyond what any tool writes", "The file is damaged.", "RFC 8259") from None
         if not isinstance(document, dict):

@@ -65,8 +65,9 @@ class Recording:
         if _NOT_A_NUMBER.match(text):
             raise self.bad(where, f"{what} = {text}", "must be a finite number", "Take the report out, or record again.")
         if text.startswith("-") and _NUMBER.match(text[1:]):
-            raise self.bad(where, f"{what} = {text}", "cannot be negative",
-                           "A counter wrapped or the clock went back: take the report out.")  # fmt: skip
+            raise self.bad(
+                where, f"{what} = {text}", "cannot be negative", "A counter wrapped or the clock went back: take the report out."
+            )
         if _HUMAN.match(text):
             raise self.bad(where, f"{what} = {text}", "must be a plain number", "Record without -h and --human.")
         raise self.bad(where, f"{what} = {text!r}", "must be a number", "The line is damaged: take its report out, or copy the file again.")
@@ -76,8 +77,9 @@ class Recording:
             shown = "NaN or infinite" if isinstance(value, float) and not abs(value) <= 1e308 else "beyond 1e15"
             raise self.bad(where, f"{what} is {shown}", "no disk does that", "Take the report out, or record again.")
         if value < 0:
-            raise self.bad(where, f"{what} = {value:g}", "cannot be negative",
-                           "A counter wrapped or the clock went back: take the report out.")  # fmt: skip
+            raise self.bad(
+                where, f"{what} = {value:g}", "cannot be negative", "A counter wrapped or the clock went back: take the report out."
+            )
         return float(value)
 
     def _same_decimal(self, where: int | str, what: str, text: str) -> None:
@@ -85,8 +87,12 @@ class Recording:
         if self.decimal is None:
             self.decimal = mark
         elif self.decimal != mark:
-            raise self.bad(where, f"{what} = {text}", f"the numbers before it use {self.decimal!r} as decimal mark",
-                           "Two recordings were joined, or the file was edited: import them one by one.")  # fmt: skip
+            raise self.bad(
+                where,
+                f"{what} = {text}",
+                f"the numbers before it use {self.decimal!r} as decimal mark",
+                "Two recordings were joined, or the file was edited: import them one by one.",
+            )
 
 
 def clip(text: str, limit: int = 100) -> str:
@@ -119,11 +125,16 @@ def _decode(name: str, content: bytes) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{name}, line {line}: byte 0x{content[error.start]:02x}", "is not UTF-8 text", DOC,
-                         "The file is binary, damaged, or in an old encoding: save it as UTF-8.") from None  # fmt: skip
+        raise InputError(
+            f"{name}, line {line}: byte 0x{content[error.start]:02x}",
+            "is not UTF-8 text",
+            DOC,
+            "The file is binary, damaged, or in an old encoding: save it as UTF-8.",
+        ) from None
     zero = text.find("\0")
     if zero >= 0:
         line = text.count("\n", 0, zero) + 1
-        raise InputError(f"{name}, line {line}: a zero byte", "text is needed", DOC,
-                         "A crash leaves such blocks: cut them out, or copy the file again.")  # fmt: skip
+        raise InputError(
+            f"{name}, line {line}: a zero byte", "text is needed", DOC, "A crash leaves such blocks: cut them out, or copy the file again."
+        )
     return text

@@ -102,8 +102,12 @@ class _TextReader:
         second, rest = _time_and_rest(words)
         if second is None:
             if self.columns is not None or self.fresh:
-                raise self.recording.bad(number, line.strip(), "every line of sar begins with a time",
-                                         "The line is damaged, or is not of sar -d: take its report out.")  # fmt: skip
+                raise self.recording.bad(
+                    number,
+                    line.strip(),
+                    "every line of sar begins with a time",
+                    "The line is damaged, or is not of sar -d: take its report out.",
+                )
         elif rest[:2] == ["LINUX", "RESTART"] or rest[:1] == ["LINUX-RESTART"]:
             self.restarted, self.columns, self.fresh = True, None, True
             _note(self.recording, RESTART_NOTE)
@@ -117,8 +121,12 @@ class _TextReader:
 
     def _row(self, number: int, second: int, words: list[str]) -> None:
         if len(words) != len(self.columns):
-            raise self.recording.bad(number, f"{len(words)} columns after the time", f"the header above has {len(self.columns)}",
-                                     "The line is cut off or two ran together: take its report out.")  # fmt: skip
+            raise self.recording.bad(
+                number,
+                f"{len(words)} columns after the time",
+                f"the header above has {len(self.columns)}",
+                "The line is cut off or two ran together: take its report out.",
+            )
         row = dict(zip(self.columns, words, strict=True))
         device = row.pop("DEV")
         moment = (len(self.day_texts), second)
@@ -164,8 +172,9 @@ def _parse_csv(recording: Recording) -> Readings:
         if line.startswith("#"):
             columns = [column.strip() for column in line[1:].split(";")]
             if columns[-1].endswith("[...]"):
-                raise recording.bad(number, columns[-1], "is the layout of sadf -h: all devices in one line",
-                                    "Print without -h: sadf -d FILE -- -d.")  # fmt: skip
+                raise recording.bad(
+                    number, columns[-1], "is the layout of sadf -h: all devices in one line", "Print without -h: sadf -d FILE -- -d."
+                )
             if "DEV" in columns:
                 check_columns(recording, number, columns)
             continue
@@ -177,8 +186,12 @@ def _parse_csv(recording: Recording) -> Readings:
         if columns is None or "DEV" not in columns:
             continue  # another report of the same sadf call
         if len(cells) != len(columns):
-            raise recording.bad(number, f"{len(cells)} columns", f"the header above has {len(columns)}",
-                                "The line is cut off or two ran together: take its report out.")  # fmt: skip
+            raise recording.bad(
+                number,
+                f"{len(cells)} columns",
+                f"the header above has {len(columns)}",
+                "The line is cut off or two ran together: take its report out.",
+            )
         row = dict(zip(columns, cells, strict=True))
         if host is not None and row.get("hostname") != host:
             raise recording.bad(number, f"host {row.get('hostname')}", f"the file began with {host}", "Import the hosts one by one.")
@@ -222,17 +235,16 @@ def _parse_json(recording: Recording) -> Readings:
 
 def _add_row(recording: Recording, where, report: Report, row: dict, labels: tuple[str, ...], device: object) -> None:
     if not isinstance(device, str) or not device or device in report.devices:
-        raise recording.bad(where, f"device {device!r}", "each device is listed once at a time, by name", "The file is damaged or joined twice.")
+        raise recording.bad(
+            where, f"device {device!r}", "each device is listed once at a time, by name", "The file is damaged or joined twice."
+        )
     figures = {key: recording.number(where, key, value) for key, value in row.items() if key not in labels}
     report.devices[device] = sample_of(recording, where, figures)
 
 
 def _stamped(recording: Recording, reports: list[Report], stamps: list, intervals: list[float]) -> Readings:
     epochs = [parse_iso(text) if text[:10].isdigit() else None for _, text in stamps]
-    if reports and all(epochs):
-        found = epochs
-    else:
-        found = parse_stamps(recording, stamps) if stamps else []
+    found = epochs if all(epochs) else parse_stamps(recording, stamps)
     for report, stamp in zip(reports, found, strict=True):
         report.stamp = stamp
     return Readings("sar", reports, interval_s=statistics.median_low(intervals) if intervals else None)

@@ -83,8 +83,12 @@ def make_sample(recording: Recording, where, reads: float, writes: float, read_k
     """A sample from I/Os and KiB a second, or an InputError for figures that cannot belong together."""
     for what, rate in (("reads", reads), ("writes", writes)):
         if rate > MAX_OPS_PER_S:
-            raise recording.bad(where, f"{rate:,.0f} {what} a second", f"at most {MAX_OPS_PER_S:,.0f} are believed",
-                                "A counter wrapped or the line is damaged: take the report out.")  # fmt: skip
+            raise recording.bad(
+                where,
+                f"{rate:,.0f} {what} a second",
+                f"at most {MAX_OPS_PER_S:,.0f} are believed",
+                "A counter wrapped or the line is damaged: take the report out.",
+            )
     reads, read_kib = _belong_together(recording, where, "read", reads, read_kib)
     writes, write_kib = _belong_together(recording, where, "write", writes, write_kib)
     return Sample(where, reads, writes, read_kib, write_kib)
@@ -102,8 +106,12 @@ def _belong_together(recording: Recording, where, what: str, ops: float, kib: fl
     # Under ten a second, two printed decimals (and flushes) can push the quotient past any limit.
     if MIN_IO_KIB <= size <= MAX_IO_KIB or (ops < 10 and kib < 10 * MAX_IO_KIB):
         return ops, min(max(size, MIN_IO_KIB), MAX_IO_KIB) * ops
-    raise recording.bad(where, f"{ops:g} {what}s and {kib:g} KiB a second: {size:g} KiB each",
-                        f"an I/O is {MIN_IO_KIB:g} to {MAX_IO_KIB:g} KiB", "The units are mixed, or the line is damaged.")  # fmt: skip
+    raise recording.bad(
+        where,
+        f"{ops:g} {what}s and {kib:g} KiB a second: {size:g} KiB each",
+        f"an I/O is {MIN_IO_KIB:g} to {MAX_IO_KIB:g} KiB",
+        "The units are mixed, or the line is damaged.",
+    )
 
 
 def build(recording: Recording, readings: Readings, options: Options) -> OpenWorkload:
@@ -117,18 +125,21 @@ def build(recording: Recording, readings: Readings, options: Options) -> OpenWor
     rows = _fill(recording, readings, samples, slots, options.gaps, interval_s)
     count = len(rows)
     points = make_points(
-        [interval_s * i for i in range(count)], [interval_s] * count,
-        [row.reads_per_s for row in rows], [row.writes_per_s for row in rows],
+        [interval_s * i for i in range(count)],
+        [interval_s] * count,
+        [row.reads_per_s for row in rows],
+        [row.writes_per_s for row in rows],
         [row.read_kib_s / row.reads_per_s if row.reads_per_s else 0.0 for row in rows],
         [row.write_kib_s / row.writes_per_s if row.writes_per_s else 0.0 for row in rows],
-    )  # fmt: skip
+    )
     source = {"tool": readings.tool, "file": recording.name, "sha256": recording.sha256, "period_s": interval_s, "device": device}
     start = _clock_start(readings, interval_s, options.start)
     if start:
         source["clock_start"] = start
     try:
-        return OpenWorkload(name=_name(recording, options.name), kind="recorded", points=points, source=source,
-                            caveats=tuple(recording.notes))  # fmt: skip
+        return OpenWorkload(
+            name=_name(recording, options.name), kind="recorded", points=points, source=source, caveats=tuple(recording.notes)
+        )
     except InputError as error:
         raise InputError(f"{recording.name}: {error.value}", error.rule, error.source, error.hint) from None
 
@@ -163,26 +174,32 @@ def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tup
         return "+".join(members), _column(recording, readings, members)
     if len(ranked) > 1:
         if weight[ranked[0]] < CLEAR_WINNER * weight[ranked[1]] or weight[ranked[0]] == 0.0:
-            raise InputError(f"{recording.name}: {len(ranked)} devices", "none does clearly more than the others", DOC,
-                             f"Name one, or several with + between them: {listing}.")  # fmt: skip
+            raise InputError(
+                f"{recording.name}: {len(ranked)} devices",
+                "none does clearly more than the others",
+                DOC,
+                f"Name one, or several with + between them: {listing}.",
+            )
         recording.notes.append(f"{ranked[0]} was taken as the busiest of: {listing}.")
     return ranked[0], _column(recording, readings, ranked[:1])
 
 
 def _column(recording: Recording, readings: Readings, members: list[str]) -> list[Sample | None]:
     """The samples of the members added up, one a report; a member the report leaves out was idle (iostat -z)."""
-    last = readings.reports[-1]
-    if len(readings.reports) > 1 and not all(member in last.devices for member in members):
-        if all(member in readings.reports[-2].devices for member in members):
-            readings.reports.pop()
-            recording.notes.append("The last report was left out: it ends before the device.")
+    whole = [all(member in report.devices for member in members) for report in readings.reports[-2:]]
+    if whole == [True, False]:
+        readings.reports.pop()
+        recording.notes.append("The last report was left out: it ends before the device.")
     samples, absent = [], 0
     for report in readings.reports:
         present = [report.devices[member] for member in members if member in report.devices]
         absent += len(present) < len(members)
         where = present[0].where if present else report.where
-        samples.append(Sample(where, *(sum(values) for values in zip(*(s[1:] for s in present), strict=True))) if present
-                       else Sample(where, 0.0, 0.0, 0.0, 0.0))  # fmt: skip
+        samples.append(
+            Sample(where, *(sum(values) for values in zip(*(s[1:] for s in present), strict=True)))
+            if present
+            else Sample(where, 0.0, 0.0, 0.0, 0.0)
+        )
     if absent:
         recording.notes.append(f"{absent} of {len(samples)} reports do not list the device: taken as idle there, as iostat -z prints.")
     return samples
@@ -202,14 +219,22 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         steps = [b.epoch_s - a.epoch_s for a, b in zip(stamps, stamps[1:], strict=False)]
         found = readings.interval_s or (statistics.median_low(steps) if steps else None)
     if found is None and asked is None:
-        raise recording.bad("", "no interval", f"this {readings.tool} file does not say how many seconds lie between its reports",
-                            "Give the interval (--interval), or record with times: iostat -xt 1, vmstat -t 1.")  # fmt: skip
+        raise recording.bad(
+            "",
+            "no interval",
+            f"this {readings.tool} file does not say how many seconds lie between its reports",
+            "Give the interval (--interval), or record with times: iostat -xt 1, vmstat -t 1.",
+        )
     if found is not None and asked is not None and abs(found - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2):
         raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {found:g} s apart", "Leave the interval out.")
     interval_s = asked if asked is not None else found
     if not MIN_POINT_S <= interval_s <= MAX_RECORDED_POINT_S:
-        raise recording.bad("", f"interval {interval_s:g} s", f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken",
-                            "Longer means hide every burst: record again, at a minute or less.")  # fmt: skip
+        raise recording.bad(
+            "",
+            f"interval {interval_s:g} s",
+            f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken",
+            "Longer means hide every burst: record again, at a minute or less.",
+        )
     return float(interval_s)
 
 
@@ -217,8 +242,12 @@ def _check_order(recording: Recording, readings: Readings) -> None:
     for before, after in zip(readings.reports, readings.reports[1:], strict=False):
         step = after.stamp.epoch_s - before.stamp.epoch_s
         if step == 0:
-            raise recording.bad(after.where, str(after.stamp.local), "this time was there before",
-                                "Two recordings were joined, or one was copied twice: keep one.")  # fmt: skip
+            raise recording.bad(
+                after.where,
+                str(after.stamp.local),
+                "this time was there before",
+                "Two recordings were joined, or one was copied twice: keep one.",
+            )
         if step < 0:
             hint = "The clock was set, or recordings were joined in the wrong order: cut the file there and import the parts."
             if abs(abs(step) - 3_600) <= 600:
@@ -232,19 +261,31 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
     if any(report.stamp is None for report in reports):
         for report in reports[1:]:
             if report.restarted:
-                raise recording.bad(report.where, f"{readings.tool} was started again", "without times, the gap before it is unknown",
-                                    "Import the parts one by one, or record with times (-t).")  # fmt: skip
+                raise recording.bad(
+                    report.where,
+                    f"{readings.tool} was started again",
+                    "without times, the gap before it is unknown",
+                    "Import the parts one by one, or record with times (-t).",
+                )
         return list(range(len(reports)))
     slots, slack = [0], max(STAMP_SLACK_S, STAMP_SLACK_SHARE * interval_s)
     for before, after in zip(reports, reports[1:], strict=False):
         step = after.stamp.epoch_s - before.stamp.epoch_s
         if step < interval_s - slack and not after.restarted:
-            raise recording.bad(after.where, f"{step:g} s after the report above", f"the others are {interval_s:g} s apart",
-                                "The interval was changed: cut the file there and import the parts.")  # fmt: skip
+            raise recording.bad(
+                after.where,
+                f"{step:g} s after the report above",
+                f"the others are {interval_s:g} s apart",
+                "The interval was changed: cut the file there and import the parts.",
+            )
         slots.append(slots[-1] + max(1, round(step / interval_s)))
     if slots[-1] >= MAX_POINTS:
-        raise recording.bad(reports[-1].where, f"{slots[-1] + 1:,} intervals", f"at most {MAX_POINTS:,} are taken",
-                            "A time is wrong, or the recording needs cutting.")  # fmt: skip
+        raise recording.bad(
+            reports[-1].where,
+            f"{slots[-1] + 1:,} intervals",
+            f"at most {MAX_POINTS:,} are taken",
+            "A time is wrong, or the recording needs cutting.",
+        )
     return slots
 
 
@@ -256,13 +297,19 @@ def _fill(recording: Recording, readings: Readings, samples: list, slots: list[i
         report = readings.reports[longest]
         if missing > MAX_MISSING_SHARE * total and gaps == "refuse":
             hint = "Say what to do: --gaps hold repeats the report before, --gaps zero takes it as idle. Or cut the file there."
-            raise recording.bad(report.where, f"a gap of {width_s:g} s, {missing / total:.0%} of the recording in all is missing",
-                                f"at most {MAX_MISSING_SHARE:.0%} may be", hint)  # fmt: skip
+            raise recording.bad(
+                report.where,
+                f"a gap of {width_s:g} s, {missing / total:.0%} of the recording in all is missing",
+                f"at most {MAX_MISSING_SHARE:.0%} may be",
+                hint,
+            )
         how = "taken as idle" if gaps == "zero" else "filled with the report before"
         summer = " It may be the start of summer time." if abs(width_s - 3_600) <= interval_s and len(slots) > 1 else ""
         place = f"line {report.where}" if isinstance(report.where, int) else report.where
-        recording.notes.append(f"{missing} of {total} intervals are missing ({missing / total:.1%}) and were {how}; "
-                               f"the longest gap, {width_s:g} s, ends at {place}.{summer}")  # fmt: skip
+        recording.notes.append(
+            f"{missing} of {total} intervals are missing ({missing / total:.1%}) and were {how}; "
+            f"the longest gap, {width_s:g} s, ends at {place}.{summer}"
+        )
     rows: list[Sample] = []
     for slot, sample in zip(slots, samples, strict=True):
         while len(rows) < slot:

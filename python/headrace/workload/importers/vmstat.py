@@ -12,7 +12,10 @@ from headrace.workload.importers.reading import DOC, Recording
 from headrace.workload.importers.series import Readings, Report, make_sample
 from headrace.workload.model import MAX_IO_KIB, MIN_IO_KIB, check_number
 
-COLUMNS = frozenset("r b swpd free buff cache inact active si so bi bo in cs us sy id wa st gu".split())
+COLUMNS = frozenset(
+    ("r", "b", "swpd", "free", "buff", "cache", "inact", "active", "si", "so", "bi", "bo")
+    + ("in", "cs", "us", "sy", "id", "wa", "st", "gu")
+)
 MEMORY = ("free", "buff", "cache", "inact", "active")
 NEEDED = ("free", "bi", "bo")
 HOST = "host"
@@ -29,11 +32,20 @@ def parse(recording: Recording, read_kib: float | None = None, write_kib: float 
         reader.line(number, line.split())
     reports, stamps = reader.reports[1:], reader.stamps[1:]
     if not reports:
-        raise recording.bad("", f"{len(reader.reports)} reports", "the first is the mean since boot, so two are needed",
-                            "Give vmstat an interval: vmstat -t 1.")  # fmt: skip
+        raise recording.bad(
+            "",
+            f"{len(reader.reports)} reports",
+            "the first is the mean since boot, so two are needed",
+            "Give vmstat an interval: vmstat -t 1.",
+        )
     if reader.most_memory < LEAST_MEMORY_KIB and not any_unit:
-        raise recording.bad("", f"{reader.most_memory:,.0f} of memory in all", "looks like -S m or -S M, and the file does not name the unit",
-                            "Record without -S, or say that bi and bo are KiB (--any-unit).", "vmstat(8)")  # fmt: skip
+        raise recording.bad(
+            "",
+            f"{reader.most_memory:,.0f} of memory in all",
+            "looks like -S m or -S M, and the file does not name the unit",
+            "Record without -S, or say that bi and bo are KiB (--any-unit).",
+            "vmstat(8)",
+        )
     if reader.stamps[0]:
         for report, stamp in zip(reports, parse_stamps(recording, stamps), strict=True):
             report.stamp = stamp
@@ -61,8 +73,12 @@ class _Reader:
         if words[:2] == ["r", "b"]:
             self._header(number, words)
         elif not self.columns:
-            raise self.recording.bad(number, " ".join(words), "comes before the header of vmstat",
-                                     "The top of the file is missing: copy it again, or put the header line back.")  # fmt: skip
+            raise self.recording.bad(
+                number,
+                " ".join(words),
+                "comes before the header of vmstat",
+                "The top of the file is missing: copy it again, or put the header line back.",
+            )
         else:
             self._row(number, words)
 
@@ -77,23 +93,34 @@ class _Reader:
             what = f"column {unknown[0]}" if unknown else f"no column {missing[0]}" if missing else "a column twice"
             raise self.recording.bad(number, what, "is not the header of Linux vmstat", "Record on Linux: vmstat -t 1.", "vmstat(8)")
         if self.columns and (columns, stamped) != (self.columns, self.stamped):
-            raise self.recording.bad(number, "other columns than above", "all headers of a file are the same",
-                                     "Two recordings were joined: import them one by one.")  # fmt: skip
+            raise self.recording.bad(
+                number,
+                "other columns than above",
+                "all headers of a file are the same",
+                "Two recordings were joined: import them one by one.",
+            )
         if self.columns:
             if self.block is None:
                 self.block = self.since_header
             elif self.since_header < self.block:
                 raise self.recording.bad(
-                    number, f"a header after {self.since_header} lines", f"vmstat prints one every {self.block}",
+                    number,
+                    f"a header after {self.since_header} lines",
+                    f"vmstat prints one every {self.block}",
                     "vmstat was started again here and its next line is a mean since boot: cut the file there and import the parts.",
-                )  # fmt: skip
+                )
         self.columns, self.stamped, self.since_header = columns, stamped, 0
 
     def _row(self, number: int, words: list[str]) -> None:
         wanted = len(self.columns) + 2 * self.stamped
         if len(words) != wanted:
-            raise self.recording.bad(number, f"{len(words)} columns", f"the header has {wanted}",
-                                     "The line is cut off or two ran together: take it out.", "vmstat(8)")  # fmt: skip
+            raise self.recording.bad(
+                number,
+                f"{len(words)} columns",
+                f"the header has {wanted}",
+                "The line is cut off or two ran together: take it out.",
+                "vmstat(8)",
+            )
         words, stamp = words[: len(self.columns)], " ".join(words[len(self.columns) :])
         figures = {column: self.recording.number(number, column, word) for column, word in zip(self.columns, words, strict=True)}
         self.since_header += 1

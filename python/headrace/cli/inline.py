@@ -1,0 +1,114 @@
+"""What is typed on one line: closed loads in fio's words, degradations, modifications."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from headrace.errors import InputError
+from headrace.workload.model import ClosedWorkload, did_you_mean, shown
+
+FIO_KEYS = ("rw", "bs", "iodepth", "numjobs", "rwmixread", "size", "name")
+# fio HOWTO, "Parameter types": k is 1024 unless kb_base says otherwise, a bare number is bytes.
+SIZE_UNITS = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "kib": 2**10, "m": 2**20, "mb": 2**20, "mib": 2**20, "g": 2**30, "gb": 2**30, "gib": 2**30,
+              "t": 2**40, "tb": 2**40, "tib": 2**40}  # fmt: skip
+FIO_SOURCE = "fio HOWTO; docs/reference/cli.md, simulate"
+EXAMPLE = "For example fio:rw=randread,bs=16k,iodepth=16,numjobs=1."
+
+
+def closed_load(text: str) -> ClosedWorkload:
+    """`fio:rw=randread,bs=16k,iodepth=16,numjobs=1` as a closed workload. Raises InputError."""
+    given: dict[str, str] = {}
+    for part in filter(None, text.removeprefix("fio:").split(",")):
+        key, equals, value = part.partition("=")
+        key = key.strip()
+        if not equals:
+            raise InputError(shown(part), "each part of a fio load is KEY=VALUE", FIO_SOURCE, EXAMPLE)
+        if key not in FIO_KEYS:
+            raise InputError(f"{key[:40]}", f"is not one of {', '.join(FIO_KEYS)}", FIO_SOURCE, did_you_mean(key, FIO_KEYS) or EXAMPLE)
+        if key in given:
+            raise InputError(f"{key}={value[:40]}", f"{key} was given before", FIO_SOURCE, "Give it once.")
+        given[key] = value.strip()
+    if "rw" not in given:
+        raise InputError(shown(text), "a fio load needs rw", FIO_SOURCE, EXAMPLE)
+    return ClosedWorkload(
+        name=given.get("name", text[:200]),
+        rw=given["rw"],
+        bs_kib=size_bytes("bs", given.get("bs", "4k")) / 1024,
+        iodepth=whole("iodepth", given.get("iodepth", "1")),
+        numjobs=whole("numjobs", given.get("numjobs", "1")),
+        rwmixread=whole("rwmixread", given.get("rwmixread", "50")),
+        size_gib=size_bytes("size", given["size"]) / 2**30 if "size" in given else None,
+    )
+
+
+def size_bytes(what: str, text: str) -> float:
+    """`16k`, `1m`, `4096` in bytes, by fio's rules. Raises InputError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text)
+    if not match or match[2].lower() not in SIZE_UNITS or len(match[1]) > 30:
+        raise InputError(f"{what}={text[:40]}", "must be a size such as 16k, 1m or 4096 (bytes)", FIO_SOURCE, EXAMPLE)
+    return float(match[1]) * SIZE_UNITS[match[2].lower()]
+
+
+def whole(what: str, text: str) -> int:
+    """A whole number of at most nine digits. Raises InputError."""
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise InputError(f"{what}={text[:40]}", "must be a whole number", "", "For example 16.")
+    return int(text)
+
+
+def seconds(what: str, text: str, most: float = 366 * 86_400) -> float:
+    """A time in seconds, 0 to a year. Raises InputError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= most:
+        raise InputError(f"{what} = {text[:40]}", f"must be seconds, 0 to {most:,.0f}", "", "For example 600.")
+    return value
+
+
+def degradation(text: str, members: int) -> tuple[int, dict]:
+    """`MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]` as the core takes it. Raises InputError."""
+    parts = text.split(":")
+    if len(parts) not in (4, 5):
+        raise InputError(text[:60], "must be MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]", "headrace simulate --help",
+                         "0:600:180:50:20 halves the first volume for three minutes from ten minutes on and adds 20 ms.")  # fmt: skip
+    index = member(parts[0], members)
+    start, length = seconds("START_S", parts[1]), seconds("LENGTH_S", parts[2])
+    caps = seconds("CAPS_PERCENT", parts[3])
+    if not 0.1 <= caps <= 100:
+        raise InputError(f"CAPS_PERCENT = {parts[3][:40]}", "must be 0.1 to 100: the share of the limits that is left", "", "50 is half.")
+    extra_ms = seconds("EXTRA_MS", parts[4], 60_000) if len(parts) == 5 else 0.0
+    event = {"from": int(start * 1e9), "until": int((start + length) * 1e9), "caps_per_mille": round(caps * 10), "extra_latency": int(extra_ms * 1e6)}
+    return index, event
+
+
+def member(text: str, members: int) -> int:
+    """The number of a member of the array, counted from 0. Raises InputError."""
+    index = whole("MEMBER", text.strip())
+    if index >= members:
+        raise InputError(f"member {index}", f"this storage has {members}, counted from 0", "headrace simulate --help", f"Use 0 to {members - 1}.")
+    return index
+
+
+def modification(text: str) -> dict:
+    """`SPEC@START..END` as the core takes it: the target, when `modifying` ends, when `optimizing` ends. Raises InputError."""
+    match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)
+    if not match:
+        raise InputError(text[:60], "must be SPEC@START..END, times in seconds", "headrace simulate --help", "gp3:500:6000@60..7200")
+    start, end = seconds("START", match[2]), seconds("END", match[3])
+    if end < start:
+        raise InputError(text[:60], "END comes before START", "headrace simulate --help", "gp3:500:6000@60..7200")
+    return {"storage": match[1], "modifying_until_s": start, "optimizing_until_s": end}
+
+
+def check_modification(current: list[dict], target: list[dict], text: str) -> None:
+    """A target of another layout, or smaller, is refused: AWS lets a volume grow only."""
+    source = "Amazon EC2 API, ModifyVolume: the size may not be reduced"
+    if len(current) != len(target) or any(member != target[0] for member in target):
+        raise InputError(text[:60], "must have the layout of the storage, with equal members", source, "Only the volumes change, not the array.")
+    if any(after["size_gib"] < before["size_gib"] for before, after in zip(current, target, strict=True)):
+        raise InputError(text[:60], "a volume cannot be made smaller", source, "Copy the data to a smaller volume instead.")
+
+

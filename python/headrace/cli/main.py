@@ -1,0 +1,129 @@
+"""`headrace`: the commands put together, and what an error looks like.
+
+Exit codes: 0 fine, 1 findings (a goal missed, a study off), 2 usage or bad input, 3 could not run, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from headrace.cli import catalog, demo, plan, simulate, study, workload
+from headrace.errors import HeadraceError, InputError
+
+# typer shows one class of its usage errors; the others stand above it.
+UsageError = typer.BadParameter.__base__
+ClickError = UsageError.__base__
+
+EPILOG = """Examples:
+
+    headrace demo                                              the whole of it on a recorded day
+
+    headrace workload import iostat.txt --to mysql.toml        what your server asks of its disks
+
+    headrace plan mysql.toml --goal 'p99_ms<=20' --report plan.html
+
+    headrace simulate mysql.toml --storage gp2:500 --plot day.html
+
+Storage is written TYPE:SIZE_GIB[:IOPS[:MIB_S]], an array in front: gp3:500:6000:250, 2xgp2:1700 (RAID 0), raid10:4xgp3:500.
+
+Exit codes: 0 fine, 1 findings (a goal missed), 2 usage or bad input, 3 could not run, 130 interrupted."""
+
+app = typer.Typer(
+    name="headrace", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Plan storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops.",
+)  # fmt: skip
+app.add_typer(catalog.app, name="catalog")
+app.add_typer(workload.app, name="workload")
+app.add_typer(study.app, name="study")
+app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
+app.command("plan", epilog=plan.EPILOG)(plan.plan)
+app.command("demo", epilog=demo.EPILOG)(demo.demo)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        from headrace import _core
+
+        print(f"headrace {version('headrace')}, catalog of {_core.newest_date()}")
+        raise typer.Exit()
+
+
+@app.callback()
+def top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and the day of the catalog.", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Plan storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."""
+
+
+def show_error(error: HeadraceError) -> None:
+    """Value and rule, then source and hint, each on a line of stderr."""
+    from headrace.report.output import plain
+
+    lines = [f"error: {error.value}: {error.rule}" if error.value else f"error: {error.rule}"]
+    lines += [f"source: {error.source}"] if error.source else []
+    lines += [f"hint: {error.hint}"] if error.hint else []
+    print("\n".join(plain(line).replace("\n", " ") for line in lines), file=sys.stderr)
+
+
+def usage_error(error: Exception) -> InputError:
+    """A refusal of the argument parser, laid out like all others."""
+    message = error.format_message().strip().rstrip(".")
+    hint = ""
+    context = getattr(error, "ctx", None)
+    before, found, near = message.partition(" Did you mean ")
+    if not found:
+        before, found, near = message.partition(" (Possible options: ")
+    if found:
+        message, hint = before.rstrip(". "), f"Did you mean {near.strip('?).')}? "
+    where = f"{context.command_path} --help" if context is not None else "headrace --help"
+    return InputError("", message[:1].lower() + message[1:], where, f"{hint}See `{where}`.")
+
+
+def run() -> None:
+    """The console script: never a traceback, always an exit code that means something."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 must not break the answer
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command and returns its exit code."""
+    try:
+        code = app(args=arguments, prog_name="headrace", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except typer.Exit as finished:
+        return finished.exit_code
+    except HeadraceError as error:
+        show_error(error)
+        return error.exit_code
+    except ClickError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)
+            return 2
+        show_error(usage_error(error))
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        print("\ninterrupted: nothing was written", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader has gone (| head). Nothing is wrong; Python must not complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except RecursionError:
+        show_error(InputError("the input", "is nested too deeply to be read", "", "Is it the file you meant?"))
+        return 2
+    except Exception as error:
+        if os.environ.get("HEADRACE_DEBUG"):
+            raise
+        text = " ".join(str(error).split())[:200]
+        print(f"error: this is a bug in headrace: {type(error).__name__}: {text}; run again with HEADRACE_DEBUG=1 for the traceback", file=sys.stderr)
+        return 3

@@ -1,0 +1,64 @@
+"""JSON, CSV and files. Data for programs: full precision, stable names, no words."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import date
+from pathlib import Path
+
+from headrace.errors import InputError
+from headrace.workload.files import write_whole
+
+CHART_FORMATS = (".html", ".svg", ".png")
+
+
+def plain(text: object) -> str:
+    """Text that came from outside, safe for a terminal: what cannot be printed (escape sequences) becomes `?`."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in str(text))
+
+
+def clean(value: object) -> object:
+    """A value as JSON takes it: NaN and infinities become null, dataclasses and frames become dicts and lists."""
+    if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if hasattr(value, "to_dicts"):
+        return clean(value.to_dicts())
+    if hasattr(value, "to_dict") and not isinstance(value, type):
+        return clean(value.to_dict())
+    if is_dataclass(value) and not isinstance(value, type):
+        return clean(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): clean(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [clean(item) for item in value]
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value)
+
+
+def as_json(value: object) -> str:
+    """One JSON document, ended by a newline."""
+    return json.dumps(clean(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_csv(frame) -> str:
+    """A polars frame as CSV with a header; null stays empty."""
+    return frame.write_csv()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all. Raises CouldNotRun."""
+    write_whole(Path(path), text.encode())
+
+
+def check_chart_path(path: Path | None, formats: tuple[str, ...] = CHART_FORMATS) -> None:
+    """Refuses a name whose ending is no known format, before any work is done. Raises InputError."""
+    if path is not None and path.suffix.lower() not in formats:
+        raise InputError(str(path), f"a chart is written as {', '.join(formats)}", "the ending of the name decides", "For example chart.svg.")
+    if path is not None and not path.parent.is_dir():
+        raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")

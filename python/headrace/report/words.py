@@ -1,0 +1,106 @@
+"""Times, sizes and limits as people write them. Units: seconds, milliseconds, GiB, MiB/s, USD."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+from headrace.workload.describe import span_in_words
+
+# What the core calls a limit, in words. The names are those of `Cap::name` in crates/model/src/io.rs.
+CAPS = {
+    "none": "nothing",
+    "volume-iops": "the volume's IOPS",
+    "volume-throughput": "the volume's MiB/s",
+    "volume-credits": "the volume's credits (empty)",
+    "instance-iops": "the instance's EBS IOPS",
+    "instance-throughput": "the instance's EBS MiB/s",
+    "instance-credits": "the instance's EBS burst bucket (empty)",
+    "first-touch": "first touch of snapshot data",
+    "degraded": "a degradation event",
+    "clients": "the clients themselves",
+}
+
+
+def cap_words(name: str | None) -> str:
+    """`volume-credits` as words; an unknown name is shown as it is."""
+    return CAPS.get(name or "none", name or "nothing")
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with `digits` significant figures, never fewer than its whole part: 3,439 and 0.0123. None and NaN: a dash."""
+    if value is None or isinstance(value, float) and math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "endless" if value > 0 else "-endless"
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(share: float | None) -> str:
+    """A share (0..1) in percent; just below all is not rounded up to all, nor just above nothing down to it."""
+    if share is None or math.isnan(share):
+        return "-"
+    value = 100 * share
+    if 99.5 <= value < 100:
+        return f"{math.floor(value * 100) / 100:.2f} %"
+    if 0 < value < 1:
+        return f"{value:.2g} %"
+    return f"{value:.0f} %"
+
+
+def span(seconds: float | None) -> str:
+    """A length of time: `120 ms`, `4.2 s`, `20 min`, `6 h 30 min`."""
+    if seconds is None or math.isnan(seconds):
+        return "-"
+    if seconds == 0:
+        return "0 s"
+    if seconds < 1:
+        return f"{number(seconds * 1e3, 2)} ms"
+    if seconds < 60:
+        return f"{number(seconds, 2)} s"
+    return span_in_words(round(seconds))
+
+
+def latency(ms: float | None) -> str:
+    """A latency: three significant figures in ms, seconds from 1 s on, words from a minute on."""
+    if ms is None or math.isnan(ms):
+        return "-"
+    if ms < 1_000:
+        return f"{number(ms, 3)} ms"
+    return f"{number(ms / 1e3, 3)} s" if ms < 60_000 else span(ms / 1e3)
+
+
+def usd(amount: float | None) -> str:
+    """US dollars with cents; a dash when there is no price."""
+    return "-" if amount is None or math.isnan(amount) else f"{amount:,.2f}"
+
+
+def start_of(clock_start: object) -> datetime | None:
+    """A workload's `clock_start` (`HH:MM:SS` or an ISO time) as a moment, or None."""
+    if not isinstance(clock_start, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(clock_start if len(clock_start) > 8 else f"2000-01-01T{clock_start}")
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=None)
+
+
+def clock(t_s: float | None, clock_start: object = None, seconds: bool = False) -> str:
+    """The time of day at `t_s` seconds, `HH:MM` or `HH:MM:SS`, `+1d` when days later; without a start, time since the start."""
+    if t_s is None or not math.isfinite(t_s):
+        return "-"
+    moment = start_of(clock_start)
+    if moment is None:
+        whole = int(t_s)
+        days, rest = divmod(whole, 86_400)
+        text = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}" + (f":{rest % 60:02d}" if seconds else "")
+    else:
+        then = moment + timedelta(seconds=t_s)
+        days = (then.date() - moment.date()).days
+        text = then.strftime("%H:%M:%S" if seconds else "%H:%M")
+    return f"{text} +{days}d" if days else text

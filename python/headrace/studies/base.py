@@ -1,0 +1,146 @@
+"""What a study is made of: published figures, ours beside them, the error, and what to draw.
+
+A study never decides how it looks. It hands over tables and chart data; `headrace.report` draws them, `headrace.cli` prints them.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Literal
+
+Role = Literal["published", "simulated", "measured"]
+ChartKind = Literal["line", "bar", "quantiles", "scatter"]
+Progress = Callable[[float], None]
+
+ROLES: tuple[Role, ...] = ("published", "simulated", "measured")
+CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a published figure was read, and of which day it is (ISO; a month or year where no day is known)."""
+
+    citation: str
+    date: str
+
+    def __str__(self) -> str:
+        return f"{self.citation}, {self.date}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A published experiment: `name` as typed, `title` and `question` as shown, `sources` of its published figures."""
+
+    name: str
+    title: str
+    question: str
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One published figure and ours.
+
+    `published` and `ours` are numbers in `unit`, or words where only words or a direction were published. `error_percent` is
+    100 x (ours / published - 1), None for words. `within`: inside `tolerance_percent` (for words: the same answer); None where nothing was
+    promised. `note` says why they differ and what of it is guessed.
+    """
+
+    what: str
+    published: float | str
+    ours: float | str
+    unit: str
+    error_percent: float | None
+    within: bool | None
+    tolerance_percent: float | None
+    source: Source
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows to print; cells are text, numbers, or None where there is nothing to say."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line or group of bars. `role` decides its colour: published, simulated or measured."""
+
+    label: str
+    role: Role
+    x: tuple
+    y: tuple
+
+    def __post_init__(self) -> None:
+        assert self.role in ROLES and len(self.x) == len(self.y), self.label
+
+
+@dataclass(frozen=True)
+class ChartData:
+    """What to draw. `kind` "quantiles": x is the quantile (0-1), y the latency. Axis titles carry the unit."""
+
+    title: str
+    kind: ChartKind
+    x_title: str
+    y_title: str
+    series: tuple[Series, ...]
+
+    def __post_init__(self) -> None:
+        assert self.kind in CHART_KINDS, self.kind
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What running a study gave. `seconds` is how long that took on the wall clock; all else is the same every time."""
+
+    study: Study
+    verdicts: tuple[Verdict, ...]
+    tables: tuple[Table, ...]
+    charts: tuple[ChartData, ...]
+    notes: tuple[str, ...]
+    seconds: float = 0.0
+
+
+def error_percent(ours: float, published: float) -> float:
+    """100 x (ours / published - 1)."""
+    return 100.0 * (ours / published - 1.0)
+
+
+def compare(what: str, published: float, ours: float, unit: str, source: Source, tolerance_percent: float | None = None, note: str = "") -> Verdict:
+    """A verdict on two numbers in the same unit. Without a tolerance nothing is promised and `within` is None."""
+    error = error_percent(ours, published)
+    within = None if tolerance_percent is None else abs(error) <= tolerance_percent
+    return Verdict(what, published, ours, unit, error, within, tolerance_percent, source, note)
+
+
+def agree(what: str, published: str, ours: str, source: Source, same: bool | None, note: str = "") -> Verdict:
+    """A verdict on two answers in words."""
+    return Verdict(what, published, ours, "", None, same, None, source, note)
+
+
+def published(name: str) -> list[dict[str, str]]:
+    """Rows of `published/NAME.csv`: figures as printed by their source, each with `source` and `date`; empty cells are ""."""
+    text = files("headrace.studies").joinpath("published", f"{name}.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+class Steps:
+    """Reports progress in equal steps to a function that takes the share done (0-1), or to nobody."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self.total = max(total, 1)
+        self.done = 0
+        self.progress = progress
+
+    def step(self) -> None:
+        """One more step is done."""
+        self.done += 1
+        if self.progress is not None:
+            self.progress(min(self.done / self.total, 1.0))

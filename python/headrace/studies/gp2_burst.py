@@ -1,0 +1,207 @@
+"""gp2 credits: how long a burst lasts, how long a refill takes, and what an fio run that drained a volume says about both."""
+
+from __future__ import annotations
+
+import time
+
+from headrace import _core
+from headrace.core import core_errors
+from headrace.simulation import Simulation, simulate
+from headrace.studies.base import (
+    ChartData, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, compare, published,
+)  # fmt: skip
+from headrace.workload import ClosedWorkload, OpenWorkload
+from headrace.workload.model import make_points
+
+STUDY = Study(
+    "gp2-burst",
+    "gp2 burst: draining and refilling the credit bucket",
+    "Does the model drain 5.4 million credits as a real volume did, last as long as AWS says, and refill as fast?",
+    (
+        Source("Understanding Database IOPS, part 1", "2020-07-13"),
+        Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017"),
+        Source("EC2 user guide, General Purpose SSD volumes", "2023-05-11"),
+    ),
+)
+
+AS_OF = "2020-07-13"
+BALANCE_DAY = "2019-08-07"
+# The fio run's device is /dev/xvda on a Xen instance; 2.1-2.6 % above nominal was measured on Xen in 2017 and 2020 (dyu, liangruibupt).
+XEN_RATE_PER_MILLE = 1_025
+SIZES_GIB = (8, 33, 100, 200, 250, 334, 500, 750, 900, 1000)
+CURVE_SIZES_GIB = (8, 200, 500, 750)
+FIO_SIZES_GIB = (8, 33, 100, 200, 500)
+# Burst durations come from rows of one second: 1 s of 1,800 is 0.06 %.
+DURATION_TOLERANCE_PERCENT = 0.1
+# The one free figure is the over-delivery: 2.0 % in this run, 2.1-2.6 % in the other Xen runs, 2.5 % in the option: 0.5 % apart.
+FIO_TOLERANCE_PERCENT = 1.0
+# Nominal Nitro caps are 0-0.8 % off in the runs of 2021; this Xen run is 2.0 % above nominal, so nominal must miss by that and no more.
+NOMINAL_TOLERANCE_PERCENT = 2.5
+# What a reader of a five-minute chart calls "very close to 0 percent".
+NEAR_ZERO_PERCENT = 10.0
+# Deep enough to stay at 3,000 IOPS with 0.4 ms reads (3,000 x 0.4 ms = 1.2 outstanding), shallow enough not to matter.
+BURST_LOAD = ClosedWorkload(name="16 KiB random reads, depth 32", rw="randread", bs_kib=16, iodepth=32, numjobs=1)
+
+
+def _figures() -> dict[str, dict[str, str]]:
+    return {row["figure"]: row for row in published("gp2_burst")}
+
+
+def _source(row: dict[str, str]) -> Source:
+    return Source(row["source"], row["date"])
+
+
+def limits(size_gib: int, as_of: str = AS_OF) -> dict:
+    """Catalog limits of a gp2 volume: `iops` (baseline), `io_burst` (or None)."""
+    with core_errors():
+        return _core.storage_limits(f"gp2:{size_gib}", as_of)[0]
+
+
+def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
+    """Credits / (burst - baseline), s: what the article and AWS compute. None where the volume does not burst."""
+    of = limits(size_gib, as_of)
+    burst = of["io_burst"]
+    return None if burst is None else burst["capacity_ios"] / (burst["iops"] - of["iops"])
+
+
+def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: str = "interval", **options) -> Simulation:
+    """A full bucket under a load that takes all it can get."""
+    interval_s = 1.0
+    return simulate(BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options)
+
+
+def refill(size_gib: int, as_of: str = AS_OF) -> Simulation:
+    """An empty bucket and no load, until it must be full."""
+    seconds = limits(size_gib, as_of)["io_burst"]["capacity_ios"] / limits(size_gib, as_of)["iops"] + 120.0
+    idle = OpenWorkload(name="idle", kind="constant", points=make_points([0.0], [seconds], [0.0], [0.0], [0.0], [0.0]))
+    return simulate(idle, f"gp2:{size_gib}", as_of=as_of, start_balance=0.0, interval_s=60.0, form="interval")
+
+
+def refilled_after_s(run: Simulation) -> float | None:
+    """When a rising balance reached 100 %, s: interpolated inside the last row, which ends full."""
+    balances = run.rows["balance_percent"].to_list()
+    full = next((i for i, balance in enumerate(balances) if balance >= 100.0 - 1e-9), None)
+    if full is None:
+        return None
+    per_row = balances[1] - balances[0]
+    before = balances[full - 1]
+    return float(run.rows["t_s"][full] + run.rows["duration_s"][0] * (100.0 - before) / per_row)
+
+
+def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
+    """The article's fio run on a volume of this size, in the per-I/O form."""
+    figures = _figures()
+    load = ClosedWorkload(
+        name="fio", rw="randread", bs_kib=float(figures["fio_block_kib"]["value"]), iodepth=1, numjobs=int(figures["fio_threads"]["value"])
+    )
+    seconds = float(figures["fio_seconds"]["value"])
+    options = {"rate_per_mille": rate_per_mille}
+    return simulate(load, f"gp2:{size_gib}", as_of=AS_OF, seconds=seconds, interval_s=60.0, form="events", options=options)
+
+
+def _fio(steps: Steps) -> tuple[list[Verdict], Table, list[str]]:
+    figures = _figures()
+    runs = {}
+    for size in FIO_SIZES_GIB:
+        for rate in (1_000, XEN_RATE_PER_MILLE):
+            runs[size, rate] = drain_with_fio(size, rate)
+            steps.step()
+    seconds = float(figures["fio_seconds"]["value"])
+    ios = figures["fio_device_ios"]
+    device_ms = float(figures["fio_read_ticks_ms"]["value"]) / float(ios["value"])
+    # Every thread reads each block of the device once, so what all read is threads x device size.
+    device_gib = float(figures["fio_read_mib"]["value"]) / float(figures["fio_threads"]["value"]) / 1024
+    rows = []
+    for (size, rate), run in runs.items():
+        left = run.rows["balance_percent"][-1]
+        rows.append((size, rate / 10, round(run.summary["delivered_ios"]), round(run.summary["delivered_ios"] / seconds, 1), round(left, 1)))
+    xen, nitro = runs[8, XEN_RATE_PER_MILLE], runs[8, 1_000]
+    left = xen.rows["balance_percent"][-1]
+    left_200 = runs[200, XEN_RATE_PER_MILLE].rows["balance_percent"][-1]
+    delivered = "2.0 % over the nominal 3,000 IOPS; the option for Xen is 2.5 %"
+    verdicts = [
+        compare("I/Os in the fio run, Xen over-delivery (1.025)", float(ios["value"]), xen.summary["delivered_ios"], "I/Os", _source(ios), FIO_TOLERANCE_PERCENT, delivered),
+        compare("I/Os in the fio run, nominal (Nitro)", float(ios["value"]), nitro.summary["delivered_ios"], "I/Os", _source(ios), NOMINAL_TOLERANCE_PERCENT, delivered),
+        compare("IOPS of the fio run, Xen over-delivery", float(figures["fio_iops"]["value"]), xen.summary["delivered_ios"] / seconds, "IOPS", _source(figures["fio_iops"]), FIO_TOLERANCE_PERCENT),
+        compare("mean read latency of the fio run", device_ms, xen.summary["mean_ms"], "ms", _source(ios), FIO_TOLERANCE_PERCENT, "published: disk ticks / I/Os; depth 10 at the cap, so this follows from the IOPS"),
+        agree("burst balance at the end", "very close to 0 %", f"{left:.1f} % at 8 GiB, {left_200:.1f} % at 200 GiB", _source(ios), left <= NEAR_ZERO_PERCENT,
+              "only a volume at the 100 IOPS floor ends near zero: a larger one earns too much back during the run"),
+    ]  # fmt: skip
+    table = Table("The fio run by volume size", ("GiB", "rate %", "I/Os", "IOPS", "balance left %"), tuple(rows))
+    notes = [
+        f"Size of the volume: not stated. The command asks for 200 GiB per thread, but all ten threads read {device_gib * 10:g} GiB together, which is ten times a device of "
+        f"{device_gib:g} GiB (fio cuts the size to the device, and a random map reads each block once): derived, and it agrees with the balance near zero.",
+    ]
+    return verdicts, table, notes
+
+
+def _durations(steps: Steps) -> tuple[list[Verdict], Table]:
+    figures = _figures()
+    rows, found = [], {}
+    for size in SIZES_GIB:
+        expected = computed_burst_s(size)
+        if expected is None:
+            rows.append((size, limits(size)["iops"], None, None, None, None, None))
+            steps.step()
+            continue
+        without = burst(size, expected + 60.0, saved_second=False)
+        with_it = burst(size, expected + 60.0)
+        found[size] = without.summary["credits_empty_at_s"]
+        computed_refill = limits(size)["io_burst"]["capacity_ios"] / limits(size)["iops"]
+        refilled = refilled_after_s(refill(size))
+        cells = (expected, found[size], with_it.summary["credits_empty_at_s"], computed_refill, refilled)
+        rows.append((size, limits(size)["iops"], *(None if cell is None else round(cell, 1) for cell in cells)))
+        steps.step()
+    per_io = burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
+    steps.step()
+    capacity, speed = limits(8)["io_burst"]["capacity_ios"], limits(8)["io_burst"]["iops"]
+    figure = {name: float(row["value"]) for name, row in figures.items()}
+    source = {name: _source(row) for name, row in figures.items()}
+    tolerance = DURATION_TOLERANCE_PERCENT
+    verdicts = [
+        compare("credits of a full bucket", figure["credits"], capacity, "I/Os", source["credits"], 0.0, "catalog"),
+        compare("burst speed", figure["burst_iops"], speed, "IOPS", source["burst_iops"], 0.0, "catalog"),
+        compare("burst without counting the refill", figure["burst_without_refill_s"], capacity / speed, "s", source["burst_without_refill_s"], tolerance,
+                "5.4 million / 3,000: what the credits alone last; the refill during the burst makes even the smallest volume last longer"),
+        compare("burst of 500 GiB, per I/O", figure["burst_500_gib_s"], per_io.summary["credits_empty_at_s"], "s", source["burst_500_gib_s"], tolerance, "simulated without the saved second, as the formula has none"),
+        compare("burst of 500 GiB, per interval", figure["burst_500_gib_s"], found[500], "s", source["burst_500_gib_s"], tolerance, "simulated without the saved second"),
+        compare("burst at the 100 IOPS floor", figure["burst_100_iops_s"], found[33], "s", source["burst_100_iops_s"], tolerance, "simulated, 33 GiB, without the saved second; published figure rounded to 1 s"),
+    ]  # fmt: skip
+    columns = ("GiB", "baseline IOPS", "burst s, computed", "simulated", "simulated with the saved second", "refill s, computed", "refill simulated")
+    return verdicts, Table("Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", columns, tuple(rows))
+
+
+def _curves(steps: Steps) -> tuple[ChartData, ...]:
+    series = []
+    for size in CURVE_SIZES_GIB:
+        run = burst(size, 2.0 * 3_600.0)
+        minutes = [0.0] + [(t + d) / 60.0 for t, d in zip(run.rows["t_s"], run.rows["duration_s"], strict=True)]
+        balances = [100.0, *run.rows["balance_percent"].to_list()]
+        # One point a minute draws the same line.
+        keep = range(0, len(minutes), 60)
+        series.append(Series(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep)))
+        steps.step()
+    row = _figures()["burst_500_gib_s"]
+    series.append(Series(f"500 GiB ({_source(row)})", "published", (0.0, float(row["value"]) / 60.0), (100.0, 0.0)))
+    durations = tuple(computed_burst_s(size) for size in SIZES_GIB[:-1])
+    simulated = tuple(burst(size, expected + 60.0).summary["credits_empty_at_s"] for size, expected in zip(SIZES_GIB, durations, strict=False))
+    bars = (
+        Series("computed: credits / (3,000 - baseline)", "published", SIZES_GIB[:-1], tuple(d / 60.0 for d in durations)),
+        Series("simulated", "simulated", SIZES_GIB[:-1], tuple(d / 60.0 for d in simulated)),
+    )
+    return (
+        ChartData("Burst balance under 3,000 IOPS", "line", "time (min)", "burst balance (%)", tuple(series)),
+        ChartData("Burst duration by size", "bar", "size (GiB)", "burst (min)", bars),
+    )
+
+
+def run(progress: Progress | None = None) -> StudyResult:
+    """Repeats the fio run on several sizes, then drains and refills buckets from 8 to 1000 GiB."""
+    started = time.monotonic()
+    steps = Steps(2 * len(FIO_SIZES_GIB) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
+    fio_verdicts, fio_table, notes = _fio(steps)
+    verdicts, durations = _durations(steps)
+    charts = _curves(steps)
+    notes.append("The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 credits early: it shortens a burst by 3,000 / (3,000 - baseline) s.")
+    notes.append("Volumes of 1,000 GiB and more have a baseline of at least 3,000 IOPS and no burst.")
+    return StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, tuple(notes), time.monotonic() - started)

@@ -44,13 +44,15 @@ pub struct ModelOptions {
     pub latency: bool,
     /// Delivered over nominal rate, in thousandths: 1000 on Nitro; 1021-1026 was measured on Xen (2017-2020).
     pub rate_per_mille: u64,
+    /// The host is Xen: longer holds.
+    pub xen: bool,
     /// Host queues deeper than the limiter serves evenly.
     pub deep_queue: Option<DeepQueueSpread>,
 }
 
 impl Default for ModelOptions {
     fn default() -> Self {
-        ModelOptions { merge: true, saved_second: true, holds: true, latency: true, rate_per_mille: 1_000, deep_queue: None }
+        ModelOptions { merge: true, saved_second: true, holds: true, latency: true, rate_per_mille: 1_000, xen: false, deep_queue: None }
     }
 }
 
@@ -137,7 +139,7 @@ impl Volume {
     pub fn new(limits: VolumeLimits, options: ModelOptions, seed: u64) -> Volume {
         let accounting = Accounting::new(&limits);
         let table = |op| LatencyTable::cached(limits.spec.volume_type, op, limits.as_of);
-        let hold = |op| HoldProfile::of(limits.spec.volume_type, op);
+        let hold = |op| HoldProfile::of(limits.spec.volume_type, op, options.xen);
         let rates = Rates::of(&limits).scaled(options.rate_per_mille);
         Volume {
             accounting,

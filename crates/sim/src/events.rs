@@ -9,6 +9,7 @@ use crate::recorder::{Answered, Recorder};
 use crate::report::Run;
 use crate::setup::Setup;
 use crate::SimError;
+use headrace_model::pacing::DeepQueueSpread;
 use headrace_model::{Decision, Host, Io, Nanos, Op};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -74,9 +75,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
     load.check()?;
     check_times(seconds, interval_s)?;
     let mut setup = setup.clone();
-    if setup.options.deep_queue.is_none() && setup.has_many_queues() {
-        setup.options.deep_queue = headrace_model::pacing::DeepQueueSpread::for_queues(load.numjobs, load.iodepth);
-    }
+    setup.options.deep_queue = deep_queue_spread(&setup, load);
     let mut host = setup.host();
     let mut source = ClosedSource::new(load, setup.span_bytes(load.span_bytes), setup.seed);
     let end = nanos(seconds);
@@ -107,6 +106,17 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
         }
     }
     Ok(recorder.finish(&host))
+}
+
+/// How unevenly the host's queues are served: not at all for one queue (Xen) or a stripe (whose members get unequal shares anyway), less where the
+/// instance's cap is the lower one.
+fn deep_queue_spread(setup: &Setup, load: &ClosedLoad) -> Option<DeepQueueSpread> {
+    if setup.storage.raid.is_some() || setup.options.xen {
+        return None;
+    }
+    let spread = DeepQueueSpread::for_queues(load.numjobs, load.iodepth)?;
+    let instance_iops = setup.instance.as_ref().and_then(|instance| instance.max_iops).unwrap_or(u64::MAX);
+    Some(if instance_iops < setup.limits[0].iops { spread.at_instance_cap() } else { spread })
 }
 
 /// Runs an open load to its end, a row every `interval_s`.

@@ -120,8 +120,7 @@ impl OwnLatency {
             Some(RaidLevel::Raid10 | RaidLevel::Raid10F2 | RaidLevel::Raid5) => 2,
             _ => 1,
         };
-        let shift = |profile: &LatencyProfile, bytes: f64| (bytes / 1_024.0 - 16.0) * profile.size_us_per_kib;
-        let (read_shift, write_shift) = (shift(read, key.read_bytes), shift(write, key.write_bytes));
+        let (read_shift, write_shift) = (read.size_us(key.read_bytes), write.size_us(key.write_bytes));
         let before = if key.raid == Some(RaidLevel::Raid5) { read.mean_us() + read_shift } else { 0.0 };
         let at = |x_us: f64| {
             let reads = read.exceeds(x_us - read_shift);

@@ -40,7 +40,8 @@ impl Setup {
         let storage: StorageSpec = storage.parse()?;
         let instance = instance.map(|name| catalog.instance(name, as_of)).transpose()?;
         let limits = catalog.storage_limits(&storage, as_of, instance.as_ref())?;
-        Ok(Setup { storage, limits, instance, options: ModelOptions::default(), seed: 1, start_balance_percent: None, snapshot: None, degradations: Vec::new(), modification: None, failed_members: Vec::new() })
+        let options = ModelOptions { xen: instance.as_ref().is_some_and(|instance| !instance.nitro), ..ModelOptions::default() };
+        Ok(Setup { storage, limits, instance, options, seed: 1, start_balance_percent: None, snapshot: None, degradations: Vec::new(), modification: None, failed_members: Vec::new() })
     }
 
     /// The host with this one device.
@@ -68,11 +69,6 @@ impl Setup {
             }
         }
         Host { instance, devices: vec![device] }
-    }
-
-    /// Whether a host's queues are served unevenly when deep: Nitro has a queue per vCPU, Xen one for all.
-    pub(crate) fn has_many_queues(&self) -> bool {
-        self.instance.as_ref().is_none_or(|instance| instance.nitro)
     }
 
     pub(crate) fn has_events(&self) -> bool {

@@ -17,13 +17,16 @@ import polars as pl
 from headrace.workload import OpenWorkload
 
 LAYOUTS = ("single", "raid0", "raid10")
-LAYOUT_NAMES = {"single": "", "raid0": " RAID 0", "raid10": " RAID 10"}
+LAYOUT_NAMES = {"single": "", "raid0": " RAID 0", "raid1": " RAID 1", "raid5": " RAID 5", "raid10": " RAID 10", "raid10f2": " RAID 10 f2"}
 IOPS_STEP = 50
 MIB_S_STEP = 5
 # Shares of the time whose demand the coarse grid is cut to, and margins above it.
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 MARGINS = (1.0, 1.1, 1.25, 1.5, 2.0)
 SIZE_GROWTH = 1.08  # coarse sizes grow by this; the lines then find the GiB
+UNIT_KIB = 256.0  # SSD types and instances count I/Os in these
+HDD_MERGE_KIB = 32.0  # st1 and sc1 put sequential I/Os together only above this size (crates/model/src/accounting.rs)
+SIZES = ("read_kib", "write_kib")
 CHUNK_KIB = 256.0  # of an array, as the notation has it where none is written (crates/catalog/src/spec.rs)
 
 
@@ -118,6 +121,11 @@ def size_for(family: Family, member_gib: int, iops: int) -> int:
     return max(member_gib, math.ceil(iops / per_gib))
 
 
+def write_cost(layout: str, members: int) -> float:
+    """I/Os that reach the volumes for one write: mirrors write every copy, RAID 5 reads and writes data and parity."""
+    return {"raid1": float(members), "raid5": 4.0, "raid10": 2.0, "raid10f2": 2.0}.get(layout, 1.0)
+
+
 class Demand:
     """What an open workload asks, counted as volumes count it (crates/model/src/accounting.rs): I/Os in units of 256 KiB."""
 
@@ -132,21 +140,31 @@ class Demand:
         reads, writes = (float((points[name] * seconds).sum()) for name in ("reads_per_s", "writes_per_s"))
         return {"reads": reads, "writes": writes, "seconds": float(seconds.sum())}
 
-    def per_member(self, layout: str, members: int, unit_kib: float = 256.0, in_array: bool | None = None) -> pl.DataFrame:
-        """What each volume of an array is asked for at each point: `t_s`, `duration_s`, `iops`, `mib_s`.
+    def on_volumes(self, layout: str, members: int) -> pl.DataFrame:
+        """What all volumes of an array together are asked for at each point: `t_s`, `duration_s`, `iops` (256 KiB units), `mib_s`, and
+        `hdd_mib_s` as st1 and sc1 count it (a random I/O costs a whole MiB)."""
+        writes = write_cost(layout, members)
+        parts = {kib: (pl.col(kib) / CHUNK_KIB).ceil().clip(lower_bound=1.0) if layout != "single" else pl.lit(1.0) for kib in SIZES}
+        shares = dict(zip(SIZES, (self.workload.sequential_read_share, self.workload.sequential_write_share), strict=True))
 
-        With `members` 1 and a RAID layout: all volumes together, as the instance sees them.
-        """
-        copies = 2.0 if layout == "raid10" else 1.0
-        chunked = layout != "single" if in_array is None else in_array
+        def units(kib: str) -> pl.Expr:
+            return parts[kib] * (pl.col(kib) / parts[kib] / UNIT_KIB).ceil()
 
-        def units(rate: str, kib: str) -> pl.Expr:
-            parts = (pl.col(kib) / CHUNK_KIB).ceil().clip(lower_bound=1.0) if chunked else pl.lit(1.0)
-            return pl.col(rate) * parts * (pl.col(kib) / parts / unit_kib).ceil()
+        def hdd_kib(kib: str) -> pl.Expr:
+            part = pl.col(kib) / parts[kib]
+            share = pl.when(part > HDD_MERGE_KIB).then(shares[kib]).otherwise(0.0)
+            return parts[kib] * (share * part + (1.0 - share) * (part / 1024.0).ceil() * 1024.0)
 
-        mib = (pl.col("reads_per_s") * pl.col("read_kib") + copies * pl.col("writes_per_s") * pl.col("write_kib")) / 1024.0
-        iops = units("reads_per_s", "read_kib") + copies * units("writes_per_s", "write_kib")
-        return self.workload.points.select("t_s", "duration_s", (iops / members).alias("iops"), (mib / members).alias("mib_s"))
+        def both(of) -> pl.Expr:
+            return pl.col("reads_per_s") * of("read_kib") + writes * pl.col("writes_per_s") * of("write_kib")
+
+        return self.workload.points.select(
+            "t_s", "duration_s", both(units).alias("iops"), (both(pl.col) / 1024.0).alias("mib_s"), (both(hdd_kib) / 1024.0).alias("hdd_mib_s")
+        )
+
+    def per_member(self, layout: str, members: int) -> pl.DataFrame:
+        """The same for each volume: like members carry like shares."""
+        return self.on_volumes(layout, members).with_columns(pl.col("iops", "mib_s", "hdd_mib_s") / members)
 
     def levels(self, layout: str, members: int, column: str, step: int) -> list[int]:
         """Rates worth buying per volume: demand at quantiles of time and its mean, with margins, rounded up to `step`."""
@@ -214,9 +232,8 @@ def coarse(family: Family, demand: Demand, size_gib: int) -> list[tuple[str, int
 
 def _iops_grid(line: Line, demand: Demand) -> list[str]:
     levels = demand.levels(line.family.layout, line.members, "iops", 100)
-    unit_kib = 256.0
     if line.mib_s is None:  # throughput follows IOPS at up to 256 KiB each
-        levels = levels + [math.ceil(mib * 1024 / unit_kib) for mib in demand.levels(line.family.layout, line.members, "mib_s", MIB_S_STEP)]
+        levels = levels + [math.ceil(mib * 1024 / UNIT_KIB) for mib in demand.levels(line.family.layout, line.members, "mib_s", MIB_S_STEP)]
     values = sorted({min(max(level, line.low), line.high) for level in [line.low, *levels, line.high]})
     return [line.family.text(line.members, size_for(line.family, line.member_gib, value), value, line.mib_s) for value in values]
 

@@ -15,7 +15,7 @@ import polars as pl
 from headrace import _core
 from headrace.core import core_errors
 from headrace.plan.candidates import Demand, Family
-from headrace.plan.goals import METRICS, SLACK, Goal
+from headrace.plan.goals import SLACK, Goal
 
 # AWS bills by the second and quotes months of 730 hours (365 x 24 / 12).
 HOURS_PER_MONTH = 730.0
@@ -115,7 +115,7 @@ class Evaluator:
     def million_ios(self, family: Family) -> float:
         """Requests the volumes get in a month, in millions: standard volumes are billed by them, mirrors write twice."""
         totals = self.demand.totals
-        requests = totals["reads"] + totals["writes"] * family.data_share
+        requests = totals["reads"] + totals["writes"] * (2 if family.layout.startswith("raid10") else 1)
         return requests / totals["seconds"] * HOURS_PER_MONTH * 3_600 / 1e6
 
     def _judge(self, frame: pl.DataFrame, batch: Batch) -> pl.DataFrame:
@@ -133,7 +133,7 @@ class Evaluator:
         """Whether the goals also hold for the demand with the head-room asked for: that much, or none."""
         rows = frame["performs"].arg_true().to_list()
         some = Batch(batch.family, *([column[row] for row in rows] for column in (batch.storages, batch.members, batch.instances)))
-        holds = [self.holds_at(some, 1 + self.headroom / 100)][0] if rows else []
+        holds = self.holds_at(some, 1 + self.headroom / 100)
         having = dict(zip(rows, holds, strict=True))
         room = [None if status != "simulated" else (self.headroom if having.get(row) else 0.0) for row, status in enumerate(frame["status"])]
         frame = frame.with_columns(pl.Series("headroom_percent", room, dtype=pl.Float64))
@@ -189,17 +189,18 @@ def promised_percent(era: dict) -> float | None:
 def layout_afr_percent(layout: str, members: int, one: float | None) -> float | None:
     """Annual chance of data loss of an array whose volumes fail independently, percent.
 
-    RAID 0 is lost with any member: 1 - (1 - a)^n. RAID 10 is lost when both of a pair fail; without knowing how fast a lost member is
-    replaced, both failing in the same year is taken, which is an upper bound: 1 - (1 - a^2)^(n/2).
+    RAID 0 is lost with any member: 1 - (1 - a)^n. A mirror is lost when all its copies are; how fast a lost member is replaced is
+    not known, so copies failing in the same year are taken, which is an upper bound: 1 - (1 - a^2)^pairs for RAID 10 (n / 2 pairs) and
+    10 f2 (n neighbours), a^n for RAID 1, two or more of n for RAID 5.
     """
     if one is None:
         return None
-    chance = one / 100
-    if layout == "raid0":
-        chance = 1 - (1 - chance) ** members
-    elif layout == "raid10":
-        chance = 1 - (1 - chance * chance) ** (members / 2)
+    a, n = one / 100, members
+    chance = {
+        "raid0": 1 - (1 - a) ** n,
+        "raid1": a**n,
+        "raid5": 1 - (1 - a) ** n - n * a * (1 - a) ** (n - 1),
+        "raid10": 1 - (1 - a * a) ** (n / 2),
+        "raid10f2": 1 - (1 - a * a) ** n,
+    }.get(layout, a)
     return 100 * chance
-
-
-ALL_METRICS = tuple(METRICS)

@@ -76,7 +76,7 @@ def _volume_row(era: dict) -> dict:
         "consistency": f"{promise['at_least_percent']:g} % in {promise['of_time_percent']:g} % of time" if promise else None,
         "afr_percent_low": afr[0], "afr_percent_high": afr[1], "persistent": era["persistent"],
         "source": " ".join(dict.fromkeys(_sources(era["evidence"]) + _sources(rules))),
-        "unconfirmed": "; ".join(_unconfirmed(rules)),
+        "unconfirmed": "; ".join(note.replace("; ", ", ") for note in _unconfirmed(rules)),
     }  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def _instance_row(item: dict, price: dict) -> dict:
         "baseline_iops": item["baseline_iops"], "max_iops": item["max_iops"], "baseline_mib_s": mib_s["baseline_bytes_s"],
         "max_mib_s": mib_s["max_bytes_s"], "burst_min": (item["burst_seconds"] or 0) / 60,
         "instance_store_gb": item["instance_store_gb"], "as_of": item["as_of"], "usd_hour": price.get("usd"),
-        "price_source": price.get("source"), "price_as_of": price.get("as_of"), "unconfirmed": "; ".join(notes),
+        "price_source": price.get("source"), "price_as_of": price.get("as_of"), "unconfirmed": "; ".join(note.replace("; ", ", ") for note in notes),
     }  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def prices(region: str = "us-east-1", as_of: str | None = None) -> pl.DataFrame:
         answer = _core.volume_prices(region, as_of)
     rows = [
         {key: item[key] for key in ("product", "component", "from_quantity", "usd", "unit", "source", "as_of")}
-        | {"unconfirmed": item["note"] if not item["confirmed"] or "not confirmed" in item["note"] else ""}
+        | {"unconfirmed": item["note"].replace("; ", ", ") if not item["confirmed"] or "not confirmed" in item["note"] else ""}
         for item in answer["items"]
     ]
     return pl.DataFrame(rows, schema=PRICE_SCHEMA, orient="row")

@@ -17,31 +17,16 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(
-        value: impl Into<String>,
-        rule: impl Into<String>,
-        source: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Self {
+    pub(crate) fn new(value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> Self {
         // One line, whatever was pasted in.
         let one_line = |text: String| text.replace(char::is_control, " ");
-        Problem {
-            value: one_line(value.into()),
-            rule: one_line(rule.into()),
-            source: source.into(),
-            hint: hint.into(),
-        }
+        Problem { value: one_line(value.into()), rule: one_line(rule.into()), source: source.into(), hint: hint.into() }
     }
 }
 
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Problem {
-            value,
-            rule,
-            source,
-            hint,
-        } = self;
+        let Problem { value, rule, source, hint } = self;
         write!(f, "{value}: {rule} ({source}). {hint}")
     }
 }
@@ -133,18 +118,10 @@ impl CatalogError {
 /// "Did you mean X?", or `otherwise` when nothing is near.
 ///
 /// Near means an edit distance of at most a third of the word, and at least 2: one swapped or one missing pair.
-pub(crate) fn did_you_mean<'a>(
-    given: &str,
-    known: impl IntoIterator<Item = &'a str>,
-    otherwise: &str,
-) -> String {
+pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
     let given: Vec<char> = given.to_lowercase().chars().take(64).collect();
     let reach = (given.len() / 3).max(2);
-    let nearest = known
-        .into_iter()
-        .map(|name| (edit_distance(&given, name), name))
-        .filter(|(distance, _)| *distance <= reach)
-        .min();
+    let nearest = known.into_iter().map(|name| (edit_distance(&given, name), name)).filter(|(distance, _)| *distance <= reach).min();
     match nearest {
         Some((_, name)) => format!("Did you mean {name}?"),
         None => otherwise.to_string(),
@@ -172,10 +149,7 @@ mod tests {
     #[test]
     fn near_names_are_offered_and_far_ones_are_not() {
         let known = ["gp2", "gp3", "io1", "m5.2xlarge"];
-        assert_eq!(
-            did_you_mean("m5.2xlrge", known, "no"),
-            "Did you mean m5.2xlarge?"
-        );
+        assert_eq!(did_you_mean("m5.2xlrge", known, "no"), "Did you mean m5.2xlarge?");
         assert_eq!(did_you_mean("pg3", known, "no"), "Did you mean gp3?");
         assert_eq!(did_you_mean("completely-else", known, "no"), "no");
     }

@@ -109,20 +109,13 @@ pub(crate) struct Instances {
 }
 
 impl Instances {
-    pub(crate) fn parse(
-        files: &crate::DataFiles<'_>,
-        sources: &Sources,
-        burst_seconds: u64,
-    ) -> Result<Self, CatalogError> {
+    pub(crate) fn parse(files: &crate::DataFiles<'_>, sources: &Sources, burst_seconds: u64) -> Result<Self, CatalogError> {
         let mut types = BTreeMap::new();
         for row in crate::table::rows::<TypeRow>("instances.csv", files.instances)? {
             let place = format!("instances.csv: {}: field", row.instance_type);
             sources.require(&row.source, &format!("{place} source"))?;
             if types.contains_key(&row.instance_type) {
-                return Err(broken(
-                    &format!("{place} instance_type"),
-                    "stands there twice",
-                ));
+                return Err(broken(&format!("{place} instance_type"), "stands there twice"));
             }
             types.insert(row.instance_type.clone(), row);
         }
@@ -130,34 +123,21 @@ impl Instances {
         for row in crate::table::rows::<LimitRow>("instances_limits.csv", files.instances_limits)? {
             check_limit_row(&row, &types, sources)?;
             let of_type = limits.entry(row.instance_type.clone()).or_default();
-            if of_type
-                .last()
-                .is_some_and(|last| last.first_seen >= row.first_seen)
-            {
+            if of_type.last().is_some_and(|last| last.first_seen >= row.first_seen) {
                 return Err(broken(
-                    &format!(
-                        "instances_limits.csv: {}: field first_seen",
-                        row.instance_type
-                    ),
+                    &format!("instances_limits.csv: {}: field first_seen", row.instance_type),
                     "rows of a type must be in the order of their days",
                 ));
             }
             of_type.push(row);
         }
         let mut local_iops = HashMap::new();
-        for row in
-            crate::table::rows::<LocalIops>("instances_local_iops.csv", files.instances_local_iops)?
-        {
+        for row in crate::table::rows::<LocalIops>("instances_local_iops.csv", files.instances_local_iops)? {
             let place = format!("instances_local_iops.csv: {}", row.instance_type);
             sources.require(&row.source, &place)?;
             local_iops.insert(row.instance_type.clone(), row);
         }
-        Ok(Instances {
-            types,
-            limits,
-            local_iops,
-            burst_seconds,
-        })
+        Ok(Instances { types, limits, local_iops, burst_seconds })
     }
 
     pub(crate) fn local_iops(&self, name: &str) -> Option<&LocalIops> {
@@ -171,11 +151,7 @@ impl Instances {
                 name,
                 "is not an instance type of this catalog",
                 "data/instances.csv",
-                did_you_mean(
-                    name,
-                    self.types.keys().map(String::as_str),
-                    "See `headrace catalog instances`.",
-                ),
+                did_you_mean(name, self.types.keys().map(String::as_str), "See `headrace catalog instances`."),
             )))
         })?;
         if row.first_seen > date.max(LIMITS_BEGIN) {
@@ -194,24 +170,13 @@ impl Instances {
 
     /// Types known by `date`. Before the price tables begin, the types they begin with.
     pub(crate) fn all(&self, date: NaiveDate) -> Vec<InstanceLimits> {
-        self.types
-            .values()
-            .filter(|row| row.first_seen <= date.max(PRICES_BEGIN))
-            .map(|row| self.resolve(row, date))
-            .collect()
+        self.types.values().filter(|row| row.first_seen <= date.max(PRICES_BEGIN)).map(|row| self.resolve(row, date)).collect()
     }
 
     fn resolve(&self, row: &TypeRow, date: NaiveDate) -> InstanceLimits {
         let mut caveats = type_caveats(row, date);
-        let rows = self
-            .limits
-            .get(&row.instance_type)
-            .map_or(&[][..], Vec::as_slice);
-        let limit = rows
-            .iter()
-            .rev()
-            .find(|limit| limit.first_seen <= date)
-            .or(rows.first());
+        let rows = self.limits.get(&row.instance_type).map_or(&[][..], Vec::as_slice);
+        let limit = rows.iter().rev().find(|limit| limit.first_seen <= date).or(rows.first());
         limit_caveats(limit, date, row, &mut caveats);
         let bytes = |mb_s: Option<f64>| mb_s.map(|mb_s| (mb_s * 1e6).round() as u64);
         let baseline_bytes_s = bytes(limit.and_then(|limit| limit.baseline_mb_s));
@@ -240,39 +205,20 @@ impl Instances {
     }
 }
 
-fn check_limit_row(
-    row: &LimitRow,
-    types: &BTreeMap<String, TypeRow>,
-    sources: &Sources,
-) -> Result<(), CatalogError> {
-    let place = format!(
-        "instances_limits.csv: {} {}",
-        row.instance_type, row.first_seen
-    );
+fn check_limit_row(row: &LimitRow, types: &BTreeMap<String, TypeRow>, sources: &Sources) -> Result<(), CatalogError> {
+    let place = format!("instances_limits.csv: {} {}", row.instance_type, row.first_seen);
     sources.require(&row.source, &format!("{place}: field source"))?;
     if !types.contains_key(&row.instance_type) {
-        return Err(broken(
-            &format!("{place}: field instance_type"),
-            "is not a type of instances.csv",
-        ));
+        return Err(broken(&format!("{place}: field instance_type"), "is not a type of instances.csv"));
     }
-    for (field, mb_s) in [
-        ("baseline_mb_s", row.baseline_mb_s),
-        ("max_mb_s", row.max_mb_s),
-    ] {
+    for (field, mb_s) in [("baseline_mb_s", row.baseline_mb_s), ("max_mb_s", row.max_mb_s)] {
         // A million MB/s is beyond any instance; a finite bound keeps bytes per second inside 64 bits.
         if mb_s.is_some_and(|mb_s| !(0.0..=1e6).contains(&mb_s)) {
-            return Err(broken(
-                &format!("{place}: field {field}"),
-                "must be from 0 to 1000000",
-            ));
+            return Err(broken(&format!("{place}: field {field}"), "must be from 0 to 1000000"));
         }
     }
     if row.first_seen > row.last_seen {
-        return Err(broken(
-            &format!("{place}: field last_seen"),
-            "is before first_seen",
-        ));
+        return Err(broken(&format!("{place}: field last_seen"), "is before first_seen"));
     }
     Ok(())
 }
@@ -281,53 +227,26 @@ fn type_caveats(row: &TypeRow, date: NaiveDate) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     if !row.nitro_confirmed {
         let system = if row.nitro { "Nitro" } else { "Xen" };
-        caveats.push(Caveat::new(
-            "nitro",
-            format!("{system}: by family, no API dump says so"),
-            &row.source,
-        ));
+        caveats.push(Caveat::new("nitro", format!("{system}: by family, no API dump says so"), &row.source));
     }
     if !row.note.is_empty() {
         caveats.push(Caveat::new("instance_type", &row.note, &row.source));
     }
     if row.first_seen > date {
-        caveats.push(Caveat::new(
-            "first_seen",
-            format!(
-                "first seen on {}, when the tables begin; it may be older",
-                row.first_seen
-            ),
-            &row.source,
-        ));
+        caveats.push(Caveat::new("first_seen", format!("first seen on {}, when the tables begin; it may be older", row.first_seen), &row.source));
     }
     caveats
 }
 
-fn limit_caveats(
-    limit: Option<&LimitRow>,
-    date: NaiveDate,
-    row: &TypeRow,
-    caveats: &mut Vec<Caveat>,
-) {
+fn limit_caveats(limit: Option<&LimitRow>, date: NaiveDate, row: &TypeRow, caveats: &mut Vec<Caveat>) {
     let Some(limit) = limit else {
-        caveats.push(Caveat::new(
-            "ebs_limits",
-            "no EBS limit of this type is known; none is applied",
-            &row.source,
-        ));
+        caveats.push(Caveat::new("ebs_limits", "no EBS limit of this type is known; none is applied", &row.source));
         return;
     };
     if !limit.confirmed {
         caveats.push(Caveat::new("ebs_limits", &limit.note, &limit.source));
     }
     if limit.first_seen > date {
-        caveats.push(Caveat::new(
-            "ebs_limits",
-            format!(
-                "limits first seen on {} are used for {date}",
-                limit.first_seen
-            ),
-            &limit.source,
-        ));
+        caveats.push(Caveat::new("ebs_limits", format!("limits first seen on {} are used for {date}", limit.first_seen), &limit.source));
     }
 }

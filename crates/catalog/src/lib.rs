@@ -33,9 +33,7 @@ pub use limits::{ByteBurst, IoBurst, VolumeLimits};
 pub use price::{CostItem, Price, PriceItem, RegionPrices};
 pub use source::{Caveat, Param, Source, SourceIds};
 pub use spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB, MAX_MEMBERS};
-pub use volume::{
-    Consistency, CreditRule, EraRules, IopsRule, Range, ThroughputRule, ThroughputTier, VolumeEra,
-};
+pub use volume::{Consistency, CreditRule, EraRules, IopsRule, Range, ThroughputRule, ThroughputTier, VolumeEra};
 
 use instance::Instances;
 use price::{InstancePrices, VolumePrices};
@@ -87,16 +85,10 @@ impl DataFiles<'static> {
                 ("volumes/gp3.toml", data!("volumes/gp3.toml")),
                 ("volumes/io1.toml", data!("volumes/io1.toml")),
                 ("volumes/io2.toml", data!("volumes/io2.toml")),
-                (
-                    "volumes/io2-block-express.toml",
-                    data!("volumes/io2-block-express.toml"),
-                ),
+                ("volumes/io2-block-express.toml", data!("volumes/io2-block-express.toml")),
                 ("volumes/st1.toml", data!("volumes/st1.toml")),
                 ("volumes/sc1.toml", data!("volumes/sc1.toml")),
-                (
-                    "volumes/instance-store.toml",
-                    data!("volumes/instance-store.toml"),
-                ),
+                ("volumes/instance-store.toml", data!("volumes/instance-store.toml")),
             ],
             instances: data!("instances.csv"),
             instances_limits: data!("instances_limits.csv"),
@@ -127,10 +119,7 @@ impl Catalog {
     /// When the shipped files cannot be read, which a test of this crate excludes.
     pub fn embedded() -> &'static Catalog {
         static CATALOG: OnceLock<Catalog> = OnceLock::new();
-        CATALOG.get_or_init(|| {
-            Catalog::new(DataFiles::embedded())
-                .unwrap_or_else(|error| panic!("shipped data: {error}"))
-        })
+        CATALOG.get_or_init(|| Catalog::new(DataFiles::embedded()).unwrap_or_else(|error| panic!("shipped data: {error}")))
     }
 
     /// A catalog of other files. Reads sources, rules and volume types; [`Catalog::check`] reads the rest.
@@ -145,15 +134,7 @@ impl Catalog {
             let (volume_type, eras) = volume::parse(file, text, &sources)?;
             volumes.insert(volume_type, eras);
         }
-        Ok(Catalog {
-            files,
-            sources,
-            rules,
-            volumes,
-            instances: OnceLock::new(),
-            volume_prices: OnceLock::new(),
-            instance_prices: OnceLock::new(),
-        })
+        Ok(Catalog { files, sources, rules, volumes, instances: OnceLock::new(), volume_prices: OnceLock::new(), instance_prices: OnceLock::new() })
     }
 
     /// Reads every file to its end.
@@ -169,12 +150,7 @@ impl Catalog {
 
     /// The day of the newest source: what "today" means without `--as-of`.
     pub fn newest_date(&self) -> NaiveDate {
-        self.sources
-            .rows()
-            .iter()
-            .filter_map(|row| row.as_of.parse().ok())
-            .max()
-            .unwrap_or_default()
+        self.sources.rows().iter().filter_map(|row| row.as_of.parse().ok()).max().unwrap_or_default()
     }
 
     /// Every era of a type, oldest first.
@@ -186,11 +162,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`CatalogError::NotYet`] before the first era of the type.
-    pub fn volume_era(
-        &self,
-        volume_type: VolumeType,
-        date: NaiveDate,
-    ) -> Result<&VolumeEra, CatalogError> {
+    pub fn volume_era(&self, volume_type: VolumeType, date: NaiveDate) -> Result<&VolumeEra, CatalogError> {
         let eras = self.volume_eras(volume_type);
         if let Some(era) = eras.iter().rev().find(|era| era.from <= date) {
             return Ok(era);
@@ -215,12 +187,7 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::NotYet`] before the type existed, [`CatalogError::Limit`] for a size, IOPS or throughput the
     /// type did not take on that day.
-    pub fn volume_limits(
-        &self,
-        spec: &VolumeSpec,
-        date: NaiveDate,
-        instance: Option<&InstanceLimits>,
-    ) -> Result<VolumeLimits, CatalogError> {
+    pub fn volume_limits(&self, spec: &VolumeSpec, date: NaiveDate, instance: Option<&InstanceLimits>) -> Result<VolumeLimits, CatalogError> {
         limits::Resolver::new(self, spec, date, instance)?.resolve()
     }
 
@@ -228,12 +195,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Of the first member that has one; [`CatalogError::Notation`] when the members do not form the level.
-    pub fn storage_limits(
-        &self,
-        storage: &StorageSpec,
-        date: NaiveDate,
-        instance: Option<&InstanceLimits>,
-    ) -> Result<Vec<VolumeLimits>, CatalogError> {
+    pub fn storage_limits(&self, storage: &StorageSpec, date: NaiveDate, instance: Option<&InstanceLimits>) -> Result<Vec<VolumeLimits>, CatalogError> {
         storage.check()?;
         let members = &storage.members;
         let mut limits: Vec<VolumeLimits> = Vec::with_capacity(members.len());
@@ -258,26 +220,19 @@ impl Catalog {
 
     /// Every instance type known by a day, by name.
     pub fn instances(&self, date: NaiveDate) -> Vec<InstanceLimits> {
-        self.instance_table()
-            .map_or_else(|_| Vec::new(), |table| table.all(date))
+        self.instance_table().map_or_else(|_| Vec::new(), |table| table.all(date))
     }
 
     /// Price of an instance for an hour (Linux, on demand), or `None` where the tables have none for the region.
     pub fn instance_price(&self, name: &str, region: &str, date: NaiveDate) -> Option<Price> {
-        self.instance_price_table()
-            .ok()?
-            .get(name, region, date, &self.sources)
+        self.instance_price_table().ok()?.get(name, region, date, &self.sources)
     }
 
     /// The EBS prices of a region on a day.
     ///
     /// # Errors
     /// [`CatalogError::UnknownRegion`].
-    pub fn volume_prices(
-        &self,
-        region: &str,
-        date: NaiveDate,
-    ) -> Result<RegionPrices, CatalogError> {
+    pub fn volume_prices(&self, region: &str, date: NaiveDate) -> Result<RegionPrices, CatalogError> {
         self.volume_price_table()?.region(region, date)
     }
 
@@ -289,13 +244,7 @@ impl Catalog {
     /// # Errors
     /// Those of [`Catalog::storage_limits`] and [`Catalog::volume_prices`]; [`CatalogError::NoPrice`] where the region
     /// has no price of the type; [`CatalogError::Limit`] for a number of requests that is negative or no number.
-    pub fn monthly_cost(
-        &self,
-        storage: &StorageSpec,
-        region: &str,
-        date: NaiveDate,
-        million_ios_per_month: f64,
-    ) -> Result<Vec<CostItem>, CatalogError> {
+    pub fn monthly_cost(&self, storage: &StorageSpec, region: &str, date: NaiveDate, million_ios_per_month: f64) -> Result<Vec<CostItem>, CatalogError> {
         if !million_ios_per_month.is_finite() || million_ios_per_month < 0.0 {
             return Err(CatalogError::Limit(Box::new(Problem::new(
                 format!("{million_ios_per_month} million I/Os a month"),
@@ -320,8 +269,7 @@ impl Catalog {
 
     /// Regions with EBS prices, by code.
     pub fn regions(&self) -> Vec<&str> {
-        self.volume_price_table()
-            .map_or_else(|_| Vec::new(), VolumePrices::regions)
+        self.volume_price_table().map_or_else(|_| Vec::new(), VolumePrices::regions)
     }
 
     /// Every document the figures come from.
@@ -354,54 +302,35 @@ impl Catalog {
             let minutes = self
                 .rule("instance_limits", "burst_minutes")
                 .and_then(|param| param.value.as_u64())
-                .ok_or_else(|| {
-                    broken(
-                        "rules.toml: section instance_limits: field burst_minutes",
-                        "must be a whole number of minutes",
-                    )
-                })?;
+                .ok_or_else(|| broken("rules.toml: section instance_limits: field burst_minutes", "must be a whole number of minutes"))?;
             Instances::parse(&self.files, &self.sources, minutes.saturating_mul(60))
         });
         table.as_ref().map_err(Clone::clone)
     }
 
     fn volume_price_table(&self) -> Result<&VolumePrices, CatalogError> {
-        let table = self
-            .volume_prices
-            .get_or_init(|| VolumePrices::parse(&self.files, &self.sources));
+        let table = self.volume_prices.get_or_init(|| VolumePrices::parse(&self.files, &self.sources));
         table.as_ref().map_err(Clone::clone)
     }
 
     fn instance_price_table(&self) -> Result<&InstancePrices, CatalogError> {
-        let table = self
-            .instance_prices
-            .get_or_init(|| InstancePrices::parse(&self.files, &self.sources));
+        let table = self.instance_prices.get_or_init(|| InstancePrices::parse(&self.files, &self.sources));
         table.as_ref().map_err(Clone::clone)
     }
 }
 
 fn parse_rules(text: &str, sources: &Sources) -> Result<Rules, CatalogError> {
-    let table: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| broken("rules.toml", error.message()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| broken("rules.toml", error.message()))?;
     let mut rules = Rules::new();
     for (section, figures) in table {
         let toml::Value::Table(figures) = figures else {
-            return Err(broken(
-                &format!("rules.toml: {section}"),
-                "must be a section",
-            ));
+            return Err(broken(&format!("rules.toml: {section}"), "must be a section"));
         };
         for (name, figure) in figures {
             let place = format!("rules.toml: section {section}: field {name}");
             volume::check_sources(&place, &figure, sources)?;
-            let param = figure
-                .try_into()
-                .map_err(|error: toml::de::Error| broken(&place, error.message()))?;
-            rules
-                .entry(section.clone())
-                .or_default()
-                .insert(name, param);
+            let param = figure.try_into().map_err(|error: toml::de::Error| broken(&place, error.message()))?;
+            rules.entry(section.clone()).or_default().insert(name, param);
         }
     }
     Ok(rules)

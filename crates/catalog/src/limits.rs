@@ -79,20 +79,8 @@ pub(crate) struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    pub(crate) fn new(
-        catalog: &'a Catalog,
-        spec: &'a VolumeSpec,
-        date: NaiveDate,
-        instance: Option<&'a InstanceLimits>,
-    ) -> Result<Self, CatalogError> {
-        Ok(Resolver {
-            catalog,
-            era: catalog.volume_era(spec.volume_type, date)?,
-            spec,
-            date,
-            instance,
-            caveats: Vec::new(),
-        })
+    pub(crate) fn new(catalog: &'a Catalog, spec: &'a VolumeSpec, date: NaiveDate, instance: Option<&'a InstanceLimits>) -> Result<Self, CatalogError> {
+        Ok(Resolver { catalog, era: catalog.volume_era(spec.volume_type, date)?, spec, date, instance, caveats: Vec::new() })
     }
 
     pub(crate) fn resolve(mut self) -> Result<VolumeLimits, CatalogError> {
@@ -107,19 +95,12 @@ impl<'a> Resolver<'a> {
         };
         self.era_start_caveat();
         let io_unit_bytes = era.io_unit_bytes.used("io_unit_bytes", &mut self.caveats);
-        let consistency = era.consistency.as_ref().map(|promise| {
-            self.promise("consistency", promise, |value| {
-                format!(
-                    "{} % for {} % of the time",
-                    value.at_least_percent, value.of_time_percent
-                )
-            })
-        });
-        let durability_afr_percent = era.durability_afr_percent.as_ref().map(|promise| {
-            self.promise("durability_afr_percent", promise, |(low, high)| {
-                format!("{low} to {high} %")
-            })
-        });
+        let consistency = era
+            .consistency
+            .as_ref()
+            .map(|promise| self.promise("consistency", promise, |value| format!("{} % for {} % of the time", value.at_least_percent, value.of_time_percent)));
+        let durability_afr_percent =
+            era.durability_afr_percent.as_ref().map(|promise| self.promise("durability_afr_percent", promise, |(low, high)| format!("{low} to {high} %")));
         Ok(VolumeLimits {
             spec: self.spec.clone(),
             as_of: self.date,
@@ -137,17 +118,11 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    fn promise<T: Copy>(
-        &mut self,
-        field: &str,
-        promise: &Param<T>,
-        say: impl Fn(T) -> String,
-    ) -> T {
+    fn promise<T: Copy>(&mut self, field: &str, promise: &Param<T>, say: impl Fn(T) -> String) -> T {
         if !promise.confirmed {
             let note = promise.note.as_deref().unwrap_or("not confirmed");
             let text = format!("{}: {note}", say(promise.value));
-            self.caveats
-                .push(Caveat::new(field, text, promise.source.joined()));
+            self.caveats.push(Caveat::new(field, text, promise.source.joined()));
         }
         promise.value
     }
@@ -158,18 +133,12 @@ impl<'a> Resolver<'a> {
         // SDK texts bracket the launches of 2015 within 28 days, all others closer.
         if !evidence.confirmed && (self.date - self.era.from).num_days() <= 30 {
             let text = format!("{}: {}", self.era.from, evidence.value);
-            self.caveats
-                .push(Caveat::new("from", text, evidence.source.joined()));
+            self.caveats.push(Caveat::new("from", text, evidence.source.joined()));
         }
     }
 
     fn refuse<T>(&self, rule: &Param<T>, text: String, hint: impl Into<String>) -> CatalogError {
-        CatalogError::Limit(Box::new(Problem::new(
-            self.spec.to_string(),
-            text,
-            self.catalog.cite(&rule.source.joined()),
-            hint,
-        )))
+        CatalogError::Limit(Box::new(Problem::new(self.spec.to_string(), text, self.catalog.cite(&rule.source.joined()), hint)))
     }
 
     /// The refusal of a field the type does not take.
@@ -190,14 +159,8 @@ impl<'a> Resolver<'a> {
             let broken = if size < low { min } else { max };
             return Err(self.refuse(
                 broken,
-                format!(
-                    "a {} volume is {low} to {high} GiB on {}",
-                    self.spec.volume_type, self.date
-                ),
-                format!(
-                    "Use {} GiB, several volumes, or another type.",
-                    size.clamp(low, high)
-                ),
+                format!("a {} volume is {low} to {high} GiB on {}", self.spec.volume_type, self.date),
+                format!("Use {} GiB, several volumes, or another type.", size.clamp(low, high)),
             ));
         }
         // Only a bound that could matter is worth a caveat: the range as a whole is not a figure of this volume.
@@ -211,8 +174,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn check_local_size(&self) -> Result<(), CatalogError> {
-        let (VolumeType::InstanceStore, Some(instance)) = (self.spec.volume_type, self.instance)
-        else {
+        let (VolumeType::InstanceStore, Some(instance)) = (self.spec.volume_type, self.instance) else {
             return Ok(());
         };
         let name = &instance.instance_type;
@@ -222,30 +184,17 @@ impl<'a> Resolver<'a> {
             return Ok(());
         }
         let (rule, hint) = match disk_gb * 1_000_000_000 / GIB {
-            0 => (
-                format!("{name} has no local disks"),
-                "Choose an instance type with instance storage, such as m5d or i3.".to_string(),
-            ),
+            0 => (format!("{name} has no local disks"), "Choose an instance type with instance storage, such as m5d or i3.".to_string()),
             disk_gib => (
                 format!("a local disk of {name} has {disk_gb} GB, which is {disk_gib} GiB"),
-                format!(
-                    "Use {disk_gib} GiB or less, or one volume for each of its {devices} disks."
-                ),
+                format!("Use {disk_gib} GiB or less, or one volume for each of its {devices} disks."),
             ),
         };
-        Err(CatalogError::Limit(Box::new(Problem::new(
-            self.spec.to_string(),
-            rule,
-            "data/instances.csv",
-            hint,
-        ))))
+        Err(CatalogError::Limit(Box::new(Problem::new(self.spec.to_string(), rule, "data/instances.csv", hint))))
     }
 
     fn iops(&mut self) -> Result<(u64, Option<IoBurst>), CatalogError> {
-        let takes_iops = matches!(
-            self.era.iops,
-            IopsRule::IncludedPlus { .. } | IopsRule::Provisioned { .. }
-        );
+        let takes_iops = matches!(self.era.iops, IopsRule::IncludedPlus { .. } | IopsRule::Provisioned { .. });
         if self.spec.iops.is_some() && !takes_iops {
             return Err(self.not_taken("IOPS", "Leave the field out, or use gp3, io1 or io2."));
         }
@@ -254,11 +203,7 @@ impl<'a> Resolver<'a> {
             IopsRule::Provisioned { .. } => self.iops_provisioned()?,
             IopsRule::Fixed { sustained } => sustained.used("iops.sustained", &mut self.caveats),
             IopsRule::ThroughputBound { max } => max.used("iops.max", &mut self.caveats),
-            IopsRule::IncludedPlus {
-                included,
-                max,
-                per_gib,
-            } => match self.spec.iops {
+            IopsRule::IncludedPlus { included, max, per_gib } => match self.spec.iops {
                 None => included.used("iops.included", &mut self.caveats),
                 Some(iops) => {
                     self.check_iops(iops, included, max)?;
@@ -282,13 +227,7 @@ impl<'a> Resolver<'a> {
 
     /// gp2: `clamp(per_gib * size, floor, cap)`, and credits while that is below the burst.
     fn iops_by_size(&mut self) -> (u64, Option<IoBurst>) {
-        let IopsRule::PerGib {
-            per_gib,
-            floor,
-            cap,
-            burst,
-        } = &self.era.iops
-        else {
+        let IopsRule::PerGib { per_gib, floor, cap, burst } = &self.era.iops else {
             return (0, None);
         };
         let size = self.spec.size_gib;
@@ -314,13 +253,7 @@ impl<'a> Resolver<'a> {
 
     /// io1, io2: what was bought, which AWS requires to be named.
     fn iops_provisioned(&mut self) -> Result<u64, CatalogError> {
-        let IopsRule::Provisioned {
-            min,
-            max,
-            per_gib,
-            non_nitro_max,
-        } = &self.era.iops
-        else {
+        let IopsRule::Provisioned { min, max, per_gib, non_nitro_max } = &self.era.iops else {
             return Ok(0);
         };
         let Some(iops) = self.spec.iops else {
@@ -335,25 +268,14 @@ impl<'a> Resolver<'a> {
         Ok(self.outside_nitro("iops", iops, non_nitro_max.as_ref(), 1))
     }
 
-    fn check_iops(
-        &mut self,
-        iops: u64,
-        min: &Param<u64>,
-        max: &Param<u64>,
-    ) -> Result<(), CatalogError> {
+    fn check_iops(&mut self, iops: u64, min: &Param<u64>, max: &Param<u64>) -> Result<(), CatalogError> {
         let (low, high) = (min.value, max.value);
         if iops < low || iops > high {
             let broken = if iops < low { min } else { max };
             return Err(self.refuse(
                 broken,
-                format!(
-                    "{} takes {low} to {high} IOPS on {}",
-                    self.spec.volume_type, self.date
-                ),
-                format!(
-                    "Use {} IOPS, or spread the load over several volumes.",
-                    iops.clamp(low, high)
-                ),
+                format!("{} takes {low} to {high} IOPS on {}", self.spec.volume_type, self.date),
+                format!("Use {} IOPS, or spread the load over several volumes.", iops.clamp(low, high)),
             ));
         }
         if iops == high {
@@ -367,14 +289,8 @@ impl<'a> Resolver<'a> {
         if iops > most {
             return Err(self.refuse(
                 per_gib,
-                format!(
-                    "{} takes at most {} IOPS per GiB on {}, here {most}",
-                    self.spec.volume_type, per_gib.value, self.date
-                ),
-                format!(
-                    "Use {} GiB or more, or at most {most} IOPS.",
-                    iops.div_ceil(per_gib.value.max(1))
-                ),
+                format!("{} takes at most {} IOPS per GiB on {}, here {most}", self.spec.volume_type, per_gib.value, self.date),
+                format!("Use {} GiB or more, or at most {most} IOPS.", iops.div_ceil(per_gib.value.max(1))),
             ));
         }
         // The ratio decides nothing about a volume well inside it; above half of it, an unconfirmed one may matter.
@@ -385,27 +301,16 @@ impl<'a> Resolver<'a> {
     }
 
     /// Applies a cap that holds on instances outside the Nitro System; `unit` turns the cap into the unit of `amount`.
-    fn outside_nitro(
-        &mut self,
-        what: &str,
-        amount: u64,
-        cap: Option<&Param<u64>>,
-        unit: u64,
-    ) -> u64 {
-        let (Some(cap), Some(instance)) = (cap, self.instance.filter(|instance| !instance.nitro))
-        else {
+    fn outside_nitro(&mut self, what: &str, amount: u64, cap: Option<&Param<u64>>, unit: u64) -> u64 {
+        let (Some(cap), Some(instance)) = (cap, self.instance.filter(|instance| !instance.nitro)) else {
             return amount;
         };
         if amount <= cap.value * unit {
             return amount;
         }
-        let text = format!(
-            "{}: {} is not a Nitro instance and delivers no more",
-            cap.value, instance.instance_type
-        );
+        let text = format!("{}: {} is not a Nitro instance and delivers no more", cap.value, instance.instance_type);
         let field = format!("{what}.non_nitro");
-        self.caveats
-            .push(Caveat::new(&field, text, cap.source.joined()));
+        self.caveats.push(Caveat::new(&field, text, cap.source.joined()));
         cap.value * unit
     }
 
@@ -416,20 +321,14 @@ impl<'a> Resolver<'a> {
             return Err(self.not_taken("throughput", "Leave the last field out, or use gp3."));
         }
         let bytes_s = match &era.throughput {
-            ThroughputRule::Fixed { mib_s } => {
-                mib_s.used("throughput.mib_s", &mut self.caveats) * MIB
-            }
+            ThroughputRule::Fixed { mib_s } => mib_s.used("throughput.mib_s", &mut self.caveats) * MIB,
             ThroughputRule::BySize { .. } => self.throughput_by_size(),
             ThroughputRule::IncludedPlus { .. } => self.throughput_bought(iops)?,
             ThroughputRule::PerIops { .. } => self.throughput_per_iops(),
             ThroughputRule::PerTib { .. } => return Ok(self.throughput_per_tib()),
-            ThroughputRule::LocalDisk {
-                fallback_mib_s,
-                kib_per_documented_iops,
-            } => match self.documented_local() {
+            ThroughputRule::LocalDisk { fallback_mib_s, kib_per_documented_iops } => match self.documented_local() {
                 Some((iops, _)) => {
-                    let kib = kib_per_documented_iops
-                        .used("throughput.kib_per_documented_iops", &mut self.caveats);
+                    let kib = kib_per_documented_iops.used("throughput.kib_per_documented_iops", &mut self.caveats);
                     iops * kib * KIB
                 }
                 None => fallback_mib_s.used("throughput.fallback_mib_s", &mut self.caveats) * MIB,
@@ -441,27 +340,15 @@ impl<'a> Resolver<'a> {
     /// gp2: a lower step for small volumes. Above it the figure with credits; without credits the baseline in I/Os of
     /// 256 KiB binds by itself.
     fn throughput_by_size(&mut self) -> u64 {
-        let ThroughputRule::BySize {
-            mib_s,
-            small_mib_s,
-            small_up_to_gib,
-            credits_needed_below_gib,
-        } = &self.era.throughput
-        else {
+        let ThroughputRule::BySize { mib_s, small_mib_s, small_up_to_gib, credits_needed_below_gib } = &self.era.throughput else {
             return 0;
         };
         let size = self.spec.size_gib;
-        let small = small_mib_s
-            .as_ref()
-            .zip(small_up_to_gib.as_ref())
-            .filter(|(_, up_to)| size <= up_to.value);
+        let small = small_mib_s.as_ref().zip(small_up_to_gib.as_ref()).filter(|(_, up_to)| size <= up_to.value);
         if let Some((small, _)) = small {
             return small.used("throughput.small_mib_s", &mut self.caveats) * MIB;
         }
-        if let Some(below) = credits_needed_below_gib
-            .as_ref()
-            .filter(|below| size < below.value)
-        {
+        if let Some(below) = credits_needed_below_gib.as_ref().filter(|below| size < below.value) {
             below.used("throughput.credits_needed_below_gib", &mut self.caveats);
         }
         mib_s.used("throughput.mib_s", &mut self.caveats) * MIB
@@ -469,12 +356,7 @@ impl<'a> Resolver<'a> {
 
     /// gp3: what is included or what was bought.
     fn throughput_bought(&mut self, iops: u64) -> Result<u64, CatalogError> {
-        let ThroughputRule::IncludedPlus {
-            included_mib_s,
-            max_mib_s,
-            mib_s_per_iops,
-        } = &self.era.throughput
-        else {
+        let ThroughputRule::IncludedPlus { included_mib_s, max_mib_s, mib_s_per_iops } = &self.era.throughput else {
             return Ok(0);
         };
         let Some(mib_s) = self.spec.throughput_mib_s else {
@@ -482,20 +364,13 @@ impl<'a> Resolver<'a> {
         };
         let (low, high) = (included_mib_s.value, max_mib_s.value);
         if mib_s < low || mib_s > high {
-            let text = format!(
-                "{} takes {low} to {high} MiB/s on {}",
-                self.spec.volume_type, self.date
-            );
+            let text = format!("{} takes {low} to {high} MiB/s on {}", self.spec.volume_type, self.date);
             let hint = format!("Use {} MiB/s.", mib_s.clamp(low, high));
             return Err(self.refuse(max_mib_s, text, hint));
         }
         let ratio = mib_s_per_iops.value;
         if mib_s as f64 > iops as f64 * ratio {
-            let text = format!(
-                "{} takes at most {ratio} MiB/s per IOPS, here {}",
-                self.spec.volume_type,
-                (iops as f64 * ratio).floor()
-            );
+            let text = format!("{} takes at most {ratio} MiB/s per IOPS, here {}", self.spec.volume_type, (iops as f64 * ratio).floor());
             let needed = (mib_s as f64 / ratio).ceil();
             return Err(self.refuse(mib_s_per_iops, text, format!("Use {needed} IOPS or more.")));
         }
@@ -504,27 +379,19 @@ impl<'a> Resolver<'a> {
 
     /// io1, io2: the step of the provisioned IOPS, so many KiB for each, up to the cap of the step.
     fn throughput_per_iops(&mut self) -> u64 {
-        let ThroughputRule::PerIops {
-            non_nitro_cap_mib_s,
-            tier,
-        } = &self.era.throughput
-        else {
+        let ThroughputRule::PerIops { non_nitro_cap_mib_s, tier } = &self.era.throughput else {
             return 0;
         };
         let iops = self.spec.iops.unwrap_or(0);
-        let step = tier
-            .iter()
-            .find(|step| step.up_to_iops.is_none_or(|up_to| iops <= up_to));
+        let step = tier.iter().find(|step| step.up_to_iops.is_none_or(|up_to| iops <= up_to));
         let Some(step) = step else { return 0 };
         let by_iops = iops * step.kib_per_iops.value * KIB;
         let cap = step.cap_mib_s.value * MIB;
         let bytes_s = if by_iops < cap {
-            step.kib_per_iops
-                .used("throughput.kib_per_iops", &mut self.caveats);
+            step.kib_per_iops.used("throughput.kib_per_iops", &mut self.caveats);
             by_iops
         } else {
-            step.cap_mib_s
-                .used("throughput.cap_mib_s", &mut self.caveats);
+            step.cap_mib_s.used("throughput.cap_mib_s", &mut self.caveats);
             cap
         };
         self.outside_nitro("throughput", bytes_s, non_nitro_cap_mib_s.as_ref(), MIB)
@@ -532,46 +399,28 @@ impl<'a> Resolver<'a> {
 
     /// st1, sc1: baseline, burst and bucket grow with the size.
     fn throughput_per_tib(&mut self) -> Throughput {
-        let ThroughputRule::PerTib {
-            baseline_per_tib_mib_s,
-            baseline_cap_mib_s,
-            burst_per_tib_mib_s,
-            burst_cap_mib_s,
-            capacity_tib_per_tib,
-            initial_fraction,
-        } = &self.era.throughput
+        let ThroughputRule::PerTib { baseline_per_tib_mib_s, baseline_cap_mib_s, burst_per_tib_mib_s, burst_cap_mib_s, capacity_tib_per_tib, initial_fraction } =
+            &self.era.throughput
         else {
             return (0, None);
         };
         let size = self.spec.size_gib;
-        let by_size = |per_tib: &Param<u64>, cap: &Param<u64>| {
-            (size * per_tib.value * MIB / 1024).min(cap.value * MIB)
-        };
+        let by_size = |per_tib: &Param<u64>, cap: &Param<u64>| (size * per_tib.value * MIB / 1024).min(cap.value * MIB);
         let baseline_bytes_s = by_size(baseline_per_tib_mib_s, baseline_cap_mib_s);
         let burst_bytes_s = by_size(burst_per_tib_mib_s, burst_cap_mib_s);
         if baseline_bytes_s >= burst_bytes_s {
             return (burst_bytes_s, None);
         }
-        let capacity_bytes = size
-            * GIB
-            * capacity_tib_per_tib.used("throughput.capacity_tib_per_tib", &mut self.caveats);
+        let capacity_bytes = size * GIB * capacity_tib_per_tib.used("throughput.capacity_tib_per_tib", &mut self.caveats);
         let fraction = initial_fraction.used("throughput.initial_fraction", &mut self.caveats);
-        let byte_burst = ByteBurst {
-            baseline_bytes_s,
-            capacity_bytes,
-            initial_bytes: ((capacity_bytes as f64 * fraction) as u64).min(capacity_bytes),
-        };
+        let byte_burst = ByteBurst { baseline_bytes_s, capacity_bytes, initial_bytes: ((capacity_bytes as f64 * fraction) as u64).min(capacity_bytes) };
         (burst_bytes_s, Some(byte_burst))
     }
 
     /// Documented write IOPS of one local disk of the instance, with what to know about it.
     fn documented_local(&self) -> Option<(u64, Caveat)> {
         let instance = self.instance?;
-        let row = self
-            .catalog
-            .instance_table()
-            .ok()?
-            .local_iops(&instance.instance_type)?;
+        let row = self.catalog.instance_table().ok()?.local_iops(&instance.instance_type)?;
         let devices = u64::from(instance.instance_store_devices.max(1));
         let iops = row.write_iops_4k / devices;
         let text = format!(

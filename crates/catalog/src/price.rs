@@ -62,10 +62,7 @@ pub struct RegionPrices {
 impl RegionPrices {
     /// The price steps of a component, lowest quantity first; empty when the region has none.
     pub fn steps(&self, product: &str, component: &str) -> Vec<&PriceItem> {
-        self.items
-            .iter()
-            .filter(|item| item.product == product && item.component == component)
-            .collect()
+        self.items.iter().filter(|item| item.product == product && item.component == component).collect()
     }
 }
 
@@ -139,19 +136,12 @@ pub(crate) struct InstancePrices {
 
 /// The newest of `rows` first seen by `date`, else the oldest.
 fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
-    rows.iter()
-        .rev()
-        .find(|row| first_seen(row) <= date)
-        .or(rows.first())
+    rows.iter().rev().find(|row| first_seen(row) <= date).or(rows.first())
 }
 
 /// The days a price was seen, and a warning when they are all later than the day asked for.
 fn seen(first: NaiveDate, last: NaiveDate, date: NaiveDate) -> String {
-    let days = if first == last {
-        first.to_string()
-    } else {
-        format!("{first} to {last}")
-    };
+    let days = if first == last { first.to_string() } else { format!("{first} to {last}") };
     if first > date {
         format!("{days} (oldest known price, later than {date})")
     } else {
@@ -159,39 +149,21 @@ fn seen(first: NaiveDate, last: NaiveDate, date: NaiveDate) -> String {
     }
 }
 
-fn check_price(
-    place: &str,
-    usd: f64,
-    first: NaiveDate,
-    last: NaiveDate,
-    before: Option<NaiveDate>,
-) -> Result<(), CatalogError> {
+fn check_price(place: &str, usd: f64, first: NaiveDate, last: NaiveDate, before: Option<NaiveDate>) -> Result<(), CatalogError> {
     if !usd.is_finite() || usd < 0.0 {
-        return Err(broken(
-            &format!("{place}: field usd"),
-            "must be a number, 0 or more",
-        ));
+        return Err(broken(&format!("{place}: field usd"), "must be a number, 0 or more"));
     }
     if first > last {
-        return Err(broken(
-            &format!("{place}: field last_seen"),
-            "is before first_seen",
-        ));
+        return Err(broken(&format!("{place}: field last_seen"), "is before first_seen"));
     }
     if before.is_some_and(|before| before >= first) {
-        return Err(broken(
-            &format!("{place}: field first_seen"),
-            "rows of one price must be in the order of their days",
-        ));
+        return Err(broken(&format!("{place}: field first_seen"), "rows of one price must be in the order of their days"));
     }
     Ok(())
 }
 
 impl VolumePrices {
-    pub(crate) fn parse(
-        files: &crate::DataFiles<'_>,
-        sources: &Sources,
-    ) -> Result<Self, CatalogError> {
+    pub(crate) fn parse(files: &crate::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
         let mut locations = BTreeMap::new();
         for row in crate::table::rows::<RegionRow>("prices_regions.csv", files.prices_regions)? {
             if row.currency != "USD" {
@@ -202,27 +174,13 @@ impl VolumePrices {
         }
         let mut rows: HashMap<String, BTreeMap<PriceKey, Vec<VolumeRow>>> = HashMap::new();
         for row in crate::table::rows::<VolumeRow>("prices_volumes.csv", files.prices_volumes)? {
-            let place = format!(
-                "prices_volumes.csv: {} {} {} {}",
-                row.region, row.volume_type, row.component, row.first_seen
-            );
+            let place = format!("prices_volumes.csv: {} {} {} {}", row.region, row.volume_type, row.component, row.first_seen);
             sources.require(&row.source, &format!("{place}: field source"))?;
             if !locations.contains_key(&row.region) {
-                return Err(broken(
-                    &format!("{place}: field region"),
-                    "is not a region of prices_regions.csv",
-                ));
+                return Err(broken(&format!("{place}: field region"), "is not a region of prices_regions.csv"));
             }
-            let key = (
-                row.volume_type.clone(),
-                row.component.clone(),
-                row.from_quantity,
-            );
-            let steps = rows
-                .entry(row.region.clone())
-                .or_default()
-                .entry(key)
-                .or_default();
+            let key = (row.volume_type.clone(), row.component.clone(), row.from_quantity);
+            let steps = rows.entry(row.region.clone()).or_default().entry(key).or_default();
             let before = steps.last().map(|last: &VolumeRow| last.first_seen);
             check_price(&place, row.usd, row.first_seen, row.last_seen, before)?;
             steps.push(row);
@@ -234,64 +192,38 @@ impl VolumePrices {
         self.locations.keys().map(String::as_str).collect()
     }
 
-    pub(crate) fn region(
-        &self,
-        region: &str,
-        date: NaiveDate,
-    ) -> Result<RegionPrices, CatalogError> {
+    pub(crate) fn region(&self, region: &str, date: NaiveDate) -> Result<RegionPrices, CatalogError> {
         let Some((region, location)) = self.locations.get_key_value(region.trim()) else {
             return Err(CatalogError::UnknownRegion(Box::new(Problem::new(
                 region,
                 "is not a region with EBS prices in this catalog",
                 "data/prices_regions.csv",
-                did_you_mean(
-                    region,
-                    self.regions(),
-                    &format!("Known regions: {}.", self.regions().join(", ")),
-                ),
+                did_you_mean(region, self.regions(), &format!("Known regions: {}.", self.regions().join(", "))),
             ))));
         };
-        let items = self
-            .rows
-            .get(region)
-            .into_iter()
-            .flatten()
-            .filter_map(|(_, rows)| {
-                let row = in_force(rows, date, |row| row.first_seen)?;
-                Some(PriceItem {
-                    product: row.volume_type.clone(),
-                    component: row.component.clone(),
-                    from_quantity: row.from_quantity,
-                    usd: row.usd,
-                    unit: row.unit.clone(),
-                    source: row.source.clone(),
-                    as_of: seen(row.first_seen, row.last_seen, date),
-                    confirmed: row.confirmed,
-                    note: row.note.clone(),
-                })
-            });
-        Ok(RegionPrices {
-            region: region.clone(),
-            location: location.clone(),
-            as_of: date,
-            items: items.collect(),
-        })
+        let items = self.rows.get(region).into_iter().flatten().filter_map(|(_, rows)| {
+            let row = in_force(rows, date, |row| row.first_seen)?;
+            Some(PriceItem {
+                product: row.volume_type.clone(),
+                component: row.component.clone(),
+                from_quantity: row.from_quantity,
+                usd: row.usd,
+                unit: row.unit.clone(),
+                source: row.source.clone(),
+                as_of: seen(row.first_seen, row.last_seen, date),
+                confirmed: row.confirmed,
+                note: row.note.clone(),
+            })
+        });
+        Ok(RegionPrices { region: region.clone(), location: location.clone(), as_of: date, items: items.collect() })
     }
 }
 
 impl InstancePrices {
-    pub(crate) fn parse(
-        files: &crate::DataFiles<'_>,
-        sources: &Sources,
-    ) -> Result<Self, CatalogError> {
+    pub(crate) fn parse(files: &crate::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
         let mut rows: HashMap<(String, String), Vec<InstanceRow>> = HashMap::new();
-        for row in
-            crate::table::rows::<InstanceRow>("prices_instances.csv", files.prices_instances)?
-        {
-            let place = format!(
-                "prices_instances.csv: {} {} {}",
-                row.instance_type, row.region, row.first_seen
-            );
+        for row in crate::table::rows::<InstanceRow>("prices_instances.csv", files.prices_instances)? {
+            let place = format!("prices_instances.csv: {} {} {}", row.instance_type, row.region, row.first_seen);
             sources.require(&row.source, &format!("{place}: field source"))?;
             let key = (row.instance_type.clone(), row.region.clone());
             let prices = rows.entry(key).or_default();
@@ -302,13 +234,7 @@ impl InstancePrices {
         Ok(InstancePrices { rows })
     }
 
-    pub(crate) fn get(
-        &self,
-        name: &str,
-        region: &str,
-        date: NaiveDate,
-        sources: &Sources,
-    ) -> Option<Price> {
+    pub(crate) fn get(&self, name: &str, region: &str, date: NaiveDate, sources: &Sources) -> Option<Price> {
         let key = (name.trim().to_ascii_lowercase(), region.trim().to_string());
         let row = in_force(self.rows.get(&key)?, date, |row| row.first_seen)?;
         Some(Price {
@@ -325,11 +251,7 @@ impl InstancePrices {
 /// dedicated tenancy.
 fn doubt(row: &InstanceRow, sources: &Sources) -> Option<String> {
     let metal = row.instance_type.contains(".metal");
-    row.source
-        .split('+')
-        .filter_map(|id| sources.find(id))
-        .find(|source| metal || source.confidence != "high")
-        .map(|source| source.note.clone())
+    row.source.split('+').filter_map(|id| sources.find(id)).find(|source| metal || source.confidence != "high").map(|source| source.note.clone())
 }
 
 /// What is billed for one volume beyond its specification.
@@ -343,12 +265,7 @@ pub(crate) struct Billed<'a> {
 }
 
 /// The bill of a month. `volumes` are the unlike members of `storage`, each with its count.
-pub(crate) fn monthly_cost(
-    storage: &StorageSpec,
-    volumes: &[Billed<'_>],
-    prices: &RegionPrices,
-    million_ios: f64,
-) -> Result<Vec<CostItem>, CatalogError> {
+pub(crate) fn monthly_cost(storage: &StorageSpec, volumes: &[Billed<'_>], prices: &RegionPrices, million_ios: f64) -> Result<Vec<CostItem>, CatalogError> {
     let mut bill = Vec::new();
     let mut magnetic = 0;
     for billed in volumes {
@@ -358,52 +275,23 @@ pub(crate) fn monthly_cost(
             continue;
         }
         let product = product(volume_type);
-        bill_component(
-            &mut bill,
-            storage,
-            billed,
-            prices,
-            (product, "storage"),
-            billed.volume.size_gib,
-        )?;
+        bill_component(&mut bill, storage, billed, prices, (product, "storage"), billed.volume.size_gib)?;
         if billed.volume.volume_type == VolumeType::Standard {
             magnetic += billed.count;
         }
-        if matches!(
-            volume_type,
-            VolumeType::Gp3 | VolumeType::Io1 | VolumeType::Io2 | VolumeType::Io2BlockExpress
-        ) {
-            bill_component(
-                &mut bill,
-                storage,
-                billed,
-                prices,
-                (product, "iops"),
-                billed.iops,
-            )?;
+        if matches!(volume_type, VolumeType::Gp3 | VolumeType::Io1 | VolumeType::Io2 | VolumeType::Io2BlockExpress) {
+            bill_component(&mut bill, storage, billed, prices, (product, "iops"), billed.iops)?;
         }
         if volume_type == VolumeType::Gp3 {
             let mib_s = billed.throughput_mib_s;
-            bill_component(
-                &mut bill,
-                storage,
-                billed,
-                prices,
-                (product, "throughput"),
-                mib_s,
-            )?;
+            bill_component(&mut bill, storage, billed, prices, (product, "throughput"), mib_s)?;
         }
     }
     if magnetic > 0 {
         let members: u64 = volumes.iter().map(|billed| billed.count).sum();
         let requests = million_ios * magnetic as f64 / members as f64;
         let step = first_step(storage, prices, ("standard", "million_ios"))?;
-        push(
-            &mut bill,
-            step,
-            "standard I/O requests".to_string(),
-            requests,
-        );
+        push(&mut bill, step, "standard I/O requests".to_string(), requests);
     }
     Ok(bill)
 }
@@ -428,23 +316,15 @@ fn included_in_instance(billed: &Billed<'_>) -> CostItem {
     }
 }
 
-fn first_step<'a>(
-    storage: &StorageSpec,
-    prices: &'a RegionPrices,
-    (product, component): (&str, &str),
-) -> Result<&'a PriceItem, CatalogError> {
-    prices
-        .steps(product, component)
-        .into_iter()
-        .next()
-        .ok_or_else(|| {
-            CatalogError::NoPrice(Box::new(Problem::new(
-                format!("{storage} in {}", prices.region),
-                format!("no {component} price of {product} is known there"),
-                "data/prices_volumes.csv",
-                "Choose another region or type, or add the price to the file.",
-            )))
-        })
+fn first_step<'a>(storage: &StorageSpec, prices: &'a RegionPrices, (product, component): (&str, &str)) -> Result<&'a PriceItem, CatalogError> {
+    prices.steps(product, component).into_iter().next().ok_or_else(|| {
+        CatalogError::NoPrice(Box::new(Problem::new(
+            format!("{storage} in {}", prices.region),
+            format!("no {component} price of {product} is known there"),
+            "data/prices_volumes.csv",
+            "Choose another region or type, or add the price to the file.",
+        )))
+    })
 }
 
 /// Bills `amount` of one volume, step by step, for all volumes of the kind.
@@ -464,9 +344,7 @@ fn bill_component(
     };
     for (index, step) in steps.iter().enumerate() {
         let from = step.from_quantity;
-        let to = steps
-            .get(index + 1)
-            .map_or(amount, |next| amount.min(next.from_quantity));
+        let to = steps.get(index + 1).map_or(amount, |next| amount.min(next.from_quantity));
         if to <= from {
             continue;
         }

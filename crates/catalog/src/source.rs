@@ -79,11 +79,7 @@ pub struct Caveat {
 
 impl Caveat {
     pub(crate) fn new(field: &str, text: impl Into<String>, source: impl Into<String>) -> Self {
-        Caveat {
-            field: field.to_string(),
-            text: text.into(),
-            source: source.into(),
-        }
+        Caveat { field: field.to_string(), text: text.into(), source: source.into() }
     }
 }
 
@@ -92,11 +88,7 @@ impl<T: Copy + std::fmt::Display> Param<T> {
     pub(crate) fn used(&self, field: &str, caveats: &mut Vec<Caveat>) -> T {
         if !self.confirmed {
             let note = self.note.as_deref().unwrap_or("not confirmed");
-            caveats.push(Caveat::new(
-                field,
-                format!("{}: {note}", self.value),
-                self.source.joined(),
-            ));
+            caveats.push(Caveat::new(field, format!("{}: {note}", self.value), self.source.joined()));
         }
         self.value
     }
@@ -113,10 +105,7 @@ impl Sources {
         let rows: Vec<Source> = crate::table::rows("sources.csv", text)?;
         for row in &rows {
             if row.as_of.parse::<chrono::NaiveDate>().is_err() {
-                return Err(broken(
-                    &format!("sources.csv: row {}: field as_of: {:?}", row.id, row.as_of),
-                    "must be a day, YYYY-MM-DD",
-                ));
+                return Err(broken(&format!("sources.csv: row {}: field as_of: {:?}", row.id, row.as_of), "must be a day, YYYY-MM-DD"));
             }
         }
         Ok(Sources { rows })
@@ -148,10 +137,7 @@ impl Sources {
     pub(crate) fn require(&self, joined: &str, place: &str) -> Result<(), CatalogError> {
         for id in joined.split('+') {
             if self.find(id).is_none() {
-                return Err(broken(
-                    &format!("{place}: {id:?}"),
-                    "is not an id of sources.csv",
-                ));
+                return Err(broken(&format!("{place}: {id:?}"), "is not an id of sources.csv"));
             }
         }
         Ok(())
@@ -160,10 +146,5 @@ impl Sources {
 
 /// An error in a data file; `place` names file, row and field.
 pub(crate) fn broken(place: &str, rule: &str) -> CatalogError {
-    CatalogError::Data(Box::new(Problem::new(
-        place,
-        rule,
-        "data/README.md",
-        "Correct the file; the columns and keys are described there.",
-    )))
+    CatalogError::Data(Box::new(Problem::new(place, rule, "data/README.md", "Correct the file; the columns and keys are described there.")))
 }

@@ -22,8 +22,7 @@ pub const DEFAULT_CHUNK_KIB: u64 = 256;
 pub const MAX_MEMBERS: usize = 128;
 
 const NOTATION: &str = "storage notation TYPE:SIZE_GIB[:IOPS[:MIB_S]]";
-const EXAMPLES: &str =
-    "Write it like gp2:1000, io1:1024:10000, gp3:500:6000:250, 2xgp2:1700 or raid10:4xgp3:500.";
+const EXAMPLES: &str = "Write it like gp2:1000, io1:1024:10000, gp3:500:6000:250, 2xgp2:1700 or raid10:4xgp3:500.";
 
 /// A kind of volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -97,17 +96,14 @@ impl FromStr for VolumeType {
             _ => {}
         }
         let names = VolumeType::ALL.map(VolumeType::as_str);
-        VolumeType::ALL
-            .into_iter()
-            .find(|volume_type| volume_type.as_str() == lower)
-            .ok_or_else(|| {
-                CatalogError::UnknownType(Box::new(Problem::new(
-                    text,
-                    "is not a volume type",
-                    "data/volumes",
-                    did_you_mean(text, names, &format!("Known types: {}.", names.join(", "))),
-                )))
-            })
+        VolumeType::ALL.into_iter().find(|volume_type| volume_type.as_str() == lower).ok_or_else(|| {
+            CatalogError::UnknownType(Box::new(Problem::new(
+                text,
+                "is not a volume type",
+                "data/volumes",
+                did_you_mean(text, names, &format!("Known types: {}.", names.join(", "))),
+            )))
+        })
     }
 }
 
@@ -129,13 +125,7 @@ pub enum RaidLevel {
 
 impl RaidLevel {
     /// Every level.
-    pub const ALL: [RaidLevel; 5] = [
-        RaidLevel::Raid0,
-        RaidLevel::Raid1,
-        RaidLevel::Raid5,
-        RaidLevel::Raid10,
-        RaidLevel::Raid10F2,
-    ];
+    pub const ALL: [RaidLevel; 5] = [RaidLevel::Raid0, RaidLevel::Raid1, RaidLevel::Raid5, RaidLevel::Raid10, RaidLevel::Raid10F2];
 
     /// The name in the notation.
     pub fn as_str(self) -> &'static str {
@@ -154,9 +144,7 @@ impl RaidLevel {
             RaidLevel::Raid0 if members < 2 => Some("RAID 0 needs 2 members or more"),
             RaidLevel::Raid1 if members < 2 => Some("RAID 1 needs 2 members or more"),
             RaidLevel::Raid5 if members < 3 => Some("RAID 5 needs 3 members or more"),
-            RaidLevel::Raid10 if members < 4 || members % 2 == 1 => {
-                Some("RAID 10 needs an even number of members, 4 or more")
-            }
+            RaidLevel::Raid10 if members < 4 || members % 2 == 1 => Some("RAID 10 needs an even number of members, 4 or more"),
             RaidLevel::Raid10F2 if members < 2 => Some("RAID 10 f2 needs 2 members or more"),
             _ => None,
         }
@@ -175,17 +163,14 @@ impl FromStr for RaidLevel {
     fn from_str(text: &str) -> Result<Self, CatalogError> {
         let lower = text.to_ascii_lowercase();
         let names = RaidLevel::ALL.map(RaidLevel::as_str);
-        RaidLevel::ALL
-            .into_iter()
-            .find(|level| level.as_str() == lower)
-            .ok_or_else(|| {
-                CatalogError::UnknownType(Box::new(Problem::new(
-                    text,
-                    "is not a RAID level",
-                    NOTATION,
-                    did_you_mean(text, names, &format!("Known levels: {}.", names.join(", "))),
-                )))
-            })
+        RaidLevel::ALL.into_iter().find(|level| level.as_str() == lower).ok_or_else(|| {
+            CatalogError::UnknownType(Box::new(Problem::new(
+                text,
+                "is not a RAID level",
+                NOTATION,
+                did_you_mean(text, names, &format!("Known levels: {}.", names.join(", "))),
+            )))
+        })
     }
 }
 
@@ -205,12 +190,7 @@ pub struct VolumeSpec {
 impl VolumeSpec {
     /// A volume with nothing bought on top.
     pub fn new(volume_type: VolumeType, size_gib: u64) -> Self {
-        VolumeSpec {
-            volume_type,
-            size_gib,
-            iops: None,
-            throughput_mib_s: None,
-        }
+        VolumeSpec { volume_type, size_gib, iops: None, throughput_mib_s: None }
     }
 }
 
@@ -233,9 +213,7 @@ impl FromStr for VolumeSpec {
         let text = text.trim();
         let mut fields = text.split(':');
         let volume_type: VolumeType = fields.next().unwrap_or_default().parse()?;
-        let size = fields
-            .next()
-            .ok_or_else(|| bad(text, "the size is missing"))?;
+        let size = fields.next().ok_or_else(|| bad(text, "the size is missing"))?;
         let size_gib = number(text, "size in GiB", size)?;
         let mut optional = |name| match fields.next() {
             None | Some("") => Ok(None),
@@ -249,12 +227,7 @@ impl FromStr for VolumeSpec {
         if text.ends_with(':') {
             return Err(bad(text, "the last field is empty"));
         }
-        Ok(VolumeSpec {
-            volume_type,
-            size_gib,
-            iops,
-            throughput_mib_s,
-        })
+        Ok(VolumeSpec { volume_type, size_gib, iops, throughput_mib_s })
     }
 }
 
@@ -272,11 +245,7 @@ pub struct StorageSpec {
 impl StorageSpec {
     /// A single volume.
     pub fn single(volume: VolumeSpec) -> Self {
-        StorageSpec {
-            raid: None,
-            members: vec![volume],
-            chunk_kib: DEFAULT_CHUNK_KIB,
-        }
+        StorageSpec { raid: None, members: vec![volume], chunk_kib: DEFAULT_CHUNK_KIB }
     }
 
     /// An array with the default chunk.
@@ -284,11 +253,7 @@ impl StorageSpec {
     /// # Errors
     /// [`CatalogError::Notation`] when the level does not take that many members.
     pub fn array(level: RaidLevel, members: Vec<VolumeSpec>) -> Result<Self, CatalogError> {
-        let storage = StorageSpec {
-            raid: Some(level),
-            members,
-            chunk_kib: DEFAULT_CHUNK_KIB,
-        };
+        let storage = StorageSpec { raid: Some(level), members, chunk_kib: DEFAULT_CHUNK_KIB };
         storage.check()?;
         Ok(storage)
     }
@@ -297,12 +262,7 @@ impl StorageSpec {
     /// zoned RAID 0, which this does not model.
     pub fn usable_gib(&self) -> u64 {
         let count = self.members.len() as u64;
-        let smallest = self
-            .members
-            .iter()
-            .map(|member| member.size_gib)
-            .min()
-            .unwrap_or(0);
+        let smallest = self.members.iter().map(|member| member.size_gib).min().unwrap_or(0);
         match self.raid {
             None | Some(RaidLevel::Raid1) => smallest,
             Some(RaidLevel::Raid0) => smallest.saturating_mul(count),
@@ -329,10 +289,7 @@ impl StorageSpec {
             return Err(bad(&text, rule));
         }
         if !self.chunk_kib.is_power_of_two() || !(4..=65_536).contains(&self.chunk_kib) {
-            return Err(bad(
-                &text,
-                "the chunk must be a power of two from 4 to 65536 KiB",
-            ));
+            return Err(bad(&text, "the chunk must be a power of two from 4 to 65536 KiB"));
         }
         Ok(())
     }
@@ -342,8 +299,7 @@ impl fmt::Display for StorageSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let groups: Vec<&[VolumeSpec]> = self.members.chunk_by(|a, b| a == b).collect();
         // "2xgp2:1700" says RAID 0 by itself; everything else names its level.
-        let plain =
-            self.raid == Some(RaidLevel::Raid0) && groups.len() == 1 && self.members.len() > 1;
+        let plain = self.raid == Some(RaidLevel::Raid0) && groups.len() == 1 && self.members.len() > 1;
         if let Some(level) = self.raid.filter(|_| !plain) {
             write!(f, "{level}:")?;
         }
@@ -371,16 +327,12 @@ impl FromStr for StorageSpec {
         let (body, chunk_kib) = match text.split_once('@') {
             None => (text, DEFAULT_CHUNK_KIB),
             Some((body, chunk)) => {
-                let digits = chunk
-                    .strip_suffix(['k', 'K'])
-                    .ok_or_else(|| bad(text, "the chunk is written like @512k"))?;
+                let digits = chunk.strip_suffix(['k', 'K']).ok_or_else(|| bad(text, "the chunk is written like @512k"))?;
                 (body, number(text, "chunk in KiB", digits)?)
             }
         };
         let (level, list) = match body.split_once(':') {
-            Some((head, rest)) if head.to_ascii_lowercase().starts_with("raid") => {
-                (Some(head.parse::<RaidLevel>()?), rest)
-            }
+            Some((head, rest)) if head.to_ascii_lowercase().starts_with("raid") => (Some(head.parse::<RaidLevel>()?), rest),
             _ => (None, body),
         };
         let mut members = Vec::new();
@@ -395,11 +347,7 @@ impl FromStr for StorageSpec {
         if raid.is_none() && chunk_kib != DEFAULT_CHUNK_KIB {
             return Err(bad(text, "a single volume has no chunk"));
         }
-        let storage = StorageSpec {
-            raid,
-            members,
-            chunk_kib,
-        };
+        let storage = StorageSpec { raid, members, chunk_kib };
         storage.check()?;
         Ok(storage)
     }
@@ -413,9 +361,7 @@ fn count_and_volume(text: &str, group: &str) -> Result<(u64, VolumeSpec), Catalo
     }
     let digits = group.bytes().take_while(u8::is_ascii_digit).count();
     let (count, volume) = match group[digits..].strip_prefix(['x', 'X']) {
-        Some(volume) if digits > 0 => {
-            (number(text, "number of members", &group[..digits])?, volume)
-        }
+        Some(volume) if digits > 0 => (number(text, "number of members", &group[..digits])?, volume),
         _ => (1, group),
     };
     if count == 0 {
@@ -428,10 +374,7 @@ fn number(text: &str, name: &str, field: &str) -> Result<u64, CatalogError> {
     let whole = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit());
     match field.parse::<u64>() {
         Ok(value) if whole => Ok(value),
-        _ => Err(bad(
-            text,
-            &format!("{name} must be a whole number, not {field:?}"),
-        )),
+        _ => Err(bad(text, &format!("{name} must be a whole number, not {field:?}"))),
     }
 }
 

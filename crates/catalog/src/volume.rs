@@ -223,43 +223,21 @@ impl std::ops::Deref for VolumeEra {
 }
 
 /// Reads one file of `data/volumes`; eras come out oldest first.
-pub(crate) fn parse(
-    file: &str,
-    text: &str,
-    sources: &Sources,
-) -> Result<(VolumeType, Vec<VolumeEra>), CatalogError> {
-    let mut table: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| broken(file, error.message()))?;
-    let name = table
-        .get("type")
-        .and_then(toml::Value::as_str)
-        .unwrap_or("");
-    let volume_type: VolumeType = name.parse().map_err(|_| {
-        broken(
-            &format!("{file}: field type: {name:?}"),
-            "is not a volume type",
-        )
-    })?;
+pub(crate) fn parse(file: &str, text: &str, sources: &Sources) -> Result<(VolumeType, Vec<VolumeEra>), CatalogError> {
+    let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| broken(file, error.message()))?;
+    let name = table.get("type").and_then(toml::Value::as_str).unwrap_or("");
+    let volume_type: VolumeType = name.parse().map_err(|_| broken(&format!("{file}: field type: {name:?}"), "is not a volume type"))?;
     check_aliases(file, volume_type, table.get("aliases"))?;
     let blocks = match table.remove("era") {
         Some(toml::Value::Array(blocks)) if !blocks.is_empty() => blocks,
-        _ => {
-            return Err(broken(
-                &format!("{file}: field era"),
-                "needs an [[era]] block",
-            ))
-        }
+        _ => return Err(broken(&format!("{file}: field era"), "needs an [[era]] block")),
     };
     let mut eras: Vec<VolumeEra> = Vec::new();
     for (index, block) in blocks.into_iter().enumerate() {
         let era = parse_era(file, index, volume_type, block, sources)?;
         if let Some(before) = eras.last_mut() {
             if before.from >= era.from {
-                return Err(broken(
-                    &format!("{file}: era {}: field from", era.from),
-                    "eras must be in the order of their days",
-                ));
+                return Err(broken(&format!("{file}: era {}: field from", era.from), "eras must be in the order of their days"));
             }
             before.until = Some(era.from);
         }
@@ -269,67 +247,36 @@ pub(crate) fn parse(
 }
 
 /// The notation is read by code; the aliases of a file are for people and must say the same.
-fn check_aliases(
-    file: &str,
-    volume_type: VolumeType,
-    aliases: Option<&toml::Value>,
-) -> Result<(), CatalogError> {
+fn check_aliases(file: &str, volume_type: VolumeType, aliases: Option<&toml::Value>) -> Result<(), CatalogError> {
     let aliases = aliases.and_then(toml::Value::as_array);
     for alias in aliases.map_or(&[][..], Vec::as_slice) {
         let name = alias.as_str().unwrap_or_default();
         if name.parse::<VolumeType>() != Ok(volume_type) {
-            return Err(broken(
-                &format!("{file}: field aliases: {name:?}"),
-                "is not read as this type by the storage notation (spec.rs)",
-            ));
+            return Err(broken(&format!("{file}: field aliases: {name:?}"), "is not read as this type by the storage notation (spec.rs)"));
         }
     }
     Ok(())
 }
 
-fn parse_era(
-    file: &str,
-    index: usize,
-    volume_type: VolumeType,
-    block: toml::Value,
-    sources: &Sources,
-) -> Result<VolumeEra, CatalogError> {
+fn parse_era(file: &str, index: usize, volume_type: VolumeType, block: toml::Value, sources: &Sources) -> Result<VolumeEra, CatalogError> {
     let toml::Value::Table(mut block) = block else {
-        return Err(broken(
-            &format!("{file}: era {}", index + 1),
-            "must be a table",
-        ));
+        return Err(broken(&format!("{file}: era {}", index + 1), "must be a table"));
     };
     let day = match block.remove("from") {
         Some(toml::Value::String(day)) => day,
         _ => String::new(),
     };
-    let from: NaiveDate = day.parse().map_err(|_| {
-        broken(
-            &format!("{file}: era {}: field from: {day:?}", index + 1),
-            "must be a day in quotes, \"YYYY-MM-DD\"",
-        )
-    })?;
+    let from: NaiveDate =
+        day.parse().map_err(|_| broken(&format!("{file}: era {}: field from: {day:?}", index + 1), "must be a day in quotes, \"YYYY-MM-DD\""))?;
     let place = format!("{file}: era {from}");
     check_sources(&place, &toml::Value::Table(block.clone()), sources)?;
-    let rules: EraRules = block
-        .try_into()
-        .map_err(|error: toml::de::Error| broken(&place, error.to_string().trim()))?;
+    let rules: EraRules = block.try_into().map_err(|error: toml::de::Error| broken(&place, error.to_string().trim()))?;
     check_rules(&place, &rules)?;
-    Ok(VolumeEra {
-        volume_type,
-        from,
-        until: None,
-        rules,
-    })
+    Ok(VolumeEra { volume_type, from, until: None, rules })
 }
 
 /// Every `source` below `value` must be an id of `sources.csv`.
-pub(crate) fn check_sources(
-    place: &str,
-    value: &toml::Value,
-    sources: &Sources,
-) -> Result<(), CatalogError> {
+pub(crate) fn check_sources(place: &str, value: &toml::Value, sources: &Sources) -> Result<(), CatalogError> {
     let toml::Value::Table(table) = value else {
         return Ok(());
     };
@@ -378,9 +325,7 @@ fn check_rules(place: &str, rules: &EraRules) -> Result<(), CatalogError> {
                 return refuse("throughput.tier", "the last step must have no up_to_iops");
             }
         }
-        ThroughputRule::PerTib {
-            initial_fraction, ..
-        } if !(0.0..=1.0).contains(&initial_fraction.value) => {
+        ThroughputRule::PerTib { initial_fraction, .. } if !(0.0..=1.0).contains(&initial_fraction.value) => {
             return refuse("throughput.initial_fraction", "must be from 0 to 1");
         }
         _ => {}

@@ -22,37 +22,24 @@ fn every_era_resolves_from_its_first_to_its_last_day() {
     let catalog = Catalog::embedded();
     for volume_type in VolumeType::ALL {
         for era in catalog.volume_eras(volume_type) {
-            let last = era
-                .until
-                .map_or(catalog.newest_date(), |until| until.pred_opt().unwrap());
+            let last = era.until.map_or(catalog.newest_date(), |until| until.pred_opt().unwrap());
             let iops = match &era.iops {
                 IopsRule::Provisioned { min, .. } => Some(min.value),
                 _ => None,
             };
             for size_gib in [era.size_gib.min.value.max(10), era.size_gib.max.value] {
-                let spec = VolumeSpec {
-                    volume_type,
-                    size_gib,
-                    iops,
-                    throughput_mib_s: None,
-                };
+                let spec = VolumeSpec { volume_type, size_gib, iops, throughput_mib_s: None };
                 for date in [era.from, last] {
                     let limits = catalog.volume_limits(&spec, date, None).unwrap();
                     assert_eq!(limits.era_from, era.from);
-                    assert!(
-                        limits.iops > 0 && limits.throughput_bytes_s > 0,
-                        "{limits:?}"
-                    );
+                    assert!(limits.iops > 0 && limits.throughput_bytes_s > 0, "{limits:?}");
                 }
             }
         }
         let first = &catalog.volume_eras(volume_type)[0];
         let before = first.from.pred_opt().unwrap();
         let error = catalog.volume_era(volume_type, before).unwrap_err();
-        assert!(
-            error.to_string().contains(&first.from.to_string()),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&first.from.to_string()), "{error}");
     }
 }
 
@@ -61,33 +48,16 @@ fn every_era_resolves_from_its_first_to_its_last_day() {
 fn sources_are_whole_and_used() {
     let files = DataFiles::embedded();
     let mut all: String = [files.rules, files.instances, files.instances_limits].concat();
-    all += &[
-        files.instances_local_iops,
-        files.prices_volumes,
-        files.prices_instances,
-    ]
-    .concat();
+    all += &[files.instances_local_iops, files.prices_volumes, files.prices_instances].concat();
     for (_, text) in &files.volumes {
         all += text;
     }
-    let words: BTreeSet<&str> = all
-        .split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_')))
-        .collect();
+    let words: BTreeSet<&str> = all.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))).collect();
     for source in Catalog::embedded().sources() {
         assert!(!source.citation.is_empty());
-        assert!(
-            source.as_of.parse::<headrace_catalog::NaiveDate>().is_ok(),
-            "{source:?}"
-        );
-        assert!(
-            ["high", "medium", "low"].contains(&source.confidence.as_str()),
-            "{source:?}"
-        );
-        assert!(
-            words.contains(source.id.as_str()),
-            "{} is used nowhere",
-            source.id
-        );
+        assert!(source.as_of.parse::<headrace_catalog::NaiveDate>().is_ok(), "{source:?}");
+        assert!(["high", "medium", "low"].contains(&source.confidence.as_str()), "{source:?}");
+        assert!(words.contains(source.id.as_str()), "{} is used nowhere", source.id);
     }
 }
 
@@ -99,11 +69,7 @@ fn unconfirmed_figures_name_a_source() {
         for era in catalog.volume_eras(volume_type) {
             for (name, fact) in &era.facts {
                 for id in fact.source.ids() {
-                    assert!(
-                        catalog.source(id).is_some(),
-                        "{volume_type} {} {name}",
-                        era.from
-                    );
+                    assert!(catalog.source(id).is_some(), "{volume_type} {} {name}", era.from);
                 }
                 if fact.source.ids() == ["unsourced"] {
                     assert!(!fact.confirmed, "{volume_type} {} {name}", era.from);
@@ -130,34 +96,20 @@ fn instances_are_sound() {
         if let (Some(low), Some(high)) = (instance.baseline_bytes_s, instance.max_bytes_s) {
             assert!(0 < low && low <= high, "{name}");
         }
-        assert_eq!(
-            instance.instance_store_gb == 0,
-            instance.instance_store_devices == 0,
-            "{name}"
-        );
+        assert_eq!(instance.instance_store_gb == 0, instance.instance_store_devices == 0, "{name}");
     }
-    assert_eq!(
-        all.iter()
-            .filter(|instance| instance.max_iops.is_none())
-            .count(),
-        27
-    );
+    assert_eq!(all.iter().filter(|instance| instance.max_iops.is_none()).count(), 27);
 }
 
 #[test]
 fn every_region_prices_every_type_it_has() {
     let catalog = Catalog::embedded();
     for region in catalog.regions() {
-        let prices = catalog
-            .volume_prices(region, catalog.newest_date())
-            .unwrap();
+        let prices = catalog.volume_prices(region, catalog.newest_date()).unwrap();
         for product in ["standard", "gp2", "gp3", "io1", "st1", "sc1", "snapshot"] {
             // ap-southeast-3 opened after the snapshot list was taken.
             if (region, product) != ("ap-southeast-3", "snapshot") {
-                assert!(
-                    !prices.steps(product, "storage").is_empty(),
-                    "{region} {product}"
-                );
+                assert!(!prices.steps(product, "storage").is_empty(), "{region} {product}");
             }
         }
         let steps = prices.steps("io2", "iops").len();
@@ -201,92 +153,24 @@ fn complaint(files: DataFiles<'static>) -> String {
 #[test]
 fn a_broken_file_is_named_with_row_and_field() {
     let cases = [
-        (
-            "volumes/gp2.toml",
-            "aliases = []",
-            "aliases = [\"gp3\"]",
-            vec!["volumes/gp2.toml", "aliases", "gp3"],
-        ),
-        (
-            "volumes/gp2.toml",
-            "cap = { value = 3072",
-            "cap = { value = \"many\"",
-            vec!["volumes/gp2.toml", "2014-06-17"],
-        ),
-        (
-            "volumes/gp2.toml",
-            "cap = { value = 3072",
-            "kap = { value = 3072",
-            vec!["volumes/gp2.toml", "2014-06-17", "kap"],
-        ),
-        (
-            "volumes/gp2.toml",
-            "source = \"botocore-0.86.0\"",
-            "source = \"nowhere\"",
-            vec!["volumes/gp2.toml", "2014-06-17", "nowhere"],
-        ),
-        (
-            "volumes/gp2.toml",
-            "from = \"2015-03-19\"",
-            "from = \"2013-03-19\"",
-            vec!["volumes/gp2.toml", "from", "order"],
-        ),
-        (
-            "volumes/gp2.toml",
-            "from = \"2015-03-19\"",
-            "from = \"someday\"",
-            vec!["volumes/gp2.toml", "from", "someday"],
-        ),
-        (
-            "sources.csv",
-            "2014-06-17,high",
-            "june,high",
-            vec!["sources.csv", "as_of", "june"],
-        ),
-        (
-            "rules.toml",
-            "value = 30,",
-            "value = 30, price = 1,",
-            vec!["rules.toml", "burst_minutes", "price"],
-        ),
-        (
-            "instances.csv",
-            "a1.2xlarge,8,",
-            "a1.2xlarge,eight,",
-            vec!["instances.csv", "a1.2xlarge", "vcpus"],
-        ),
-        (
-            "instances.csv",
-            "2018-11-29,moto-5.2.5",
-            "2018-11-29,nowhere",
-            vec!["instances.csv", "a1.2xlarge", "source"],
-        ),
-        (
-            "instances_limits.csv",
-            "437.5,437.5",
-            "NaN,437.5",
-            vec!["instances_limits.csv", "a1.2xlarge", "baseline_mb_s"],
-        ),
-        (
-            "prices_volumes.csv",
-            "0.1309",
-            "-0.1309",
-            vec!["prices_volumes.csv", "af-south-1", "usd"],
-        ),
-        (
-            "prices_instances.csv",
-            "0.204",
-            "cheap",
-            vec!["prices_instances.csv", "a1.2xlarge", "usd_hour"],
-        ),
+        ("volumes/gp2.toml", "aliases = []", "aliases = [\"gp3\"]", vec!["volumes/gp2.toml", "aliases", "gp3"]),
+        ("volumes/gp2.toml", "cap = { value = 3072", "cap = { value = \"many\"", vec!["volumes/gp2.toml", "2014-06-17"]),
+        ("volumes/gp2.toml", "cap = { value = 3072", "kap = { value = 3072", vec!["volumes/gp2.toml", "2014-06-17", "kap"]),
+        ("volumes/gp2.toml", "source = \"botocore-0.86.0\"", "source = \"nowhere\"", vec!["volumes/gp2.toml", "2014-06-17", "nowhere"]),
+        ("volumes/gp2.toml", "from = \"2015-03-19\"", "from = \"2013-03-19\"", vec!["volumes/gp2.toml", "from", "order"]),
+        ("volumes/gp2.toml", "from = \"2015-03-19\"", "from = \"someday\"", vec!["volumes/gp2.toml", "from", "someday"]),
+        ("sources.csv", "2014-06-17,high", "june,high", vec!["sources.csv", "as_of", "june"]),
+        ("rules.toml", "value = 30,", "value = 30, price = 1,", vec!["rules.toml", "burst_minutes", "price"]),
+        ("instances.csv", "a1.2xlarge,8,", "a1.2xlarge,eight,", vec!["instances.csv", "a1.2xlarge", "vcpus"]),
+        ("instances.csv", "2018-11-29,moto-5.2.5", "2018-11-29,nowhere", vec!["instances.csv", "a1.2xlarge", "source"]),
+        ("instances_limits.csv", "437.5,437.5", "NaN,437.5", vec!["instances_limits.csv", "a1.2xlarge", "baseline_mb_s"]),
+        ("prices_volumes.csv", "0.1309", "-0.1309", vec!["prices_volumes.csv", "af-south-1", "usd"]),
+        ("prices_instances.csv", "0.204", "cheap", vec!["prices_instances.csv", "a1.2xlarge", "usd_hour"]),
     ];
     for (file, from, to, parts) in cases {
         let text = complaint(changed(file, from, to));
         for part in parts {
-            assert!(
-                text.contains(part),
-                "{file}: {text:?} does not name {part:?}"
-            );
+            assert!(text.contains(part), "{file}: {text:?} does not name {part:?}");
         }
         assert!(!text.contains('\n'), "{text:?}");
     }

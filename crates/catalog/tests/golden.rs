@@ -1,8 +1,6 @@
 //! Figures by day, each derived from the rule of that day.
 
-use headrace_catalog::{
-    Catalog, CatalogError, CostItem, NaiveDate, StorageSpec, VolumeLimits, VolumeSpec, VolumeType,
-};
+use headrace_catalog::{Catalog, CatalogError, CostItem, NaiveDate, StorageSpec, VolumeLimits, VolumeSpec, VolumeType};
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
@@ -31,20 +29,14 @@ fn gp2_in_the_summer_of_2018() {
     assert_eq!(gp2.iops, 1_500);
     assert_eq!(gp2.throughput_bytes_s, 160 * MIB);
     let burst = gp2.io_burst.unwrap();
-    assert_eq!(
-        (burst.iops, burst.capacity_ios, burst.initial_ios),
-        (3_000, 5_400_000, 5_400_000)
-    );
+    assert_eq!((burst.iops, burst.capacity_ios, burst.initial_ios), (3_000, 5_400_000, 5_400_000));
     // AWS's own table: 500 GiB burst for 5.4e6 / (3,000 - 1,500) = 3,600 s.
     assert_eq!(burst.capacity_ios / (burst.iops - gp2.iops), 3_600);
     assert_eq!(gp2.era_from, day("2017-05-01"));
     assert_eq!(gp2.io_unit_bytes, 262_144);
     assert!(!gp2.random_charges_full_unit && gp2.persistent);
     let promise = gp2.consistency.unwrap();
-    assert_eq!(
-        (promise.at_least_percent, promise.of_time_percent),
-        (90.0, 99.0)
-    );
+    assert_eq!((promise.at_least_percent, promise.of_time_percent), (90.0, 99.0));
 }
 
 #[test]
@@ -52,10 +44,7 @@ fn gp2_steps_of_size() {
     // Floor 100: 3 x 20 = 60. Up to 170 GiB 128 MiB/s.
     let small = limits("gp2:20", "2026-01-01");
     assert_eq!((small.iops, small.throughput_bytes_s), (100, 128 * MIB));
-    assert_eq!(
-        limits("gp2:170", "2026-01-01").throughput_bytes_s,
-        128 * MIB
-    );
+    assert_eq!(limits("gp2:170", "2026-01-01").throughput_bytes_s, 128 * MIB);
     // 171 to 333 GiB: 250 MiB/s with credits, and a caveat; from 334 GiB without one.
     let band = limits("gp2:200", "2026-01-01");
     assert_eq!(band.throughput_bytes_s, 250 * MIB);
@@ -84,23 +73,11 @@ fn io1_throughput_follows_its_iops() {
     let io1 = limits("io1:1024:30000", "2018-08-15");
     assert_eq!((io1.iops, io1.throughput_bytes_s), (30_000, 500 * MIB));
     // 256 KiB x 1,000 = 250 MiB/s, below the cap.
-    assert_eq!(
-        limits("io1:1024:1000", "2018-08-15").throughput_bytes_s,
-        250 * MIB
-    );
+    assert_eq!(limits("io1:1024:1000", "2018-08-15").throughput_bytes_s, 250 * MIB);
     // Above 32,000: 16 KiB x 48,000 = 750 MiB/s, the guide's own example; 64,000 reach 1,000.
-    assert_eq!(
-        limits("io1:1024:48000", "2021-05-01").throughput_bytes_s,
-        750 * MIB
-    );
-    assert_eq!(
-        limits("io1:1280:64000", "2021-05-01").throughput_bytes_s,
-        1_000 * MIB
-    );
-    assert_eq!(
-        limits("io1:1280:32000", "2021-05-01").throughput_bytes_s,
-        500 * MIB
-    );
+    assert_eq!(limits("io1:1024:48000", "2021-05-01").throughput_bytes_s, 750 * MIB);
+    assert_eq!(limits("io1:1280:64000", "2021-05-01").throughput_bytes_s, 1_000 * MIB);
+    assert_eq!(limits("io1:1280:32000", "2021-05-01").throughput_bytes_s, 500 * MIB);
     // Ratio 30 until 2017-01, 50 after.
     assert!(try_limits("io1:100:5000", "2016-06-01").is_err());
     assert_eq!(limits("io1:100:5000", "2017-06-01").iops, 5_000);
@@ -112,42 +89,27 @@ fn io1_throughput_follows_its_iops() {
 
 #[test]
 fn io2_and_block_express() {
-    assert_eq!(
-        limits("io2:100:50000", "2021-01-15").throughput_bytes_s,
-        50_000 * 16 * 1024
-    );
+    assert_eq!(limits("io2:100:50000", "2021-01-15").throughput_bytes_s, 50_000 * 16 * 1024);
     assert!(try_limits("io2:100:50001", "2021-01-15").is_err());
     // 256 KiB x 10,000 = 2,500 MiB/s; 4,000 from 16,000 IOPS.
     let express = limits("io2-block-express:1000:10000", "2021-09-01");
     assert_eq!(express.throughput_bytes_s, 2_500 * MIB);
-    assert_eq!(
-        limits("io2:1000:256000", "2024-06-01").throughput_bytes_s,
-        4_000 * MIB
-    );
+    assert_eq!(limits("io2:1000:256000", "2024-06-01").throughput_bytes_s, 4_000 * MIB);
     assert_eq!(express.durability_afr_percent, Some((0.001, 0.001)));
 }
 
 #[test]
 fn gp3_by_day() {
     let included = limits("gp3:1", "2021-06-01");
-    assert_eq!(
-        (included.iops, included.throughput_bytes_s),
-        (3_000, 125 * MIB)
-    );
+    assert_eq!((included.iops, included.throughput_bytes_s), (3_000, 125 * MIB));
     let bought = limits("gp3:500:6000:250", "2021-06-01");
     assert_eq!((bought.iops, bought.throughput_bytes_s), (6_000, 250 * MIB));
     // 16,000 need 32 GiB (500 per GiB); 1,000 MiB/s need 4,000 IOPS (0.25 each).
     assert_eq!(limits("gp3:32:16000", "2021-06-01").iops, 16_000);
     assert!(try_limits("gp3:31:16000", "2021-06-01").is_err());
-    assert_eq!(
-        limits("gp3:32:4000:1000", "2021-06-01").throughput_bytes_s,
-        1_000 * MIB
-    );
+    assert_eq!(limits("gp3:32:4000:1000", "2021-06-01").throughput_bytes_s, 1_000 * MIB);
     assert!(try_limits("gp3:32:3999:1000", "2021-06-01").is_err());
-    assert_eq!(
-        limits("gp3:32::750", "2021-06-01").throughput_bytes_s,
-        750 * MIB
-    );
+    assert_eq!(limits("gp3:32::750", "2021-06-01").throughput_bytes_s, 750 * MIB);
     assert!(try_limits("gp3:32::751", "2021-06-01").is_err());
     // 80,000 IOPS, 2,000 MiB/s and 64 TiB since 2025-09-26.
     assert!(try_limits("gp3:160:80000:2000", "2025-09-25").is_err());
@@ -160,21 +122,12 @@ fn hdd_grows_with_its_size() {
     let st1 = limits("st1:1024", "2018-08-15");
     let burst = st1.byte_burst.unwrap();
     // 1 TiB: 40 MiB/s baseline, 250 burst, a bucket of 1 TiB, full.
-    assert_eq!(
-        (burst.baseline_bytes_s, st1.throughput_bytes_s),
-        (40 * MIB, 250 * MIB)
-    );
-    assert_eq!(
-        (burst.capacity_bytes, burst.initial_bytes),
-        (1024 * GIB, 1024 * GIB)
-    );
+    assert_eq!((burst.baseline_bytes_s, st1.throughput_bytes_s), (40 * MIB, 250 * MIB));
+    assert_eq!((burst.capacity_bytes, burst.initial_bytes), (1024 * GIB, 1024 * GIB));
     assert_eq!((st1.iops, st1.io_unit_bytes), (250, 1_048_576));
     assert!(st1.random_charges_full_unit && caveat(&st1, "throughput.initial_fraction"));
     // Burst cap at 2 TiB, baseline cap at 12.5 TiB, where the bucket has no effect.
-    assert_eq!(
-        limits("st1:4096", "2018-08-15").throughput_bytes_s,
-        500 * MIB
-    );
+    assert_eq!(limits("st1:4096", "2018-08-15").throughput_bytes_s, 500 * MIB);
     assert!(limits("st1:12799", "2018-08-15").byte_burst.is_some());
     assert!(limits("st1:12800", "2018-08-15").byte_burst.is_none());
     // 16 TiB of sc1: 192 baseline, 250 burst.
@@ -183,10 +136,7 @@ fn hdd_grows_with_its_size() {
     assert_eq!((sc1.throughput_bytes_s, sc1.iops), (250 * MIB, 250));
     // 125 GiB since 2020-12: 125/1024 x 250 = 30.5 MiB/s, bound by bytes and not by 30 I/Os.
     let least = limits("st1:125", "2021-06-01");
-    assert_eq!(
-        (least.throughput_bytes_s, least.iops),
-        (125 * 250 * MIB / 1024, 31)
-    );
+    assert_eq!((least.throughput_bytes_s, least.iops), (125 * 250 * MIB / 1024, 31));
     assert!(try_limits("st1:125", "2018-08-15").is_err());
 }
 
@@ -205,43 +155,19 @@ fn magnetic_before_and_after_aws_published_a_figure() {
 #[test]
 fn instances_change_with_time() {
     let catalog = Catalog::embedded();
-    let c5 = |date| {
-        catalog
-            .instance("c5.9xlarge", day(date))
-            .unwrap()
-            .max_bytes_s
-            .unwrap()
-    };
+    let c5 = |date| catalog.instance("c5.9xlarge", day(date)).unwrap().max_bytes_s.unwrap();
     // 4,500, 7,000 and 9,500 Mbit/s; bytes from the MB/s column.
     assert_eq!(c5("2018-08-03"), 562_500_000);
     assert_eq!(c5("2018-08-15"), 7_000_000_000 / 8);
     assert_eq!(c5("2026-11-01"), 9_500_000_000 / 8);
     let m5 = catalog.instance("m5.2xlarge", day("2018-08-15")).unwrap();
-    assert_eq!(
-        (m5.baseline_iops, m5.max_iops),
-        (Some(12_000), Some(18_750))
-    );
-    assert_eq!(
-        (m5.baseline_bytes_s, m5.max_bytes_s),
-        (Some(212_500_000), Some(437_500_000))
-    );
-    assert_eq!(
-        (m5.vcpus, m5.memory_mib, m5.nitro, m5.burst_seconds),
-        (8, 32_768, true, 1_800)
-    );
+    assert_eq!((m5.baseline_iops, m5.max_iops), (Some(12_000), Some(18_750)));
+    assert_eq!((m5.baseline_bytes_s, m5.max_bytes_s), (Some(212_500_000), Some(437_500_000)));
+    assert_eq!((m5.vcpus, m5.memory_mib, m5.nitro, m5.burst_seconds), (8, 32_768, true, 1_800));
     let r5 = catalog.instance("r5.large", day("2026-11-01")).unwrap();
-    assert_eq!(
-        (r5.baseline_bytes_s, r5.max_bytes_s),
-        (Some(81_250_000), Some(593_750_000))
-    );
+    assert_eq!((r5.baseline_bytes_s, r5.max_bytes_s), (Some(81_250_000), Some(593_750_000)));
     assert_eq!((r5.baseline_iops, r5.max_iops), (Some(3_600), Some(18_750)));
-    assert_eq!(
-        catalog
-            .instance("c5.9xlarge", day("2020-01-01"))
-            .unwrap()
-            .burst_seconds,
-        0
-    );
+    assert_eq!(catalog.instance("c5.9xlarge", day("2020-01-01")).unwrap().burst_seconds, 0);
     // A slip of the guide doubled the bandwidth of m4.10xlarge for a while; its MB/s stayed at 500.
     let m4 = catalog.instance("m4.10xlarge", day("2022-01-01")).unwrap();
     assert_eq!((m4.max_bytes_s, m4.nitro), (Some(500_000_000), false));
@@ -251,26 +177,12 @@ fn instances_change_with_time() {
 #[test]
 fn types_are_refused_before_they_were_seen_and_listed_after() {
     let catalog = Catalog::embedded();
-    let error = catalog
-        .instance("m7i.large", day("2018-08-15"))
-        .unwrap_err();
-    assert!(
-        matches!(error, CatalogError::NotYet { first, .. } if first > day("2022-01-01")),
-        "{error}"
-    );
+    let error = catalog.instance("m7i.large", day("2018-08-15")).unwrap_err();
+    assert!(matches!(error, CatalogError::NotYet { first, .. } if first > day("2022-01-01")), "{error}");
     // m5 is older than the limits table, which begins 2018-02-02: allowed, with a caveat.
     let early = catalog.instance("m5.2xlarge", day("2017-12-15")).unwrap();
-    assert!(early
-        .caveats
-        .iter()
-        .any(|caveat| caveat.field == "first_seen"));
-    let names = |date| -> Vec<String> {
-        catalog
-            .instances(day(date))
-            .into_iter()
-            .map(|i| i.instance_type)
-            .collect()
-    };
+    assert!(early.caveats.iter().any(|caveat| caveat.field == "first_seen"));
+    let names = |date| -> Vec<String> { catalog.instances(day(date)).into_iter().map(|i| i.instance_type).collect() };
     let (old, new) = (names("2018-08-15"), names("2026-11-21"));
     assert!(old.contains(&"m5.2xlarge".to_string()) && !old.contains(&"m7i.large".to_string()));
     assert_eq!(new.len(), 1_434);
@@ -290,10 +202,7 @@ fn caps_outside_nitro() {
     assert_eq!((xen.iops, xen.throughput_bytes_s), (32_000, 500 * MIB));
     assert!(caveat(&xen, "iops.non_nitro") && caveat(&xen, "throughput.non_nitro"));
     let nitro = on("r5.24xlarge");
-    assert_eq!(
-        (nitro.iops, nitro.throughput_bytes_s),
-        (64_000, 1_000 * MIB)
-    );
+    assert_eq!((nitro.iops, nitro.throughput_bytes_s), (64_000, 1_000 * MIB));
 }
 
 #[test]
@@ -309,10 +218,7 @@ fn local_disks() {
     assert_eq!((i3.iops, i3.persistent), (175_000, false));
     assert_eq!(i3.throughput_bytes_s, 175_000 * 4_096);
     assert!(on("i3.16xlarge", "instance-store:1770").is_err());
-    assert!(on("m5.large", "instance-store:10")
-        .unwrap_err()
-        .rule()
-        .contains("no local disks"));
+    assert!(on("m5.large", "instance-store:10").unwrap_err().rule().contains("no local disks"));
     let plain = on("m5d.large", "instance-store:60").unwrap();
     assert_eq!(plain.iops, 32_000);
     assert!(caveat(&plain, "iops.fallback"));
@@ -320,9 +226,7 @@ fn local_disks() {
 
 fn bill(storage: &str, region: &str, date: &str) -> Vec<CostItem> {
     let storage: StorageSpec = storage.parse().unwrap();
-    Catalog::embedded()
-        .monthly_cost(&storage, region, day(date), 0.0)
-        .unwrap()
+    Catalog::embedded().monthly_cost(&storage, region, day(date), 0.0).unwrap()
 }
 
 fn usd(items: &[CostItem]) -> f64 {
@@ -341,10 +245,7 @@ fn gp3_bill() {
     let each: Vec<f64> = items.iter().map(|item| item.usd).collect();
     assert!(each.len() == 3 && close(each[0], 40.0) && close(each[1], 15.0) && close(each[2], 5.0));
     // Nothing above the included figures: storage alone. Four members, four times.
-    assert!(close(
-        usd(&bill("raid10:4xgp3:500", "us-east-1", "2026-11-21")),
-        160.0
-    ));
+    assert!(close(usd(&bill("raid10:4xgp3:500", "us-east-1", "2026-11-21")), 160.0));
 }
 
 #[test]
@@ -356,39 +257,24 @@ fn io2_bill_goes_by_steps() {
     // The steps are of one volume: two of 50,000 pay 2 x (32,000 x 0.065 + 18,000 x 0.0455).
     let two = usd(&bill("2xio2:500:50000", "us-east-1", "2026-11-21"));
     assert!(close(two, 2.0 * (62.5 + 2_080.0 + 819.0)), "{two}");
-    assert!(close(
-        usd(&bill("io1:1024:10000", "us-east-1", "2018-08-15")),
-        128.0 + 650.0
-    ));
+    assert!(close(usd(&bill("io1:1024:10000", "us-east-1", "2018-08-15")), 128.0 + 650.0));
 }
 
 #[test]
 fn prices_have_days() {
     // sc1 fell from 0.025 to 0.015 between 2016 and 2021; magnetic from 0.10 to 0.05 by 2015.
-    assert!(close(
-        usd(&bill("sc1:1000", "us-east-1", "2018-08-15")),
-        25.0
-    ));
-    assert!(close(
-        usd(&bill("sc1:1000", "us-east-1", "2021-06-01")),
-        15.0
-    ));
+    assert!(close(usd(&bill("sc1:1000", "us-east-1", "2018-08-15")), 25.0));
+    assert!(close(usd(&bill("sc1:1000", "us-east-1", "2021-06-01")), 15.0));
     let catalog = Catalog::embedded();
     let magnetic: StorageSpec = "standard:100".parse().unwrap();
-    let items = catalog
-        .monthly_cost(&magnetic, "us-east-1", day("2010-01-01"), 260.0)
-        .unwrap();
+    let items = catalog.monthly_cost(&magnetic, "us-east-1", day("2010-01-01"), 260.0).unwrap();
     // 100 x 0.10 + 260 million x 0.10.
     assert!(close(usd(&items), 36.0));
     // A price of a later day used for an earlier one says so.
     let items = bill("gp2:100", "us-west-2", "2018-08-15");
-    assert!(
-        items[0].as_of.contains("2022-02-10") && items[0].as_of.contains("later than 2018-08-15")
-    );
+    assert!(items[0].as_of.contains("2022-02-10") && items[0].as_of.contains("later than 2018-08-15"));
     let no_io2: StorageSpec = "io2:100:1000".parse().unwrap();
-    let error = catalog
-        .monthly_cost(&no_io2, "af-south-1", day("2024-01-01"), 0.0)
-        .unwrap_err();
+    let error = catalog.monthly_cost(&no_io2, "af-south-1", day("2024-01-01"), 0.0).unwrap_err();
     assert_eq!(error.kind(), "no-price");
 }
 
@@ -396,20 +282,11 @@ fn prices_have_days() {
 fn instance_prices() {
     let catalog = Catalog::embedded();
     let price = |name, region, date| catalog.instance_price(name, region, day(date));
-    assert_eq!(
-        price("m5.2xlarge", "us-east-1", "2026-11-21").unwrap().usd,
-        0.384
-    );
+    assert_eq!(price("m5.2xlarge", "us-east-1", "2026-11-21").unwrap().usd, 0.384);
     // m3.xlarge in us-east-1: 0.50 in 2013, 0.45 in early 2014, 0.28 from mid-2014, 0.266 by 2015-08.
-    assert_eq!(
-        price("m3.xlarge", "us-east-1", "2014-03-01").unwrap().usd,
-        0.45
-    );
+    assert_eq!(price("m3.xlarge", "us-east-1", "2014-03-01").unwrap().usd, 0.45);
     let late = price("m3.xlarge", "us-east-1", "2018-08-15").unwrap();
-    assert_eq!(
-        (late.usd, late.ebs_optimized_surcharge_usd),
-        (0.266, Some(0.025))
-    );
+    assert_eq!((late.usd, late.ebs_optimized_surcharge_usd), (0.266, Some(0.025)));
     let early = price("m3.xlarge", "us-east-1", "2012-01-01").unwrap();
     assert!(early.usd == 0.5 && early.as_of.contains("later than 2012-01-01"));
     assert!(price("m5.2xlarge", "sa-east-1", "2026-11-21").is_none());
@@ -421,17 +298,8 @@ fn the_newest_day_has_every_type() {
     let catalog = Catalog::embedded();
     assert_eq!(catalog.newest_date(), day("2026-11-21"));
     for volume_type in VolumeType::ALL {
-        assert!(catalog
-            .volume_era(volume_type, catalog.newest_date())
-            .is_ok());
+        assert!(catalog.volume_era(volume_type, catalog.newest_date()).is_ok());
     }
     assert_eq!(catalog.regions().len(), 22);
-    assert_eq!(
-        catalog
-            .rule("modify_volume", "wait_hours")
-            .unwrap()
-            .value
-            .as_u64(),
-        Some(6)
-    );
+    assert_eq!(catalog.rule("modify_volume", "wait_hours").unwrap().value.as_u64(), Some(6));
 }

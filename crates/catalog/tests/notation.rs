@@ -1,15 +1,12 @@
 //! The storage notation, and that no specification, however odd, ends in a panic or in an error without its four parts.
 //! A failing case prints its seed; proptest keeps it under `proptest-regressions/`.
 
-use headrace_catalog::{
-    Catalog, CatalogError, NaiveDate, RaidLevel, StorageSpec, VolumeSpec, VolumeType,
-};
+use headrace_catalog::{Catalog, CatalogError, NaiveDate, RaidLevel, StorageSpec, VolumeSpec, VolumeType};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 fn storage(text: &str) -> StorageSpec {
-    text.parse()
-        .unwrap_or_else(|error| panic!("{text}: {error}"))
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 #[test]
@@ -19,24 +16,15 @@ fn reads_the_written_forms() {
     assert_eq!(one.members[0].iops, Some(6_000));
     assert_eq!(one.members[0].throughput_mib_s, Some(250));
     let striped = storage("2xgp2:1700");
-    assert_eq!(
-        (striped.raid, striped.members.len()),
-        (Some(RaidLevel::Raid0), 2)
-    );
+    assert_eq!((striped.raid, striped.members.len()), (Some(RaidLevel::Raid0), 2));
     assert_eq!(striped.chunk_kib, 256);
     assert_eq!(storage("raid10:4xgp3:500").raid, Some(RaidLevel::Raid10));
     assert_eq!(storage("raid0:gp2:500+gp2:1000").members.len(), 2);
-    assert_eq!(
-        storage("gp2:500+gp2:1000"),
-        storage("raid0:gp2:500+gp2:1000")
-    );
+    assert_eq!(storage("gp2:500+gp2:1000"), storage("raid0:gp2:500+gp2:1000"));
     assert_eq!(storage("raid0:2xgp2:5"), storage("2xgp2:5"));
     assert_eq!(storage(" GP2:8 "), storage("1xgp2:8"));
     assert_eq!(storage("magnetic:10"), storage("standard:10"));
-    assert_eq!(
-        storage("io2bx:10:100").members[0].volume_type,
-        VolumeType::Io2BlockExpress
-    );
+    assert_eq!(storage("io2bx:10:100").members[0].volume_type, VolumeType::Io2BlockExpress);
     assert_eq!(storage("raid1:2xgp2:10@64k").chunk_kib, 64);
 }
 
@@ -91,13 +79,9 @@ fn refuses_with_four_parts_and_a_suggestion() {
     let typo = "gp22:5".parse::<StorageSpec>().unwrap_err();
     assert_eq!(typo.hint(), "Did you mean gp2?");
     let date = Catalog::embedded().newest_date();
-    let typo = Catalog::embedded()
-        .instance("m5.2xlrage", date)
-        .unwrap_err();
+    let typo = Catalog::embedded().instance("m5.2xlrage", date).unwrap_err();
     assert_eq!(typo.hint(), "Did you mean m5.2xlarge?");
-    let typo = Catalog::embedded()
-        .volume_prices("us-esat-1", date)
-        .unwrap_err();
+    let typo = Catalog::embedded().volume_prices("us-esat-1", date).unwrap_err();
     assert_eq!(typo.hint(), "Did you mean us-east-1?");
 }
 
@@ -107,13 +91,7 @@ fn assert_four_parts(error: &CatalogError, text: &str) {
     }
     assert!(!error.to_string().contains('\n'), "{error}");
     // "VALUE: RULE (SOURCE). HINT"
-    let line = format!(
-        "{}: {} ({}). {}",
-        error.value(),
-        error.rule(),
-        error.source(),
-        error.hint()
-    );
+    let line = format!("{}: {} ({}). {}", error.value(), error.rule(), error.source(), error.hint());
     assert_eq!(error.to_string(), line);
 }
 
@@ -139,9 +117,7 @@ fn impossible_volumes_of_their_day() {
     for (text, date, kind) in cases {
         let spec: VolumeSpec = text.parse().unwrap();
         let date: NaiveDate = date.parse().unwrap();
-        let error = Catalog::embedded()
-            .volume_limits(&spec, date, None)
-            .expect_err(text);
+        let error = Catalog::embedded().volume_limits(&spec, date, None).expect_err(text);
         assert_eq!(error.kind(), kind, "{error}");
         assert_four_parts(&error, text);
     }
@@ -153,48 +129,26 @@ fn volume_type() -> impl Strategy<Value = VolumeType> {
 
 fn volume() -> impl Strategy<Value = VolumeSpec> {
     let amount = || prop_oneof![0u64..20_000, 0u64..300_000, any::<u64>()];
-    (
-        volume_type(),
-        amount(),
-        proptest::option::of(amount()),
-        proptest::option::of(amount()),
-    )
-        .prop_map(
-            |(volume_type, size_gib, iops, throughput_mib_s)| VolumeSpec {
-                volume_type,
-                size_gib,
-                iops,
-                throughput_mib_s,
-            },
-        )
+    (volume_type(), amount(), proptest::option::of(amount()), proptest::option::of(amount()))
+        .prop_map(|(volume_type, size_gib, iops, throughput_mib_s)| VolumeSpec { volume_type, size_gib, iops, throughput_mib_s })
 }
 
 fn any_storage() -> impl Strategy<Value = StorageSpec> {
     let level = proptest::sample::select(RaidLevel::ALL.to_vec());
     let like = (volume(), 1usize..6).prop_map(|(volume, count)| vec![volume; count]);
     let members = prop_oneof![like, proptest::collection::vec(volume(), 1..6)];
-    (proptest::option::of(level), members, 2u32..16).prop_map(|(raid, members, power)| {
-        StorageSpec {
-            raid,
-            members,
-            chunk_kib: 1 << power,
-        }
-    })
+    (proptest::option::of(level), members, 2u32..16).prop_map(|(raid, members, power)| StorageSpec { raid, members, chunk_kib: 1 << power })
 }
 
 fn date() -> impl Strategy<Value = NaiveDate> {
     // 2006 to 2030, before the first era and after the last.
-    (0u64..9_000)
-        .prop_map(|days| NaiveDate::from_ymd_opt(2006, 1, 1).unwrap() + chrono::Days::new(days))
+    (0u64..9_000).prop_map(|days| NaiveDate::from_ymd_opt(2006, 1, 1).unwrap() + chrono::Days::new(days))
 }
 
 /// A failing seed is printed, kept here, and tried first on the next run.
 fn config() -> ProptestConfig {
     let file = FileFailurePersistence::Direct("proptest-regressions/notation.txt");
-    ProptestConfig {
-        failure_persistence: Some(Box::new(file)),
-        ..ProptestConfig::with_cases(2_000)
-    }
+    ProptestConfig { failure_persistence: Some(Box::new(file)), ..ProptestConfig::with_cases(2_000) }
 }
 
 proptest! {

@@ -90,14 +90,7 @@ impl Bucket {
     /// A credit balance: `capacity` tokens at most, `initial` now, `refill` a second.
     pub fn credits(refill: u64, capacity: u64, initial: u64) -> Bucket {
         let depth = u128::from(capacity) * SCALE;
-        Bucket {
-            rate: refill.max(1),
-            level: (u128::from(initial) * SCALE).min(depth),
-            depth,
-            reserve: 0,
-            reserve_depth: 0,
-            at: Nanos::ZERO,
-        }
+        Bucket { rate: refill.max(1), level: (u128::from(initial) * SCALE).min(depth), depth, reserve: 0, reserve_depth: 0, at: Nanos::ZERO }
     }
 
     /// Tokens a second.

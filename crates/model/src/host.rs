@@ -34,8 +34,7 @@ impl Device {
     /// A device of `spec` whose members have these limits. Each member draws from a seed of its own, derived from `seed`.
     pub fn new(spec: &StorageSpec, limits: &[VolumeLimits], options: &ModelOptions, seed: u64) -> Device {
         let member_seed = |index: usize| seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let members: Vec<Volume> =
-            limits.iter().enumerate().map(|(index, limits)| Volume::new(limits.clone(), options.clone(), member_seed(index))).collect();
+        let members: Vec<Volume> = limits.iter().enumerate().map(|(index, limits)| Volume::new(limits.clone(), options.clone(), member_seed(index))).collect();
         let member_bytes = spec.members.iter().map(|member| member.size_gib).min().unwrap_or(0) << 30;
         let layout = spec.raid.map(|level| Layout::new(level, members.len(), spec.chunk_kib * 1_024, member_bytes));
         Device { members, layout, parts: Vec::new() }

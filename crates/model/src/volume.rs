@@ -261,7 +261,11 @@ impl Volume {
 
     #[inline]
     fn credit_charge(&self, charge: Charge) -> u64 {
-        if self.iops.is_some() { charge.ios } else { charge.bytes }
+        if self.iops.is_some() {
+            charge.ios
+        } else {
+            charge.bytes
+        }
     }
 
     /// The limit behind which the queue stands, for a request that only waited for those before it.
@@ -284,9 +288,7 @@ impl Volume {
             start = start.max(self.hold_until);
         }
         match &self.options.deep_queue {
-            Some(spread) if start > arrival.at_host => {
-                arrival.at_host + spread.spread(start - arrival.at_host, self.rng.next_u64())
-            }
+            Some(spread) if start > arrival.at_host => arrival.at_host + spread.spread(start - arrival.at_host, self.rng.next_u64()),
             _ => start,
         }
     }

@@ -88,7 +88,11 @@ impl Naive {
         }
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            if fits(middle) { high = middle } else { low = middle }
+            if fits(middle) {
+                high = middle
+            } else {
+                low = middle
+            }
         }
         let start = if fits(low) { low } else { high };
         for (bucket, tokens) in &mut self.buckets {
@@ -172,8 +176,13 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     prop::collection::vec((gap, bytes).prop_map(|(gap_ns, bytes)| Request { gap_ns, bytes }), 1..160)
 }
 
+/// Cases of a property: more of them with PROPTEST_CASES (`make soak`).
+fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(96)))]
 
     #[test]
     fn a_volume_starts_every_request_when_the_naive_one_does(limits in some_limits(), requests in requests(), saved in any::<bool>()) {

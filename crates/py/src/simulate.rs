@@ -141,11 +141,19 @@ fn simulate<'py>(
         match &load {
             Load::Closed(load) => {
                 let seconds = seconds.unwrap_or(60.0);
-                if by_event { events::closed(&setup, load, seconds, interval_s, &mut report) } else { interval::closed(&setup, load, seconds, interval_s) }
+                if by_event {
+                    events::closed(&setup, load, seconds, interval_s, &mut report)
+                } else {
+                    interval::closed(&setup, load, seconds, interval_s)
+                }
             }
             Load::Open(columns) => {
                 let load = columns.load();
-                if by_event { events::open(&setup, &load, interval_s, &mut report) } else { interval::open(&setup, &load, interval_s) }
+                if by_event {
+                    events::open(&setup, &load, interval_s, &mut report)
+                } else {
+                    interval::open(&setup, &load, interval_s)
+                }
             }
         }
     });

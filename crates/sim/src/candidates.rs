@@ -14,7 +14,7 @@ use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, StorageSpec};
 use headrace_model::ModelOptions;
 use rayon::prelude::*;
-use std::collections::HashMap;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
 
 /// A storage on an instance.
@@ -67,9 +67,9 @@ pub fn evaluate(search: &Search<'_>, candidates: &[Candidate], progress: &mut (d
     for batch in candidates.chunks(2_048) {
         for candidate in batch {
             let key = key_of(&candidate.storage);
-            if !shared.contains_key(&key) {
+            if let Entry::Vacant(place) = shared.entry(key) {
                 if let Ok(setup) = setup_of(search, candidate) {
-                    shared.insert(key, Arc::new(share(&setup, search.load)));
+                    place.insert(Arc::new(share(&setup, search.load)));
                 }
             }
         }

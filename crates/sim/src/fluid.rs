@@ -54,8 +54,10 @@ struct Line {
     /// Tokens per unit of reads and of writes: this member's share.
     per_read: f64,
     per_write: f64,
-    // Tokens a second that are asked (or taken) in the stretch at hand.
+    // Tokens a second that are asked in the interval at hand.
     need: f64,
+    // Tokens of one request of the backlog's head.
+    cost: f64,
 }
 
 /// Demand of one point in every measure, for reads and writes: computed once, used for every storage.
@@ -143,12 +145,12 @@ impl Line {
     fn cap(cap: Cap, measure: Measure, rate: f64, shares: (f64, f64), saved_second: bool) -> Line {
         let main_depth = (rate * MAIN_DEPTH_S).max(1.0);
         let depth = if saved_second { rate.max(main_depth) } else { main_depth };
-        Line { cap, measure, rate, level: depth, main_depth, depth, per_read: shares.0, per_write: shares.1, need: 0.0 }
+        Line { cap, measure, rate, level: depth, main_depth, depth, per_read: shares.0, per_write: shares.1, need: 0.0, cost: 0.0 }
     }
 
     fn credits(cap: Cap, measure: Measure, refill: f64, capacity: f64, initial: f64, shares: (f64, f64)) -> Line {
         let (per_read, per_write) = shares;
-        Line { cap, measure, rate: refill, level: initial, main_depth: capacity, depth: capacity, per_read, per_write, need: 0.0 }
+        Line { cap, measure, rate: refill, level: initial, main_depth: capacity, depth: capacity, per_read, per_write, need: 0.0, cost: 0.0 }
     }
 
     fn is_like(&self, other: &Line) -> bool {
@@ -201,6 +203,7 @@ impl Line {
 pub(crate) struct Fluid {
     lines: Vec<Line>,
     backlog: VecDeque<Batch>,
+    queued: f64,
     interval: u64,
     next_top_up_s: f64,
 }
@@ -227,6 +230,11 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    fn clear(&mut self) {
+        self.stretches.clear();
+        (self.delivered, self.delivered_bytes, self.longest_wait_s, self.wait_sum_s) = (0.0, 0.0, 0.0, 0.0);
+    }
+
     fn serve(&mut self, requests: f64, bytes_per_request: f64, waits_s: (f64, f64), waits: &mut Waits) {
         self.delivered += requests;
         self.delivered_bytes += requests * bytes_per_request;
@@ -272,7 +280,7 @@ impl Fluid {
                 line.level = line.depth * (percent / 100.0).clamp(0.0, 1.0);
             }
         }
-        Fluid { lines, backlog: VecDeque::new(), interval: 0, next_top_up_s: DAY_S }
+        Fluid { lines, backlog: VecDeque::new(), queued: 0.0, interval: 0, next_top_up_s: DAY_S }
     }
 
     /// Follows degradation events and a modification: the rates members have around `t_s`.
@@ -301,12 +309,17 @@ impl Fluid {
 
     /// Requests that wait.
     pub fn queue(&self) -> f64 {
-        self.backlog.iter().map(|batch| batch.requests).sum()
+        if self.backlog.is_empty() {
+            0.0
+        } else {
+            self.queued.max(0.0)
+        }
     }
 
-    /// One interval that begins at `t_s`. `keep_queue` carries what was not delivered into the next.
+    /// One interval that begins at `t_s`; `step` is what came of it. `keep_queue` carries what was not delivered into the next.
     #[inline]
-    pub fn step(&mut self, point: &Measured, t_s: f64, keep_queue: bool, waits: &mut Waits) -> Step {
+    pub fn step(&mut self, point: &Measured, t_s: f64, keep_queue: bool, waits: &mut Waits, step: &mut Step) {
+        step.clear();
         let seconds = point.duration_s;
         let mut free = self.backlog.is_empty();
         for line in &mut self.lines {
@@ -319,9 +332,9 @@ impl Fluid {
                 line.pass(seconds, need);
             }
             waits.add_none(point.iops * seconds);
-            return Step { delivered: point.iops * seconds, delivered_bytes: point.bytes_s * seconds, ..Step::default() };
+            (step.delivered, step.delivered_bytes) = (point.iops * seconds, point.bytes_s * seconds);
+            return;
         }
-        let mut step = Step::default();
         let (mut now, end) = (t_s, t_s + seconds);
         self.interval += 1;
         if !self.backlog.is_empty() && point.iops > 0.0 {
@@ -329,14 +342,16 @@ impl Fluid {
         }
         while now < end {
             now = match self.backlog.front().copied() {
-                None => self.flow(point, now, end, &mut step, waits),
-                Some(head) => self.drain(&head, point, (now, end), &mut step, waits),
+                None => self.flow(point, now, end, step, waits),
+                Some(head) => self.drain(&head, point, (now, end), step, waits),
             };
         }
         if !keep_queue {
             self.backlog.clear();
         }
-        step
+        if self.backlog.is_empty() {
+            self.queued = 0.0;
+        }
     }
 
     fn begin_batch(&mut self, point: &Measured, now: f64) {
@@ -370,16 +385,25 @@ impl Fluid {
     /// The head of the backlog is served: at once while every bucket holds something, then at the rate of the slowest that is empty, until the head is
     /// worked off, another bucket runs empty or the interval ends. Returns the time reached.
     fn drain(&mut self, head: &Batch, point: &Measured, (now, end): (f64, f64), step: &mut Step, waits: &mut Waits) -> f64 {
-        let cost = |line: &Line| line.demand(&head.point) / head.point.iops;
-        let at_once = self.lines.iter().filter(|line| cost(line) > 0.0).map(|line| if line.is_empty() { 0.0 } else { line.level / cost(line) });
-        let at_once = at_once.fold(head.requests, f64::min);
+        let per_request = 1.0 / head.point.iops;
+        let mut at_once = head.requests;
         for line in &mut self.lines {
-            line.level = (line.level - at_once * cost(line)).max(0.0);
+            line.cost = line.demand(&head.point) * per_request;
+            if line.is_empty() && line.cost > 0.0 {
+                at_once = 0.0;
+            } else if line.cost * at_once > line.level {
+                at_once = line.level / line.cost;
+            }
+        }
+        if at_once > 0.0 {
+            for line in &mut self.lines {
+                line.level = (line.level - at_once * line.cost).max(0.0);
+            }
         }
         if self.serve_head(at_once, now, now, step, waits) && head.interval != self.interval {
             return now;
         }
-        let limits = self.lines.iter().filter(|line| line.is_empty() && cost(line) > 0.0).map(|line| (line.rate / cost(line), line.cap));
+        let limits = self.lines.iter().filter(|line| line.is_empty() && line.cost > 0.0).map(|line| (line.rate / line.cost, line.cap));
         let Some((rate, cap)) = limits.min_by(|a, b| a.0.total_cmp(&b.0)) else {
             // Nothing is empty, so nothing needs to wait: the head was the interval's own batch and is worked off.
             self.backlog.clear();
@@ -389,16 +413,17 @@ impl Fluid {
         let inflow = if live { point.iops } else { 0.0 };
         let waiting = head.requests - at_once;
         let mut until = if rate > inflow { end.min(now + waiting / (rate - inflow)) } else { end };
-        for line in self.lines.iter().filter(|line| !line.is_empty() && rate * cost(line) > line.rate) {
-            until = until.min(now + line.level / (rate * cost(line) - line.rate));
+        for line in self.lines.iter().filter(|line| !line.is_empty() && rate * line.cost > line.rate) {
+            until = until.min(now + line.level / (rate * line.cost - line.rate));
         }
         let seconds = until - now;
         for line in &mut self.lines {
-            let taken = rate * cost(line);
+            let taken = rate * line.cost;
             line.pass(seconds, taken);
         }
         if let Some(last) = self.backlog.back_mut().filter(|last| last.interval == self.interval) {
             last.requests += point.iops * seconds;
+            self.queued += point.iops * seconds;
         }
         if seconds > 0.0 {
             step.stretches.push((now, seconds, cap));
@@ -414,6 +439,7 @@ impl Fluid {
         let first = from - head.arrived_s;
         head.arrived_s += requests / head.point.iops;
         head.requests -= requests;
+        self.queued -= requests;
         let waits_s = (first, to - head.arrived_s);
         if requests > 0.0 {
             step.serve(requests, head.point.bytes_s / head.point.iops, waits_s, waits);
@@ -433,9 +459,8 @@ impl Fluid {
 
     /// Burst buckets of the instance for I/Os and bytes, percent.
     pub fn instance_percents(&self) -> [Option<f64>; 2] {
-        [Measure::Units, Measure::Bytes].map(|measure| {
-            self.lines.iter().find(|line| line.cap == Cap::InstanceCredits && line.measure == measure).map(Line::percent)
-        })
+        [Measure::Units, Measure::Bytes]
+            .map(|measure| self.lines.iter().find(|line| line.cap == Cap::InstanceCredits && line.measure == measure).map(Line::percent))
     }
 }
 

@@ -145,6 +145,7 @@ fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: b
     let mut fluid = Fluid::new(setup);
     let mut summary = Summary::default();
     let mut waits = Waits::default();
+    let mut step = Step::default();
     let mut cold = Cold::new(setup);
     let mut t_s = 0.0;
     for point in &measured.points {
@@ -152,7 +153,7 @@ fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: b
         if setup.has_events() {
             fluid.follow_events(setup, t_s, point.duration_s);
         }
-        let step = fluid.step(point, t_s, keep_queue, &mut waits);
+        fluid.step(point, t_s, keep_queue, &mut waits, &mut step);
         let end_s = t_s + point.duration_s;
         summary.asked_ios += point.iops * point.duration_s;
         summary.delivered_ios += step.delivered;
@@ -170,10 +171,7 @@ fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: b
     summary.seconds = t_s;
     summary.queue_at_end = fluid.queue();
     summary.mean_ms = own.mean_ms() + waits.mean_ms();
-    summary.p50_ms = Some(own.percentile_ms(&waits, 0.5));
-    summary.p95_ms = Some(own.percentile_ms(&waits, 0.95));
-    summary.p99_ms = Some(own.percentile_ms(&waits, 0.99));
-    summary.p999_ms = Some(own.percentile_ms(&waits, 0.999));
+    [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms] = own.percentiles_ms(&waits, [0.5, 0.95, 0.99, 0.999]).map(Some);
     summary
 }
 

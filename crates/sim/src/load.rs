@@ -132,14 +132,7 @@ pub struct OpenLoad {
 impl OpenLoad {
     /// A load of `points`, random, Poisson, at most 1,024 outstanding.
     pub fn new(points: Vec<Point>) -> OpenLoad {
-        OpenLoad {
-            points,
-            sequential_read_share: 0.0,
-            sequential_write_share: 0.0,
-            arrivals: Arrivals::Poisson,
-            max_outstanding: 1_024,
-            span_bytes: 0,
-        }
+        OpenLoad { points, sequential_read_share: 0.0, sequential_write_share: 0.0, arrivals: Arrivals::Poisson, max_outstanding: 1_024, span_bytes: 0 }
     }
 
     /// Length, s.

@@ -7,13 +7,44 @@ use headrace_catalog::{RaidLevel, VolumeType};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::Op;
 
-/// Waits are kept in cells a quarter of an octave wide from 1 us on: at most 9 % from the middle of a cell, on the wait only.
-const CELLS_PER_OCTAVE: f64 = 4.0;
+/// A scale that is logarithmic by octave and linear inside one: a number's exponent and the first bits of its mantissa, read off its
+/// representation. No logarithm, and the same on every machine.
+#[derive(Clone, Copy, Debug)]
+struct Octaves {
+    /// A power of two.
+    from: f64,
+    /// 2^bits cells per octave.
+    bits: u32,
+    cells: usize,
+}
+
+impl Octaves {
+    /// The cell of `x` and how far into it, 0-1; none below the scale, the last cell above it.
+    #[inline]
+    fn place(&self, x: f64) -> Option<(usize, f64)> {
+        if x < self.from {
+            return None;
+        }
+        let offset = x.to_bits() - self.from.to_bits();
+        let cell = (offset >> (52 - self.bits)) as usize;
+        if cell >= self.cells {
+            return Some((self.cells - 1, 1.0));
+        }
+        let inside = offset & ((1 << (52 - self.bits)) - 1);
+        Some((cell, inside as f64 / (1u64 << (52 - self.bits)) as f64))
+    }
+
+    /// Where a cell begins.
+    fn start(&self, cell: usize) -> f64 {
+        f64::from_bits(self.from.to_bits() + ((cell as u64) << (52 - self.bits)))
+    }
+}
+
+/// Waits are kept in cells of a quarter of an octave from 1 us to 300 h, ms: at most 12 % from the middle of a cell, on the wait only.
 const WAIT_CELLS: usize = 160;
+const WAITS: Octaves = Octaves { from: 1.0 / 1_024.0, bits: 2, cells: WAIT_CELLS };
 /// The own-latency distribution is tabulated at 32 places per octave from 8 us to 137 s and interpolated.
-const GRID_PER_OCTAVE: usize = 32;
-const GRID_FROM_US: f64 = 8.0;
-const GRID_CELLS: usize = 24 * GRID_PER_OCTAVE;
+const OWN: Octaves = Octaves { from: 1.0 / 128.0, bits: 5, cells: 24 * 32 };
 
 /// Waits for limits, weighted by requests.
 #[derive(Clone, Debug)]
@@ -28,15 +59,6 @@ impl Default for Waits {
     fn default() -> Self {
         Waits { none: 0.0, cells: [0.0; WAIT_CELLS], total: 0.0, sum_ms: 0.0 }
     }
-}
-
-fn cell_of(wait_ms: f64) -> Option<usize> {
-    let octaves = libm::log2(wait_ms * 1e3);
-    (octaves >= 0.0).then(|| ((octaves * CELLS_PER_OCTAVE) as usize).min(WAIT_CELLS - 1))
-}
-
-fn cell_middle_ms(cell: usize) -> f64 {
-    libm::exp2((cell as f64 + 0.5) / CELLS_PER_OCTAVE) * 1e-3
 }
 
 impl Waits {
@@ -60,8 +82,8 @@ impl Waits {
         for step in 0..steps {
             let wait = low + (high - low) * (step as f64 + 0.5) / steps as f64;
             let share = requests / steps as f64;
-            match cell_of(wait) {
-                Some(cell) => self.cells[cell] += share,
+            match WAITS.place(wait) {
+                Some((cell, _)) => self.cells[cell] += share,
                 None => self.none += share,
             }
         }
@@ -79,7 +101,11 @@ impl Waits {
 
     /// Mean wait, ms.
     pub fn mean_ms(&self) -> f64 {
-        if self.total > 0.0 { self.sum_ms / self.total } else { 0.0 }
+        if self.total > 0.0 {
+            self.sum_ms / self.total
+        } else {
+            0.0
+        }
     }
 }
 
@@ -122,20 +148,19 @@ impl OwnLatency {
         };
         let (read_shift, write_shift) = (read.size_us(key.read_bytes), write.size_us(key.write_bytes));
         let before = if key.raid == Some(RaidLevel::Raid5) { read.mean_us() + read_shift } else { 0.0 };
-        let at = |x_us: f64| {
+        let at = |x_ms: f64| {
+            let x_us = x_ms * 1e3;
             let reads = read.exceeds(x_us - read_shift);
             let one = write.exceeds(x_us - write_shift - before);
             let mut kept = 1.0;
             (0..copies).for_each(|_| kept *= 1.0 - one);
             key.read_share * reads + (1.0 - key.read_share) * (1.0 - kept)
         };
-        let exceeds: Vec<f64> = (0..=GRID_CELLS).map(|i| at(grid_us(i))).collect();
+        let exceeds: Vec<f64> = (0..=OWN.cells).map(|cell| at(OWN.start(cell))).collect();
         // Mean as the integral of P(L > x).
-        let mut mean_us = GRID_FROM_US;
-        for i in 0..GRID_CELLS {
-            mean_us += 0.5 * (exceeds[i] + exceeds[i + 1]) * (grid_us(i + 1) - grid_us(i));
-        }
-        OwnLatency { exceeds, mean_ms: mean_us / 1e3 }
+        let stretch = |cell: usize| 0.5 * (exceeds[cell] + exceeds[cell + 1]) * (OWN.start(cell + 1) - OWN.start(cell));
+        let mean_ms = OWN.from + (0..OWN.cells).map(stretch).sum::<f64>();
+        OwnLatency { exceeds, mean_ms }
     }
 
     /// Mean, ms.
@@ -144,44 +169,39 @@ impl OwnLatency {
     }
 
     /// Share of requests whose own latency is above `x_ms`.
+    #[inline]
     pub fn exceeds(&self, x_ms: f64) -> f64 {
-        let x_us = x_ms * 1e3;
-        if x_us <= GRID_FROM_US {
-            return 1.0;
+        match OWN.place(x_ms) {
+            None => 1.0,
+            Some((cell, fraction)) => self.exceeds[cell] + (self.exceeds[cell + 1] - self.exceeds[cell]) * fraction,
         }
-        let place = libm::log2(x_us / GRID_FROM_US) * GRID_PER_OCTAVE as f64;
-        let cell = place as usize;
-        if cell >= GRID_CELLS {
-            return 0.0;
-        }
-        let fraction = place - cell as f64;
-        self.exceeds[cell] + (self.exceeds[cell + 1] - self.exceeds[cell]) * fraction
     }
 
-    /// The latency that a share `1 - q` of requests exceeds, ms, with `waits` added. Without any requests: without waits.
-    pub fn percentile_ms(&self, waits: &Waits, q: f64) -> f64 {
+    /// The latencies that shares `1 - q` of requests exceed, ms, with `waits` added; `quantiles` must rise. Without any requests: without waits.
+    pub fn percentiles_ms<const N: usize>(&self, waits: &Waits, quantiles: [f64; N]) -> [f64; N] {
         let total = if waits.total > 0.0 { waits.total } else { 1.0 };
         let none = if waits.total > 0.0 { waits.none } else { 1.0 };
-        let used: Vec<(f64, f64)> =
-            waits.cells.iter().enumerate().filter(|(_, &weight)| weight > 0.0).map(|(cell, &weight)| (cell_middle_ms(cell), weight)).collect();
+        let middle = |cell: usize| 0.5 * (WAITS.start(cell) + WAITS.start(cell + 1));
+        let used: Vec<(f64, f64)> = waits.cells.iter().enumerate().filter(|(_, &weight)| weight > 0.0).map(|(cell, &weight)| (middle(cell), weight)).collect();
         let above = |x_ms: f64| {
             let waited: f64 = used.iter().map(|(wait, weight)| weight * if x_ms > *wait { self.exceeds(x_ms - wait) } else { 1.0 }).sum();
             (none * self.exceeds(x_ms) + waited) / total
         };
-        let (mut low, mut high) = (GRID_FROM_US * 1e-3, 1e9);
-        // 40 halvings on a log scale of 34 octaves: 1e-11.
-        for _ in 0..40 {
-            let middle = (low * high).sqrt();
-            if above(middle) > 1.0 - q {
-                low = middle;
-            } else {
-                high = middle;
+        let longest = used.last().map_or(0.0, |(wait, _)| *wait);
+        let mut least = OWN.from;
+        quantiles.map(|q| {
+            let (mut low, mut high) = (least, longest + 2e5);
+            // Halvings on a log scale until a part in 1e5 is left: far inside the width of a cell.
+            while high > low * 1.000_01 {
+                let middle = (low * high).sqrt();
+                if above(middle) > 1.0 - q {
+                    low = middle;
+                } else {
+                    high = middle;
+                }
             }
-        }
-        high
+            least = low;
+            high
+        })
     }
-}
-
-fn grid_us(i: usize) -> f64 {
-    GRID_FROM_US * libm::exp2(i as f64 / GRID_PER_OCTAVE as f64)
 }

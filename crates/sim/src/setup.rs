@@ -41,7 +41,18 @@ impl Setup {
         let instance = instance.map(|name| catalog.instance(name, as_of)).transpose()?;
         let limits = catalog.storage_limits(&storage, as_of, instance.as_ref())?;
         let options = ModelOptions { xen: instance.as_ref().is_some_and(|instance| !instance.nitro), ..ModelOptions::default() };
-        Ok(Setup { storage, limits, instance, options, seed: 1, start_balance_percent: None, snapshot: None, degradations: Vec::new(), modification: None, failed_members: Vec::new() })
+        Ok(Setup {
+            storage,
+            limits,
+            instance,
+            options,
+            seed: 1,
+            start_balance_percent: None,
+            snapshot: None,
+            degradations: Vec::new(),
+            modification: None,
+            failed_members: Vec::new(),
+        })
     }
 
     /// The host with this one device.
@@ -83,7 +94,9 @@ impl Setup {
             let target = Rates::of(&change.target);
             match change.state(middle) {
                 ModificationState::Optimizing => rates = rates.lower(target),
-                ModificationState::Completed => rates = Rates { iops: rates.iops.and(target.iops), credit_refill: rates.credit_refill.and(target.credit_refill), ..target },
+                ModificationState::Completed => {
+                    rates = Rates { iops: rates.iops.and(target.iops), credit_refill: rates.credit_refill.and(target.credit_refill), ..target }
+                }
                 _ => {}
             }
         }
@@ -104,6 +117,10 @@ impl Setup {
     /// Bytes that requests may touch: the load's own span, at most the device.
     pub(crate) fn span_bytes(&self, wanted: u64) -> u64 {
         let usable = self.storage.usable_gib() << 30;
-        if wanted == 0 { usable } else { wanted.min(usable) }
+        if wanted == 0 {
+            usable
+        } else {
+            wanted.min(usable)
+        }
     }
 }

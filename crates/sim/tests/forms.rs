@@ -76,8 +76,13 @@ fn delivered(run: &Run) -> Vec<f64> {
         .collect()
 }
 
+/// Cases of a property: more of them with PROPTEST_CASES (`make soak`).
+fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(96)))]
 
     #[test]
     fn open_loads_deliver_the_same((storage, instance) in storages(), points in points(), share in 0.1f64..1.0) {

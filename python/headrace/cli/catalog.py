@@ -8,10 +8,16 @@ import typer
 
 from headrace.cli.common import AsOfOption, Output, OutputOption, RegionOption, complete_instance, complete_type, data
 
+EPILOG = """\b
+Examples:
+  headrace catalog volumes --as-of 2018-08-15
+  headrace catalog volumes --type gp3 --all-eras --output json
+  headrace catalog instances --family m5 --region eu-west-1
+  headrace catalog prices --region us-east-1 --output csv"""
+
 app = typer.Typer(
     no_args_is_help=True, help="What volume types, instances and regions allowed and cost, by day, each row with its source.",
-    epilog="Examples:\n\n    headrace catalog volumes --as-of 2018-08-15\n\n    headrace catalog volumes --type gp3 --all-eras --output json\n\n"
-    "    headrace catalog instances --family m5 --region eu-west-1\n\n    headrace catalog prices --region us-east-1 --output csv",
+    epilog=EPILOG,
 )  # fmt: skip
 
 LOOK_UP = "Source ids are explained by: headrace catalog sources"
@@ -32,13 +38,33 @@ def volumes(
         return print_frame(frame, output)
     from headrace.report.tables import show, table
 
-    columns = ("type", "from", "until", "GiB", "IOPS", "throughput", "promise", "AFR %", "source", "unconfirmed")
+    columns = ("type", "from", "until", "GiB", "IOPS", "throughput", "promise", "AFR %", "?", "source")
     rows = [
         (row["volume_type"], row["from"], row["until"] or "", f"{row['size_gib_min']:,}-{row['size_gib_max']:,}", row["iops"], row["throughput"],
-         row["consistency"], _afr(row), row["source"], f"? {row['unconfirmed']}" if row["unconfirmed"] else "")
+         row["consistency"], _afr(row), _mark(row), row["source"])
         for row in frame.to_dicts()
     ]  # fmt: skip
-    show(table(columns, rows), "", LOOK_UP)
+    show(table(columns, rows), "", *unconfirmed(frame, lambda row: f"{row['volume_type']} since {row['from']}"), LOOK_UP)
+
+
+def _mark(row: dict) -> str:
+    return "?" if row["unconfirmed"] else ""
+
+
+def unconfirmed(frame, name) -> list[str]:
+    """What the rows marked ? are not sure of: each note once, with the rows it is about."""
+    about: dict[str, list[str]] = {}
+    for row in frame.to_dicts():
+        for note in filter(None, row["unconfirmed"].split("; ")):
+            about.setdefault(note, []).append(name(row))
+    lines = []
+    for note, names in about.items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        lines.append(f"? {', '.join(names[:NAMED])}{more}: {note}")
+    return lines
+
+
+NAMED = 6  # rows named in a note; more are counted
 
 
 def _afr(row: dict) -> str:
@@ -67,16 +93,17 @@ def instances(
     from headrace.report.tables import show, table
     from headrace.report.words import number
 
-    columns = ("instance", "vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour", "price source", "price seen", "unconfirmed")
+    columns = ("instance", "vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour", "?", "price source", "price seen")
     rows = [
         (row["instance_type"], row["vcpus"], number(row["memory_gib"]), _from_to(row["baseline_iops"], row["max_iops"]),
          _from_to(row["baseline_mib_s"], row["max_mib_s"]), f"{row['burst_min']:g} min" if row["burst_min"] else "-",
-         row["instance_store_gb"] or "", "-" if row["usd_hour"] is None else f"{row['usd_hour']:g}", row["price_source"],
-         row["price_as_of"], f"? {row['unconfirmed']}" if row["unconfirmed"] else "")
+         row["instance_store_gb"] or "", "-" if row["usd_hour"] is None else f"{row['usd_hour']:g}", _mark(row),
+         row["price_source"], row["price_as_of"])
         for row in frame.to_dicts()
     ]  # fmt: skip
     right = ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour")
-    show(table(columns, rows, right=right), "", "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always.", LOOK_UP)
+    held = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
+    show(table(columns, rows, right=right), "", held, *unconfirmed(frame, lambda row: row["instance_type"]), LOOK_UP)
 
 
 def _from_to(low: float | None, high: float | None) -> str:
@@ -97,13 +124,13 @@ def prices(region: RegionOption = "us-east-1", as_of: AsOfOption = None, output:
         return print_frame(frame, output)
     from headrace.report.tables import show, table
 
-    columns = ("product", "component", "above", "USD", "unit", "source", "seen", "unconfirmed")
+    columns = ("product", "component", "above", "USD", "unit", "?", "source", "seen")
     rows = [
         (row["product"], row["component"], f"{row['from_quantity']:,.0f}" if row["from_quantity"] else "", f"{row['usd']:g}", row["unit"],
-         row["source"], row["as_of"], f"? {row['unconfirmed']}" if row["unconfirmed"] else "")
+         _mark(row), row["source"], row["as_of"])
         for row in frame.to_dicts()
     ]  # fmt: skip
-    show(table(columns, rows, title=f"EBS prices in {region}", right=("above", "USD")), "", LOOK_UP)
+    show(table(columns, rows, title=f"EBS prices in {region}", right=("above", "USD")), "", *unconfirmed(frame, lambda row: f"{row['product']} {row['component']}"), LOOK_UP)
 
 
 @app.command()

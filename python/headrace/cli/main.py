@@ -18,31 +18,28 @@ from headrace.errors import HeadraceError, InputError
 UsageError = typer.BadParameter.__base__
 ClickError = UsageError.__base__
 
-EPILOG = """Examples:
+EPILOG = """\b
+Examples:
+  headrace demo                                         all of it, on a recorded day
+  headrace workload import iostat.txt --to mysql.toml   what your server asks of its disks
+  headrace plan mysql.toml --goal 'p99_ms<=20' --report plan.html
+  headrace simulate mysql.toml --storage gp2:500 --plot day.html
 
-    headrace demo                                              the whole of it on a recorded day
-
-    headrace workload import iostat.txt --to mysql.toml        what your server asks of its disks
-
-    headrace plan mysql.toml --goal 'p99_ms<=20' --report plan.html
-
-    headrace simulate mysql.toml --storage gp2:500 --plot day.html
-
-Storage is written TYPE:SIZE_GIB[:IOPS[:MIB_S]], an array in front: gp3:500:6000:250, 2xgp2:1700 (RAID 0), raid10:4xgp3:500.
+Storage is written TYPE:SIZE_GIB[:IOPS[:MIB_S]], an array in front of it: gp3:500:6000:250, 2xgp2:1700 (RAID 0), raid10:4xgp3:500.
 
 Exit codes: 0 fine, 1 findings (a goal missed), 2 usage or bad input, 3 could not run, 130 interrupted."""
 
 app = typer.Typer(
     name="headrace", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     help="Plan storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops.",
 )  # fmt: skip
-app.add_typer(catalog.app, name="catalog")
-app.add_typer(workload.app, name="workload")
-app.add_typer(study.app, name="study")
-app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
-app.command("plan", epilog=plan.EPILOG)(plan.plan)
-app.command("demo", epilog=demo.EPILOG)(demo.demo)
+app.command("demo", epilog=demo.EPILOG, short_help="All of it on a recorded day: demand, plan, report.")(demo.demo)
+app.add_typer(workload.app, name="workload", short_help="What a database asks of its storage: make, import, show.")
+app.command("plan", epilog=plan.EPILOG, short_help="The cheapest storage that meets your goals, and why the others lost.")(plan.plan)
+app.command("simulate", epilog=simulate.EPILOG, short_help="Run a load on a storage: what is delivered, what waits.")(simulate.simulate)
+app.add_typer(catalog.app, name="catalog", short_help="Limits and prices by day, each with its source.")
+app.add_typer(study.app, name="study", short_help="Published experiments run again: their figures and ours.")
 
 
 def _version(wanted: bool) -> None:

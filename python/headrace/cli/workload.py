@@ -12,12 +12,18 @@ import typer
 
 from headrace.cli.common import GrowthOption, Output, OutputOption, TableOrJson, WorkloadArgument, data, read_workload, say
 
+EPILOG = """\b
+Examples:
+  headrace workload new --reads-per-s 900 --writes-per-s 400 --size-gib 300 --to shop.toml
+  headrace workload new                                  (asks, on a terminal)
+  iostat -xt 60 > iostat.txt;  headrace workload import iostat.txt --to shop.toml
+  headrace workload show shop.toml --plot shop.svg
+
+Files are TOML: docs/reference/workload-file.md."""
+
 app = typer.Typer(
     no_args_is_help=True, help="What a database asks of its storage: make it, import it, look at it.",
-    epilog="Examples:\n\n    headrace workload new --reads-per-s 900 --writes-per-s 400 --size-gib 300 --to shop.toml\n\n"
-    "    headrace workload new                                  (asks, on a terminal)\n\n"
-    "    iostat -xt 60 > iostat.txt;  headrace workload import iostat.txt --to shop.toml\n\n"
-    "    headrace workload show shop.toml --plot shop.svg\n\nFiles are TOML: docs/reference/workload-file.md.",
+    epilog=EPILOG,
 )  # fmt: skip
 
 ToOption = Annotated[Path | None, typer.Option("--to", metavar="FILE", help="File to write. Default: the workload's name and .toml, here.")]

@@ -20,6 +20,8 @@ CAP_WORDS = {
     "instance-throughput": "the instance's EBS bandwidth",
     "instance-credits": "the instance's EBS burst bucket",
 }
+SECONDS_IN = {"ms": 1e-3, "s": 1.0, "min": 60.0}
+LONG_S = 120.0
 
 
 class Chooser:
@@ -31,9 +33,9 @@ class Chooser:
         self.workload = evaluator.demand.workload
         self.longest_point_s = float(self.workload.points["duration_s"].max())
 
-    def choose(self, family: Family, rows: Sequence[dict]) -> list[Choice]:
-        """A Choice of each row (of one family; dicts with the columns of Evaluator.run)."""
-        rooms = self._headrooms(family, rows)
+    def choose(self, family: Family, rows: Sequence[dict], headroom: bool = True) -> list[Choice]:
+        """A Choice of each row (of one family; dicts with the columns of Evaluator.run). `headroom` False leaves the head-room out."""
+        rooms = self._headrooms(family, rows) if headroom else [None] * len(rows)
         return [self._choice(family, row, room) for row, room in zip(rows, rooms, strict=True)]
 
     def _choice(self, family: Family, row: dict, headroom: float | None) -> Choice:
@@ -189,8 +191,17 @@ class Chooser:
             found += [f"{instance['instance_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in instance["caveats"]]
             if instance["price"]["note"]:
                 found.append(f"Price of {instance['instance_type']}: {instance['price']['note']}")
+        found += [
+            f"{family.volume_type} {name}: {param.get('note') or param['source']} ({param['source']})"
+            for name in ("durability_afr_percent", "consistency") if (param := family.era.get(name)) and not param["confirmed"]
+        ]  # fmt: skip
         found += latency_doubts(family.volume_type, self.evaluator.as_of)
         return list(dict.fromkeys(found))
+
+
+def overload_of(chooser: Chooser, family: Family, row: dict) -> float | None:
+    """Demand over what the candidate of a row sustains, where that is above 1."""
+    return chooser.evaluator.overloads(Batch(family, [row["storage"]], [row["members"]], [row["instance"]]))[0]
 
 
 def _doubtful(item: dict) -> bool:
@@ -213,6 +224,9 @@ def miss_in_words(goal: Goal, value: float | None) -> str:
     name = {"cost_usd_month": "monthly cost"}.get(name, name.replace("_", " "))
     if value is None:
         return f"{name} not known, {goal.sign}{goal.limit:g} {goal.about.unit} asked"
+    if goal.about.unit in SECONDS_IN and value * SECONDS_IN[goal.about.unit] >= LONG_S:
+        # A backlog of hours reads better in hours.
+        return f"{name} {span_in_words(round(value * SECONDS_IN[goal.about.unit]))} against {number(goal.limit)} {goal.about.unit}"
     return f"{name} {number(value)} {goal.about.unit} against {number(goal.limit)}"
 
 

@@ -54,6 +54,7 @@ class Evaluator:
         self.demand, self.load, self.goals = demand, load, goals
         self.region, self.as_of, self.start_balance = region, as_of, start_balance
         self.instances = instances
+        self.instance_usd = [instance_usd_month(instance) for instance in instances]
         self.counts = Counts()
         self.progress: Callable[[float], None] | None = None
         self.prune_above = 1.0 if any(goal.metric in NO_BACKLOG and goal.limit == 0 for goal in goals) else math.inf
@@ -81,9 +82,12 @@ class Evaluator:
         return self._judge(frame, batch)
 
     def _evaluate(self, batch: Batch, load: dict, prune_above: float) -> dict:
+        # The core looks every instance up that it is given: only those of the batch.
+        used = sorted({index for index in batch.instances if index is not None})
+        place = {None: None} | {index: position for position, index in enumerate(used)}
         with core_errors():
             return _core.evaluate(
-                load, list(batch.storages), list(batch.instances), [instance["instance_type"] for instance in self.instances],
+                load, list(batch.storages), [place[index] for index in batch.instances], [self.instances[index]["instance_type"] for index in used],
                 as_of=self.as_of, start_balance_percent=self.start_balance, prune_above=prune_above, progress=self.progress,
             )  # fmt: skip
 
@@ -105,12 +109,15 @@ class Evaluator:
             pl.lit(None, dtype=pl.Float64).alias("headroom_percent"),
         )
 
+    def overloads(self, batch: Batch) -> list[float | None]:
+        """Demand over what each candidate can give in that time, every balance spent, where that is above 1: it cannot deliver."""
+        return self._evaluate(batch, self.load, 1.0)["overload"] if batch.storages else []
+
     def costs(self, batch: Batch) -> list[float]:
         """USD a month of each candidate, NaN where a price is not known."""
         with core_errors():
             totals = _core.monthly_totals(list(batch.storages), self.region, self.as_of, self.million_ios(batch.family))
-        hourly = [instance_usd_month(instance) for instance in self.instances]
-        return [total + (0.0 if index is None else hourly[index]) for total, index in zip(totals, batch.instances, strict=True)]
+        return [total + (0.0 if index is None else self.instance_usd[index]) for total, index in zip(totals, batch.instances, strict=True)]
 
     def million_ios(self, family: Family) -> float:
         """Requests the volumes get in a month, in millions: standard volumes are billed by them, mirrors write twice."""
@@ -177,7 +184,7 @@ def static_figures(family: Family, members: int) -> tuple[float | None, float | 
 def published_afr_percent(era: dict) -> float | None:
     """The upper published annual failure rate of one volume, percent; None where none is published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
-    return float(value[-1]) if isinstance(value, list) else None
+    return float(value[-1]) if isinstance(value, (list, tuple)) else None
 
 
 def promised_percent(era: dict) -> float | None:

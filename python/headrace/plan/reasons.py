@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import polars as pl
-
 from headrace import _core
 from headrace.core import MIB, core_errors
 from headrace.plan.candidates import Family
@@ -22,6 +20,7 @@ def verdict(choice: Choice | None, family: Family, winner: Choice | None, overlo
     ratio = choice.cost_usd_month / winner.cost_usd_month if winner and winner.cost_usd_month > 0 else None
     if winner is not None and (choice.storage, choice.instance) == (winner.storage, winner.instance):
         outcome, why = "wins", f"cheapest that meets every goal; binds: {choice.binds['words']}"
+        why += "" if choice.persistent else "; the data is gone with the instance"
     elif choice.meets_goals:
         outcome, why = "costs more", _dearer(choice, family, winner, ratio, size_gib)
     else:
@@ -34,8 +33,9 @@ def _dearer(choice: Choice, family: Family, winner: Choice, ratio: float | None,
     if ratio is None or ratio < SIGNIFICANTLY_DEARER:
         return "costs the same" + (" with more volumes" if choice.members > winner.members else "")
     why = f"costs {ratio:.3g} x: {choice.cost_usd_month:,.2f} against {winner.cost_usd_month:,.2f} USD a month"
-    biggest = max(choice.items, key=lambda item: item["usd"])
-    why += f", {biggest['usd']:,.2f} of it {biggest['item']}" if biggest["usd"] > 0.5 * more and len(choice.items) > 1 else ""
+    paid = {item["item"]: item["usd"] for item in winner.items}
+    extra, item = max((item["usd"] - paid.get(item["item"], 0.0), item["item"]) for item in choice.items)
+    why += f"; {extra:,.2f} more for {item}" if extra > 0.5 * more else ""
     if family.min_gib > size_gib * family.data_share / choice.members and family.min_gib > 1:
         why += f"; smallest size {family.min_gib:,} GiB a volume"
     elif choice.usable_gib >= 1.5 * size_gib and family.axis == "size":
@@ -50,16 +50,10 @@ def _failing(choice: Choice, overload: float | None) -> str:
     if choice.runs_dry:
         parts.append(choice.runs_dry["words"])
     # Hours of backlog say nothing more once it is known that the demand cannot be delivered.
-    parts += [miss for miss in choice.misses if not (parts and overload and overload > 1 and not miss.startswith(("throttled", "monthly")))]
+    parts += [miss for miss in choice.misses if not (parts and overload and overload > 1 and not miss.startswith(("throttled", "monthly", "holds")))]
     if choice.binds["throttled_s"] > 0:
         parts.append(f"binds: {choice.binds['words']}")
     return "; ".join(parts)
-
-
-def overload_of(rows: pl.DataFrame, storage: str) -> float | None:
-    """Demand over what a storage can sustain, where the bound alone decided."""
-    found = rows.filter((pl.col("storage") == storage) & pl.col("overload").is_not_null())["overload"]
-    return float(found[0]) if found.len() else None
 
 
 def explain(chooser: Chooser, choices: Sequence[tuple[Family, Choice]]) -> list[str]:

@@ -32,7 +32,7 @@ def in_words(run, workload) -> list[str]:
     lines = [f"{where}, limits of {run.as_of}; {span(summary['seconds'])}, {form}, seed {run.seed}."]
     lines += _delivered(summary, isinstance(workload, ClosedWorkload))
     lines += _limits(summary)
-    lines += _queue(summary, at)
+    lines += _queue(summary, at, isinstance(workload, ClosedWorkload))
     lines += _balances(run, at)
     lines.append(_latency(summary))
     if summary["failed_ios"]:
@@ -64,9 +64,11 @@ def _limits(summary: dict) -> list[str]:
     return [f"Requests waited for a limit during {span(summary['throttled_s'])} ({percent(min(1.0, share))} of the time): {blamed}."]
 
 
-def _queue(summary: dict, at) -> list[str]:
+def _queue(summary: dict, at, closed: bool) -> list[str]:
     if summary["throttled_s"] <= 0:
         return []
+    if closed:  # its queue is its depth: nothing builds up
+        return [f"Longest wait {span(summary['longest_wait_s'])}."]
     line = f"Longest wait {span(summary['longest_wait_s'])}; most requests waiting {number(summary['peak_queue'])}"
     if summary["peak_queue"] and summary["peak_queue_at_s"] is not None:
         line += f", {at(summary['peak_queue_at_s'])}"

@@ -58,7 +58,7 @@ def span(seconds: float | None) -> str:
         return "-"
     if seconds == 0:
         return "0 s"
-    if seconds < 1:
+    if seconds < 0.995:
         return f"{number(seconds * 1e3, 2)} ms"
     if seconds < 60:
         return f"{number(seconds, 2)} s"

@@ -1,0 +1,56 @@
+"""The published experiments: what they printed, what the model gives, and how far apart the two are.
+
+    >>> from headrace import studies
+    >>> [study.name for study in studies.list_studies()]
+    ['gp2-burst', 'choices', 'raid-2009', 'queue-rule', 'published-latency']
+    >>> result = studies.run("gp2-burst")
+    >>> for verdict in result.verdicts:
+    ...     print(verdict.what, verdict.published, verdict.ours, verdict.error_percent, verdict.source)
+
+`StudyResult` holds verdicts, tables and chart data; `headrace.report` draws them. To add a study: a module with `STUDY` and `run`, its published
+figures in `published/NAME.csv` with source and date, and a line in `_STUDIES`.
+"""
+
+from __future__ import annotations
+
+from headrace.errors import InputError
+from headrace.studies import choices, gp2_burst, published_latency, queue_rule, raid_2009
+from headrace.studies.base import ChartData, Progress, Series, Source, Study, StudyResult, Table, Verdict, error_percent
+from headrace.workload.model import did_you_mean
+
+__all__ = [
+    "ChartData",
+    "Series",
+    "Source",
+    "Study",
+    "StudyResult",
+    "Table",
+    "Verdict",
+    "error_percent",
+    "get",
+    "list_studies",
+    "run",
+]
+
+_STUDIES = {module.STUDY.name: module for module in (gp2_burst, choices, raid_2009, queue_rule, published_latency)}
+
+
+def list_studies() -> tuple[Study, ...]:
+    """All studies in the order they are shown."""
+    return tuple(module.STUDY for module in _STUDIES.values())
+
+
+def get(name: str) -> Study:
+    """The study of that name. Raises InputError naming the nearest when there is none."""
+    return _module(name).STUDY
+
+
+def run(name: str, progress: Progress | None = None) -> StudyResult:
+    """Runs a study: some seconds. `progress` is called with the share done (0-1). Same figures every time. Raises InputError."""
+    return _module(name).run(progress)
+
+
+def _module(name: str):
+    if name not in _STUDIES:
+        raise InputError(f"study {name}", f"must be one of {', '.join(_STUDIES)}", "headrace study list", did_you_mean(name, _STUDIES))
+    return _STUDIES[name]

@@ -113,7 +113,9 @@ def error_percent(ours: float, published: float) -> float:
     return 100.0 * (ours / published - 1.0)
 
 
-def compare(what: str, published: float, ours: float, unit: str, source: Source, tolerance_percent: float | None = None, note: str = "") -> Verdict:
+def compare(
+    what: str, published: float, ours: float, unit: str, source: Source, tolerance_percent: float | None = None, note: str = ""
+) -> Verdict:
     """A verdict on two numbers in the same unit. Without a tolerance nothing is promised and `within` is None."""
     error = error_percent(ours, published)
     within = None if tolerance_percent is None else abs(error) <= tolerance_percent

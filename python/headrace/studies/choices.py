@@ -12,10 +12,22 @@ from dataclasses import dataclass
 
 from headrace import _core
 from headrace.core import core_errors
+from headrace.errors import InputError
 from headrace.simulation import simulate
 from headrace.studies.base import (
-    ChartData, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, compare, published,
-)  # fmt: skip
+    ChartData,
+    Progress,
+    Series,
+    Source,
+    Steps,
+    Study,
+    StudyResult,
+    Table,
+    Verdict,
+    agree,
+    compare,
+    published,
+)
 from headrace.workload import ClosedWorkload
 
 ARTICLE = Source("Understanding Database IOPS, part 1", "2020-07-13")
@@ -72,7 +84,7 @@ def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, 
     try:
         with core_errors():
             limits = _core.storage_limits(text, day)[0]
-    except Exception:  # the catalog says why; here only that it cannot be had matters
+    except InputError:  # the catalog says why; here only that it cannot be had matters
         return None
     return text if iops is None or (limits["iops"] or 0) >= iops else None
 
@@ -94,7 +106,7 @@ def _is_disk(era: dict) -> bool:
 
 def max_volume_iops(volume_type: str, day: str) -> int:
     """Most IOPS one volume of a type can have on a day, by asking for the largest and, where IOPS are provisioned, for ever more."""
-    size = 1_024 if volume_type == "standard" else 16_384
+    size = _eras(day)[volume_type]["size_gib"]["max"]["value"]
     if volume_type not in ("gp3", "io1", "io2"):
         with core_errors():
             return int(_core.storage_limits(f"{volume_type}:{size}", day)[0]["iops"])
@@ -147,12 +159,16 @@ def large_sequential_ebs(day: str) -> Answer:
 
 
 def dense_instance_family(day: str) -> tuple[str, str]:
-    """The instance family with the cheapest GB of local disks, and the figure."""
+    """The instance family with the cheapest GB of local disks, and the figure.
+
+    Types without known EBS limits are passed over: they are the ones from before 2014 (hs1, i2), of which the catalog cannot say until when they
+    were sold.
+    """
     best = None
     with core_errors():
         for instance in _core.instances(day):
             price = _core.instance_price(instance["instance_type"], REGION, day)
-            if price is None or instance["instance_store_gb"] < 1_000:
+            if price is None or instance["instance_store_gb"] < 1_000 or instance["max_iops"] is None:
                 continue
             per_tb_hour = 1_000.0 * price["usd"] / instance["instance_store_gb"]
             if best is None or per_tb_hour < best[0]:
@@ -190,7 +206,10 @@ def over_80k(day: str) -> Answer:
     single = {name: top for name in _eras(day) if (top := max_volume_iops(name, day)) >= MANY_IOPS}
     most = ebs_max_iops(day)
     if single and most >= MANY_IOPS:
-        return Answer(tuple(single), ", ".join(f"{name} {top:,} IOPS a volume" for name, top in single.items()) + f"; an instance passes up to {most:,}")
+        return Answer(
+            tuple(single),
+            ", ".join(f"{name} {top:,} IOPS a volume" for name, top in single.items()) + f"; an instance passes up to {most:,}",
+        )
     if most >= MANY_IOPS:
         return Answer(("striped io1", "instance-store"), f"no volume reaches it, but a few instances pass up to {most:,} EBS IOPS")
     return Answer(("instance-store",), f"no instance passes more than {most:,} EBS IOPS; {_cheapest_local(day)}")
@@ -218,7 +237,10 @@ def consistent(day: str) -> Answer:
     best = max(promised.values())
     durable = {name: era["durability_afr_percent"]["value"][1] for name, era in _eras(day).items() if name in promised}
     names = sorted((name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name))
-    return Answer(tuple(names), "; ".join(f"{name} within 10 % for {promised[name]} % of the time, yearly failures up to {durable[name]} %" for name in names))
+    return Answer(
+        tuple(names),
+        "; ".join(f"{name} within 10 % for {promised[name]} % of the time, yearly failures up to {durable[name]} %" for name in names),
+    )
 
 
 def hdd_cheap(day: str) -> Answer:
@@ -232,7 +254,11 @@ def hdd_cheap(day: str) -> Answer:
 QUESTIONS: tuple[tuple[str, str, Callable[[str], Answer]], ...] = (
     ("random", f"random I/O: at least {RANDOM_IOPS:,} random 16 KiB requests a second from one volume", random_io),
     ("ssd-cheap", f"SSD where cost matters: {SSD_SIZE_GIB} GiB with {SSD_IOPS:,} IOPS", ssd_cheap),
-    ("large-sequential-ebs", f"large sequential I/O on EBS: scan {SCAN_SIZE_GIB} GiB once at {SCAN_MIB_S:g} MiB/s, the two cheapest", large_sequential_ebs),
+    (
+        "large-sequential-ebs",
+        f"large sequential I/O on EBS: scan {SCAN_SIZE_GIB} GiB once at {SCAN_MIB_S:g} MiB/s, the two cheapest",
+        large_sequential_ebs,
+    ),
     ("large-sequential", "large sequential I/O on anything: the same, and the cheapest local disks", large_sequential),
     ("10k-20k-iops", f"SSD for 10,000-20,000 IOPS: one volume of {RANGE_SIZE_GIB:,} GiB that covers the range", between_10k_and_20k),
     ("data-warehouse", f"data warehouse: scan at {WAREHOUSE_MIB_S:g} MiB/s all day on {SCAN_SIZE_GIB} GiB", data_warehouse),
@@ -261,7 +287,10 @@ def run(progress: Progress | None = None) -> StudyResult:
     verdicts.append(_cap_verdict(answers_of["ebs-max-iops"]))
     steps.step()
     notes = (
-        "The words of the questions (cost matters, large, critical) carry no figures in the article; the figures they are given here are ours and stand in each question.",
+        (
+            "The words of the questions (cost matters, large, critical) carry no figures in the article; the figures they are "
+            "given here are ours and stand in each question."
+        ),
         "Costs are for us-east-1. Prices of a day before the oldest known price use that one; `headrace catalog prices` says which.",
         "io2 means io2 as of the day; since 2023-11-21 every io2 volume is Block Express.",
     )
@@ -284,8 +313,13 @@ def _verdict(question: str, theirs: tuple[str, ...], answers: dict[str, Answer],
 
 
 def _cap_verdict(row: dict[str, str]) -> Verdict:
-    note = f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, {ebs_max_iops(TODAY):,} on {TODAY}"
-    return compare(f"most EBS IOPS on {CAP_DAY}", float(row["answer"]), ebs_max_iops(CAP_DAY), "IOPS", Source(row["source"], row["date"]), 0.0, note)
+    note = (
+        f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, {ebs_max_iops(TODAY):,} "
+        f"on {TODAY}"
+    )
+    return compare(
+        f"most EBS IOPS on {CAP_DAY}", float(row["answer"]), ebs_max_iops(CAP_DAY), "IOPS", Source(row["source"], row["date"]), 0.0, note
+    )
 
 
 def _chart() -> ChartData:

@@ -8,8 +8,19 @@ from headrace import _core
 from headrace.core import core_errors
 from headrace.simulation import Simulation, simulate
 from headrace.studies.base import (
-    ChartData, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, compare, published,
-)  # fmt: skip
+    ChartData,
+    Progress,
+    Series,
+    Source,
+    Steps,
+    Study,
+    StudyResult,
+    Table,
+    Verdict,
+    agree,
+    compare,
+    published,
+)
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.model import make_points
 
@@ -114,23 +125,67 @@ def _fio(steps: Steps) -> tuple[list[Verdict], Table, list[str]]:
     rows = []
     for (size, rate), run in runs.items():
         left = run.rows["balance_percent"][-1]
-        rows.append((size, rate / 10, round(run.summary["delivered_ios"]), round(run.summary["delivered_ios"] / seconds, 1), round(left, 1)))
+        rows.append(
+            (size, rate / 10, round(run.summary["delivered_ios"]), round(run.summary["delivered_ios"] / seconds, 1), round(left, 1))
+        )
     xen, nitro = runs[8, XEN_RATE_PER_MILLE], runs[8, 1_000]
     left = xen.rows["balance_percent"][-1]
     left_200 = runs[200, XEN_RATE_PER_MILLE].rows["balance_percent"][-1]
     delivered = "2.0 % over the nominal 3,000 IOPS; the option for Xen is 2.5 %"
     verdicts = [
-        compare("I/Os in the fio run, Xen over-delivery (1.025)", float(ios["value"]), xen.summary["delivered_ios"], "I/Os", _source(ios), FIO_TOLERANCE_PERCENT, delivered),
-        compare("I/Os in the fio run, nominal (Nitro)", float(ios["value"]), nitro.summary["delivered_ios"], "I/Os", _source(ios), NOMINAL_TOLERANCE_PERCENT, delivered),
-        compare("IOPS of the fio run, Xen over-delivery", float(figures["fio_iops"]["value"]), xen.summary["delivered_ios"] / seconds, "IOPS", _source(figures["fio_iops"]), FIO_TOLERANCE_PERCENT),
-        compare("mean read latency of the fio run", device_ms, xen.summary["mean_ms"], "ms", _source(ios), FIO_TOLERANCE_PERCENT, "published: disk ticks / I/Os; depth 10 at the cap, so this follows from the IOPS"),
-        agree("burst balance at the end", "very close to 0 %", f"{left:.1f} % at 8 GiB, {left_200:.1f} % at 200 GiB", _source(ios), left <= NEAR_ZERO_PERCENT,
-              "only a volume at the 100 IOPS floor ends near zero: a larger one earns too much back during the run"),
-    ]  # fmt: skip
+        compare(
+            "I/Os in the fio run, Xen over-delivery (1.025)",
+            float(ios["value"]),
+            xen.summary["delivered_ios"],
+            "I/Os",
+            _source(ios),
+            FIO_TOLERANCE_PERCENT,
+            delivered,
+        ),
+        compare(
+            "I/Os in the fio run, nominal (Nitro)",
+            float(ios["value"]),
+            nitro.summary["delivered_ios"],
+            "I/Os",
+            _source(ios),
+            NOMINAL_TOLERANCE_PERCENT,
+            delivered,
+        ),
+        compare(
+            "IOPS of the fio run, Xen over-delivery",
+            float(figures["fio_iops"]["value"]),
+            xen.summary["delivered_ios"] / seconds,
+            "IOPS",
+            _source(figures["fio_iops"]),
+            FIO_TOLERANCE_PERCENT,
+        ),
+        compare(
+            "mean read latency of the fio run",
+            device_ms,
+            xen.summary["mean_ms"],
+            "ms",
+            _source(ios),
+            FIO_TOLERANCE_PERCENT,
+            "published: disk ticks / I/Os; depth 10 at the cap, so this follows from the IOPS",
+        ),
+        agree(
+            "burst balance at the end",
+            "very close to 0 %",
+            f"{left:.1f} % at 8 GiB, {left_200:.1f} % at 200 GiB",
+            _source(ios),
+            left <= NEAR_ZERO_PERCENT,
+            "only a volume at the 100 IOPS floor ends near zero: a larger one earns too much back during the run",
+        ),
+    ]
     table = Table("The fio run by volume size", ("GiB", "rate %", "I/Os", "IOPS", "balance left %"), tuple(rows))
     notes = [
-        f"Size of the volume: not stated. The command asks for 200 GiB per thread, but all ten threads read {device_gib * 10:g} GiB together, which is ten times a device of "
-        f"{device_gib:g} GiB (fio cuts the size to the device, and a random map reads each block once): derived, and it agrees with the balance near zero.",
+        (
+            f"Size of the volume: not stated. The command asks for 200 GiB per thread, but all ten threads read {device_gib * 10:g} "
+            "GiB together, which is ten times a device of "
+        )(
+            f"{device_gib:g} GiB (fio cuts the size to the device, and a random map reads each block once): derived, and it agrees "
+            "with the balance near zero."
+        ),
     ]
     return verdicts, table, notes
 
@@ -161,13 +216,52 @@ def _durations(steps: Steps) -> tuple[list[Verdict], Table]:
     verdicts = [
         compare("credits of a full bucket", figure["credits"], capacity, "I/Os", source["credits"], 0.0, "catalog"),
         compare("burst speed", figure["burst_iops"], speed, "IOPS", source["burst_iops"], 0.0, "catalog"),
-        compare("burst without counting the refill", figure["burst_without_refill_s"], capacity / speed, "s", source["burst_without_refill_s"], tolerance,
-                "5.4 million / 3,000: what the credits alone last; the refill during the burst makes even the smallest volume last longer"),
-        compare("burst of 500 GiB, per I/O", figure["burst_500_gib_s"], per_io.summary["credits_empty_at_s"], "s", source["burst_500_gib_s"], tolerance, "simulated without the saved second, as the formula has none"),
-        compare("burst of 500 GiB, per interval", figure["burst_500_gib_s"], found[500], "s", source["burst_500_gib_s"], tolerance, "simulated without the saved second"),
-        compare("burst at the 100 IOPS floor", figure["burst_100_iops_s"], found[33], "s", source["burst_100_iops_s"], tolerance, "simulated, 33 GiB, without the saved second; published figure rounded to 1 s"),
-    ]  # fmt: skip
-    columns = ("GiB", "baseline IOPS", "burst s, computed", "simulated", "simulated with the saved second", "refill s, computed", "refill simulated")
+        compare(
+            "burst without counting the refill",
+            figure["burst_without_refill_s"],
+            capacity / speed,
+            "s",
+            source["burst_without_refill_s"],
+            tolerance,
+            "5.4 million / 3,000: what the credits alone last; the refill during the burst makes even the smallest volume last longer",
+        ),
+        compare(
+            "burst of 500 GiB, per I/O",
+            figure["burst_500_gib_s"],
+            per_io.summary["credits_empty_at_s"],
+            "s",
+            source["burst_500_gib_s"],
+            tolerance,
+            "simulated without the saved second, as the formula has none",
+        ),
+        compare(
+            "burst of 500 GiB, per interval",
+            figure["burst_500_gib_s"],
+            found[500],
+            "s",
+            source["burst_500_gib_s"],
+            tolerance,
+            "simulated without the saved second",
+        ),
+        compare(
+            "burst at the 100 IOPS floor",
+            figure["burst_100_iops_s"],
+            found[33],
+            "s",
+            source["burst_100_iops_s"],
+            tolerance,
+            "simulated, 33 GiB, without the saved second; published figure rounded to 1 s",
+        ),
+    ]
+    columns = (
+        "GiB",
+        "baseline IOPS",
+        "burst s, computed",
+        "simulated",
+        "simulated with the saved second",
+        "refill s, computed",
+        "refill simulated",
+    )
     return verdicts, Table("Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", columns, tuple(rows))
 
 
@@ -184,7 +278,9 @@ def _curves(steps: Steps) -> tuple[ChartData, ...]:
     row = _figures()["burst_500_gib_s"]
     series.append(Series(f"500 GiB ({_source(row)})", "published", (0.0, float(row["value"]) / 60.0), (100.0, 0.0)))
     durations = tuple(computed_burst_s(size) for size in SIZES_GIB[:-1])
-    simulated = tuple(burst(size, expected + 60.0).summary["credits_empty_at_s"] for size, expected in zip(SIZES_GIB, durations, strict=False))
+    simulated = tuple(
+        burst(size, expected + 60.0).summary["credits_empty_at_s"] for size, expected in zip(SIZES_GIB, durations, strict=False)
+    )
     bars = (
         Series("computed: credits / (3,000 - baseline)", "published", SIZES_GIB[:-1], tuple(d / 60.0 for d in durations)),
         Series("simulated", "simulated", SIZES_GIB[:-1], tuple(d / 60.0 for d in simulated)),
@@ -202,6 +298,11 @@ def run(progress: Progress | None = None) -> StudyResult:
     fio_verdicts, fio_table, notes = _fio(steps)
     verdicts, durations = _durations(steps)
     charts = _curves(steps)
-    notes.append("The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 credits early: it shortens a burst by 3,000 / (3,000 - baseline) s.")
+    notes.append(
+        (
+            "The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 credits early: it "
+            "shortens a burst by 3,000 / (3,000 - baseline) s."
+        )
+    )
     notes.append("Volumes of 1,000 GiB and more have a baseline of at least 3,000 IOPS and no burst.")
     return StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, tuple(notes), time.monotonic() - started)

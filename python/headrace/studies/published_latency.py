@@ -94,17 +94,33 @@ def measured_runs() -> tuple[list[Measured], list[dict[str, str]]]:
 def _measured(row: dict[str, str]) -> Measured:
     latency = {name: float(row[f"{name}_us"]) if row[f"{name}_us"] else None for name in ("mean", *QUANTILES)}
     return Measured(
-        family=row["family"], storage=row["storage"], instance=row["instance"] or None, as_of=row["as_of"],
-        rate_per_mille=int(row["rate_per_mille"]), rested=row["rested"] == "yes", rw=row["rw"], bs_kib=float(row["bs_kib"]), jobs=int(row["jobs"]),
-        iodepth=int(row["iodepth"]), runtime_s=float(row["runtime_s"]), iops=float(row["iops"]), latency_us=latency, note=row["note"],
+        family=row["family"],
+        storage=row["storage"],
+        instance=row["instance"] or None,
+        as_of=row["as_of"],
+        rate_per_mille=int(row["rate_per_mille"]),
+        rested=row["rested"] == "yes",
+        rw=row["rw"],
+        bs_kib=float(row["bs_kib"]),
+        jobs=int(row["jobs"]),
+        iodepth=int(row["iodepth"]),
+        runtime_s=float(row["runtime_s"]),
+        iops=float(row["iops"]),
+        latency_us=latency,
+        note=row["note"],
         source=Source(row["source"], row["date"]),
-    )  # fmt: skip
+    )
 
 
 def repeat(run: Measured, seed: int = 1) -> Simulation:
     """The measured run on the model, in the per-I/O form."""
     # Runs far below what their depth allows were paced by the tool (ioping, diskplorer): an open load.
-    paced = run.depth == 1 and run.latency_us["mean"] is not None and run.iops < 0.5e6 / run.latency_us["mean"] or run.latency_us["mean"] is None
+    paced = (
+        run.depth == 1
+        and run.latency_us["mean"] is not None
+        and run.iops < 0.5e6 / run.latency_us["mean"]
+        or run.latency_us["mean"] is None
+    )
     if paced:
         # More requests than were measured: below the cap the rate does not matter, and our own sampling error should not.
         rate, seconds = max(run.iops, 1_000.0), 100.0
@@ -116,7 +132,15 @@ def repeat(run: Measured, seed: int = 1) -> Simulation:
     options = {"rate_per_mille": run.rate_per_mille, "saved_second": run.rested}
     length = None if paced else seconds
     return simulate(
-        load, run.storage, instance=run.instance, as_of=run.as_of, seconds=length, interval_s=seconds, seed=seed, form="events", options=options
+        load,
+        run.storage,
+        instance=run.instance,
+        as_of=run.as_of,
+        seconds=length,
+        interval_s=seconds,
+        seed=seed,
+        form="events",
+        options=options,
     )
 
 
@@ -172,10 +196,19 @@ def run(progress: Progress | None = None) -> StudyResult:
     tables = (_table_of_runs(compared), _table_of_shares(compared), _table_of_skipped(skipped))
     notes = (
         f"{len(clean)} runs compared, {len(skipped)} left out (each with its reason).",
-        "Below the cap latency is the volume's own and independent of load; at the cap it is the limiter's pacing, and the mean is depth / IOPS in any model.",
-        "The profiles in data/latency.csv were fitted to some of these same runs (their `source` says which): for those the error is that of a fit, not of a prediction.",
+        (
+            "Below the cap latency is the volume's own and independent of load; at the cap it is the limiter's pacing, and the "
+            "mean is depth / IOPS in any model."
+        ),
+        (
+            "The profiles in data/latency.csv were fitted to some of these same runs (their `source` says which): for those the "
+            "error is that of a fit, not of a prediction."
+        ),
         "Runs of the Xen era are simulated with 2.5 % over-delivery, as measured then; Nitro runs with none.",
-        "fio's completion latency leaves out the submission: at depths of 256 and 512 the published mean is 2 to 6 % under depth / IOPS, ours is not.",
+        (
+            "fio's completion latency leaves out the submission: at depths of 256 and 512 the published mean is 2 to 6 % under "
+            "depth / IOPS, ours is not."
+        ),
         "Runs without quantiles (device means) count in no share.",
     )
     return StudyResult(STUDY, _verdicts(compared), tables, _charts(compared), notes, time.monotonic() - started)
@@ -203,7 +236,19 @@ def _table_of_shares(compared: list[Compared]) -> Table:
         for quantile, tolerance in TOLERANCE_PERCENT.items():
             within, total, middle, mean = _shares(compared, family, regime, quantile)
             if total:
-                rows.append((family or "all", regime or "all", quantile, tolerance, within, total, round(100 * within / total), round(middle, 1), round(mean, 1)))
+                rows.append(
+                    (
+                        family or "all",
+                        regime or "all",
+                        quantile,
+                        tolerance,
+                        within,
+                        total,
+                        round(100 * within / total),
+                        round(middle, 1),
+                        round(mean, 1),
+                    )
+                )
     columns = ("volume", "regime", "quantile", "tolerance %", "within", "runs", "share %", "median |error| %", "mean error %")
     return Table("Share of runs within tolerance", columns, tuple(rows))
 
@@ -225,7 +270,9 @@ def _table_of_runs(compared: list[Compared]) -> Table:
 
 
 def _table_of_skipped(skipped: list[dict[str, str]]) -> Table:
-    rows = tuple((r["family"], r["storage"], r["rw"], r["bs_kib"], r["iops"], r["skipped_because"], f"{r['source']}, {r['date']}") for r in skipped)
+    rows = tuple(
+        (r["family"], r["storage"], r["rw"], r["bs_kib"], r["iops"], r["skipped_because"], f"{r['source']}, {r['date']}") for r in skipped
+    )
     return Table("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
 
 
@@ -238,11 +285,29 @@ def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
                 continue
             chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and c.error[quantile] is not None]
             years = sorted({c.run.source.date[:4] for c in chosen})
-            source = Source(f"{len({c.run.source.citation for c in chosen})} published files, see the table of runs", "-".join(dict.fromkeys((years[0], years[-1]))))
+            source = Source(
+                f"{len({c.run.source.citation for c in chosen})} published files, see the table of runs",
+                "-".join(dict.fromkeys((years[0], years[-1]))),
+            )
             worst = max(chosen, key=lambda c: abs(c.error[quantile]))
-            note = f"median |error| {middle:.1f} %; furthest: {worst.run.storage} {worst.run.rw} {worst.run.bs_kib:g} KiB depth {worst.run.depth}, {worst.error[quantile]:+.1f} %"
+            note = (
+                f"median |error| {middle:.1f} %; furthest: {worst.run.storage} {worst.run.rw} {worst.run.bs_kib:g} KiB depth "
+                f"{worst.run.depth}, {worst.error[quantile]:+.1f} %"
+            )
             what = f"{family or 'all volumes'}, {regime}: {quantile}"
-            verdicts.append(Verdict(what, f"{total} runs", f"{within} of {total} within {tolerance:g} %", "", round(mean, 2), within == total, tolerance, source, note))
+            verdicts.append(
+                Verdict(
+                    what,
+                    f"{total} runs",
+                    f"{within} of {total} within {tolerance:g} %",
+                    "",
+                    round(mean, 2),
+                    within == total,
+                    tolerance,
+                    source,
+                    note,
+                )
+            )
     return tuple(verdicts)
 
 
@@ -258,8 +323,6 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
         charts.append(ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
     with_p50 = [c for c in compared if c.error["p50"] is not None]
     order = tuple(c.run.latency_us["p50"] / 1e3 for c in with_p50)
-    scatter = tuple(
-        Series(f"{name} error", "simulated", order, tuple(c.error[name] for c in with_p50)) for name in TOLERANCE_PERCENT
-    )
+    scatter = tuple(Series(f"{name} error", "simulated", order, tuple(c.error[name] for c in with_p50)) for name in TOLERANCE_PERCENT)
     charts.append(ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", scatter))
     return tuple(charts)

@@ -1,0 +1,75 @@
+# demo · test · bench · lint · generate · soak: the only commands. Each does its own set-up; CI calls `make test`.
+#
+# Needs: Rust (cargo) and Python 3.11 or newer. What else is missing (a linker, the venv module) is installed with apt-get where that is possible.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUST_SOURCES := $(shell find crates data -name '*.rs' -o -name '*.toml' -o -name '*.csv') Cargo.toml Cargo.lock
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.PHONY: help demo test test-rust test-python bench lint generate soak clean
+
+help:
+	@echo "make demo      set up, plan a recorded day of an InnoDB server, write headrace-report.html"
+	@echo "make test      set up, run every test"
+	@echo "make bench     speed and accuracy, beside SimPy; prints tables (some minutes)"
+	@echo "make lint      formatting, clippy, ruff, facts with sources, sizes of files and functions"
+	@echo "make generate  write docs/reference/cli.md from the commands' own help"
+	@echo "make soak      the property tests with many more cases (an hour)"
+
+# A linker and the venv module are not part of Rust or Python on a bare Debian.
+$(VENV)/system.ok:
+	@command -v cargo >/dev/null || { echo "error: cargo is missing. Install Rust 1.85 or newer (https://rustup.rs), then run this again." >&2; exit 3; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $$($(PYTHON) --version) is too old: Python 3.11 or newer is needed. Set PYTHON=..." >&2; exit 3; }
+	@want=""; command -v cc >/dev/null || want="$$want build-essential"; \
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || want="$$want python3-venv"; \
+	if [ -n "$$want" ]; then \
+	  command -v apt-get >/dev/null || { echo "error: please install:$$want" >&2; exit 3; }; \
+	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); $$sudo apt-get update -qq && $$sudo apt-get install -y -qq $$want; \
+	fi
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check "maturin>=1.7,<2"
+	@touch $@
+
+# The package with its Rust core, built in release mode and installed editable.
+$(VENV)/package.ok: $(VENV)/system.ok pyproject.toml $(RUST_SOURCES)
+	@echo "Building headrace (about a minute the first time) ..."
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet --extras test
+	@touch $@
+
+demo: $(VENV)/package.ok
+	@$(BIN)/headrace demo
+
+test: test-rust test-python
+
+test-rust: $(VENV)/system.ok
+	cargo test --release --workspace --exclude headrace-py --quiet
+
+test-python: $(VENV)/package.ok
+	$(BIN)/python -m pytest -q
+
+bench: $(VENV)/package.ok
+	@$(BIN)/pip install --quiet --disable-pip-version-check "simpy>=4.1,<5"
+	@$(BIN)/python benchmarks/run.py
+
+lint: $(VENV)/package.ok
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --release --quiet -- -D warnings
+	$(BIN)/ruff check python tests benchmarks examples
+	$(BIN)/ruff format --check python tests benchmarks examples
+	$(BIN)/python tests/tidy.py
+
+generate: $(VENV)/package.ok
+	$(BIN)/python -m headrace.cli.reference
+
+soak: $(VENV)/package.ok
+	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -q
+
+clean:
+	rm -rf target $(VENV) headrace-report.html

@@ -1,0 +1,43 @@
+"""`headrace demo`: the main job on a recorded example, from demand to report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.common import Output, say
+
+EPILOG = """The example is a recorded hour of an InnoDB server under TPC-C on a gp2 volume in 2018, laid into a day with a quiet night and a backup.
+It asks: which volume would carry that day with p99 <= 20 ms and no throttling, and what does it save against the gp2 volume of the recording?"""
+
+GOALS = ("p99_ms<=20", "throttled_min<=0")
+CURRENT = "gp2:1200"  # 3 IOPS per GiB: the 3,600 IOPS the server was recorded on
+REPORT = Path("headrace-report.html")
+
+
+def demo(
+    report: Annotated[Path, typer.Option("--report", metavar="FILE", help="Where to write the page.")] = REPORT,
+    region: Annotated[str, typer.Option("--region", metavar="REGION", help="Prices of this AWS region.")] = "us-east-1",
+) -> None:
+    """Plan a recorded day: what it asks, the ranked table, a report with charts."""
+    from headrace.cli.plan import make_plan, show_plan, write_report
+    from headrace.report.output import check_chart_path
+    from headrace.report.tables import show
+    from headrace.report.workload import spark_lines
+    from headrace.workload import demo_day
+
+    check_chart_path(report, (".html",))
+    load = demo_day()
+    show("1. What the server asks of its storage", "", load.describe(), "", *spark_lines(load), "")
+    settings = {"goals": list(GOALS), "size_gib": None, "region": region, "as_of": None, "growth": 1.0, "instances": None, "max_volumes": 8,
+                "exclude": (), "compare": CURRENT, "start_balance": None, "top": 10}  # fmt: skip
+    made = make_plan(load, **settings)
+    show("2. Which volumes carry it, and at what cost", "")
+    show_plan(made, load, Output.table, explain=False)
+    write_report(report, made, load)
+    show("", f"3. The report with charts is in {report.resolve()}")
+    say("Next: headrace workload import YOUR_IOSTAT_FILE --to mysql.toml, then headrace plan mysql.toml")
+    if not made.winners:
+        raise typer.Exit(1)

@@ -1,0 +1,26 @@
+"""A study's verdicts as cells and lines."""
+
+from __future__ import annotations
+
+from headrace.report.words import number
+
+VERDICT_COLUMNS = ("what", "published", "ours", "unit", "error", "within", "source", "note")
+VERDICT_RIGHT = ("published", "ours", "error")
+
+
+def verdict_cells(verdict) -> tuple[str, ...]:
+    """One published figure and ours as text."""
+    error = "" if verdict.error_percent is None else f"{verdict.error_percent:+.2f} %"
+    within = "" if verdict.within is None else "yes" if verdict.within else "NO"
+    if within and verdict.tolerance_percent is not None:
+        within += f" (±{verdict.tolerance_percent:g} %)"
+    return (verdict.what, _figure(verdict.published), _figure(verdict.ours), verdict.unit, error, within, str(verdict.source), verdict.note)
+
+
+def _figure(value: object) -> str:
+    return value if isinstance(value, str) else number(float(value), 4)
+
+
+def misses(result) -> int:
+    """How many verdicts are outside what was promised."""
+    return sum(verdict.within is False for verdict in result.verdicts)

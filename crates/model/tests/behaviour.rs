@@ -160,8 +160,8 @@ fn events_take_the_share_of_time_asked_for() {
 
 #[test]
 fn a_modification_goes_through_its_states() {
-    let mut device = device("gp3:500:6000", &ModelOptions::counting());
-    let modification = Modification { target: limits("gp3:500:12000"), modifying_until: Nanos::from_secs(10), optimizing_until: Nanos::from_secs(40) };
+    let mut device = device("gp3:500:6000:500", &ModelOptions::counting());
+    let modification = Modification { target: limits("gp3:500:12000:500"), modifying_until: Nanos::from_secs(10), optimizing_until: Nanos::from_secs(40) };
     let volume = &mut device.members_mut()[0];
     assert!(volume.modify(Nanos::ZERO, modification.clone()));
     assert!(!volume.modify(Nanos::from_secs(1), modification), "one at a time");

@@ -69,8 +69,11 @@ impl NaiveBucket {
     }
 }
 
+/// Which of a request's tokens, I/Os or bytes, a bucket takes.
+type Measure = fn(u64, u64) -> u64;
+
 struct Naive {
-    buckets: Vec<(NaiveBucket, fn(u64, u64) -> u64)>,
+    buckets: Vec<(NaiveBucket, Measure)>,
     last: u64,
 }
 
@@ -114,7 +117,7 @@ fn bytes_of(_: u64, bytes: u64) -> u64 {
 fn naive_volume(limits: &VolumeLimits, saved: bool) -> Naive {
     let hdd = limits.random_charges_full_unit;
     let burst_iops = limits.io_burst.as_ref().map_or(limits.iops, |burst| burst.iops);
-    let mut buckets: Vec<(NaiveBucket, fn(u64, u64) -> u64)> = vec![(NaiveBucket::cap(limits.throughput_bytes_s, saved), bytes_of)];
+    let mut buckets: Vec<(NaiveBucket, Measure)> = vec![(NaiveBucket::cap(limits.throughput_bytes_s, saved), bytes_of)];
     if !hdd {
         buckets.push((NaiveBucket::cap(burst_iops, saved), ios_of));
     }

@@ -7,8 +7,8 @@
     >>> for verdict in result.verdicts:
     ...     print(verdict.what, verdict.published, verdict.ours, verdict.error_percent, verdict.source)
 
-`StudyResult` holds verdicts, tables and chart data; `headrace.report` draws them. To add a study: a module with `STUDY` and `run`, its published
-figures in `published/NAME.csv` with source and date, and a line in `_STUDIES`.
+`StudyResult` holds verdicts, tables and chart data; `headrace.report` draws them. To add a study: a module with `STUDY` and `run`, its
+published figures in `published/NAME.csv` with source and date, and a line in `_STUDIES`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which volume type for which need: an article's answers of 2020 beside what the catalog gives for that day, and for today.
 
-No answer is written down here. Each question is a rule over the catalog (limits, prices, consistency) or a simulation, asked on several days;
-what the catalog knew on a day decides. The article has eight questions and answers a ninth (the cheapest SSD); all nine are here.
+No answer is written down here. Each question is a rule over the catalog (limits, prices, consistency) or a simulation, asked on several
+days; what the catalog knew on a day decides. The article has eight questions and answers a ninth (the cheapest SSD); all nine are here.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def large_sequential_ebs(day: str) -> Answer:
 def dense_instance_family(day: str) -> tuple[str, str]:
     """The instance family with the cheapest GB of local disks, and the figure.
 
-    Types without known EBS limits are passed over: they are the ones from before 2014 (hs1, i2), of which the catalog cannot say until when they
-    were sold.
+    Types without known EBS limits are passed over: they are the ones from before 2014 (hs1, i2), of which the catalog cannot say until when
+    they were sold.
     """
     best = None
     with core_errors():

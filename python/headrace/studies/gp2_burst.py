@@ -299,10 +299,10 @@ def run(progress: Progress | None = None) -> StudyResult:
     verdicts, durations = _durations(steps)
     charts = _curves(steps)
     notes.append(
-        (
+        
             "The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 credits early: it "
             "shortens a burst by 3,000 / (3,000 - baseline) s."
-        )
+        
     )
     notes.append("Volumes of 1,000 GiB and more have a baseline of at least 3,000 IOPS and no burst.")
     return StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, tuple(notes), time.monotonic() - started)

@@ -1,7 +1,7 @@
 """The model's latency against every measured run we could read.
 
-Each run is simulated as it was made: same storage, instance, day, fio load. The real runs contain the second of saved tokens a rested volume
-delivers at once, so ours do too. Published quantiles come from fio's and ioping's own histograms: old fio text has buckets of up to 1.6 %
+Each run is simulated as it was made: same storage, instance, day, fio load. The real runs contain the second of saved tokens a rested
+volume delivers at once, so ours do too. Published quantiles come from fio's and ioping's own histograms: old fio text has buckets of up to 1.6 %
 (64 to an octave) and whole milliseconds above some 100 ms.
 """
 
@@ -33,8 +33,8 @@ STUDY = Study(
     ),
 )
 
-# The goal set for the model: p50 within 3 %, p99 within 10 %. Two sets of one volume type differ by 10-20 % between hosts (io2 on c6a and m6a,
-# fdatasync of two gp2 volumes), so a single profile cannot meet 3 % on all of them.
+# The goal set for the model: p50 within 3 %, p99 within 10 %. Two sets of one volume type differ by 10-20 % between hosts (io2 on c6a and
+# m6a, fdatasync of two gp2 volumes), so a single profile cannot meet 3 % on all of them.
 TOLERANCE_PERCENT = {"p50": 3.0, "p99": 10.0}
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 # A run is at the cap when it delivered at least this share of it: pacing then decides its latency.

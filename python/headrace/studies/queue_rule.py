@@ -250,7 +250,7 @@ def _accounting(figures: dict[str, tuple[float, Source]], steps: Steps) -> list[
     capped, capped_source = figures["iops_at_byte_cap"]
     qd4, qd4_source = figures["sequential_qd4_iops"]
     unit, unit_source = figures["unit_kib"]
-    # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 contiguous requests of 16 KiB an I/O away. Deep enough to wait together.
+    # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 contiguous requests of 16 KiB an I/O away. Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
     steps.step()
     byte_cap = _iops(at_depth("gp2:1000", BYTE_CAP_DAY, 32, kib=256))

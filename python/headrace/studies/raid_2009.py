@@ -1,8 +1,8 @@
 """sysbench fileio on magnetic EBS volumes in 2009: one volume and five arrays.
 
-The numbers of the original are in charts nobody can read any more; what is left are directions ("better", "no benefit", "worse"). Each is checked
-against requests a second at 16 threads. The model's magnetic volumes have a cap and a latency, both of 2011 or guessed, and no disk arm: what
-came from seeks or from the machines of 2009 cannot come out, and is reported as not coming out.
+The numbers of the original are in charts nobody can read any more; what is left are directions ("better", "no benefit", "worse"). Each is
+checked against requests a second at 16 threads. The model's magnetic volumes have a cap and a latency, both of 2011 or guessed, and no disk
+arm: what came from seeks or from the machines of 2009 cannot come out, and is reported as not coming out.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MODES = {"seqrd": "read", "seqwr": "write", "rndrd": "randread", "rndwr": "randw
 THREADS = (1, 4, 8, 16)
 # sysbench's default: 1.5 reads to a write.
 READ_PERCENT = 60
-# 60 s at the slowest rate (one thread, some 170 a second) are 10,000 requests: a mean within 1 %, a p95 within 4 % (two deviations).
+# 60 s at the slowest rate (RAID 5 writes of one thread, 57 a second) are 3,400 requests: a mean within 2 % (two deviations).
 SECONDS = 60.0
-# Two runs of the same rate differ by less than 2 %: what is closer is the same. "Clearly" is half as much again: a reader of a bar chart sees it.
+# Two runs of the same rate differ by less than 2 %: what is closer is the same. "Clearly" is half as much again.
 SAME = 0.02
 CLEARLY = 1.5
 

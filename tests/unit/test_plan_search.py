@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from headrace import _core
 from headrace.core import core_load
 from headrace.plan import plan
@@ -36,7 +35,7 @@ def cheapest(workload: OpenWorkload, storages: list[str], p99_ms: float, throttl
         for storage, cost, status, p99, throttled in zip(storages, costs, run["status"], run["p99_ms"], run["throttled_s"], strict=True)
         if status == "simulated" and p99 <= p99_ms and throttled <= 60 * throttled_min
     ]
-    return min(fine)
+    return min(fine, default=(float("inf"), "none"))
 
 
 def space(kind: str, members: int) -> list[str]:

@@ -78,6 +78,9 @@ pub(crate) struct Measured {
 #[derive(Clone, Debug)]
 pub struct MeasuredLoad {
     pub(crate) points: Vec<Measured>,
+    /// Most bytes of one 256 KiB unit, and most bytes a second of reads and of writes.
+    bytes_per_unit: f64,
+    peak_bytes_s: (f64, f64),
     mix: Mix,
 }
 
@@ -106,7 +109,7 @@ impl MeasuredLoad {
         };
         let mut mix = Mix { read_share: 0.0, read_bytes: 0.0, write_bytes: 0.0 };
         let (mut reads, mut writes) = (0.0, 0.0);
-        let points = load
+        let points: Vec<Measured> = load
             .points
             .iter()
             .map(|point| {
@@ -123,7 +126,14 @@ impl MeasuredLoad {
         mix.read_bytes /= f64::max(reads, 1e-9);
         mix.write_bytes /= f64::max(writes, 1e-9);
         mix.read_share = if reads + writes > 0.0 { reads / (reads + writes) } else { 1.0 };
-        MeasuredLoad { points, mix }
+        let of_point = |m: &Measured| {
+            let per_unit = |bytes: f64, units: f64| if units > 0.0 { bytes / units } else { 0.0 };
+            per_unit(m.read_bytes, m.read_units).max(per_unit(m.write_bytes, m.write_units))
+        };
+        let bytes_per_unit = points.iter().map(of_point).fold(0.0, f64::max);
+        let most = |get: fn(&Measured) -> f64| points.iter().map(get).fold(0.0, f64::max);
+        let peak_bytes_s = (most(|m| m.read_bytes), most(|m| m.write_bytes));
+        MeasuredLoad { points, bytes_per_unit, peak_bytes_s, mix }
     }
 
     /// Key of the own latency of this load on a storage.
@@ -281,6 +291,19 @@ impl Fluid {
             }
         }
         Fluid { lines, backlog: VecDeque::new(), queued: 0.0, interval: 0, next_top_up_s: DAY_S }
+    }
+
+    /// Leaves out byte caps that this load cannot reach: neither by what it asks nor by working off a backlog as fast as the IOPS cap beside them lets it.
+    pub fn leave_out_idle_caps(&mut self, load: &MeasuredLoad) {
+        let iops_caps: Vec<Line> = self.lines.iter().filter(|line| line.measure == Measure::Units && !line.is_credits()).cloned().collect();
+        self.lines.retain(|line| {
+            let asked = line.per_read * load.peak_bytes_s.0 + line.per_write * load.peak_bytes_s.1;
+            let idle = |iops: &Line| {
+                let same_place = iops.per_read == line.per_read && iops.per_write == line.per_write;
+                same_place && asked <= line.rate && iops.rate * load.bytes_per_unit <= line.rate && iops.depth * load.bytes_per_unit <= line.depth
+            };
+            line.measure != Measure::Bytes || line.is_credits() || !iops_caps.iter().any(idle)
+        });
     }
 
     /// Follows degradation events and a modification: the rates members have around `t_s`.

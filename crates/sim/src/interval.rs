@@ -143,6 +143,9 @@ type Each<'a> = dyn FnMut(&Fluid, &Measured, &Step, (f64, f64)) + 'a;
 
 fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: bool, each: &mut Each<'_>) -> Summary {
     let mut fluid = Fluid::new(setup);
+    if !setup.has_events() {
+        fluid.leave_out_idle_caps(measured);
+    }
     let mut summary = Summary::default();
     let mut waits = Waits::default();
     let mut step = Step::default();

@@ -116,8 +116,7 @@ def write_report(path: Path, made, load, start_balance: float | None = None) -> 
 def show_plan(made, load, output: Output, explain: bool) -> None:
     """Prints a plan in the form asked for."""
     from headrace.report.output import as_csv, as_json
-    from headrace.report.plan import CHOICE_COLUMNS, CHOICE_RIGHT, choice_row, found, frame_of, verdict_rows
-    from headrace.report.simulation import clock_start
+    from headrace.report.plan import CHOICE_RIGHT, choice_table, found, frame_of, verdict_rows
 
     if output is Output.json:
         return data(as_json({"schema": "headrace-plan/1"} | made.to_dict()))
@@ -125,13 +124,10 @@ def show_plan(made, load, output: Output, explain: bool) -> None:
         return data(as_csv(frame_of(made)))
     from headrace.report.tables import show, table
 
-    shown, start = made.winners or made.closest, clock_start(load)
-    rows = [choice_row(rank, choice, start) for rank, choice in enumerate(shown, 1)]
-    if made.compared:
-        rows.append(choice_row("now", made.compared, start))
+    columns, rows = choice_table(made)
     goals = " and ".join(map(str, made.goals))
     title = f"{load.name}: {goals}, {made.size_gib:g} GiB, demand x {made.growth:g}, {made.region}, {made.as_of}"
-    parts = [*(line for line, _ in found(made)), "", table(CHOICE_COLUMNS, rows, title=title, right=CHOICE_RIGHT), ""]
+    parts = [*(line for line, _ in found(made)), "", table(columns, rows, title=title, right=CHOICE_RIGHT), ""]
     lost = [row for row in verdict_rows(made) if row[1] != "wins"]
     if lost:
         parts += [table(("family", "outcome", "best candidate", "USD/month", "why"), lost, title="Why the others lost", right=("USD/month",)), ""]

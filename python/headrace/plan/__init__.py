@@ -71,11 +71,12 @@ def plan(
 ) -> Plan:
     """Plans storage for `workload`: over volume types, sizes, IOPS, MiB/s, RAID 0 and 10 member counts and instances.
 
-    `goals`: such as `"p99_ms<=20"` (metrics: `METRICS`); none: p99_ms<=20 and throttled_min<=0. `size_gib`: GiB of data the storage
-    must hold; None: the workload's, times `growth`. `region`, `as_of` (ISO day; None: the newest known): prices and limits. `growth`: factor
-    on the demand. `instances`: EC2 types or patterns (`r6i.*`) to combine with, their EBS limits and price included; None: volumes alone. `max_volumes`: most
-    volumes of an array, 1 to 128. `exclude`: volume types, `raid0`, `raid10`. `compare`: a storage set beside (on the winner's instance, where there are any).
-    `start_balance`: percent of credits at the start; None: as AWS gives them. `top`: winners returned at most. `progress`: told the share done.
+    `goals`: such as `"p99_ms<=20"` (metrics: `METRICS`); none: p99_ms<=20 and throttled_min<=0. `size_gib`: GiB of data the
+    storage must hold; None: the workload's, times `growth`. `region`, `as_of` (ISO day; None: the newest known): prices and
+    limits. `growth`: factor on the demand. `instances`: EC2 types or patterns (`r6i.*`) to combine with, their EBS limits and
+    price included; None: volumes alone. `max_volumes`: most volumes of an array, 1 to 128. `exclude`: volume types, `raid0`,
+    `raid10`. `compare`: a storage set beside (on the winner's instance, where there are any). `start_balance`: percent of
+    credits at the start; None: as AWS gives them. `top`: winners returned at most. `progress`: told the share done.
 
     Nothing meets the goals: `winners` is empty and `closest` says what comes nearest. Steps: 50 IOPS, 5 MiB/s, 1 GiB. The same answer every
     time. Raises InputError for what cannot be planned.
@@ -100,7 +101,9 @@ def plan(
     for family in held:
         if family.row is not None and family.choice is None:
             family.choice = chooser.choose(family.found.family, [family.row], headroom=False)[0]
-    closest = [] if winner else sorted((h for h in held if h.choice), key=lambda h: (round(h.row["distance"], 6), *_rank(h.row)))[:CLOSEST_SHOWN]
+    closest = (
+        [] if winner else sorted((h for h in held if h.choice), key=lambda h: (round(h.row["distance"], 6), *_rank(h.row)))[:CLOSEST_SHOWN]
+    )
     for h in held:
         failing = h.choice is not None and not h.choice.meets_goals
         overload = overload_of(chooser, h.found.family, h.row) if failing else None
@@ -128,7 +131,9 @@ def _demand(workload: OpenWorkload, growth: float, size_gib: float | None) -> tu
         hint = "Describe the demand over time: headrace workload new, or import a recording."
         raise InputError(workload.name, "a plan needs demand over time; a closed load asks as fast as it is served", "headrace plan", hint)
     if not isinstance(workload, OpenWorkload):
-        raise InputError(type(workload).__name__, "a plan needs an OpenWorkload", "headrace plan", "Load one: headrace.workload.files.load.")
+        raise InputError(
+            type(workload).__name__, "a plan needs an OpenWorkload", "headrace plan", "Load one: headrace.workload.files.load."
+        )
     grown = workload.scaled(growth)
     size = check_size(size_gib) if size_gib is not None else grown.size_gib
     if size is None:
@@ -136,7 +141,9 @@ def _demand(workload: OpenWorkload, growth: float, size_gib: float | None) -> tu
         raise InputError(workload.name, "does not say how many GiB of data there are, so no volume can be sized", "headrace plan", hint)
     demand = Demand(grown)
     if demand.totals["reads"] + demand.totals["writes"] <= 0:
-        raise InputError(workload.name, "asks for no I/O at all, so there is nothing to plan", "headrace plan", "Check the recording's device.")
+        raise InputError(
+            workload.name, "asks for no I/O at all, so there is nothing to plan", "headrace plan", "Check the recording's device."
+        )
     return demand, math.ceil(size)
 
 

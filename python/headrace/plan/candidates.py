@@ -1,9 +1,10 @@
 """Which storages are looked at: families, a coarse grid over each, and the lines along which the grid is refined.
 
 A *family* is a volume type in a layout (single, RAID 0, RAID 10). Performance is bought along one axis of a family: provisioned
-IOPS (gp3, io1, io2), or size (gp2, st1, sc1). A *line* is one member count (and for gp3 one MiB/s) with that axis free. More along a
-line never performs worse and never costs less, so the cheapest storage on a line that meets the goals is found by bisection. What the types allow comes
-from the catalog's era of the day; nothing about a type is written here except which rule has which axis.
+IOPS (gp3, io1, io2), or size (gp2, st1, sc1). A *line* is one member count (and for gp3 one MiB/s) with that axis free. More
+along a line never performs worse and never costs less, so the cheapest storage on a line that meets the goals is found by
+bisection. What the types allow comes from the catalog's era of the day; nothing about a type is written here except which rule
+has which axis.
 """
 
 from __future__ import annotations
@@ -159,7 +160,11 @@ class Demand:
             return pl.col("reads_per_s") * of("read_kib") + writes * pl.col("writes_per_s") * of("write_kib")
 
         return self.workload.points.select(
-            "t_s", "duration_s", both(units).alias("iops"), (both(pl.col) / 1024.0).alias("mib_s"), (both(hdd_kib) / 1024.0).alias("hdd_mib_s")
+            "t_s",
+            "duration_s",
+            both(units).alias("iops"),
+            (both(pl.col) / 1024.0).alias("mib_s"),
+            (both(hdd_kib) / 1024.0).alias("hdd_mib_s"),
         )
 
     def per_member(self, layout: str, members: int) -> pl.DataFrame:
@@ -199,7 +204,9 @@ def lines_of(family: Family, demand: Demand, size_gib: int) -> list[Line]:
         if not family.buys_throughput:
             lines.append(Line(family, members, gib, floor, most, IOPS_STEP))
             continue
-        lines += [Line(family, members, gib, low, most, IOPS_STEP, mib_s) for mib_s, low in _throughputs(family, demand, members, floor, most)]
+        lines += [
+            Line(family, members, gib, low, most, IOPS_STEP, mib_s) for mib_s, low in _throughputs(family, demand, members, floor, most)
+        ]
     return lines
 
 

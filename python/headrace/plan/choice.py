@@ -61,7 +61,8 @@ class Chooser:
             instance=name, usable_gib=usable, items=tuple(items), cost_usd_month=row["cost_usd_month"], metrics=metrics,
             meets_goals=not misses, misses=tuple(misses), binds=self._binds(family, members, limits[0], instance, run),
             headroom_percent=headroom, runs_dry=self._runs_dry(family, members, limits[0], instance, run["summary"]),
-            durability_afr_percent=row["durability_afr_percent"], durability=durability_in_words(family, members, row["durability_afr_percent"]),
+            durability_afr_percent=row["durability_afr_percent"],
+            durability=durability_in_words(family, members, row["durability_afr_percent"]),
             consistency=consistency_in_words(limits[0]["consistency"]), persistent=bool(limits[0]["persistent"]),
             caveats=tuple(self._caveats(family, limits, items, instance)),
         )  # fmt: skip
@@ -175,7 +176,9 @@ class Chooser:
                     bounds[index][0 if holds else 1] = percent
 
     def _performs(self, row: dict) -> bool:
-        return row["status"] == "simulated" and all(goal.met_by(row[goal.metric]) for goal in self.evaluator.goals if goal.about.kind == "load")
+        return row["status"] == "simulated" and all(
+            goal.met_by(row[goal.metric]) for goal in self.evaluator.goals if goal.about.kind == "load"
+        )
 
     # --- doubts -------------------------------------------------------------------------------------------------------
 
@@ -184,11 +187,19 @@ class Chooser:
         if family.layout == "raid0":
             found.append("RAID 0: one lost volume loses the array.")
         if not limits[0]["persistent"]:
-            found.append("Local disks: the data is gone when the instance stops, hibernates or terminates, or a disk fails; keep a replica.")
-        found += [f"{limit['spec']['volume_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})" for limit in limits for caveat in limit["caveats"]]
+            found.append(
+                "Local disks: the data is gone when the instance stops, hibernates or terminates, or a disk fails; keep a replica."
+            )
+        found += [
+            f"{limit['spec']['volume_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})"
+            for limit in limits
+            for caveat in limit["caveats"]
+        ]
         found += [f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if _doubtful(item)]
         if instance is not None:
-            found += [f"{instance['instance_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in instance["caveats"]]
+            found += [
+                f"{instance['instance_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in instance["caveats"]
+            ]
             if instance["price"]["note"]:
                 found.append(f"Price of {instance['instance_type']}: {instance['price']['note']}")
         found += [
@@ -215,7 +226,10 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
         if profile["volume_type"] == volume_type and profile["from"] <= as_of:
             in_force[profile["op"]] = max(in_force.get(profile["op"], profile), profile, key=lambda entry: entry["from"])
     doubtful = {op: profile for op, profile in in_force.items() if profile["confidence"] in ("low", "guess")}
-    return [f"Latency of {volume_type} {op}s, confidence {profile['confidence']}: {profile['source']}" for op, profile in sorted(doubtful.items())]
+    return [
+        f"Latency of {volume_type} {op}s, confidence {profile['confidence']}: {profile['source']}"
+        for op, profile in sorted(doubtful.items())
+    ]
 
 
 def miss_in_words(goal: Goal, value: float | None) -> str:

@@ -49,7 +49,14 @@ class Evaluator:
     """Judges candidates against one demand, one set of goals, one region and day."""
 
     def __init__(
-        self, demand: Demand, load: dict, goals: Sequence[Goal], region: str, as_of: str, start_balance: float | None, instances: Sequence[dict]
+        self,
+        demand: Demand,
+        load: dict,
+        goals: Sequence[Goal],
+        region: str,
+        as_of: str,
+        start_balance: float | None,
+        instances: Sequence[dict],
     ) -> None:
         self.demand, self.load, self.goals = demand, load, goals
         self.region, self.as_of, self.start_balance = region, as_of, start_balance
@@ -63,9 +70,10 @@ class Evaluator:
     def run(self, batch: Batch, *, prune: bool = True) -> pl.DataFrame:
         """A row per candidate, in their order.
 
-        Columns: `storage`, `members`, `instance` (index or null), `family`, `status` ("simulated", "bounded", "invalid"), `overload`, `why`,
-        every metric of `goals.METRICS` (null where not simulated; `headroom_percent` only as far as goals ask), `delivered_iops`,
-        `credits_empty_at_s`, `instance_empty_at_s`, `performs` (all goals but cost), `passes` (all goals), `distance` (sum over goals of how far they are missed).
+        Columns: `storage`, `members`, `instance` (index or null), `family`, `status` ("simulated", "bounded", "invalid"),
+        `overload`, `why`, every metric of `goals.METRICS` (null where not simulated; `headroom_percent` only as far as goals
+        ask), `delivered_iops`, `credits_empty_at_s`, `instance_empty_at_s`, `performs` (all goals but cost), `passes` (all
+        goals), `distance` (sum over goals of how far they are missed).
         """
         raw = self._evaluate(batch, self.load, self.prune_above if prune else math.inf)
         frame = pl.DataFrame(raw, schema_overrides={name: pl.String if name in ("status", "why", "cap") else pl.Float64 for name in raw})
@@ -87,7 +95,8 @@ class Evaluator:
         place = {None: None} | {index: position for position, index in enumerate(used)}
         with core_errors():
             return _core.evaluate(
-                load, list(batch.storages), [place[index] for index in batch.instances], [self.instances[index]["instance_type"] for index in used],
+                load, list(batch.storages), [place[index] for index in batch.instances],
+                [self.instances[index]["instance_type"] for index in used],
                 as_of=self.as_of, start_balance_percent=self.start_balance, prune_above=prune_above, progress=self.progress,
             )  # fmt: skip
 
@@ -142,7 +151,9 @@ class Evaluator:
         some = Batch(batch.family, *([column[row] for row in rows] for column in (batch.storages, batch.members, batch.instances)))
         holds = self.holds_at(some, 1 + self.headroom / 100)
         having = dict(zip(rows, holds, strict=True))
-        room = [None if status != "simulated" else (self.headroom if having.get(row) else 0.0) for row, status in enumerate(frame["status"])]
+        room = [
+            None if status != "simulated" else (self.headroom if having.get(row) else 0.0) for row, status in enumerate(frame["status"])
+        ]
         frame = frame.with_columns(pl.Series("headroom_percent", room, dtype=pl.Float64))
         return frame.with_columns((pl.col("performs") & (pl.col("headroom_percent") >= self.headroom)).fill_null(False).alias("performs"))
 

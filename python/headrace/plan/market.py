@@ -30,7 +30,8 @@ def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
 def families_on(
     as_of: str, prices: dict, excluded: frozenset[str], max_volumes: int, hosts: Sequence[dict]
 ) -> tuple[list[Family], list[FamilyVerdict]]:
-    """The families to search, and verdicts on types that are out before any search. `prices`: of the region. Raises InputError for a bad date."""
+    """The families to search, and verdicts on types that are out before any search. `prices`: of the region. Raises InputError for
+    a bad date."""
     with core_errors():
         eras = {era["volume_type"]: era for era in _core.volume_eras(as_of)}
     priced = {item["product"] for item in prices["items"]}
@@ -48,7 +49,11 @@ def families_on(
                 verdicts.append(FamilyVerdict(Family(kind, layout, eras[kind]).name, "excluded", "excluded by you"))
             elif not counts and kind != "instance-store":
                 least = {"raid0": 2, "raid10": 4}[layout]
-                verdicts.append(FamilyVerdict(Family(kind, layout, eras[kind]).name, "excluded", f"needs {least} volumes, at most {max_volumes} allowed"))
+                verdicts.append(
+                    FamilyVerdict(
+                        Family(kind, layout, eras[kind]).name, "excluded", f"needs {least} volumes, at most {max_volumes} allowed"
+                    )
+                )
             else:
                 families.append(Family(kind, layout, eras[kind], counts))
     return families, verdicts
@@ -101,7 +106,8 @@ def instances_named(patterns: Sequence[str] | None, region: str, as_of: str) -> 
             usable.append({**entry, "price": price})
     if not usable:
         why = f"{skipped[0][0]}: {skipped[0][1]}" if skipped else "none was named"
-        raise InputError(", ".join(map(str, patterns)) or "instances", f"no instance can be planned with ({why})", "data/instances_limits.csv",
+        named = ", ".join(map(str, patterns)) or "instances"
+        raise InputError(named, f"no instance can be planned with ({why})", "data/instances_limits.csv",
                          "Name others, or leave instances out to plan the volumes alone.")  # fmt: skip
     usable.sort(key=lambda entry: (instance_usd_month(entry), entry["instance_type"]))
     return usable, skipped

@@ -8,6 +8,7 @@ from headrace import _core
 from headrace.core import MIB, core_errors
 from headrace.plan.candidates import Family
 from headrace.plan.choice import CAP_WORDS, Chooser
+from headrace.plan.goals import MAX_HEADROOM_PERCENT
 from headrace.plan.result import Choice, FamilyVerdict
 
 SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
@@ -50,7 +51,11 @@ def _failing(choice: Choice, overload: float | None) -> str:
     if choice.runs_dry:
         parts.append(choice.runs_dry["words"])
     # Hours of backlog say nothing more once it is known that the demand cannot be delivered.
-    parts += [miss for miss in choice.misses if not (parts and overload and overload > 1 and not miss.startswith(("throttled", "monthly", "holds")))]
+    parts += [
+        miss
+        for miss in choice.misses
+        if not (parts and overload and overload > 1 and not miss.startswith(("throttled", "monthly", "holds")))
+    ]
     if choice.binds["throttled_s"] > 0:
         parts.append(f"binds: {choice.binds['words']}")
     return "; ".join(parts)
@@ -70,7 +75,10 @@ def _arithmetic(chooser: Chooser, family: Family, choice: Choice) -> list[str]:
     instance = next((entry for entry in evaluator.instances if entry["instance_type"] == choice.instance), None)
     with core_errors():
         limits = _core.storage_limits(choice.storage, evaluator.as_of, choice.instance)[0]
-    lines = [f"data: {chooser.size_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable of {choice.members} x {limits['spec']['size_gib']:,} GiB"]
+    lines = [
+        f"data: {chooser.size_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable "
+        f"of {choice.members} x {limits['spec']['size_gib']:,} GiB"
+    ]
     lines += _capacity(family, limits)
     for used in chooser.utilisations(family, choice.members, limits, instance):
         whose = "all volumes together" if used["cap"].startswith("instance") else "a volume"
@@ -87,9 +95,15 @@ def _arithmetic(chooser: Chooser, family: Family, choice: Choice) -> list[str]:
         price = f"{item['quantity']:,.10g} {item['unit']} x {item['unit_price_usd']:.10g} USD = {item['usd']:,.2f} USD"
         lines.append(f"bill: {item['item']}: {price} ({item['source']}, {item['as_of']})")
     lines.append(f"bill: together {choice.cost_usd_month:,.2f} USD a month")
-    lines += [f"goal: {goal}: {_shown(choice.metrics[goal.metric])} {'met' if goal.met_by(choice.metrics[goal.metric]) else 'MISSED'}" for goal in evaluator.goals]
+    lines += [
+        f"goal: {goal}: {_shown(choice.metrics[goal.metric])} {'met' if goal.met_by(choice.metrics[goal.metric]) else 'MISSED'}"
+        for goal in evaluator.goals
+    ]
     if choice.headroom_percent is not None:
-        lines.append(f"head-room: demand can grow by {choice.headroom_percent:.0f} % before a goal on performance fails (1 % steps, up to 400 %; data aside)")
+        lines.append(
+            f"head-room: demand can grow by {choice.headroom_percent:.0f} % before a goal on performance fails "
+            f"(1 % steps, up to {MAX_HEADROOM_PERCENT} %; data aside)"
+        )
     lines.append(f"durability: {choice.durability}; consistency: {choice.consistency}")
     return lines
 
@@ -101,16 +115,19 @@ def _capacity(family: Family, limits: dict) -> list[str]:
         burst, per_gib = limits["io_burst"], family.figure("iops", "per_gib")
         seconds = burst["capacity_ios"] / max(1, burst["iops"] - limits["iops"])
         return [
-            f"baseline: {per_gib:g} IOPS/GiB x {size:,} GiB = {per_gib * size:,.0f}, within limits {limits['iops']:,} IOPS a volume; {mib_s:,.0f} MiB/s",
-            f"burst: {burst['iops']:,} IOPS; {burst['capacity_ios']:,} credits / ({burst['iops']:,} - {limits['iops']:,}) = {seconds:,.0f} s at full burst",
+            f"baseline: {per_gib:g} IOPS/GiB x {size:,} GiB = {per_gib * size:,.0f}, "
+            f"within limits {limits['iops']:,} IOPS a volume; {mib_s:,.0f} MiB/s",
+            f"burst: {burst['iops']:,} IOPS; {burst['capacity_ios']:,} credits / ({burst['iops']:,} - {limits['iops']:,}) "
+            f"= {seconds:,.0f} s at full burst",
         ]
     if limits["byte_burst"]:
         burst = limits["byte_burst"]
         baseline, capacity = burst["baseline_bytes_s"] / MIB, burst["capacity_bytes"] / MIB
-        return [
-            f"baseline: {baseline:,.1f} MiB/s a volume of {size:,} GiB; burst {mib_s:,.1f} MiB/s",
-            f"credits: {capacity:,.0f} MiB / ({mib_s:,.1f} - {baseline:,.1f}) = {capacity / max(1e-9, mib_s - baseline):,.0f} s at full burst",
-        ]
+        lines = [f"baseline: {baseline:,.1f} MiB/s a volume of {size:,} GiB; burst {mib_s:,.1f} MiB/s"]
+        if mib_s > baseline:
+            seconds = capacity / (mib_s - baseline)
+            lines.append(f"credits: {capacity:,.0f} MiB / ({mib_s:,.1f} - {baseline:,.1f}) = {seconds:,.0f} s at full burst")
+        return lines
     return [f"capacity: {limits['iops']:,} IOPS and {mib_s:,.0f} MiB/s a volume"]
 
 

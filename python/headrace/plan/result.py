@@ -29,12 +29,13 @@ class Choice:
 
     `storage`: notation. `family`: type and layout, such as `gp3 RAID 0`. `members`: number of volumes. `usable_gib`: GiB the
     layout leaves for data. `items`: the monthly bill, each with `item`, `quantity`, `unit`, `unit_price_usd`, `usd`, `source`,
-    `as_of`. `metrics`: every metric a goal can name, in the unit of its name; None where not known. `misses`: goals that are not
-    met, in words. `binds`: `cap` (the limit requests waited longest for, or came nearest to), `throttled_s`, `utilisation` (peak
-    demand over that limit, 1 is full), `at_s`, `words`. `headroom_percent`: growth of demand, data aside, before a goal fails; None when one fails
-    already. `runs_dry`: when credits or the instance's burst bucket are gone (`empty_at_s`, `empty_s`, `falls_to`, `words`), or None.
-    `durability_afr_percent`: chance of losing the data in a year, percent, the upper published figure carried through the
-    layout; `durability`, `consistency`: the same in words. `persistent`: False when the data is gone with the instance.
+    `as_of`. `metrics`: every metric a goal can name, in the unit of its name; None where not known. `misses`: goals that are
+    not met, in words. `binds`: `cap` (the limit requests waited longest for, or came nearest to), `throttled_s`, `utilisation`
+    (peak demand over that limit, 1 is full), `at_s`, `words`. `headroom_percent`: growth of demand, data aside, before a goal
+    fails; None when one fails already. `runs_dry`: when credits or the instance's burst bucket are gone (`empty_at_s`,
+    `empty_s`, `falls_to`, `words`), or None. `durability_afr_percent`: chance of losing the data in a year, percent, the upper
+    published figure carried through the layout; `durability`, `consistency`: the same in words. `persistent`: False when the
+    data is gone with the instance.
     """
 
     storage: str
@@ -91,12 +92,14 @@ class FamilyVerdict:
 class Plan:
     """The answer of `plan`.
 
-    `winners`: the cheapest choice of each family (and instance) that meets every goal, cheapest first; empty when nothing does. `families`: why each won or lost.
-    `closest`: filled when nothing meets the goals, nearest first. `compared` and `saving_usd_month`: today's volume, and what the winner saves
-    against it (negative: it costs more; None without a winner). `considered` = `simulated` + `bounded` (cannot deliver the
-    demand, known without simulating) + `invalid` (not possible on that day). `frontier`: dicts of `storage`, `instance`, `family`,
-    `cost_usd_month`, `delivered_iops` (mean over the run), `delivered_percent`, `p99_ms`, `throttled_min`, `meets_goals`: the points of each
-    family that no cheaper one matches. `skipped_instances`: instances left out, with the reason. `workload`: its figures, growth included. `explain`: the arithmetic, line by line.
+    `winners`: the cheapest choice of each family (and instance) that meets every goal, cheapest first; empty when nothing does.
+    `families`: why each won or lost. `closest`: filled when nothing meets the goals, nearest first. `compared` and
+    `saving_usd_month`: today's volume, and what the winner saves against it (negative: it costs more; None without a winner).
+    `considered` = `simulated` + `bounded` (cannot deliver the demand, known without simulating) + `invalid` (not possible on
+    that day). `frontier`: dicts of `storage`, `instance`, `family`, `cost_usd_month`, `delivered_iops` (mean over the run),
+    `delivered_percent`, `p99_ms`, `throttled_min`, `meets_goals`: the points of each family that no cheaper one matches.
+    `skipped_instances`: instances left out, with the reason. `workload`: its figures, growth included. `explain`: the
+    arithmetic, line by line.
     """
 
     winners: list[Choice]

@@ -46,7 +46,9 @@ def search_family(evaluator: Evaluator, family: Family, demand: Demand, size_gib
     """Coarse grid and lines of one family, volumes alone."""
     grid = coarse(family, demand, size_gib)
     frames = [evaluator.run(_batch(family, [storage for storage, _ in grid], [members for _, members in grid]))] if grid else []
-    frames += refine(evaluator, lines_of(family, demand, size_gib), frames[0]["cost_usd_month"].filter(frames[0]["passes"]).min() if frames else None)
+    frames += refine(
+        evaluator, lines_of(family, demand, size_gib), frames[0]["cost_usd_month"].filter(frames[0]["passes"]).min() if frames else None
+    )
     rows = pl.concat(frames) if frames else evaluator.run(_batch(family, [], []))
     rows = pl.concat([rows, *_show_bounded(evaluator, family, rows)])
     return Found(family, rows.unique(["storage", "instance"], keep="last", maintain_order=True))
@@ -97,12 +99,11 @@ def _affordable(evaluator: Evaluator, indices: dict[Line, int], best_usd: float 
 
 def _show_bounded(evaluator: Evaluator, family: Family, rows: pl.DataFrame) -> list[pl.DataFrame]:
     """Simulates some of the bounded rows, evenly over their overload: they are needed to say how near they come."""
-    bounded = rows.filter(pl.col("status") == "bounded").unique("storage", maintain_order=True).sort("overload", *RANK, nulls_last=True)
+    bounded = rows.filter(pl.col("status") == "bounded").unique(["storage", "instance"], maintain_order=True)
     if bounded.is_empty():
         return []
-    step = max(1, bounded.height // BOUNDED_SHOWN)
-    some = bounded.gather_every(step)
-    return [evaluator.run(_batch(family, some["storage"].to_list(), some["members"].to_list()), prune=False)]
+    some = bounded.sort("overload", *RANK, nulls_last=True).gather_every(max(1, bounded.height // BOUNDED_SHOWN))
+    return [evaluator.run(Batch(family, *(some[name].to_list() for name in ("storage", "members", "instance"))), prune=False)]
 
 
 def on_instances(evaluator: Evaluator, found: Found, families: int) -> Found:
@@ -119,7 +120,9 @@ def on_instances(evaluator: Evaluator, found: Found, families: int) -> Found:
     storages, members = some["storage"].to_list(), some["members"].to_list()
     pairs = [(storage, n, index) for index in hosts for storage, n in zip(storages, members, strict=True)]
     batch = Batch(found.family, *(list(column) for column in zip(*pairs, strict=True)))
-    return Found(found.family, evaluator.run(batch, prune=found.rows["passes"].any()))
+    rows = evaluator.run(batch)
+    rows = rows if rows["passes"].any() else pl.concat([rows, *_show_bounded(evaluator, found.family, rows)])
+    return Found(found.family, rows.unique(["storage", "instance"], keep="last", maintain_order=True))
 
 
 def search_local(evaluator: Evaluator, families: Sequence[Family], size_gib: int) -> list[Found]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import math
+from datetime import datetime
 
 import altair as alt
 import polars as pl
@@ -14,6 +15,10 @@ from headrace.workload.describe import with_totals
 
 # Enough for every pixel of the width; more would only make the file larger.
 MOST_POINTS = 720
+# Each tick by itself (k, M); the built-in axis format would write 0 as "0k".
+SHORT = "format(datum.value, '~s')"
+# Latencies of a volume that keeps up and of one that never recovers are eight powers of ten apart: ticks people read.
+MS_TICKS = {0.1: "0.1 ms", 1: "1 ms", 10: "10 ms", 100: "100 ms", 1e3: "1 s", 1e4: "10 s", 6e4: "1 min", 6e5: "10 min", 3.6e6: "1 h", 3.6e7: "10 h", 2.592e8: "3 days"}
 DAY_ONE = datetime(2000, 1, 1)
 alt.data_transformers.disable_max_rows()
 
@@ -36,12 +41,20 @@ class TimeAxis:
         until = pl.lit(self.start) + pl.duration(milliseconds=((pl.col("t_s") + pl.col("duration_s")) * 1e3).round())
         return frame.with_columns(at.alias("at"), until.alias("until"))
 
-    def moment(self, t_s: float) -> datetime:
-        return self.start + timedelta(seconds=t_s)
-
     def x(self, title: bool, field: str = "at:T") -> alt.X:
         axis = alt.Axis(format=self.format, title=self.title if title else None, tickCount=9, labels=title, ticks=title, labelOverlap=True)
         return alt.X(field, scale=alt.Scale(type="utc", nice=False), axis=axis)
+
+
+def _ms_axis(title: str, count: int = 6) -> alt.Axis:
+    words = "".join(f"abs(datum.value / {value!r} - 1) < 1e-6 ? '{label}' : " for value, label in MS_TICKS.items())
+    return alt.Axis(title=title, values=list(MS_TICKS), labelExpr=f"{words}''", labelOverlap="greedy", tickCount=count)
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Ticks 1, 2, 5, 10, ... around low to high, for a log axis that can be read."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    return [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
 
 
 def _closed_at_end(frame: pl.DataFrame) -> pl.DataFrame:
@@ -57,7 +70,7 @@ def _lines(frame: pl.DataFrame, x: alt.X, y_title: str, parts: list[tuple[str, s
     layers = []
     for column, _, colour in parts:
         data = drawn.select("at", column).filter(pl.col(column) > 0) if log else drawn.select("at", column)
-        axis = alt.Axis(title=y_title, tickCount=4, format="~s" if log or not domain else "d")
+        axis = _ms_axis(y_title, 5) if log else alt.Axis(title=y_title, tickCount=4, labelExpr=SHORT)
         layers.append(
             alt.Chart(data).mark_line(interpolate="step-after", color=colour, strokeWidth=1.5, clip=True).encode(x=x, y=alt.Y(f"{column}:Q", scale=scale, axis=axis))
         )
@@ -71,11 +84,8 @@ def _lines(frame: pl.DataFrame, x: alt.X, y_title: str, parts: list[tuple[str, s
     return alt.layer(*layers).properties(width=style.WIDTH, height=height)
 
 
-def _shade(spans: pl.DataFrame, x_of: TimeAxis, height: int) -> alt.Chart:
-    return (
-        alt.Chart(spans).mark_rect(color=style.WARN, opacity=0.13)
-        .encode(x=x_of.x(False), x2="until:T", y=alt.value(0), y2=alt.value(height))
-    )  # fmt: skip
+def _shade(spans: pl.DataFrame, x: alt.X, height: int) -> alt.Chart:
+    return alt.Chart(spans).mark_rect(color=style.WARN, opacity=0.13).encode(x=x, x2="until:T", y=alt.value(0), y2=alt.value(height))
 
 
 def throttled_spans(frame: pl.DataFrame) -> pl.DataFrame:
@@ -89,13 +99,14 @@ def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, close
     span_s = rows["t_s"][-1] + rows["duration_s"][-1]
     axis = TimeAxis(clock_start, span_s)
     frame = axis.add(shortened(rows, MOST_POINTS))
-    panels = _demand_panels(frame, closed) + _state_panels(frame)
+    panels = _demand_panels(frame, closed) + _state_panels(frame, closed)
     spans = throttled_spans(frame)
     height = 90 if len(panels) > 4 else style.PANEL_HEIGHT
     drawn = []
     for index, (y_title, parts, options) in enumerate(panels):
-        panel = _lines(frame, axis.x(index == len(panels) - 1), y_title, parts, height=height, **options)
-        drawn.append(alt.layer(_shade(spans, axis, height), panel) if spans.height else panel)
+        x = axis.x(index == len(panels) - 1)
+        panel = _lines(frame, x, y_title, parts, height=height, **options)
+        drawn.append(alt.layer(_shade(spans, x, height), panel) if spans.height else panel)
     subtitle = "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit."
     stacked = alt.vconcat(*drawn, spacing=26).resolve_scale(x="shared")
     return style.configured(stacked.properties(title=alt.TitleParams(title, subtitle=subtitle, offset=16)))
@@ -111,9 +122,9 @@ def _demand_panels(frame: pl.DataFrame, closed: bool) -> list[tuple]:
     ]
 
 
-def _state_panels(frame: pl.DataFrame) -> list[tuple]:
+def _state_panels(frame: pl.DataFrame, closed: bool) -> list[tuple]:
     panels = []
-    if frame["queue"].max():
+    if frame["queue"].max() and not closed:  # the queue of a closed load is its depth
         panels.append(("requests waiting", [("queue", "queue", style.WARN)], {}))
     names = (
         ("balance_percent", "volume credits", style.SIMULATED), ("instance_io_balance_percent", "instance I/Os", style.PUBLISHED),
@@ -152,28 +163,32 @@ def workload(load) -> alt.VConcatChart:
     return style.configured(stacked.properties(title=alt.TitleParams(f"What {load.name} asks", offset=16)))
 
 
-def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> alt.Chart:
-    """Credit balance over the day of several storages, each named in its colour. `runs`: name and the rows of its simulation."""
-    span_s = max(rows["t_s"][-1] + rows["duration_s"][-1] for _, rows in runs)
+def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> alt.LayerChart | None:
+    """Credit balance over the day of several storages, each named in its colour; None when none of them has credits.
+
+    `runs`: name and the rows of its simulation. Those without credits are named below the title.
+    """
+    having = [(name, rows) for name, rows in runs if rows["balance_percent"].is_not_null().any()]
+    if not having:
+        return None
+    span_s = max(rows["t_s"][-1] + rows["duration_s"][-1] for _, rows in having)
     axis = TimeAxis(clock_start, span_s)
     colours = [style.SIMULATED, style.PUBLISHED, style.MEASURED, "#CC79A7", "#56B4E9"]
     layers = []
-    for index, (name, rows) in enumerate(runs):
-        short = shortened(rows, MOST_POINTS)
-        # Types without credits are never short of them: drawn as full.
-        frame = axis.add(short.with_columns(pl.col("balance_percent").fill_null(100.0)))
-        note = "" if short["balance_percent"].is_not_null().any() else " (no credits to lose)"
+    for index, (name, rows) in enumerate(having):
+        frame = axis.add(shortened(rows, MOST_POINTS))
         colour = colours[index % len(colours)]
-        scale = alt.Scale(domain=[0, 100])
-        y = alt.Y("balance_percent:Q", scale=scale, axis=alt.Axis(title="credit balance (%)", tickCount=5))
+        y = alt.Y("balance_percent:Q", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(title="credit balance (%)", tickCount=5))
         layers.append(alt.Chart(_closed_at_end(frame)).mark_line(interpolate="step-after", color=colour, strokeWidth=2).encode(x=axis.x(True), y=y))
-        text = pl.DataFrame({"label": [f"{name}{note}"]})
+        text = pl.DataFrame({"label": [name]})
         layers.append(
             alt.Chart(text).mark_text(align="left", baseline="middle", fontWeight="bold", color=colour)
-            .encode(text="label:N", x=alt.value(style.WIDTH + 10), y=alt.value(20 + 20 * index))
+            .encode(text="label:N", x=alt.value(style.WIDTH - 92), y=alt.value(20 + 20 * index))
         )  # fmt: skip
-    chart = alt.layer(*layers).properties(width=style.WIDTH, height=200, title="Credit balance over the day")
-    return style.configured(chart)
+    without = [name for name, rows in runs if name not in dict(having)]
+    subtitle = f"No credits to lose: {', '.join(without)}" if without else ""
+    title = alt.TitleParams("Lowest credit balance of the members", subtitle=subtitle, offset=10)
+    return style.configured(alt.layer(*layers).properties(width=style.WIDTH - 100, height=200, title=title))
 
 
 def frontier(points: list[dict], winner: str | None, goal_ms: float | None, goal_name: str = "p99") -> alt.LayerChart | None:
@@ -195,11 +210,14 @@ def frontier(points: list[dict], winner: str | None, goal_ms: float | None, goal
     # Costs or latencies over more than one power of ten need a log axis; less reads better on a linear one.
     x_scale = alt.Scale(type="log" if frame["cost"].max() > 10 * frame["cost"].min() else "linear", zero=False, nice=True, padding=16)
     y_scale = alt.Scale(type="log" if frame["ms"].max() > 10 * frame["ms"].min() else "linear", zero=False, nice=True, padding=16)
-    x = alt.X("cost:Q", scale=x_scale, axis=alt.Axis(title="cost (USD a month)", format="~s", tickCount=6))
-    y = alt.Y("ms:Q", scale=y_scale, axis=alt.Axis(title="p99 latency, waiting included (ms)", format="~s", tickCount=6))
+    ticks = {"values": decades(frame["cost"].min(), frame["cost"].max())} if x_scale.type == "log" else {"tickCount": 6}
+    x = alt.X("cost:Q", scale=x_scale, axis=alt.Axis(title="cost (USD a month)", labelExpr=SHORT, **ticks))
+    wide = frame["ms"].max() > 10 * frame["ms"].min()
+    y = alt.Y("ms:Q", scale=y_scale, axis=_ms_axis("p99 latency, waiting included") if wide else alt.Axis(title="p99 latency, waiting included (ms)", tickCount=6))
     colour = alt.Color("type:N", scale=alt.Scale(domain=types, range=[style.FAMILY_COLOURS[t] for t in types]), legend=alt.Legend(title="volume type"))
     shapes = alt.Shape("meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=["circle", "cross"]), legend=alt.Legend(title=None))
-    layers = [alt.Chart(frame).mark_point(filled=True, size=80, opacity=0.85).encode(x=x, y=y, color=colour, shape=shapes)]
+    size = alt.Size("meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=[90, 26]), legend=None)
+    layers = [alt.Chart(frame).mark_point(filled=True, opacity=0.8).encode(x=x, y=y, color=colour, shape=shapes, size=size)]
     if goal_ms is not None:
         layers += _goal_line(goal_ms, f"goal: {goal_name} ≤ {number(goal_ms)} ms")
     best = [index for index, p in enumerate(known) if _is(p, winner)]
@@ -208,7 +226,7 @@ def frontier(points: list[dict], winner: str | None, goal_ms: float | None, goal
         layers.append(alt.Chart(named).mark_point(size=280, strokeWidth=2, color=style.INK, filled=False).encode(x="cost:Q", y="ms:Q"))
         to_left = frame["cost"][best[0]] > 0.6 * frame["cost"].max()
         layers.append(
-            alt.Chart(named).mark_text(align="right" if to_left else "left", dx=-14 if to_left else 14, dy=-12, fontWeight="bold")
+            alt.Chart(named).mark_text(align="right" if to_left else "left", dx=-14 if to_left else 6, dy=-18, fontWeight="bold")
             .encode(x="cost:Q", y="ms:Q", text="label:N")
         )  # fmt: skip
     chart = alt.layer(*layers).properties(width=style.WIDTH - 140, height=320, title="Cost against delivered latency")
@@ -219,7 +237,7 @@ def _goal_line(goal_ms: float, label: str) -> list[alt.Chart]:
     data = pl.DataFrame({"ms": [float(goal_ms)], "label": [label]})
     return [
         alt.Chart(data).mark_rule(strokeDash=[5, 4], color=style.QUIET).encode(y="ms:Q"),
-        alt.Chart(data).mark_text(align="right", baseline="bottom", dy=-3, color=style.QUIET).encode(y="ms:Q", x=alt.value(style.WIDTH - 144), text="label:N"),
+        alt.Chart(data).mark_text(align="left", baseline="bottom", dy=-3, color=style.QUIET).encode(y="ms:Q", x=alt.value(4), text="label:N"),
     ]
 
 
@@ -267,7 +285,7 @@ def study(chart_data) -> alt.Chart:
 
 
 def _y(frame: pl.DataFrame, title: str, log: bool = False) -> alt.Y:
-    return alt.Y("y:Q", scale=alt.Scale(type="log") if log else alt.Scale(zero=True), axis=alt.Axis(title=title, format="~s", tickCount=6))
+    return alt.Y("y:Q", scale=alt.Scale(type="log") if log else alt.Scale(zero=True), axis=alt.Axis(title=title, labelExpr=SHORT, tickCount=6))
 
 
 def _spread_out(frame: pl.DataFrame, column: str) -> bool:
@@ -277,7 +295,7 @@ def _spread_out(frame: pl.DataFrame, column: str) -> bool:
 
 def _study_line(frame, chart_data, colour, many, nominal):
     x = alt.X("x:N" if nominal else "x:Q", sort=None, axis=alt.Axis(title=chart_data.x_title)) if nominal else alt.X(
-        "x:Q", scale=alt.Scale(type="log" if _spread_out(frame, "x") else "linear", zero=False, nice=False), axis=alt.Axis(title=chart_data.x_title, format="~s", tickCount=8)
+        "x:Q", scale=alt.Scale(type="log" if _spread_out(frame, "x") else "linear", zero=False, nice=False), axis=alt.Axis(title=chart_data.x_title, labelExpr=SHORT, tickCount=8)
     )  # fmt: skip
     dash = {"strokeDash": alt.StrokeDash("series:N", legend=alt.Legend(title=None, orient="right"))} if many else {}
     base = alt.Chart(frame).encode(x=x, y=_y(frame, chart_data.y_title, _spread_out(frame, "y")), color=colour, detail="series:N")
@@ -289,7 +307,7 @@ def _study_bar(frame, chart_data, colour, many, nominal):
     named = frame.with_columns(pl.col("x").cast(pl.String)) if not nominal else frame
     y = alt.Y("x:N", sort=None, axis=alt.Axis(title=chart_data.x_title))
     offset = alt.YOffset("series:N", sort=None)
-    x = alt.X("y:Q", axis=alt.Axis(title=chart_data.y_title, format="~s", tickCount=6))
+    x = alt.X("y:Q", axis=alt.Axis(title=chart_data.y_title, labelExpr=SHORT, tickCount=6))
     base = alt.Chart(named.with_columns(pl.col("y").map_elements(lambda v: number(v), return_dtype=pl.String).alias("text"), )).encode(y=y, x=x, yOffset=offset)
     text = pl.concat_str([pl.col("text"), pl.col("series")], separator="  ") if many else pl.col("text")
     labels = alt.Chart(base.data.with_columns(text.alias("text"))).mark_text(align="left", dx=3, fontSize=10).encode(y=y, x=x, yOffset=offset, text="text:N")
@@ -308,6 +326,6 @@ def _study_quantiles(frame, chart_data, colour, many, nominal):
 
 
 def _study_scatter(frame, chart_data, colour, many, nominal):
-    x = alt.X("x:Q", scale=alt.Scale(type="log" if _spread_out(frame, "x") else "linear", zero=False), axis=alt.Axis(title=chart_data.x_title, format="~s", tickCount=8))
+    x = alt.X("x:Q", scale=alt.Scale(type="log" if _spread_out(frame, "x") else "linear", zero=False), axis=alt.Axis(title=chart_data.x_title, labelExpr=SHORT, tickCount=8))
     base = alt.Chart(frame).encode(x=x, y=_y(frame, chart_data.y_title, _spread_out(frame, "y")), color=colour)
     return base.mark_point(filled=True, size=55, opacity=0.8).properties(width=style.WIDTH, height=300)

@@ -24,6 +24,7 @@ h1 { font-size: 1.6rem; margin: 0 0 .2rem; } h2 { font-size: 1.15rem; margin: 2.
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; width: 100%; } th { text-align: left; font-weight: 600; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; } .right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.first td { background: var(--band); font-weight: 600; } pre { font: .82rem/1.5 "DejaVu Sans Mono", monospace; background: var(--band); padding: .8rem; white-space: pre-wrap; }
+.wide { min-width: 14rem; }
 ul { padding-left: 1.2rem; margin: .4rem 0; } li { margin: .2rem 0; } figure { margin: 1rem 0; overflow-x: auto; } svg { max-width: 100%; height: auto; }
 footer { margin-top: 2.5rem; color: var(--quiet); font-size: .82rem; border-top: 1px solid var(--grid); padding-top: .6rem; }
 @media print { body { font-size: 11px; max-width: none; padding: 0; color: #000; background: #fff; } h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
@@ -48,6 +49,10 @@ def origin() -> str:
 def text(value: object) -> str:
     """Anything as escaped text."""
     return escape(plain("" if value is None else value), quote=True)
+
+
+# Columns of sentences: they get room, the numbers beside them do not need it.
+LONG = ("binds", "why", "note", "runs dry")
 
 
 class Page:
@@ -76,7 +81,7 @@ class Page:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = (), first: bool = False) -> None:
         """A table; `right` names columns of numbers, `first` sets off the first row."""
-        marks = [' class="right"' if column in right else "" for column in columns]
+        marks = [' class="right"' if column in right else ' class="wide"' if column in LONG else "" for column in columns]
         head = "".join(f"<th{mark}>{text(column)}</th>" for column, mark in zip(columns, marks, strict=True))
         body = []
         for index, row in enumerate(rows):

@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.report import charts
 from headrace.report.html import Page, png, svg
 from headrace.report.output import write_text
-from headrace.report.plan import CHOICE_COLUMNS, CHOICE_RIGHT, bill_rows, choice_row, found, goals_in_words, name_of, verdict_rows
+from headrace.report.plan import CHOICE_RIGHT, bill_rows, choice_table, found, goals_in_words, name_of, verdict_rows
 from headrace.report.simulation import clock_start, in_words
 from headrace.report.words import usd
 from headrace.workload.files import write_whole
@@ -74,11 +74,8 @@ def write_plan(path: Path, plan, workload, runs: list[tuple[str, object]]) -> No
     made.heading("The cheapest that meet them" if plan.winners else "What comes closest")
     shown = plan.winners or plan.closest
     if shown:
-        rows = [choice_row(rank, choice, clock_start(workload)) for rank, choice in enumerate(shown, 1)]
-        made.table(CHOICE_COLUMNS, rows, CHOICE_RIGHT, first=bool(plan.winners))
-    if plan.compared:
-        made.heading("Today's volume beside them")
-        made.table(CHOICE_COLUMNS, [choice_row("-", plan.compared, clock_start(workload))], CHOICE_RIGHT)
+        columns, rows = choice_table(plan)
+        made.table(columns, rows, CHOICE_RIGHT, first=bool(plan.winners))
     _plan_charts(made, plan, workload, runs, shown)
     made.heading("Why the others lost")
     made.table(("family", "outcome", "best candidate", "USD/month", "why"), verdict_rows(plan), ("USD/month",))
@@ -104,7 +101,11 @@ def _plan_charts(made: Page, plan, workload, runs, shown) -> None:
         made.chart(scatter, "Every family's storages by monthly cost and p99 latency")
     if runs:
         made.heading("How the burst balance moves")
-        made.chart(charts.balances([(name, run.rows) for name, run in runs], clock_start(workload)), "Credit balance over the day of " + ", ".join(name for name, _ in runs))
+        moving = charts.balances([(name, run.rows) for name, run in runs], clock_start(workload))
+        if moving is None:
+            made.paragraph(f"None of these has credits: {', '.join(name for name, _ in runs)}. What they deliver does not change over the day.")
+        else:
+            made.chart(moving, "Credit balance over the day of " + ", ".join(name for name, _ in runs))
     bills = [*shown[:5], *([plan.compared] if plan.compared else [])]
     if bills and any(item["usd"] for choice in bills for item in choice.items):
         made.heading("What it costs")

@@ -14,7 +14,16 @@ def name_of(choice) -> str:
     return f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage
 
 
-def choice_row(rank: object, choice, clock_start: str | None = None) -> tuple[str, ...]:
+def choice_table(plan) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the ranked table, today's storage last; columns that say nothing are left out."""
+    rows = [choice_row(rank, choice) for rank, choice in enumerate(plan.winners or plan.closest, 1)]
+    if plan.compared is not None:
+        rows.append(choice_row("now", plan.compared))
+    kept = [index for index, _ in enumerate(CHOICE_COLUMNS) if any(row[index] not in ("-", "none", "no") for row in rows)]
+    return [CHOICE_COLUMNS[index] for index in kept], [[row[index] for index in kept] for row in rows]
+
+
+def choice_row(rank: object, choice) -> tuple[str, ...]:
     """One row of the ranked table."""
     metrics = choice.metrics
     throttled = metrics.get("throttled_min")

@@ -31,6 +31,15 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A published number with its unit and source."""
+
+    value: float
+    unit: str
+    source: Source
+
+
+@dataclass(frozen=True)
 class Study:
     """A published experiment: `name` as typed, `title` and `question` as shown, `sources` of its published figures."""
 
@@ -113,13 +122,11 @@ def error_percent(ours: float, published: float) -> float:
     return 100.0 * (ours / published - 1.0)
 
 
-def compare(
-    what: str, published: float, ours: float, unit: str, source: Source, tolerance_percent: float | None = None, note: str = ""
-) -> Verdict:
-    """A verdict on two numbers in the same unit. Without a tolerance nothing is promised and `within` is None."""
-    error = error_percent(ours, published)
+def compare(what: str, figure: Figure, ours: float, tolerance_percent: float | None = None, note: str = "") -> Verdict:
+    """A verdict on a published figure and ours in its unit. Without a tolerance nothing is promised and `within` is None."""
+    error = error_percent(ours, figure.value)
     within = None if tolerance_percent is None else abs(error) <= tolerance_percent
-    return Verdict(what, published, ours, unit, error, within, tolerance_percent, source, note)
+    return Verdict(what, figure.value, ours, figure.unit, error, within, tolerance_percent, figure.source, note)
 
 
 def agree(what: str, published: str, ours: str, source: Source, same: bool | None, note: str = "") -> Verdict:
@@ -131,6 +138,11 @@ def published(name: str) -> list[dict[str, str]]:
     """Rows of `published/NAME.csv`: figures as printed by their source, each with `source` and `date`; empty cells are ""."""
     text = files("headrace.studies").joinpath("published", f"{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
+
+
+def figures(name: str) -> dict[str, Figure]:
+    """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their name."""
+    return {row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"])) for row in published(name)}
 
 
 class Steps:

@@ -16,6 +16,7 @@ from headrace.errors import InputError
 from headrace.simulation import simulate
 from headrace.studies.base import (
     ChartData,
+    Figure,
     Progress,
     Series,
     Source,
@@ -317,9 +318,8 @@ def _cap_verdict(row: dict[str, str]) -> Verdict:
         f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, {ebs_max_iops(TODAY):,} "
         f"on {TODAY}"
     )
-    return compare(
-        f"most EBS IOPS on {CAP_DAY}", float(row["answer"]), ebs_max_iops(CAP_DAY), "IOPS", Source(row["source"], row["date"]), 0.0, note
-    )
+    figure = Figure(float(row["answer"]), "IOPS", Source(row["source"], row["date"]))
+    return compare(f"most EBS IOPS on {CAP_DAY}", figure, ebs_max_iops(CAP_DAY), 0.0, note)
 
 
 def _chart() -> ChartData:

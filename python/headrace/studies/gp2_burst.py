@@ -9,6 +9,7 @@ from headrace.core import core_errors
 from headrace.simulation import Simulation, simulate
 from headrace.studies.base import (
     ChartData,
+    Figure,
     Progress,
     Series,
     Source,
@@ -19,7 +20,7 @@ from headrace.studies.base import (
     Verdict,
     agree,
     compare,
-    published,
+    figures,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.model import make_points
@@ -41,7 +42,8 @@ BALANCE_DAY = "2019-08-07"
 XEN_RATE_PER_MILLE = 1_025
 SIZES_GIB = (8, 33, 100, 200, 250, 334, 500, 750, 900, 1000)
 CURVE_SIZES_GIB = (8, 200, 500, 750)
-FIO_SIZES_GIB = (8, 33, 100, 200, 500)
+# (GiB, delivered over nominal rate in thousandths) of the repeated fio run.
+FIO_RUNS = ((8, 1_000), *((size, XEN_RATE_PER_MILLE) for size in (8, 100, 200, 500)))
 # Burst durations come from rows of one second: 1 s of 1,800 is 0.06 %.
 DURATION_TOLERANCE_PERCENT = 0.1
 # The one free figure is the over-delivery: 2.0 % in this run, 2.1-2.6 % in the other Xen runs, 2.5 % in the option: 0.5 % apart.
@@ -52,14 +54,6 @@ NOMINAL_TOLERANCE_PERCENT = 2.5
 NEAR_ZERO_PERCENT = 10.0
 # Deep enough to stay at 3,000 IOPS with 0.4 ms reads (3,000 x 0.4 ms = 1.2 outstanding), shallow enough not to matter.
 BURST_LOAD = ClosedWorkload(name="16 KiB random reads, depth 32", rw="randread", bs_kib=16, iodepth=32, numjobs=1)
-
-
-def _figures() -> dict[str, dict[str, str]]:
-    return {row["figure"]: row for row in published("gp2_burst")}
-
-
-def _source(row: dict[str, str]) -> Source:
-    return Source(row["source"], row["date"])
 
 
 def limits(size_gib: int, as_of: str = AS_OF) -> dict:
@@ -101,168 +95,100 @@ def refilled_after_s(run: Simulation) -> float | None:
 
 def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
     """The article's fio run on a volume of this size, in the per-I/O form."""
-    figures = _figures()
-    load = ClosedWorkload(
-        name="fio", rw="randread", bs_kib=float(figures["fio_block_kib"]["value"]), iodepth=1, numjobs=int(figures["fio_threads"]["value"])
-    )
-    seconds = float(figures["fio_seconds"]["value"])
+    fio = figures("gp2_burst")
+    threads = int(fio["fio_threads"].value)
+    load = ClosedWorkload(name="fio", rw="randread", bs_kib=fio["fio_block_kib"].value, iodepth=1, numjobs=threads)
     options = {"rate_per_mille": rate_per_mille}
+    seconds = fio["fio_seconds"].value
     return simulate(load, f"gp2:{size_gib}", as_of=AS_OF, seconds=seconds, interval_s=60.0, form="events", options=options)
 
 
-def _fio(steps: Steps) -> tuple[list[Verdict], Table, list[str]]:
-    figures = _figures()
+def device_gib() -> float:
+    """Size of the device of the fio run, GiB: derived, not published.
+
+    A random map reads each block once and fio cuts the file size to the device, so each thread stops when it has read all of it; what all
+    threads read is threads x device.
+    """
+    fio = figures("gp2_burst")
+    return fio["fio_read_mib"].value / fio["fio_threads"].value / 1024
+
+
+def _fio(steps: Steps) -> tuple[list[Verdict], Table]:
     runs = {}
-    for size in FIO_SIZES_GIB:
-        for rate in (1_000, XEN_RATE_PER_MILLE):
-            runs[size, rate] = drain_with_fio(size, rate)
-            steps.step()
-    seconds = float(figures["fio_seconds"]["value"])
-    ios = figures["fio_device_ios"]
-    device_ms = float(figures["fio_read_ticks_ms"]["value"]) / float(ios["value"])
-    # Every thread reads each block of the device once, so what all read is threads x device size.
-    device_gib = float(figures["fio_read_mib"]["value"]) / float(figures["fio_threads"]["value"]) / 1024
+    for size, rate in FIO_RUNS:
+        runs[size, rate] = drain_with_fio(size, rate)
+        steps.step()
+    seconds = figures("gp2_burst")["fio_seconds"].value
     rows = []
     for (size, rate), run in runs.items():
-        left = run.rows["balance_percent"][-1]
-        rows.append(
-            (size, rate / 10, round(run.summary["delivered_ios"]), round(run.summary["delivered_ios"] / seconds, 1), round(left, 1))
-        )
+        ios, left = run.summary["delivered_ios"], run.rows["balance_percent"][-1]
+        rows.append((size, rate / 10, round(ios), round(ios / seconds, 1), round(left, 1)))
+    columns = ("GiB", "rate %", "I/Os", "IOPS", "balance left %")
+    return _fio_verdicts(runs, seconds), Table("The fio run by volume size", columns, tuple(rows))
+
+
+def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[Verdict]:
+    fio = figures("gp2_burst")
+    ios = fio["fio_device_ios"]
+    device_ms = Figure(fio["fio_read_ticks_ms"].value / ios.value, "ms", ios.source)
     xen, nitro = runs[8, XEN_RATE_PER_MILLE], runs[8, 1_000]
-    left = xen.rows["balance_percent"][-1]
-    left_200 = runs[200, XEN_RATE_PER_MILLE].rows["balance_percent"][-1]
-    delivered = "2.0 % over the nominal 3,000 IOPS; the option for Xen is 2.5 %"
-    verdicts = [
-        compare(
-            "I/Os in the fio run, Xen over-delivery (1.025)",
-            float(ios["value"]),
-            xen.summary["delivered_ios"],
-            "I/Os",
-            _source(ios),
-            FIO_TOLERANCE_PERCENT,
-            delivered,
-        ),
-        compare(
-            "I/Os in the fio run, nominal (Nitro)",
-            float(ios["value"]),
-            nitro.summary["delivered_ios"],
-            "I/Os",
-            _source(ios),
-            NOMINAL_TOLERANCE_PERCENT,
-            delivered,
-        ),
-        compare(
-            "IOPS of the fio run, Xen over-delivery",
-            float(figures["fio_iops"]["value"]),
-            xen.summary["delivered_ios"] / seconds,
-            "IOPS",
-            _source(figures["fio_iops"]),
-            FIO_TOLERANCE_PERCENT,
-        ),
-        compare(
-            "mean read latency of the fio run",
-            device_ms,
-            xen.summary["mean_ms"],
-            "ms",
-            _source(ios),
-            FIO_TOLERANCE_PERCENT,
-            "published: disk ticks / I/Os; depth 10 at the cap, so this follows from the IOPS",
-        ),
+    left = {size: runs[size, XEN_RATE_PER_MILLE].rows["balance_percent"][-1] for size in (8, 200)}
+    over = "2.0 % over the nominal 3,000 IOPS; the option for Xen is 2.5 %"
+    by_iops = "published: disk ticks / I/Os; depth 10 at the cap, so this follows from the IOPS"
+    by_floor = "only a volume at the 100 IOPS floor ends near zero: a larger one earns too much back during the run"
+    delivered = xen.summary["delivered_ios"]
+    return [
+        compare("I/Os in the fio run, Xen over-delivery (1.025)", ios, delivered, FIO_TOLERANCE_PERCENT, over),
+        compare("I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over),
+        compare("IOPS of the fio run, Xen over-delivery", fio["fio_iops"], delivered / seconds, FIO_TOLERANCE_PERCENT),
+        compare("mean read latency of the fio run", device_ms, xen.summary["mean_ms"], FIO_TOLERANCE_PERCENT, by_iops),
         agree(
             "burst balance at the end",
             "very close to 0 %",
-            f"{left:.1f} % at 8 GiB, {left_200:.1f} % at 200 GiB",
-            _source(ios),
-            left <= NEAR_ZERO_PERCENT,
-            "only a volume at the 100 IOPS floor ends near zero: a larger one earns too much back during the run",
+            f"{left[8]:.1f} % at 8 GiB, {left[200]:.1f} % at 200 GiB",
+            ios.source,
+            left[8] <= NEAR_ZERO_PERCENT,
+            by_floor,
         ),
     ]
-    table = Table("The fio run by volume size", ("GiB", "rate %", "I/Os", "IOPS", "balance left %"), tuple(rows))
-    notes = [
-        (
-            f"Size of the volume: not stated. The command asks for 200 GiB per thread, but all ten threads read {device_gib * 10:g} "
-            "GiB together, which is ten times a device of "
-        )(
-            f"{device_gib:g} GiB (fio cuts the size to the device, and a random map reads each block once): derived, and it agrees "
-            "with the balance near zero."
-        ),
-    ]
-    return verdicts, table, notes
 
 
 def _durations(steps: Steps) -> tuple[list[Verdict], Table]:
-    figures = _figures()
     rows, found = [], {}
     for size in SIZES_GIB:
-        expected = computed_burst_s(size)
-        if expected is None:
-            rows.append((size, limits(size)["iops"], None, None, None, None, None))
-            steps.step()
-            continue
-        without = burst(size, expected + 60.0, saved_second=False)
-        with_it = burst(size, expected + 60.0)
-        found[size] = without.summary["credits_empty_at_s"]
-        computed_refill = limits(size)["io_burst"]["capacity_ios"] / limits(size)["iops"]
-        refilled = refilled_after_s(refill(size))
-        cells = (expected, found[size], with_it.summary["credits_empty_at_s"], computed_refill, refilled)
-        rows.append((size, limits(size)["iops"], *(None if cell is None else round(cell, 1) for cell in cells)))
+        expected, baseline = computed_burst_s(size), limits(size)["iops"]
         steps.step()
+        if expected is None:
+            rows.append((size, baseline, None, None, None, None, None))
+            continue
+        found[size] = burst(size, expected + 60.0, saved_second=False).summary["credits_empty_at_s"]
+        with_saved = burst(size, expected + 60.0).summary["credits_empty_at_s"]
+        computed_refill = limits(size)["io_burst"]["capacity_ios"] / baseline
+        cells = (expected, found[size], with_saved, computed_refill, refilled_after_s(refill(size)))
+        rows.append((size, baseline, *(None if cell is None else round(cell, 1) for cell in cells)))
     per_io = burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
     steps.step()
-    capacity, speed = limits(8)["io_burst"]["capacity_ios"], limits(8)["io_burst"]["iops"]
-    figure = {name: float(row["value"]) for name, row in figures.items()}
-    source = {name: _source(row) for name, row in figures.items()}
+    columns = ("GiB", "baseline IOPS", "burst s, computed", "simulated", "with the saved second", "refill s, computed", "refill simulated")
+    table = Table("Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", columns, tuple(rows))
+    return _duration_verdicts(found, per_io), table
+
+
+def _duration_verdicts(found: dict[int, float], per_io: Simulation) -> list[Verdict]:
+    theirs = figures("gp2_burst")
+    of = limits(8)["io_burst"]
     tolerance = DURATION_TOLERANCE_PERCENT
-    verdicts = [
-        compare("credits of a full bucket", figure["credits"], capacity, "I/Os", source["credits"], 0.0, "catalog"),
-        compare("burst speed", figure["burst_iops"], speed, "IOPS", source["burst_iops"], 0.0, "catalog"),
-        compare(
-            "burst without counting the refill",
-            figure["burst_without_refill_s"],
-            capacity / speed,
-            "s",
-            source["burst_without_refill_s"],
-            tolerance,
-            "5.4 million / 3,000: what the credits alone last; the refill during the burst makes even the smallest volume last longer",
-        ),
-        compare(
-            "burst of 500 GiB, per I/O",
-            figure["burst_500_gib_s"],
-            per_io.summary["credits_empty_at_s"],
-            "s",
-            source["burst_500_gib_s"],
-            tolerance,
-            "simulated without the saved second, as the formula has none",
-        ),
-        compare(
-            "burst of 500 GiB, per interval",
-            figure["burst_500_gib_s"],
-            found[500],
-            "s",
-            source["burst_500_gib_s"],
-            tolerance,
-            "simulated without the saved second",
-        ),
-        compare(
-            "burst at the 100 IOPS floor",
-            figure["burst_100_iops_s"],
-            found[33],
-            "s",
-            source["burst_100_iops_s"],
-            tolerance,
-            "simulated, 33 GiB, without the saved second; published figure rounded to 1 s",
-        ),
+    alone = "5.4 million / 3,000: the credits alone; the refill during the burst makes even the smallest volume last longer"
+    plain = "simulated without the saved second, as the formula has none"
+    rounded = "simulated, 33 GiB, without the saved second; the published figure is rounded to 1 s"
+    half_size = theirs["burst_500_gib_s"]
+    return [
+        compare("credits of a full bucket", theirs["credits"], of["capacity_ios"], 0.0, "catalog"),
+        compare("burst speed", theirs["burst_iops"], of["iops"], 0.0, "catalog"),
+        compare("burst without counting the refill", theirs["burst_without_refill_s"], of["capacity_ios"] / of["iops"], tolerance, alone),
+        compare("burst of 500 GiB, per I/O", half_size, per_io.summary["credits_empty_at_s"], tolerance, plain),
+        compare("burst of 500 GiB, per interval", half_size, found[500], tolerance, plain),
+        compare("burst at the 100 IOPS floor", theirs["burst_100_iops_s"], found[33], tolerance, rounded),
     ]
-    columns = (
-        "GiB",
-        "baseline IOPS",
-        "burst s, computed",
-        "simulated",
-        "simulated with the saved second",
-        "refill s, computed",
-        "refill simulated",
-    )
-    return verdicts, Table("Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", columns, tuple(rows))
 
 
 def _curves(steps: Steps) -> tuple[ChartData, ...]:
@@ -275,14 +201,14 @@ def _curves(steps: Steps) -> tuple[ChartData, ...]:
         keep = range(0, len(minutes), 60)
         series.append(Series(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep)))
         steps.step()
-    row = _figures()["burst_500_gib_s"]
-    series.append(Series(f"500 GiB ({_source(row)})", "published", (0.0, float(row["value"]) / 60.0), (100.0, 0.0)))
+    theirs = figures("gp2_burst")["burst_500_gib_s"]
+    series.append(Series(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
     durations = tuple(computed_burst_s(size) for size in SIZES_GIB[:-1])
     simulated = tuple(
         burst(size, expected + 60.0).summary["credits_empty_at_s"] for size, expected in zip(SIZES_GIB, durations, strict=False)
     )
     bars = (
-        Series("computed: credits / (3,000 - baseline)", "published", SIZES_GIB[:-1], tuple(d / 60.0 for d in durations)),
+        Series("AWS's formula: credits / (3,000 - baseline)", "published", SIZES_GIB[:-1], tuple(d / 60.0 for d in durations)),
         Series("simulated", "simulated", SIZES_GIB[:-1], tuple(d / 60.0 for d in simulated)),
     )
     return (
@@ -294,15 +220,16 @@ def _curves(steps: Steps) -> tuple[ChartData, ...]:
 def run(progress: Progress | None = None) -> StudyResult:
     """Repeats the fio run on several sizes, then drains and refills buckets from 8 to 1000 GiB."""
     started = time.monotonic()
-    steps = Steps(2 * len(FIO_SIZES_GIB) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
-    fio_verdicts, fio_table, notes = _fio(steps)
+    steps = Steps(len(FIO_RUNS) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
+    fio_verdicts, fio_table = _fio(steps)
     verdicts, durations = _durations(steps)
     charts = _curves(steps)
-    notes.append(
-        
-            "The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 credits early: it "
-            "shortens a burst by 3,000 / (3,000 - baseline) s."
-        
+    size = device_gib()
+    notes = (
+        f"The size of the volume is not stated. The command asks for 200 GiB a thread, but ten threads read {size * 10:g} GiB in all, "
+        f"ten times a device of {size:g} GiB: derived, and it agrees with the balance near zero.",
+        "The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 credits early: it shortens a "
+        "burst by up to 3,000 / (3,000 - baseline) s.",
+        "Volumes of 1,000 GiB and more have a baseline of at least 3,000 IOPS and no burst.",
     )
-    notes.append("Volumes of 1,000 GiB and more have a baseline of at least 3,000 IOPS and no burst.")
-    return StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, tuple(notes), time.monotonic() - started)
+    return StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started)

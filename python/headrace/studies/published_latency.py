@@ -1,8 +1,8 @@
 """The model's latency against every measured run we could read.
 
 Each run is simulated as it was made: same storage, instance, day, fio load. The real runs contain the second of saved tokens a rested
-volume delivers at once, so ours do too. Published quantiles come from fio's and ioping's own histograms: old fio text has buckets of up to 1.6 %
-(64 to an octave) and whole milliseconds above some 100 ms.
+volume delivers at once, so ours do too. Published quantiles come from fio's and ioping's own histograms: old fio text has buckets of up
+to 1.6 % (64 to an octave) and whole milliseconds above some 100 ms.
 """
 
 from __future__ import annotations

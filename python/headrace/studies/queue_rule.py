@@ -17,6 +17,7 @@ from headrace.core import core_errors
 from headrace.simulation import Simulation, simulate
 from headrace.studies.base import (
     ChartData,
+    Figure,
     Progress,
     Series,
     Source,
@@ -27,7 +28,7 @@ from headrace.studies.base import (
     Verdict,
     agree,
     compare,
-    published,
+    figures,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.model import make_points
@@ -77,10 +78,6 @@ ENOUGH = 0.99
 NO_SAVED_SECOND = {"saved_second": False}
 
 
-def _figures() -> dict[str, tuple[float, Source]]:
-    return {row["figure"]: (float(row["value"]), Source(row["source"], row["date"])) for row in published("queue_rule")}
-
-
 def at_depth(storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True) -> Simulation:
     """A closed load of one job in the per-I/O form, without the saved second."""
     load = ClosedWorkload(name="fio", rw=rw, bs_kib=kib, iodepth=depth, numjobs=1)
@@ -116,183 +113,97 @@ def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
     return depth
 
 
-def _queue(figures: dict[str, tuple[float, Source]], steps: Steps) -> tuple[list[Verdict], Table]:
-    rule, rule_source = figures["iops_per_queue_length"]
-    read_kib, write_kib = figures["read_kib"][0], figures["write_kib"][0]
-    rows = []
+def _queue(theirs: dict[str, Figure], steps: Steps) -> tuple[list[Verdict], Table]:
+    rule = theirs["iops_per_queue_length"].value
+    rows, own_ms = [], {}
     for storage, day in VOLUMES:
         iops = member_limits(storage, day)["iops"]
-        for rw, kib in (("randread", read_kib), ("randwrite", write_kib)):
-            own = own_latency_ms(storage, day, rw, kib)
+        for rw, kib in (("randread", theirs["read_kib"].value), ("randwrite", theirs["write_kib"].value)):
+            own = own_ms[storage, rw] = own_latency_ms(storage, day, rw, kib)
             by_rule = round(iops / rule)
             ruled = at_depth(storage, day, by_rule, rw=rw, kib=kib)
+            at_rule = (round(_iops(ruled)), round(ruled.summary["mean_ms"], 2))
             needed = depth_needed(storage, day, rw, kib)
-            rows.append(
-                (
-                    storage,
-                    day,
-                    rw,
-                    kib,
-                    iops,
-                    round(own, 3),
-                    round(rule * own / 1e3, 3),
-                    needed,
-                    by_rule,
-                    round(_iops(ruled)),
-                    round(ruled.summary["mean_ms"], 2),
-                )
-            )
+            rows.append((storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule))
             steps.step()
-    example_iops, example_depth = figures["example_iops"][0], int(figures["example_queue_length"][0])
-    example = at_depth("io1:500:2000", WHITEPAPER_DAY, example_depth)
+    columns = ("storage", "day", "load", "KiB", "IOPS", "own mean ms", "queue per 200 IOPS")
+    columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
+    verdicts = _queue_verdicts(theirs, own_ms["io1:500:2000", "randread"])
     steps.step()
-    own_io1 = next(row[5] for row in rows if row[0].startswith("io1") and row[2] == "randread")
-    verdicts = [
-        compare(
-            "IOPS of a 2,000 IOPS volume at queue length 10",
-            example_iops,
-            _iops(example),
-            "IOPS",
-            rule_source,
-            RATE_TOLERANCE_PERCENT,
-            "io1:500:2000, 16 KiB random reads",
-        ),
-        compare(
-            "latency the rule implies (Little's law)",
-            1e3 / rule,
-            example.summary["mean_ms"],
-            "ms",
-            rule_source,
-            LITTLE_TOLERANCE_PERCENT,
-            (
-                f"at the cap the wait is depth / IOPS; the volume's own latency is {own_io1:.2f} ms, so queue length 1 serves up "
-                f"to {1e3 / own_io1:,.0f} IOPS"
-            ),
-        ),
-        compare(
-            "IOPS one outstanding request brings (io1 reads)",
-            rule,
-            1e3 / own_io1,
-            "IOPS",
-            rule_source,
-            None,
-            "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue at the rule's length is a full one",
-        ),
-    ]
-    columns = (
-        "storage",
-        "day",
-        "load",
-        "KiB",
-        "IOPS",
-        "own mean ms",
-        "queue per 200 IOPS",
-        "depth for 99 %",
-        "depth by the rule",
-        "IOPS there",
-        "mean ms there",
-    )
     return verdicts, Table("Queue length needed and by the rule", columns, tuple(rows))
 
 
-def _mysql(figures: dict[str, tuple[float, Source]], steps: Steps) -> list[Verdict]:
+def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
+    rule = theirs["iops_per_queue_length"]
+    example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(theirs["example_queue_length"].value))
+    implied = Figure(1e3 / rule.value, "ms", rule.source)
+    at_cap = f"at the cap the wait is depth / IOPS; the volume's own latency is {own_ms:.2f} ms"
+    disks = "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the rule's length is a full one"
+    what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
+    return [
+        compare(what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"),
+        compare("latency the rule implies (Little's law)", implied, example.summary["mean_ms"], LITTLE_TOLERANCE_PERCENT, at_cap),
+        compare("IOPS one outstanding request brings (io1 reads)", rule, 1e3 / own_ms, None, disks),
+    ]
+
+
+def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
     """The whitepaper's MySQL load: does a gp2 and an io1 volume carry it alike?"""
-    reads, writes = figures["reads_per_s"][0], figures["writes_per_s"][0]
-    points = make_points([0.0], [60.0], [reads], [writes], [figures["read_kib"][0]], [figures["write_kib"][0]])
-    load = OpenWorkload(name="sysbench", kind="constant", points=points)
+    reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
+    read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
+    load = OpenWorkload(name="sysbench", kind="constant", points=make_points([0.0], [60.0], [reads], [writes], [read_kib], [write_kib]))
     runs = {}
-    for storage in ("gp2:500", "io1:500:5000", "3xio1:500:5000"):
+    for storage in ("gp2:500", "io1:500:5000"):
         runs[storage] = simulate(load, storage, as_of=WHITEPAPER_DAY, interval_s=60.0, form="events")
         steps.step()
-    _, source = figures["writes_per_s"]
     # Poisson arrivals: 1,275 x 60 requests have a relative deviation of 1 / sqrt(76,500) = 0.36 %; three of them.
     tolerance = 1.1
     gp2, io1 = runs["gp2:500"], runs["io1:500:5000"]
     mib_s = gp2.summary["delivered_bytes"] / 2**20 / gp2.summary["seconds"]
-    expected = (reads * figures["read_kib"][0] + writes * figures["write_kib"][0]) / 1024
+    asked = Figure(reads + writes, "IOPS", source)
+    bytes_asked = Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
-    unthrottled = waits["gp2:500"] < 0.01 and waits["io1:500:5000"] < 0.01
-    raid, raid_source = figures["raid_writes_per_s"]
+    one_each = "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
+    less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
     return [
-        compare(
-            "MySQL load carried by gp2 500 GiB",
-            reads + writes,
-            _iops(gp2),
-            "IOPS",
-            source,
-            tolerance,
-            "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500",
-        ),
-        compare("MySQL load carried by io1 with 5,000 IOPS", reads + writes, _iops(io1), "IOPS", source, tolerance),
-        compare("bytes of that load", expected, mib_s, "MiB/s", source, tolerance, "published: rates x sizes"),
+        compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, one_each),
+        compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
+        compare("bytes of that load", bytes_asked, mib_s, tolerance, "published: rates x sizes"),
         agree(
             "gp2 and io1 perform alike under it",
-            "no discernible difference",
-            f"waits for a limit: gp2 {waits['gp2:500']:.2%}, io1 {waits['io1:500:5000']:.2%} of the time",
+            "no difference seen",
+            f"waiting for a limit: gp2 {waits['gp2:500']:.2%}, io1 {waits['io1:500:5000']:.2%} of the time",
             source,
-            unthrottled,
+            max(waits.values()) < 0.01,
             "neither meets a limit",
         ),
-        compare(
-            "writes a second on each of three striped volumes",
-            raid,
-            writes / 3,
-            "1/s",
-            raid_source,
-            None,
-            "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests",
-        ),
+        compare("writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less),
     ]
 
 
-def _accounting(figures: dict[str, tuple[float, Source]], steps: Steps) -> list[Verdict]:
-    merged, merged_source = figures["contiguous_per_io"]
-    capped, capped_source = figures["iops_at_byte_cap"]
-    qd4, qd4_source = figures["sequential_qd4_iops"]
-    unit, unit_source = figures["unit_kib"]
-    # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 contiguous requests of 16 KiB an I/O away. Deep, so that they wait together.
+def _accounting(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
+    # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away. Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
     steps.step()
     byte_cap = _iops(at_depth("gp2:1000", BYTE_CAP_DAY, 32, kib=256))
     steps.step()
-    shallow = at_depth("gp2:30", "2017-06-01", 4, rw="read", kib=4)
+    shallow = _iops(at_depth("gp2:30", "2017-06-01", 4, rw="read", kib=4))
     steps.step()
     limit = member_limits("gp2:1000", BYTE_CAP_DAY)
+    effort = "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests that wait together"
+    shallow_note = "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure is over-delivery on Xen"
+    binds = f"gp2:1000 on {BYTE_CAP_DAY}; {limit['iops']:,} IOPS are provisioned, the byte cap binds"
+    merged = deep["read"] / deep["randread"]
     verdicts = [
-        compare("largest request charged as one I/O", unit, limit["io_unit_bytes"] / 1024, "KiB", unit_source, 0.0, "catalog"),
-        compare(
-            "contiguous 16 KiB requests per I/O charged",
-            merged,
-            deep["read"] / deep["randread"],
-            "requests",
-            merged_source,
-            RATE_TOLERANCE_PERCENT,
-            "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests that wait together",
-        ),
+        compare("largest request charged as one I/O", theirs["unit_kib"], limit["io_unit_bytes"] / 1024, 0.0, "catalog"),
+        compare("contiguous 16 KiB requests per I/O charged", theirs["contiguous_per_io"], merged, RATE_TOLERANCE_PERCENT, effort),
         # Published at 3,070 with 2.3 % of Xen over-delivery; ours is nominal 3,000.
-        compare(
-            "4 KiB sequential reads at depth 4: not merged",
-            qd4,
-            _iops(shallow),
-            "IOPS",
-            qd4_source,
-            3.0,
-            "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure is over-delivery on Xen",
-        ),
-        compare(
-            "256 KiB random reads on a volume of 160 MiB/s",
-            capped,
-            byte_cap,
-            "IOPS",
-            capped_source,
-            RATE_TOLERANCE_PERCENT,
-            f"gp2:1000 on {BYTE_CAP_DAY}; {limit['iops']:,} IOPS are provisioned, the byte cap binds",
-        ),
+        compare("4 KiB sequential reads at depth 4: not merged", theirs["sequential_qd4_iops"], shallow, 3.0, shallow_note),
+        compare("256 KiB random reads on a volume of 160 MiB/s", theirs["iops_at_byte_cap"], byte_cap, RATE_TOLERANCE_PERCENT, binds),
     ]
     for name, storage in (("gp2", "gp2:3334"), ("io1", "io1:1000:20000")):
-        value, source = figures[f"{name}_max_mib_s"]
         ours = member_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
-        verdicts.append(compare(f"byte cap of {name} in 2017", value, ours, "MiB/s", source, 0.0, f"catalog, {storage}"))
+        verdicts.append(compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}"))
     return verdicts
 
 
@@ -302,8 +213,8 @@ def knee_kib(storage: str, day: str) -> float:
     return limits["throughput_bytes_s"] / limits["iops"] / 1024
 
 
-def _knees(figures: dict[str, tuple[float, Source]], steps: Steps) -> tuple[Table, ChartData]:
-    write_kib = figures["write_kib"][0]
+def _knees(theirs: dict[str, Figure], steps: Steps) -> tuple[Table, ChartData]:
+    write_kib = theirs["write_kib"].value
     rows = []
     for storage, day in KNEES:
         limits, knee = member_limits(storage, day), knee_kib(storage, day)
@@ -322,10 +233,10 @@ def _knees(figures: dict[str, tuple[float, Source]], steps: Steps) -> tuple[Tabl
     return Table("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
 
 
-def _depth_chart(figures: dict[str, tuple[float, Source]], steps: Steps) -> ChartData:
-    rule, source = figures["iops_per_queue_length"]
+def _depth_chart(theirs: dict[str, Figure], steps: Steps) -> ChartData:
+    rule = theirs["iops_per_queue_length"]
     depths = (1, 2, 3, 4, 6, 8, 10, 15, 20)
-    series = [Series(f"200 a request ({source})", "published", depths, tuple(min(rule * depth, 2_000.0) for depth in depths))]
+    series = [Series(f"200 a request ({rule.source})", "published", depths, tuple(min(rule.value * depth, 2_000.0) for depth in depths))]
     for storage, day in (("io1:500:2000", WHITEPAPER_DAY), ("standard:500", "2012-01-01")):
         series.append(
             Series(f"{storage}, 16 KiB reads", "simulated", depths, tuple(_iops(at_depth(storage, day, depth)) for depth in depths))
@@ -337,12 +248,12 @@ def _depth_chart(figures: dict[str, tuple[float, Source]], steps: Steps) -> Char
 def run(progress: Progress | None = None) -> StudyResult:
     """Depths, accounting, the whitepaper's MySQL load and the knees."""
     started = time.monotonic()
-    figures = _figures()
-    steps = Steps(2 * len(VOLUMES) + 1 + 3 + 3 + len(DRAWN_KNEES) + 2, progress)
-    queue, depths = _queue(figures, steps)
-    verdicts = [*queue, *_mysql(figures, steps), *_accounting(figures, steps)]
-    knees, knee_chart = _knees(figures, steps)
-    charts = (_depth_chart(figures, steps), knee_chart)
+    theirs = figures("queue_rule")
+    steps = Steps(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
+    queue, depths = _queue(theirs, steps)
+    verdicts = [*queue, *_mysql(theirs, steps), *_accounting(theirs, steps)]
+    knees, knee_chart = _knees(theirs, steps)
+    charts = (_depth_chart(theirs, steps), knee_chart)
     notes = (
         "Queue length here is requests outstanding on the volume (CloudWatch's VolumeQueueLength), in service or waiting.",
         "The latency of `standard` is largely guessed (data/latency.csv); it stands for the disks the rule seems to come from.",

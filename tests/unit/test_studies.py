@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-
 from headrace import InputError, studies
 from headrace.studies import choices, gp2_burst, published_latency, queue_rule
 from headrace.studies.base import Figure, Source, compare, figures, published
@@ -47,8 +46,10 @@ def test_figures_are_as_printed():
     }  # fmt: skip
     queue = {name: figure.value for name, figure in figures("queue_rule").items()}
     assert queue == {
-        "iops_per_queue_length": 200, "example_iops": 2_000, "example_queue_length": 10, "read_kib": 16, "write_kib": 22, "reads_per_s": 25,
-        "writes_per_s": 1_250, "raid_writes_per_s": 350, "gp2_max_mib_s": 160, "io1_max_mib_s": 320, "unit_kib": 256, "contiguous_per_io": 16,
+        "iops_per_queue_length": 200, "example_iops": 2_000, "example_queue_length": 10, "read_kib": 16, "write_kib": 22,
+        "reads_per_s": 25,
+        "writes_per_s": 1_250, "raid_writes_per_s": 350, "gp2_max_mib_s": 160, "io1_max_mib_s": 320, "unit_kib": 256,
+        "contiguous_per_io": 16,
         "iops_at_byte_cap": 640, "sequential_qd4_iops": 3_070,
     }  # fmt: skip
 
@@ -111,7 +112,7 @@ def test_every_verdict_says_source_and_date(name):
     for verdict in result(name).verdicts:
         assert verdict.source.citation and verdict.source.date[:4].isdigit(), verdict
         if verdict.error_percent is not None:
-            assert verdict.error_percent == pytest.approx(100 * (verdict.ours / verdict.published - 1), abs=1e-9) or isinstance(verdict.ours, str)
+            assert verdict.error_percent == pytest.approx(100 * (verdict.ours / verdict.published - 1), abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gp2-burst", "queue-rule"])
@@ -153,13 +154,13 @@ def test_latency_shares_do_not_fall():
 # --- what the studies compute -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size_gib", [1, 33, 34, 150, 999])
+@pytest.mark.parametrize("size_gib", [1, 33, 34, 150, 990])
 def test_burst_and_refill_match_the_closed_formula(size_gib):
     baseline = max(100, 3 * size_gib)
     expected_s = 5_400_000 / (3_000 - baseline)
     run = gp2_burst.burst(size_gib, expected_s + 60.0, saved_second=False)
-    # The depth of 32 that starts at once, and one row of 1 s, net of the refill.
-    slack_s = 1.0 + 32 / (3_000 - baseline)
+    # A cap keeps 1/64 s of tokens even without the saved second: 47 credits go early. And one row of 1 s.
+    slack_s = 1.0 + 3_000 / 64 / (3_000 - baseline)
     assert run.summary["credits_empty_at_s"] == pytest.approx(expected_s, abs=slack_s)
     # Rows of 60 s, interpolated on a straight line: only the whole credits of a balance are lost, under 1 s.
     assert gp2_burst.refilled_after_s(gp2_burst.refill(size_gib)) == pytest.approx(5_400_000 / baseline, abs=1.0)
@@ -178,8 +179,8 @@ def test_littles_law_gives_the_depth_needed():
     for row in result("queue-rule").tables[0].rows:
         storage, iops, own_ms, needed = row[0], row[4], row[5], row[7]
         bound = queue_rule.ENOUGH * iops * own_ms / 1e3
-        # No depth below Little's bound serves the IOPS (1 % for the mean's own error); a pacer loses no more than two requests' worth of depth
-        # to the latency's spread.
+        # No depth below Little's bound serves the IOPS (1 % for the mean's own error), and the latency's spread costs no more than two
+        # requests' worth of depth.
         assert bound * 0.99 - 1e-9 <= needed <= math.ceil(bound) + 2, storage
 
 

@@ -130,7 +130,12 @@ def prices(region: RegionOption = "us-east-1", as_of: AsOfOption = None, output:
          _mark(row), row["source"], row["as_of"])
         for row in frame.to_dicts()
     ]  # fmt: skip
-    show(table(columns, rows, title=f"EBS prices in {region}", right=("above", "USD")), "", *unconfirmed(frame, lambda row: f"{row['product']} {row['component']}"), LOOK_UP)
+    show(
+        table(columns, rows, title=f"EBS prices in {region}", right=("above", "USD")),
+        "",
+        *unconfirmed(frame, lambda row: f"{row['product']} {row['component']}"),
+        LOOK_UP,
+    )
 
 
 @app.command()

@@ -70,9 +70,7 @@ OutputOption = Annotated[Output, typer.Option("--output", help="What to print on
 AsOfOption = Annotated[
     str | None, typer.Option("--as-of", metavar="YYYY-MM-DD", help="Limits and prices of this day. Default: the newest known.")
 ]
-RegionOption = Annotated[
-    str, typer.Option("--region", metavar="REGION", help="Prices of this AWS region.", autocompletion=complete_region)
-]
+RegionOption = Annotated[str, typer.Option("--region", metavar="REGION", help="Prices of this AWS region.", autocompletion=complete_region)]
 GrowthOption = Annotated[
     float, typer.Option("--growth", metavar="FACTOR", help="Multiply the demand and the data: 1.5 is half as much again.")
 ]

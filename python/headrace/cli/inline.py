@@ -80,7 +80,12 @@ def degradation(text: str, members: int) -> tuple[int, dict]:
     if not 0.1 <= caps <= 100:
         raise InputError(f"CAPS_PERCENT = {parts[3][:40]}", "must be 0.1 to 100: the share of the limits that is left", "", "50 is half.")
     extra_ms = seconds("EXTRA_MS", parts[4], 60_000) if len(parts) == 5 else 0.0
-    event = {"from": int(start * 1e9), "until": int((start + length) * 1e9), "caps_per_mille": round(caps * 10), "extra_latency": int(extra_ms * 1e6)}
+    event = {
+        "from": int(start * 1e9),
+        "until": int((start + length) * 1e9),
+        "caps_per_mille": round(caps * 10),
+        "extra_latency": int(extra_ms * 1e6),
+    }
     return index, event
 
 
@@ -88,7 +93,9 @@ def member(text: str, members: int) -> int:
     """The number of a member of the array, counted from 0. Raises InputError."""
     index = whole("MEMBER", text.strip())
     if index >= members:
-        raise InputError(f"member {index}", f"this storage has {members}, counted from 0", "headrace simulate --help", f"Use 0 to {members - 1}.")
+        raise InputError(
+            f"member {index}", f"this storage has {members}, counted from 0", "headrace simulate --help", f"Use 0 to {members - 1}."
+        )
     return index
 
 
@@ -107,8 +114,8 @@ def check_modification(current: list[dict], target: list[dict], text: str) -> No
     """A target of another layout, or smaller, is refused: AWS lets a volume grow only."""
     source = "Amazon EC2 API, ModifyVolume: the size may not be reduced"
     if len(current) != len(target) or any(member != target[0] for member in target):
-        raise InputError(text[:60], "must have the layout of the storage, with equal members", source, "Only the volumes change, not the array.")
+        raise InputError(
+            text[:60], "must have the layout of the storage, with equal members", source, "Only the volumes change, not the array."
+        )
     if any(after["size_gib"] < before["size_gib"] for before, after in zip(current, target, strict=True)):
         raise InputError(text[:60], "a volume cannot be made smaller", source, "Copy the data to a smaller volume instead.")
-
-

@@ -54,7 +54,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def top(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and the day of the catalog.", callback=_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and the day of the catalog.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Plan storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."""
 
@@ -122,5 +124,8 @@ def main(arguments: list[str]) -> int:
         if os.environ.get("HEADRACE_DEBUG"):
             raise
         text = " ".join(str(error).split())[:200]
-        print(f"error: this is a bug in headrace: {type(error).__name__}: {text}; run again with HEADRACE_DEBUG=1 for the traceback", file=sys.stderr)
+        print(
+            f"error: this is a bug in headrace: {type(error).__name__}: {text}; run again with HEADRACE_DEBUG=1 for the traceback",
+            file=sys.stderr,
+        )
         return 3

@@ -41,21 +41,32 @@ def plan(
     goal: Annotated[
         list[str] | None, typer.Option("--goal", metavar="GOAL", help="Repeatable. Default: p99_ms<=20 and throttled_min<=0.")
     ] = None,
-    size_gib: Annotated[float | None, typer.Option("--size-gib", metavar="GIB", help="Data to hold. Default: the workload's, times the growth.")] = None,
+    size_gib: Annotated[
+        float | None, typer.Option("--size-gib", metavar="GIB", help="Data to hold. Default: the workload's, times the growth.")
+    ] = None,
     region: RegionOption = "us-east-1",
     as_of: AsOfOption = None,
     growth: GrowthOption = 1.0,
     instances: Annotated[
         list[str] | None,
-        typer.Option("--instances", metavar="LIST", help="Combine with these, by name or pattern: 'm6i.*,r6i.xlarge'. Default: volumes alone.",
-                     autocompletion=complete_instance),
+        typer.Option(
+            "--instances",
+            metavar="LIST",
+            help="Combine with these, by name or pattern: 'm6i.*,r6i.xlarge'. Default: volumes alone.",
+            autocompletion=complete_instance,
+        ),
     ] = None,
     max_volumes: Annotated[int, typer.Option("--max-volumes", metavar="N", help="Most members of an array.")] = 8,
-    exclude: Annotated[list[str] | None, typer.Option("--exclude", metavar="LIST", help="Volume types not to use: st1,sc1.", autocompletion=complete_type)] = None,
-    compare: Annotated[
-        str | None, typer.Option("--compare", metavar="CURRENT", help="Today's storage, set beside the answer.", autocompletion=complete_storage)
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="LIST", help="Volume types not to use: st1,sc1.", autocompletion=complete_type)
     ] = None,
-    start_balance: Annotated[float | None, typer.Option("--start-balance", metavar="PERCENT", help="Credits at the start. Default: as AWS starts them.")] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option("--compare", metavar="CURRENT", help="Today's storage, set beside the answer.", autocompletion=complete_storage),
+    ] = None,
+    start_balance: Annotated[
+        float | None, typer.Option("--start-balance", metavar="PERCENT", help="Credits at the start. Default: as AWS starts them.")
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show the arithmetic.")] = False,
     top: Annotated[int, typer.Option("--top", metavar="N", min=1, max=100, help="How many choices to show.")] = 10,
     output: OutputOption = Output.table,
@@ -130,7 +141,10 @@ def show_plan(made, load, output: Output, explain: bool) -> None:
     parts = [*(line for line, _ in found(made)), "", table(columns, rows, title=title, right=CHOICE_RIGHT), ""]
     lost = [row for row in verdict_rows(made) if row[1] != "wins"]
     if lost:
-        parts += [table(("family", "outcome", "best candidate", "USD/month", "why"), lost, title="Why the others lost", right=("USD/month",)), ""]
+        parts += [
+            table(("family", "outcome", "best candidate", "USD/month", "why"), lost, title="Why the others lost", right=("USD/month",)),
+            "",
+        ]
     if explain:
         parts += ["The arithmetic", *(f"  {line}" for line in made.explain), ""]
     parts += [f"note: {name} was left out: {why}" for name, why in made.skipped_instances]

@@ -49,48 +49,76 @@ EVENTS = "What happens to the volumes"
 def simulate(
     workload: WorkloadArgument,
     storage: Annotated[
-        str, typer.Option("--storage", metavar="SPEC", help="gp2:500, 2xgp3:500:6000:250, raid10:4xio1:100:3000", autocompletion=complete_storage)
+        str,
+        typer.Option(
+            "--storage", metavar="SPEC", help="gp2:500, 2xgp3:500:6000:250, raid10:4xio1:100:3000", autocompletion=complete_storage
+        ),
     ],
     instance: Annotated[
         str | None,
-        typer.Option("--instance", metavar="TYPE", help="EC2 type whose EBS limits apply. Default: the volumes alone.", autocompletion=complete_instance),
+        typer.Option(
+            "--instance",
+            metavar="TYPE",
+            help="EC2 type whose EBS limits apply. Default: the volumes alone.",
+            autocompletion=complete_instance,
+        ),
     ] = None,
     as_of: AsOfOption = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", metavar="N", help="Length of a closed load (default 60), or where to cut a demand.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", metavar="N", help="Length of a closed load (default 60), or where to cut a demand.")
+    ] = None,
     interval: Annotated[float | None, typer.Option("--interval", metavar="S", help="Length of a row in seconds.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="Same seed, same answer.")] = 1,
     start_balance: Annotated[
-        float | None, typer.Option("--start-balance", metavar="PERCENT", help="Credits and burst buckets at the start. Default: as AWS starts them.")
+        float | None,
+        typer.Option("--start-balance", metavar="PERCENT", help="Credits and burst buckets at the start. Default: as AWS starts them."),
     ] = None,
     growth: GrowthOption = 1.0,
-    form: Annotated[Form, typer.Option("--form", help="Simulate every request (events) or whole intervals.", rich_help_panel=MODEL)] = Form.auto,
+    form: Annotated[
+        Form, typer.Option("--form", help="Simulate every request (events) or whole intervals.", rich_help_panel=MODEL)
+    ] = Form.auto,
     no_merge: Annotated[bool, typer.Option("--no-merge", help="Do not merge sequential I/Os.", rich_help_panel=MODEL)] = False,
     no_saved_second: Annotated[
         bool, typer.Option("--no-saved-second", help="A rested volume has not saved a second of its IOPS.", rich_help_panel=MODEL)
     ] = False,
     no_holds: Annotated[bool, typer.Option("--no-holds", help="No stalls of single I/Os in the latency.", rich_help_panel=MODEL)] = False,
     xen: Annotated[
-        bool, typer.Option("--xen", help="Deliver 2.5 % over the nominal rate, as volumes on Xen instances were measured to.", rich_help_panel=MODEL)
+        bool,
+        typer.Option(
+            "--xen", help="Deliver 2.5 % over the nominal rate, as volumes on Xen instances were measured to.", rich_help_panel=MODEL
+        ),
     ] = False,
     snapshot_gib: Annotated[
         float | None,
-        typer.Option("--snapshot-gib", metavar="GIB", help="The volume was made from a snapshot of this much data.", rich_help_panel=EVENTS),
+        typer.Option(
+            "--snapshot-gib", metavar="GIB", help="The volume was made from a snapshot of this much data.", rich_help_panel=EVENTS
+        ),
     ] = None,
     init_rate: Annotated[
-        float | None, typer.Option("--init-rate", metavar="MIB_S", help="Bought initialization rate, with --snapshot-gib.", rich_help_panel=EVENTS)
+        float | None,
+        typer.Option("--init-rate", metavar="MIB_S", help="Bought initialization rate, with --snapshot-gib.", rich_help_panel=EVENTS),
     ] = None,
     degrade: Annotated[
         list[str] | None,
-        typer.Option("--degrade", metavar="MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]",
-                     help="A volume delivers less for a while. Repeatable; members count from 0.", rich_help_panel=EVENTS),
+        typer.Option(
+            "--degrade",
+            metavar="MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]",
+            help="A volume delivers less for a while. Repeatable; members count from 0.",
+            rich_help_panel=EVENTS,
+        ),
     ] = None,
     modify: Annotated[
         str | None,
-        typer.Option("--modify", metavar="SPEC@START..END", rich_help_panel=EVENTS,
-                     help="ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s)."),
+        typer.Option(
+            "--modify",
+            metavar="SPEC@START..END",
+            rich_help_panel=EVENTS,
+            help="ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s).",
+        ),
     ] = None,
     lose_member: Annotated[
-        list[str] | None, typer.Option("--lose-member", metavar="N", help="This member of the array is gone. Repeatable.", rich_help_panel=EVENTS)
+        list[str] | None,
+        typer.Option("--lose-member", metavar="N", help="This member of the array is gone. Repeatable.", rich_help_panel=EVENTS),
     ] = None,
     output: OutputOption = Output.table,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a chart: .html (a page), .svg or .png.")] = None,
@@ -103,6 +131,7 @@ def simulate(
     switches = {"merge": no_merge, "saved_second": no_saved_second, "holds": no_holds}
     options = _options(storage, snapshot_gib, init_rate, degrade or [], modify, lose_member or [])
     options |= {name: False for name, off in switches.items() if off} | ({"rate_per_mille": XEN_RATE_PER_MILLE} if xen else {})
+    check_rows(load, seconds, interval)
     # Which requests meet a lost member is known per I/O only.
     chosen = "events" if lose_member and form is Form.auto else str(form)
     from headrace.simulation import simulate as run_simulation
@@ -113,6 +142,19 @@ def simulate(
             start_balance=start_balance, form=chosen, growth=growth, options=options, progress=tick,
         )  # fmt: skip
     show_run(run, load, output, plot)
+
+
+MOST_ROWS = 1_000_000
+
+
+def check_rows(load, seconds: float | None, interval: float | None) -> None:
+    """Refuses more rows than anybody reads, before they fill the memory. Raises InputError."""
+    from headrace.errors import InputError
+
+    length = seconds or getattr(load, "span_s", 60.0)
+    if interval and interval > 0 and length / interval > MOST_ROWS:
+        raise InputError(f"{length / interval:,.0f} rows", f"at most {MOST_ROWS:,} are made", "headrace simulate --help",
+                         "Raise --interval, or cut the run with --seconds.")  # fmt: skip
 
 
 # fio on a gp2 volume of a Xen instance: 3,061 to 3,075 IOPS where 3,000 are nominal (published run of 2018).
@@ -134,7 +176,9 @@ def _options(storage, snapshot_gib, init_rate, degrade, modify, lose_member) -> 
             target = _core.parse_storage(options["modify"]["storage"])["members"]
             inline.check_modification(members, target, modify)
     if init_rate is not None and snapshot_gib is None:
-        raise InputError(f"--init-rate {init_rate:g}", "needs --snapshot-gib", "headrace simulate --help", "Say how much data the snapshot holds.")
+        raise InputError(
+            f"--init-rate {init_rate:g}", "needs --snapshot-gib", "headrace simulate --help", "Say how much data the snapshot holds."
+        )
     if snapshot_gib is not None:
         rate = None if init_rate is None else int(check_number("--init-rate", init_rate, 0.001, 100_000, "MiB/s") * MIB)
         written = int(check_number("--snapshot-gib", snapshot_gib, 0.0, MAX_SIZE_GIB, "GiB") * GIB)

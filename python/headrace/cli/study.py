@@ -86,7 +86,12 @@ def _print(result) -> None:
     def cell(value: object) -> object:
         return number(value, 4) if isinstance(value, float) else value
 
-    verdicts = table(VERDICT_COLUMNS, [verdict_cells(verdict) for verdict in result.verdicts], title=f"{result.study.name}: {result.study.title}", right=VERDICT_RIGHT)
+    verdicts = table(
+        VERDICT_COLUMNS,
+        [verdict_cells(verdict) for verdict in result.verdicts],
+        title=f"{result.study.name}: {result.study.title}",
+        right=VERDICT_RIGHT,
+    )
     parts = [verdicts, ""]
     for item in result.tables:
         parts += [table(item.columns, [[cell(value) for value in row] for row in item.rows], title=item.title), ""]

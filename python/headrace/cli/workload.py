@@ -66,16 +66,24 @@ def new(
     writes_per_s: Annotated[str | None, _flag("writes-per-s", "N", "Writes a second in the busy hour (iostat -x: w/s).")] = None,
     read_kib: Annotated[str | None, _flag("read-kib", "KIB", "Mean size of a read. Default 16.")] = None,
     write_kib: Annotated[str | None, _flag("write-kib", "KIB", "Mean size of a write. Default 22.")] = None,
-    shape: Annotated[str | None, _flag("shape", "SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default office.")] = None,
-    night_floor: Annotated[str | None, _flag("night-floor", "SHARE", "The quietest hour as a share of the busiest, 0-1. Default 0.1.")] = None,
-    backup_start_hour: Annotated[str | None, _flag("backup-start-hour", "HOUR", "When the nightly backup starts, 0-24. Default: none.")] = None,
+    shape: Annotated[
+        str | None, _flag("shape", "SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default office.")
+    ] = None,
+    night_floor: Annotated[
+        str | None, _flag("night-floor", "SHARE", "The quietest hour as a share of the busiest, 0-1. Default 0.1.")
+    ] = None,
+    backup_start_hour: Annotated[
+        str | None, _flag("backup-start-hour", "HOUR", "When the nightly backup starts, 0-24. Default: none.")
+    ] = None,
     backup_minutes: Annotated[str | None, _flag("backup-minutes", "N", "How long it runs. Default 60.")] = None,
     backup_mib_s: Annotated[str | None, _flag("backup-mib-s", "MIB_S", "How fast it reads. Default 50.")] = None,
     size_gib: Annotated[str | None, _flag("size-gib", "GIB", "Data the volume must hold.")] = None,
     growth_per_year: Annotated[str | None, _flag("growth-per-year", "SHARE", "0.3 is 30 % more a year; kept as a note.")] = None,
     days: Annotated[int, _flag("days", "N", "Repeat the day so often.")] = 1,
     constant: Annotated[int | None, _flag("constant", "SECONDS", "The same rate all the time, for so long, instead of a day.")] = None,
-    sequential_read_share: Annotated[float, _flag("sequential-read-share", "SHARE", "Share of reads that follow the one before, 0-1.")] = 0.0,
+    sequential_read_share: Annotated[
+        float, _flag("sequential-read-share", "SHARE", "Share of reads that follow the one before, 0-1.")
+    ] = 0.0,
     sequential_write_share: Annotated[float, _flag("sequential-write-share", "SHARE", "The same for writes.")] = 0.0,
     arrivals: Annotated[Arrivals, typer.Option("--arrivals", help="How I/Os arrive inside a point.")] = Arrivals.poisson,
     to: ToOption = None,
@@ -112,11 +120,15 @@ def _answers(questions, typed: dict[str, str | None], asking: bool, constant: bo
         text = typed[question.name]
         if constant and question.name in DAY_ONLY:
             if text is not None:
-                raise InputError(f"--{question.name.replace('_', '-')}", "describes a day, and --constant has none", "", "Leave one of them out.")
+                raise InputError(
+                    f"--{question.name.replace('_', '-')}", "describes a day, and --constant has none", "", "Leave one of them out."
+                )
             continue
         skipped = question.only_if is not None and answers.get(question.only_if) is None
         if text is not None and skipped:
-            raise InputError(f"--{question.name.replace('_', '-')} {text[:40]}", f"needs --{question.only_if.replace('_', '-')}", "", "Give both.")
+            raise InputError(
+                f"--{question.name.replace('_', '-')} {text[:40]}", f"needs --{question.only_if.replace('_', '-')}", "", "Give both."
+            )
         if text is not None:
             answers[question.name] = question.validator(text)
         elif question.required and not asking:
@@ -149,7 +161,9 @@ def _ask(question) -> object:
 def import_recording(
     recording: Annotated[Path, typer.Argument(metavar="RECORDING", help="Output of iostat -x, vmstat, sar -d, or a CloudWatch export.")],
     format: Annotated[Format, typer.Option("--format", help="The tool it comes from.")] = Format.auto,
-    device: Annotated[str | None, _flag("device", "NAME", "Device in the recording, several joined by +. Default: the one that clearly does most.")] = None,
+    device: Annotated[
+        str | None, _flag("device", "NAME", "Device in the recording, several joined by +. Default: the one that clearly does most.")
+    ] = None,
     interval: Annotated[float | None, _flag("interval", "S", "Seconds between reports, where the file has no times.")] = None,
     start: Annotated[str | None, _flag("start", "TIME", "When the recording began (ISO 8601), where the file does not say.")] = None,
     gaps: Annotated[Gaps, typer.Option("--gaps", help="Where reports are missing: refuse, hold the one before, or zero.")] = Gaps.refuse,
@@ -168,7 +182,16 @@ def import_recording(
     from headrace import workload
 
     made = workload.import_file(
-        recording, str(format), device, interval, start, gaps=str(gaps), name=name, read_kib=read_kib, write_kib=write_kib, any_unit=any_unit
+        recording,
+        str(format),
+        device,
+        interval,
+        start,
+        gaps=str(gaps),
+        name=name,
+        read_kib=read_kib,
+        write_kib=write_kib,
+        any_unit=any_unit,
     )
     keep(made if size_gib is None else replace(made, size_gib=size_gib), to, force, output)
 
@@ -217,7 +240,9 @@ def _show(load, output: Output) -> None:
         return data(as_json(load.summary() | {"in_words": load.describe().splitlines(), "caveats": load.caveats} | points))
     if output is Output.csv:
         if closed:
-            raise InputError(load.name, "a closed load has no points", "docs/reference/workload-file.md, Closed workloads", "Use --output json.")
+            raise InputError(
+                load.name, "a closed load has no points", "docs/reference/workload-file.md, Closed workloads", "Use --output json."
+            )
         return data(as_csv(load.points))
     from headrace.report.tables import show as print_parts
     from headrace.report.workload import spark_lines

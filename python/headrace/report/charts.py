@@ -16,9 +16,21 @@ from headrace.workload.describe import with_totals
 # Enough for every pixel of the width; more would only make the file larger.
 MOST_POINTS = 720
 # Each tick by itself (k, M); the built-in axis format would write 0 as "0k".
-SHORT = "format(datum.value, '~s')"
+SHORT = "abs(datum.value) < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
 # Latencies of a volume that keeps up and of one that never recovers are eight powers of ten apart: ticks people read.
-MS_TICKS = {0.1: "0.1 ms", 1: "1 ms", 10: "10 ms", 100: "100 ms", 1e3: "1 s", 1e4: "10 s", 6e4: "1 min", 6e5: "10 min", 3.6e6: "1 h", 3.6e7: "10 h", 2.592e8: "3 days"}
+MS_TICKS = {
+    0.1: "0.1 ms",
+    1: "1 ms",
+    10: "10 ms",
+    100: "100 ms",
+    1e3: "1 s",
+    1e4: "10 s",
+    6e4: "1 min",
+    6e5: "10 min",
+    3.6e6: "1 h",
+    3.6e7: "10 h",
+    2.592e8: "3 days",
+}
 DAY_ONE = datetime(2000, 1, 1)
 alt.data_transformers.disable_max_rows()
 
@@ -63,7 +75,9 @@ def _closed_at_end(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([frame, last])
 
 
-def _lines(frame: pl.DataFrame, x: alt.X, y_title: str, parts: list[tuple[str, str, str]], *, domain=None, log=False, height=style.PANEL_HEIGHT) -> alt.LayerChart:
+def _lines(
+    frame: pl.DataFrame, x: alt.X, y_title: str, parts: list[tuple[str, str, str]], *, domain=None, log=False, height=style.PANEL_HEIGHT
+) -> alt.LayerChart:
     """Step lines of several columns over time, each named at the top right in its own colour. `parts`: column, label, colour."""
     scale = alt.Scale(type="log") if log else alt.Scale(domain=domain) if domain else alt.Scale(zero=True)
     drawn = _closed_at_end(frame)
@@ -72,7 +86,9 @@ def _lines(frame: pl.DataFrame, x: alt.X, y_title: str, parts: list[tuple[str, s
         data = drawn.select("at", column).filter(pl.col(column) > 0) if log else drawn.select("at", column)
         axis = _ms_axis(y_title, 5) if log else alt.Axis(title=y_title, tickCount=4, labelExpr=SHORT)
         layers.append(
-            alt.Chart(data).mark_line(interpolate="step-after", color=colour, strokeWidth=1.5, clip=True).encode(x=x, y=alt.Y(f"{column}:Q", scale=scale, axis=axis))
+            alt.Chart(data)
+            .mark_line(interpolate="step-after", color=colour, strokeWidth=1.5, clip=True)
+            .encode(x=x, y=alt.Y(f"{column}:Q", scale=scale, axis=axis))
         )
     offset = 0
     for _, label, colour in reversed(parts):
@@ -145,7 +161,8 @@ def _state_panels(frame: pl.DataFrame, closed: bool) -> list[tuple]:
 def workload(load) -> alt.VConcatChart:
     """The shape of a demand: IOPS and MiB/s, reads and writes, over time."""
     points = with_totals(load.points).with_columns(
-        (pl.col("reads_per_s") * pl.col("read_kib") / 1024).alias("read_mib_s"), (pl.col("writes_per_s") * pl.col("write_kib") / 1024).alias("write_mib_s")
+        (pl.col("reads_per_s") * pl.col("read_kib") / 1024).alias("read_mib_s"),
+        (pl.col("writes_per_s") * pl.col("write_kib") / 1024).alias("write_mib_s"),
     )
     axis = TimeAxis(load.source.get("clock_start"), load.span_s)
     size = -(-points.height // MOST_POINTS)
@@ -155,7 +172,10 @@ def workload(load) -> alt.VConcatChart:
     frame = axis.add(merged)
     colours = (style.SIMULATED, style.WARN, style.QUIET)
     parts = [
-        ("IOPS", [(c, n, k) for c, n, k in zip(("reads_per_s", "writes_per_s", "ops_per_s"), ("reads", "writes", "all"), colours, strict=True)]),
+        (
+            "IOPS",
+            [(c, n, k) for c, n, k in zip(("reads_per_s", "writes_per_s", "ops_per_s"), ("reads", "writes", "all"), colours, strict=True)],
+        ),
         ("MiB/s", [(c, n, k) for c, n, k in zip(("read_mib_s", "write_mib_s", "mib_s"), ("reads", "writes", "all"), colours, strict=True)]),
     ]
     panels = [_lines(frame, axis.x(index == 1), y_title, lines, height=150) for index, (y_title, lines) in enumerate(parts)]
@@ -179,7 +199,9 @@ def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -
         frame = axis.add(shortened(rows, MOST_POINTS))
         colour = colours[index % len(colours)]
         y = alt.Y("balance_percent:Q", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(title="credit balance (%)", tickCount=5))
-        layers.append(alt.Chart(_closed_at_end(frame)).mark_line(interpolate="step-after", color=colour, strokeWidth=2).encode(x=axis.x(True), y=y))
+        layers.append(
+            alt.Chart(_closed_at_end(frame)).mark_line(interpolate="step-after", color=colour, strokeWidth=2).encode(x=axis.x(True), y=y)
+        )
         text = pl.DataFrame({"label": [name]})
         layers.append(
             alt.Chart(text).mark_text(align="left", baseline="middle", fontWeight="bold", color=colour)
@@ -213,9 +235,17 @@ def frontier(points: list[dict], winner: str | None, goal_ms: float | None, goal
     ticks = {"values": decades(frame["cost"].min(), frame["cost"].max())} if x_scale.type == "log" else {"tickCount": 6}
     x = alt.X("cost:Q", scale=x_scale, axis=alt.Axis(title="cost (USD a month)", labelExpr=SHORT, **ticks))
     wide = frame["ms"].max() > 10 * frame["ms"].min()
-    y = alt.Y("ms:Q", scale=y_scale, axis=_ms_axis("p99 latency, waiting included") if wide else alt.Axis(title="p99 latency, waiting included (ms)", tickCount=6))
-    colour = alt.Color("type:N", scale=alt.Scale(domain=types, range=[style.FAMILY_COLOURS[t] for t in types]), legend=alt.Legend(title="volume type"))
-    shapes = alt.Shape("meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=["circle", "cross"]), legend=alt.Legend(title=None))
+    y = alt.Y(
+        "ms:Q",
+        scale=y_scale,
+        axis=_ms_axis("p99 latency, waiting included") if wide else alt.Axis(title="p99 latency, waiting included (ms)", tickCount=6),
+    )
+    colour = alt.Color(
+        "type:N", scale=alt.Scale(domain=types, range=[style.FAMILY_COLOURS[t] for t in types]), legend=alt.Legend(title="volume type")
+    )
+    shapes = alt.Shape(
+        "meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=["circle", "cross"]), legend=alt.Legend(title=None)
+    )
     size = alt.Size("meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=[90, 26]), legend=None)
     layers = [alt.Chart(frame).mark_point(filled=True, opacity=0.8).encode(x=x, y=y, color=colour, shape=shapes, size=size)]
     if goal_ms is not None:
@@ -237,7 +267,9 @@ def _goal_line(goal_ms: float, label: str) -> list[alt.Chart]:
     data = pl.DataFrame({"ms": [float(goal_ms)], "label": [label]})
     return [
         alt.Chart(data).mark_rule(strokeDash=[5, 4], color=style.QUIET).encode(y="ms:Q"),
-        alt.Chart(data).mark_text(align="left", baseline="bottom", dy=-3, color=style.QUIET).encode(y="ms:Q", x=alt.value(4), text="label:N"),
+        alt.Chart(data)
+        .mark_text(align="left", baseline="bottom", dy=-3, color=style.QUIET)
+        .encode(y="ms:Q", x=alt.value(4), text="label:N"),
     ]
 
 
@@ -254,7 +286,11 @@ def cost_items(choices: list[tuple[str, list[dict]]]) -> alt.Chart:
     """The monthly bill of several choices as stacked bars. `choices`: name and its items (`item`, `usd`)."""
     rows = [{"choice": name, "item": item["item"], "usd": float(item["usd"])} for name, items in choices for item in items if item["usd"]]
     frame = pl.DataFrame(rows, schema={"choice": pl.String, "item": pl.String, "usd": pl.Float64}, orient="row")
-    totals = frame.group_by("choice", maintain_order=True).agg(pl.col("usd").sum()).with_columns(pl.col("usd").map_elements(lambda v: f"{v:,.0f}", return_dtype=pl.String).alias("text"))
+    totals = (
+        frame.group_by("choice", maintain_order=True)
+        .agg(pl.col("usd").sum())
+        .with_columns(pl.col("usd").map_elements(lambda v: f"{v:,.0f}", return_dtype=pl.String).alias("text"))
+    )
     order = [name for name, _ in choices]
     items = frame["item"].unique(maintain_order=True).to_list()
     palette = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#8C8C8C"]
@@ -266,66 +302,3 @@ def cost_items(choices: list[tuple[str, list[dict]]]) -> alt.Chart:
     )  # fmt: skip
     labels = alt.Chart(totals).mark_text(align="left", dx=4).encode(y=y, x="usd:Q", text="text:N")
     return style.configured((bars + labels).properties(width=style.WIDTH - 180, height=alt.Step(24), title="The monthly bill"))
-
-
-def study(chart_data) -> alt.Chart:
-    """A chart of a study: `kind` line, bar, quantiles or scatter; published, simulated and measured in their three colours."""
-    rows = [
-        {"series": series.label, "role": series.role, "x": x, "y": y}
-        for series in chart_data.series for x, y in zip(series.x, series.y, strict=True) if y is not None
-    ]  # fmt: skip
-    nominal = any(isinstance(row["x"], str) for row in rows)
-    frame = pl.DataFrame([row | {"x": str(row["x"]) if nominal else float(row["x"]), "y": float(row["y"])} for row in rows])
-    roles = [role for role in style.ROLE_COLOURS if role in set(frame["role"])]
-    colour = alt.Color("role:N", scale=alt.Scale(domain=roles, range=[style.ROLE_COLOURS[role] for role in roles]), legend=alt.Legend(title=None, orient="top"))
-    many = len({series.label for series in chart_data.series}) > len(roles)
-    draw = {"line": _study_line, "bar": _study_bar, "quantiles": _study_quantiles, "scatter": _study_scatter}[chart_data.kind]
-    chart = draw(frame, chart_data, colour, many, nominal)
-    return style.configured(chart.properties(title=chart_data.title))
-
-
-def _y(frame: pl.DataFrame, title: str, log: bool = False) -> alt.Y:
-    return alt.Y("y:Q", scale=alt.Scale(type="log") if log else alt.Scale(zero=True), axis=alt.Axis(title=title, labelExpr=SHORT, tickCount=6))
-
-
-def _spread_out(frame: pl.DataFrame, column: str) -> bool:
-    low, high = frame[column].min(), frame[column].max()
-    return low is not None and low > 0 and high > 30 * low
-
-
-def _study_line(frame, chart_data, colour, many, nominal):
-    x = alt.X("x:N" if nominal else "x:Q", sort=None, axis=alt.Axis(title=chart_data.x_title)) if nominal else alt.X(
-        "x:Q", scale=alt.Scale(type="log" if _spread_out(frame, "x") else "linear", zero=False, nice=False), axis=alt.Axis(title=chart_data.x_title, labelExpr=SHORT, tickCount=8)
-    )  # fmt: skip
-    dash = {"strokeDash": alt.StrokeDash("series:N", legend=alt.Legend(title=None, orient="right"))} if many else {}
-    base = alt.Chart(frame).encode(x=x, y=_y(frame, chart_data.y_title, _spread_out(frame, "y")), color=colour, detail="series:N")
-    points = base.transform_filter("datum.role != 'simulated'").mark_point(filled=True, size=40)
-    return alt.layer(base.mark_line(strokeWidth=1.8).encode(**dash), points).properties(width=style.WIDTH - 200 if many else style.WIDTH, height=260)
-
-
-def _study_bar(frame, chart_data, colour, many, nominal):
-    named = frame.with_columns(pl.col("x").cast(pl.String)) if not nominal else frame
-    y = alt.Y("x:N", sort=None, axis=alt.Axis(title=chart_data.x_title))
-    offset = alt.YOffset("series:N", sort=None)
-    x = alt.X("y:Q", axis=alt.Axis(title=chart_data.y_title, labelExpr=SHORT, tickCount=6))
-    base = alt.Chart(named.with_columns(pl.col("y").map_elements(lambda v: number(v), return_dtype=pl.String).alias("text"), )).encode(y=y, x=x, yOffset=offset)
-    text = pl.concat_str([pl.col("text"), pl.col("series")], separator="  ") if many else pl.col("text")
-    labels = alt.Chart(base.data.with_columns(text.alias("text"))).mark_text(align="left", dx=3, fontSize=10).encode(y=y, x=x, yOffset=offset, text="text:N")
-    return alt.layer(base.mark_bar().encode(color=colour), labels).properties(width=style.WIDTH - 220, height=alt.Step(15))
-
-
-def _study_quantiles(frame, chart_data, colour, many, nominal):
-    # "Nines" spread the tail out: 0.9, 0.99 and 0.999 stand equally far apart.
-    spread = frame.with_columns((1.0 / (1.0 - pl.col("x").clip(upper_bound=0.99999))).alias("nines"))
-    ticks = [2, 10, 100, 1_000, 10_000]
-    label = "{'2':'p50','10':'p90','100':'p99','1000':'p99.9','10000':'p99.99'}[format(datum.value,'d')]"
-    x = alt.X("nines:Q", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(title=chart_data.x_title, values=ticks, labelExpr=label))
-    dash = {"strokeDash": alt.StrokeDash("series:N", legend=alt.Legend(title=None, orient="right"))} if many else {}
-    base = alt.Chart(spread).encode(x=x, y=_y(spread, chart_data.y_title, _spread_out(spread, "y")), color=colour, detail="series:N")
-    return alt.layer(base.mark_line(strokeWidth=1.6).encode(**dash), base.mark_point(filled=True, size=36)).properties(width=style.WIDTH - 220, height=300)
-
-
-def _study_scatter(frame, chart_data, colour, many, nominal):
-    x = alt.X("x:Q", scale=alt.Scale(type="log" if _spread_out(frame, "x") else "linear", zero=False), axis=alt.Axis(title=chart_data.x_title, labelExpr=SHORT, tickCount=8))
-    base = alt.Chart(frame).encode(x=x, y=_y(frame, chart_data.y_title, _spread_out(frame, "y")), color=colour)
-    return base.mark_point(filled=True, size=55, opacity=0.8).properties(width=style.WIDTH, height=300)

@@ -59,6 +59,8 @@ def write_text(path: Path, text: str) -> None:
 def check_chart_path(path: Path | None, formats: tuple[str, ...] = CHART_FORMATS) -> None:
     """Refuses a name whose ending is no known format, before any work is done. Raises InputError."""
     if path is not None and path.suffix.lower() not in formats:
-        raise InputError(str(path), f"a chart is written as {', '.join(formats)}", "the ending of the name decides", "For example chart.svg.")
+        raise InputError(
+            str(path), f"a chart is written as {', '.join(formats)}", "the ending of the name decides", "For example chart.svg."
+        )
     if path is not None and not path.parent.is_dir():
         raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")

@@ -66,7 +66,10 @@ def write_workload(path: Path, workload) -> None:
 
 def write_plan(path: Path, plan, workload, runs: list[tuple[str, object]]) -> None:
     """A plan as a page. `runs`: names and simulations of the choices whose balance is drawn, made by the caller. Raises CouldNotRun."""
-    made = Page(f"Storage for {workload.name}", f"Prices of {plan.region}, limits of {plan.as_of}, demand times {plan.growth:g}, {plan.size_gib:g} GiB of data")
+    made = Page(
+        f"Storage for {workload.name}",
+        f"Prices of {plan.region}, limits of {plan.as_of}, demand times {plan.growth:g}, {plan.size_gib:g} GiB of data",
+    )
     for line, mark in found(plan):
         made.paragraph(line, mark)
     made.heading("Goals")
@@ -81,7 +84,9 @@ def write_plan(path: Path, plan, workload, runs: list[tuple[str, object]]) -> No
     made.table(("family", "outcome", "best candidate", "USD/month", "why"), verdict_rows(plan), ("USD/month",))
     if shown:
         made.heading(f"The bill of {name_of(shown[0])}")
-        made.table(("item", "quantity", "unit", "unit price", "USD", "source", "as of"), bill_rows(shown[0]), ("quantity", "unit price", "USD"))
+        made.table(
+            ("item", "quantity", "unit", "unit price", "USD", "source", "as of"), bill_rows(shown[0]), ("quantity", "unit price", "USD")
+        )
     made.heading("The arithmetic")
     made.lines(plan.explain)
     made.heading("What to know before buying")
@@ -103,23 +108,29 @@ def _plan_charts(made: Page, plan, workload, runs, shown) -> None:
         made.heading("How the burst balance moves")
         moving = charts.balances([(name, run.rows) for name, run in runs], clock_start(workload))
         if moving is None:
-            made.paragraph(f"None of these has credits: {', '.join(name for name, _ in runs)}. What they deliver does not change over the day.")
+            made.paragraph(
+                f"None of these has credits: {', '.join(name for name, _ in runs)}. What they deliver does not change over the day."
+            )
         else:
             made.chart(moving, "Credit balance over the day of " + ", ".join(name for name, _ in runs))
     bills = [*shown[:5], *([plan.compared] if plan.compared else [])]
     if bills and any(item["usd"] for choice in bills for item in choice.items):
         made.heading("What it costs")
-        made.chart(charts.cost_items([(name_of(choice), list(choice.items)) for choice in bills]), "Monthly bill by item: " + ", ".join(f"{name_of(c)} {usd(c.cost_usd_month)} USD" for c in bills))
+        made.chart(
+            charts.cost_items([(name_of(choice), list(choice.items)) for choice in bills]),
+            "Monthly bill by item: " + ", ".join(f"{name_of(c)} {usd(c.cost_usd_month)} USD" for c in bills),
+        )
 
 
 def write_study(path: Path, result) -> None:
     """A study as a page. Raises CouldNotRun."""
     from headrace.report.study import VERDICT_COLUMNS, VERDICT_RIGHT, verdict_cells
+    from headrace.report.study_charts import study
 
     made = Page(result.study.title, result.study.question)
     made.table(VERDICT_COLUMNS, [verdict_cells(verdict) for verdict in result.verdicts], VERDICT_RIGHT)
     for chart in result.charts:
-        made.chart(charts.study(chart), chart.title)
+        made.chart(study(chart), chart.title)
     for table in result.tables:
         made.heading(table.title)
         made.table(table.columns, table.rows)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from headrace.report.words import latency, number, span, usd
 
-CHOICE_COLUMNS = ("rank", "storage", "instance", "USD/month", "p99", "throttled", "lowest balance", "binds", "head-room", "runs dry", "AFR %")
+CHOICE_COLUMNS = (
+    "rank",
+    "storage",
+    "instance",
+    "USD/month",
+    "p99",
+    "throttled",
+    "lowest balance",
+    "binds",
+    "head-room",
+    "runs dry",
+    "AFR %",
+)
 CHOICE_RIGHT = ("rank", "USD/month", "p99", "throttled", "lowest balance", "head-room", "AFR %")
 BILL_COLUMNS = ("item", "quantity", "unit", "unit price", "USD", "source", "as of")
 
@@ -70,13 +82,21 @@ def found(plan) -> list[tuple[str, str]]:
         lines.append((f"Cheapest that meets every goal: {name_of(best)}, {usd(best.cost_usd_month)} USD a month.", "good"))
     elif plan.closest:
         near = plan.closest[0]
-        lines.append((f"Nothing meets every goal. Closest: {name_of(near)}, {usd(near.cost_usd_month)} USD a month: {'; '.join(near.misses)}.", "warn"))
+        lines.append(
+            (
+                f"Nothing meets every goal. Closest: {name_of(near)}, {usd(near.cost_usd_month)} USD a month: {'; '.join(near.misses)}.",
+                "warn",
+            )
+        )
     else:
         lines.append(("Nothing meets every goal, and nothing comes close: no volume of that day can hold or carry this load.", "warn"))
     if plan.compared is not None:
         lines.append((compared(plan), ""))
     lines.append(
-        (f"{plan.considered:,} candidates considered: {plan.simulated:,} simulated, {plan.bounded:,} cannot deliver the demand, {plan.invalid:,} not possible.", "")
+        (
+            f"{plan.considered:,} candidates considered: {plan.simulated:,} simulated, {plan.bounded:,} cannot deliver the demand, {plan.invalid:,} not possible.",
+            "",
+        )
     )
     return lines
 
@@ -84,7 +104,9 @@ def found(plan) -> list[tuple[str, str]]:
 def compared(plan) -> str:
     """Today's volume beside the answer."""
     now = plan.compared
-    line = f"Today {name_of(now)} costs {usd(now.cost_usd_month)} USD a month and " + ("meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}")
+    line = f"Today {name_of(now)} costs {usd(now.cost_usd_month)} USD a month and " + (
+        "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
+    )
     if plan.saving_usd_month is not None:
         saving = plan.saving_usd_month
         line += f"; the plan {'saves' if saving >= 0 else 'costs'} {usd(abs(saving))} USD a month" + ("" if saving >= 0 else " more")

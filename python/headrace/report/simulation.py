@@ -94,7 +94,9 @@ def _balances(run, at) -> list[str]:
             "in all: this instance is too small for the load."
         )
     elif summary["lowest_instance_balance_percent"] is not None:
-        lines.append(f"The EBS burst bucket of {run.instance} does not run dry; lowest {number(summary['lowest_instance_balance_percent'])} %.")
+        lines.append(
+            f"The EBS burst bucket of {run.instance} does not run dry; lowest {number(summary['lowest_instance_balance_percent'])} %."
+        )
     else:
         lines.append(f"{run.instance} has no EBS burst bucket: its limits hold all the time.")
     return lines
@@ -144,7 +146,11 @@ def table_of(run, workload):
         ("IOPS", lambda r: number(r["iops"], 4)), ("MiB/s", lambda r: number(r["mib_s"])), ("queue", lambda r: number(r["queue"])),
         ("throttled", lambda r: span(r["throttled_s"]) if r["throttled_s"] else ""), ("waits for", lambda r: "" if r["cap"] == "none" else r["cap"]),
     ]  # fmt: skip
-    for name, title in (("balance_percent", "balance %"), ("instance_io_balance_percent", "instance I/O %"), ("instance_byte_balance_percent", "instance byte %")):
+    for name, title in (
+        ("balance_percent", "balance %"),
+        ("instance_io_balance_percent", "instance I/O %"),
+        ("instance_byte_balance_percent", "instance byte %"),
+    ):
         if rows[name].is_not_null().any():
             columns.append((title, lambda r, name=name: number(r[name])))
     for name in ("mean_ms", "p50_ms", "p99_ms"):
@@ -152,7 +158,11 @@ def table_of(run, workload):
             columns.append((name.removesuffix("_ms"), lambda r, name=name: latency(r[name])))
     cells = [[get(row) for _, get in columns] for row in rows.to_dicts()]
     titles = [title for title, _ in columns]
-    each = "" if rows.height == run.rows.height else f" Each row: {span(rows['duration_s'][0])}; queue and latency the highest, balance the lowest."
+    each = (
+        ""
+        if rows.height == run.rows.height
+        else f" Each row: {span(rows['duration_s'][0])}; queue and latency the highest, balance the lowest."
+    )
     when = "Time of day." if start else "Time since the start."
     return table(titles, cells, title=f"{when}{each}", right=[title for title in titles if title != "waits for"])
 

@@ -16,6 +16,8 @@ ChartKind = Literal["line", "bar", "quantiles", "scatter"]
 Progress = Callable[[float], None]
 
 ROLES: tuple[Role, ...] = ("published", "simulated", "measured")
+# Errors are computed in floating point: an error of exactly the tolerance is within it.
+ROUNDING = 1e-9
 CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter")
 
 
@@ -125,7 +127,7 @@ def error_percent(ours: float, published: float) -> float:
 def compare(what: str, figure: Figure, ours: float, tolerance_percent: float | None = None, note: str = "") -> Verdict:
     """A verdict on a published figure and ours in its unit. Without a tolerance nothing is promised and `within` is None."""
     error = error_percent(ours, figure.value)
-    within = None if tolerance_percent is None else abs(error) <= tolerance_percent
+    within = None if tolerance_percent is None else abs(error) <= tolerance_percent + ROUNDING
     return Verdict(what, figure.value, ours, figure.unit, error, within, tolerance_percent, figure.source, note)
 
 

@@ -1,0 +1,163 @@
+"""Speed and accuracy, in one run: configuration, seed, samples, spread, and ratios beside a plain SimPy program.
+
+    make bench
+
+Prints tables and writes them to benchmarks/results/latest.json. Machines differ and are noisy: compare ratios of one run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import simpy_gp2
+from rich.console import Console
+from rich.table import Table
+
+import headrace
+from headrace import _core, studies
+from headrace.core import core_load
+from headrace.plan import plan
+from headrace.workload import demo_day
+
+HERE = Path(__file__).parent
+REPETITIONS = 5
+SEED = 1
+CANDIDATES = 100_000
+
+
+def configuration() -> dict:
+    """What the numbers belong to."""
+    commit = subprocess.run(["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "?"
+    )
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit,
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "load_before": os.getloadavg()[0],
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "seed": SEED,
+    }
+
+
+def rust_throughput() -> list[dict]:
+    """The forms from inside Rust: crates/sim/examples/throughput.rs."""
+    command = ["cargo", "run", "--release", "--quiet", "-p", "headrace-sim", "--example", "throughput"]
+    text = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, check=True).stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def timed(work, repetitions: int = REPETITIONS) -> tuple[list[float], object]:
+    seconds, result = [], None
+    for _ in range(repetitions):
+        start = time.perf_counter()
+        result = work()
+        seconds.append(time.perf_counter() - start)
+    return seconds, result
+
+
+def beside_simpy() -> dict:
+    """One minute of a gp2 under 16 clients: requests a second of ours and of SimPy's, and that both count the same."""
+    seconds = 60.0
+    load = headrace.ClosedWorkload(name="bench", rw="randread", bs_kib=16, iodepth=16, numjobs=1)
+    theirs, their_count = timed(lambda: simpy_gp2.run(seconds, seed=SEED))
+    options = {"saved_second": False, "holds": False, "merge": False}
+    long = 40 * seconds
+    ours, run = timed(lambda: headrace.simulate(load, "gp2:500", seconds=long, seed=SEED, form="events", interval_s=60, options=options))
+    our_count = run.summary["delivered_ios"]
+    short = headrace.simulate(load, "gp2:500", seconds=seconds, seed=SEED, form="events", options=options).summary["delivered_ios"]
+    return {
+        "simpy_requests_per_s": [their_count / s for s in theirs],
+        "ours_requests_per_s": [our_count / s for s in ours],
+        "ratio_of_medians": (our_count / statistics.median(ours)) / (their_count / statistics.median(theirs)),
+        "requests_in_a_minute": {"simpy": their_count, "ours": short},
+    }
+
+
+def many_candidates() -> dict:
+    """100,000 storages against a day at one-minute points, none left out by a bound."""
+    day = demo_day()
+    sizes = range(120, 120 + CANDIDATES // 20)
+    storages = [f"gp3:{size}:{iops}:{mib_s}" for size in sizes for iops in (3000, 3500, 4000, 5000, 6000) for mib_s in (125, 160, 200, 250)]
+    load = core_load(day)
+    index = [None] * len(storages)
+    seconds, columns = timed(lambda: _core.evaluate(load, storages, index, [], prune_above=1e9), 3)
+    return {"candidates": len(storages), "points": len(day.points), "seconds": seconds, "simulated": columns["status"].count("simulated")}
+
+
+def whole_plan() -> dict:
+    """`headrace plan` on the demo day, everything included."""
+    day = demo_day()
+    seconds, result = timed(lambda: plan(day, goals=["p99_ms<=20", "throttled_min<=0"]), 3)
+    return {"seconds": seconds, "considered": result.considered, "winner": result.winners[0].storage}
+
+
+def accuracy() -> list[dict]:
+    """Every verdict of every study."""
+    rows = []
+    for study in studies.list_studies():
+        for verdict in studies.run(study.name).verdicts:
+            row = {"study": study.name, "what": verdict.what, "published": verdict.published, "ours": verdict.ours, "unit": verdict.unit}
+            rows.append(
+                row | {"error_percent": verdict.error_percent, "tolerance_percent": verdict.tolerance_percent, "within": verdict.within}
+            )
+    return rows
+
+
+def spread(values: list[float], digits: int = 3) -> str:
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{middle:,.{digits}g} ({low:,.{digits}g}-{high:,.{digits}g}, n={len(values)})"
+
+
+def show(console: Console, results: dict) -> None:
+    console.print({key: value for key, value in results["configuration"].items()})
+    speed = Table("what", "median (range)", "bar", title="Speed")
+    for row in results["rust"]:
+        name = f"{row['name']}: {row['unit']}"
+        per = f"  = {1e6 / row['median']:.1f} us a day" if row["unit"] == "days/s" else ""
+        bar = "10 M" if row["unit"] == "requests/s" else "50 us"
+        speed.add_row(name, f"{row['median']:,.0f} ({row['worst']:,.0f}-{row['best']:,.0f}, n={row['repetitions']}){per}", bar)
+    simpy = results["simpy"]
+    speed.add_row("SimPy program: requests/s", spread(simpy["simpy_requests_per_s"]), "")
+    speed.add_row(
+        "ours, the same queue: requests/s", spread(simpy["ours_requests_per_s"]), f"50 x SimPy; here {simpy['ratio_of_medians']:.0f} x"
+    )
+    speed.add_row("requests in a minute, SimPy / ours", f"{simpy['requests_in_a_minute']}", "alike")
+    many = results["candidates"]
+    speed.add_row(f"{many['candidates']:,} candidates x {many['points']} points, all simulated: s", spread(many["seconds"]), "10 s")
+    speed.add_row(f"the demo's plan, {results['plan']['considered']:,} candidates: s", spread(results["plan"]["seconds"]), "10 s")
+    console.print(speed)
+    table = Table("study", "what", "published", "ours", "error %", "allowed %", "within", title="Accuracy")
+    for row in results["accuracy"]:
+        cells = [row["study"], row["what"], row["published"], row["ours"], row["error_percent"], row["tolerance_percent"], row["within"]]
+        table.add_row(*[f"{cell:,.4g}" if isinstance(cell, float) else str(cell) for cell in cells])
+    console.print(table)
+
+
+def main() -> int:
+    console = Console(width=200)
+    results = {"configuration": configuration()}
+    steps = {"rust": rust_throughput, "simpy": beside_simpy, "candidates": many_candidates, "plan": whole_plan, "accuracy": accuracy}
+    for name, step in steps.items():
+        print(f"{name} ...", file=sys.stderr)
+        results[name] = step()
+    show(console, results)
+    out = HERE / "results"
+    out.mkdir(exist_ok=True)
+    (out / "latest.json").write_text(json.dumps(results, indent=1, default=str))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

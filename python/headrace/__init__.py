@@ -1,7 +1,61 @@
-"""Headrace: plan, simulate and prove storage for MySQL on Amazon EBS."""
+"""Headrace: plan, simulate and prove storage for MySQL on Amazon EBS.
 
+The command line in Python:
+
+    >>> import headrace
+    >>> day = headrace.demo_day()                       # or headrace.load("mysql.toml"), headrace.import_file("iostat.txt")
+    >>> best = headrace.plan(day, goals=["p99_ms<=20"]).winners[0]
+    >>> run = headrace.simulate(day, best.storage)
+    >>> round(run.summary["throttled_s"])
+    0
+
+`simulate` returns a Simulation (rows as a polars frame, summary as a dict), `plan` a Plan of Choices and FamilyVerdicts. Everything that is
+refused is a HeadraceError with `value`, `rule`, `source` and `hint`. Units stand in the names: `_ms`, `_mib_s`, `_percent`, `_s`.
+"""
+
+from headrace.catalog import instances, prices, sources, volumes
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.plan import Choice, FamilyVerdict, Goal, Plan, plan
 from headrace.simulation import Simulation, simulate
-from headrace.workload import ClosedWorkload, OpenWorkload
+from headrace.studies import StudyResult, list_studies
+from headrace.studies import run as run_study
+from headrace.workload import (
+    ClosedWorkload,
+    OpenWorkload,
+    demo_day,
+    import_file,
+    load,
+    new_constant,
+    new_daily,
+    recorded_hour,
+    save,
+)
 
-__all__ = ["ClosedWorkload", "CouldNotRun", "HeadraceError", "InputError", "OpenWorkload", "Simulation", "simulate"]
+__all__ = [
+    "Choice",
+    "ClosedWorkload",
+    "CouldNotRun",
+    "FamilyVerdict",
+    "Goal",
+    "HeadraceError",
+    "InputError",
+    "OpenWorkload",
+    "Plan",
+    "Simulation",
+    "StudyResult",
+    "demo_day",
+    "import_file",
+    "instances",
+    "list_studies",
+    "load",
+    "new_constant",
+    "new_daily",
+    "plan",
+    "prices",
+    "recorded_hour",
+    "run_study",
+    "save",
+    "simulate",
+    "sources",
+    "volumes",
+]

@@ -30,8 +30,8 @@ def volume_types() -> list[str]:
 def volumes(as_of: str | None = None, volume_type: str | None = None, all_eras: bool = False) -> pl.DataFrame:
     """Limits of the volume types on a day (ISO; None: the newest known), or of every era.
 
-    Columns: `volume_type`, `from`, `until` (days; null: still holds), `size_gib_min`, `size_gib_max` (GiB), `iops` and `throughput` (the rule
-    in words), `iops_max`, `throughput_mib_s_max` (MiB/s), `io_unit_kib` (largest I/O that counts once), `consistency`, `afr_percent_low`,
+    Columns: `volume_type`, `from`, `until` (days; null: still holds), `size_gib_min`, `size_gib_max` (GiB), `iops` and `throughput` (the
+    rule in words), `iops_max`, `throughput_mib_s_max` (MiB/s), `io_unit_kib` (largest I/O that counts once), `consistency`, `afr_percent_low`,
     `afr_percent_high` (annual failure rate), `persistent`, `source` (ids), `unconfirmed` (fields and notes, "" when there are none).
     Raises InputError for an unknown type, one that did not exist yet, or a date that is none.
     """
@@ -161,10 +161,10 @@ def _unconfirmed(value: object, path: str = "") -> list[str]:
 def instances(as_of: str | None = None, region: str = "us-east-1", family: str | None = None) -> pl.DataFrame:
     """Instance types on a day with their EBS limits and the price of an hour.
 
-    `family`: `m5`, an exact name, or a pattern (`r6i.*`). Columns: `instance_type`, `vcpus`, `memory_gib`, `nitro`, `baseline_iops`, `max_iops`,
-    `baseline_mib_s`, `max_mib_s` (null: no limit known), `burst_min` (minutes the maximum holds from a full bucket; 0: always),
-    `instance_store_gb`, `as_of` (day asked for), `usd_hour` (Linux on demand in `region`; null: no price known), `price_source`, `price_as_of`,
-    `unconfirmed`. Raises InputError for a family that matches nothing, an unknown region, or a date that is none.
+    `family`: `m5`, an exact name, or a pattern (`r6i.*`). Columns: `instance_type`, `vcpus`, `memory_gib`, `nitro`, `baseline_iops`,
+    `max_iops`,     `baseline_mib_s`, `max_mib_s` (null: no limit known), `burst_min` (minutes the maximum holds from a full bucket; 0: always),
+    `instance_store_gb`, `as_of` (day asked for), `usd_hour` (Linux on demand in `region`; null: no price known), `price_source`,
+    `price_as_of`,     `unconfirmed`. Raises InputError for a family that matches nothing, an unknown region, or a date that is none.
     """
     check_region(region)
     with core_errors():
@@ -205,7 +205,8 @@ def _instance_row(item: dict, price: dict) -> dict:
         "baseline_iops": item["baseline_iops"], "max_iops": item["max_iops"], "baseline_mib_s": mib_s["baseline_bytes_s"],
         "max_mib_s": mib_s["max_bytes_s"], "burst_min": (item["burst_seconds"] or 0) / 60,
         "instance_store_gb": item["instance_store_gb"], "as_of": item["as_of"], "usd_hour": price.get("usd"),
-        "price_source": price.get("source"), "price_as_of": price.get("as_of"), "unconfirmed": "; ".join(note.replace("; ", ", ") for note in notes),
+        "price_source": price.get("source"), "price_as_of": price.get("as_of"),
+        "unconfirmed": "; ".join(note.replace("; ", ", ") for note in notes),
     }  # fmt: skip
 
 

@@ -95,6 +95,15 @@ def test_runs_that_page_cache_answered_are_left_out_with_a_reason():
     assert all(run.latency_us["p50"] is None or run.latency_us["p50"] > 250 for run in runs)
 
 
+def test_depth_in_flight_follows_littles_law():
+    runs, _ = published_latency.measured_runs()
+    for run in runs:
+        assert 1 <= run.iodepth_in_flight <= run.iodepth
+        if run.iodepth > 1 and run.rate_per_mille == 1_000:
+            # Rounded to a whole request per job: half a request of 15 is 3.3 %.
+            assert run.iodepth_in_flight * run.jobs == pytest.approx(run.latency_us["mean"] * run.iops / 1e6, rel=0.034)
+
+
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
 
@@ -144,9 +153,9 @@ def test_directions_of_2009_that_do_not_come_out_are_known_and_explained():
 
 def test_latency_shares_do_not_fall():
     shares = {row[:3]: row for row in result("published-latency").tables[1].rows}
-    # A ratchet, not a goal (that is 100 %): 42 % and 51 % of all runs met 3 % at p50 and 10 % at p99 when this was written. Raise it.
-    assert shares["all", "all", "p50"][6] >= 40
-    assert shares["all", "all", "p99"][6] >= 50
+    # A ratchet, not a goal (that is 100 %): 48 % and 74 % of all runs met 3 % at p50 and 10 % at p99 when this was written. Raise it.
+    assert shares["all", "all", "p50"][6] >= 45
+    assert shares["all", "all", "p99"][6] >= 70
     # The profiles of io1 were fitted to its runs below the cap: an error there is a fault of ours, not of a host.
     assert shares["io1", "below the cap", "p50"][6] == 100
 

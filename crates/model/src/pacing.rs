@@ -6,7 +6,7 @@
 //! * **Holds.** Now and then the limiter lets nothing through for some milliseconds and then releases what the tokens earned meanwhile
 //!   (2 % of writes at depth 4 took 13-14 ms, 40 tokens at 3,000/s, with a third of the others unthrottled: dyu/vps-comparison 2017; p99 of 6.0-9.0 ms at
 //!   depth 16 where 5.3 is the mean: bitofsky/aws-ebs-benchmark 2021).
-//! * **Deep queues.** Beyond some 64 requests over several submission queues the host serves the queues unevenly: a gamma spread of the wait
+//! * **Deep queues.** Beyond some 64 requests over several submission queues the host serves the queues unevenly: the wait is spread
 //!   (coefficient 0.2-0.3 and 0.4 with 32 requests a queue, 0.61-0.68 with 16; miztiik/ebs-gp3-perf, liangruibupt/ebs-benchmark-testing). Members of a
 //!   stripe get unequal shares anyway, which spreads their requests as widely as was measured; they get no second spread.
 
@@ -14,8 +14,14 @@ use crate::io::Op;
 use crate::time::Nanos;
 use headrace_catalog::VolumeType;
 
-/// Cells of the spread's table: one per value of the top eight bits of a random number.
-const GAMMA_CELLS: usize = 256;
+/// Cells of the spread's table: one per value of the top ten bits of a random number.
+const SPREAD_BITS: u32 = 10;
+/// Wait over mean wait at the widest spread measured (coefficient of variation 0.65): quantiles of 16 queues of 16 requests at the cap, between
+/// gp3 and io2 at 4,000 and 16,000 IOPS (miztiik/ebs-gp3-perf, 2020). Between two of them the logarithm is interpolated.
+const SPREAD_SHAPE: [(f64, f64); 8] = [(0.0, 0.06), (0.01, 0.12), (0.05, 0.36), (0.5, 0.85), (0.95, 2.22), (0.99, 3.0), (0.999, 3.9), (1.0, 5.0)];
+const SPREAD_SHAPE_VARIATION: f64 = 0.65;
+/// Up to this coefficient the measured quantiles (io1 with 32 requests a queue: p99 2.07 and p50 0.87-0.97 of the mean) are those of a gamma distribution.
+const SPREAD_GAMMA_VARIATION: f64 = 0.4;
 
 /// Holds of one volume type and operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,32 +88,40 @@ impl DeepQueueSpread {
         DeepQueueSpread::new(0.6 * self.variation)
     }
 
-    /// A gamma distribution of mean 1 and the given coefficient of variation, tabulated by Wilson and Hilferty's cube.
+    /// A spread of mean 1 and the given coefficient of variation: a gamma distribution where it is narrow, the measured shape where it is as wide as that, the two mixed
+    /// in between.
     pub fn new(variation: f64) -> DeepQueueSpread {
-        let shape = 1.0 / (variation * variation);
-        let cell = |i: usize| {
-            let z = normal_quantile((i as f64 + 0.5) / GAMMA_CELLS as f64);
-            let cube = 1.0 - 1.0 / (9.0 * shape) + z / (3.0 * libm::sqrt(shape));
-            let cube = cube.max(0.0);
-            cube * cube * cube
+        let cells = 1 << SPREAD_BITS;
+        let measured = ((variation - SPREAD_GAMMA_VARIATION) / (SPREAD_SHAPE_VARIATION - SPREAD_GAMMA_VARIATION)).clamp(0.0, 1.0);
+        let at = |i: i32| {
+            let q = (f64::from(i) + 0.5) / f64::from(cells);
+            measured * shape_at(q) + (1.0 - measured) * gamma_at(q, variation)
         };
-        let raw: Vec<f64> = (0..GAMMA_CELLS).map(cell).collect();
-        let mean = raw.iter().sum::<f64>() / raw.len() as f64;
-        DeepQueueSpread { variation, factor_q16: raw.iter().map(|f| (f / mean * 65_536.0) as u64).collect() }
+        let factors: Vec<f64> = (0..cells).map(at).collect();
+        let mean = factors.iter().sum::<f64>() / factors.len() as f64;
+        DeepQueueSpread { variation, factor_q16: factors.iter().map(|factor| (factor / mean * 65_536.0) as u64).collect() }
     }
 
     /// The wait after spreading, for a uniform number.
     #[inline]
     pub fn spread(&self, wait: Nanos, uniform: u64) -> Nanos {
-        let factor = self.factor_q16[(uniform >> 56) as usize];
+        let factor = self.factor_q16[(uniform >> (64 - SPREAD_BITS)) as usize];
         Nanos(((u128::from(wait.0) * u128::from(factor)) >> 16) as u64)
     }
+}
+
+/// Quantile of a gamma distribution of mean 1, by Wilson and Hilferty's cube.
+fn gamma_at(q: f64, variation: f64) -> f64 {
+    let shape = 1.0 / (variation * variation);
+    let root = 1.0 - 1.0 / (9.0 * shape) + normal_quantile(q) / (3.0 * libm::sqrt(shape));
+    let root = root.max(0.0);
+    root * root * root
 }
 
 /// Quantile of the standard normal by bisection on erfc; only used to build tables.
 fn normal_quantile(p: f64) -> f64 {
     let (mut low, mut high) = (-9.0f64, 9.0f64);
-    for _ in 0..60 {
+    for _ in 0..40 {
         let middle = 0.5 * (low + high);
         if 0.5 * libm::erfc(-middle / core::f64::consts::SQRT_2) < p {
             low = middle;
@@ -116,6 +130,12 @@ fn normal_quantile(p: f64) -> f64 {
         }
     }
     0.5 * (low + high)
+}
+
+fn shape_at(q: f64) -> f64 {
+    let above = SPREAD_SHAPE.iter().position(|&(at, _)| at > q).unwrap_or(SPREAD_SHAPE.len() - 1);
+    let ((from, low), (to, high)) = (SPREAD_SHAPE[above - 1], SPREAD_SHAPE[above]);
+    low * libm::exp(libm::log(high / low) * (q - from) / (to - from))
 }
 
 #[cfg(test)]
@@ -128,9 +148,9 @@ mod tests {
             let factors: Vec<f64> = DeepQueueSpread::new(variation).factor_q16.iter().map(|&f| f as f64 / 65_536.0).collect();
             let mean = factors.iter().sum::<f64>() / factors.len() as f64;
             let sd = (factors.iter().map(|f| (f - mean).powi(2)).sum::<f64>() / factors.len() as f64).sqrt();
-            // 256 cells cut the last 0.2 % of each tail: under 3 % of the deviation is lost.
+            // The mean is set; the deviation is that of the interpolated quantiles, whose own is 0.61-0.68 in the four runs: 6 %.
             assert!((mean - 1.0).abs() < 1e-3, "{mean}");
-            assert!((sd / variation - 1.0).abs() < 0.03, "{sd} for {variation}");
+            assert!((sd / variation - 1.0).abs() < 0.06, "{sd} for {variation}");
         }
     }
 

@@ -200,7 +200,8 @@ impl OwnLatency {
                     high = middle;
                 }
             }
-            least = low;
+            // A higher percentile is never below a lower one, whatever the last step left open.
+            least = high;
             high
         })
     }

@@ -40,7 +40,8 @@ def volumes(
 
     columns = ("type", "from", "until", "GiB", "IOPS", "throughput", "promise", "AFR %", "?", "source")
     rows = [
-        (row["volume_type"], row["from"], row["until"] or "", f"{row['size_gib_min']:,}-{row['size_gib_max']:,}", row["iops"], row["throughput"],
+        (row["volume_type"], row["from"], row["until"] or "", f"{row['size_gib_min']:,}-{row['size_gib_max']:,}", row["iops"],
+         row["throughput"],
          row["consistency"], _afr(row), _mark(row), row["source"])
         for row in frame.to_dicts()
     ]  # fmt: skip

@@ -9,8 +9,9 @@ import typer
 
 from headrace.cli.common import Output, say
 
-EPILOG = """The example is a recorded hour of an InnoDB server under TPC-C on a gp2 volume in 2018, laid into a day with a quiet night and a backup.
-It asks: which volume would carry that day with p99 <= 20 ms and no throttling, and what does it save against the gp2 volume of the recording?"""
+EPILOG = """The example is a recorded hour of an InnoDB server under TPC-C on a gp2 volume in 2018, laid into a day with a quiet night
+and a backup. It asks: which volume would carry that day with p99 <= 20 ms and no throttling, and what does it save against the
+gp2 volume of the recording?"""
 
 GOALS = ("p99_ms<=20", "throttled_min<=0")
 CURRENT = "gp2:1200"  # 3 IOPS per GiB: the 3,600 IOPS the server was recorded on

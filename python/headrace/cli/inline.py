@@ -10,7 +10,8 @@ from headrace.workload.model import ClosedWorkload, did_you_mean, shown
 
 FIO_KEYS = ("rw", "bs", "iodepth", "numjobs", "rwmixread", "size", "name")
 # fio HOWTO, "Parameter types": k is 1024 unless kb_base says otherwise, a bare number is bytes.
-SIZE_UNITS = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "kib": 2**10, "m": 2**20, "mb": 2**20, "mib": 2**20, "g": 2**30, "gb": 2**30, "gib": 2**30,
+SIZE_UNITS = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "kib": 2**10, "m": 2**20, "mb": 2**20, "mib": 2**20,
+              "g": 2**30, "gb": 2**30, "gib": 2**30,
               "t": 2**40, "tb": 2**40, "tib": 2**40}  # fmt: skip
 FIO_SOURCE = "fio HOWTO; docs/reference/cli.md, simulate"
 EXAMPLE = "For example fio:rw=randread,bs=16k,iodepth=16,numjobs=1."

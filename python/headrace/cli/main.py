@@ -93,14 +93,24 @@ def run() -> None:
     sys.exit(main(sys.argv[1:]))
 
 
+INTERRUPTED = 130
+
+
+def code_of(code: object) -> int:
+    """An exit code as it is, None as 0; typer itself turns Ctrl-C into 130, so that is explained here."""
+    if code == INTERRUPTED:
+        print("interrupted: what was not finished was not written", file=sys.stderr)
+    return code if isinstance(code, int) else 0
+
+
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit code."""
     try:
         code = app(args=arguments, prog_name="headrace", standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return code_of(code)
     except typer.Exit as finished:
-        return finished.exit_code
+        return code_of(finished.exit_code)
     except HeadraceError as error:
         show_error(error)
         return error.exit_code
@@ -111,8 +121,7 @@ def main(arguments: list[str]) -> int:
         show_error(usage_error(error))
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        print("\ninterrupted: nothing was written", file=sys.stderr)
-        return 130
+        return code_of(INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone (| head). Nothing is wrong; Python must not complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

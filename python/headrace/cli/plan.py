@@ -30,8 +30,8 @@ Examples:
   headrace plan mysql.toml --instances 'r6i.*,m6i.xlarge' --explain
   headrace plan mysql.toml --as-of 2018-08-15 --exclude st1,sc1 --output json
 
-Goals are METRIC<=NUMBER or METRIC>=NUMBER, such as p99_ms, p50_ms, throttled_min, longest_wait_s, lowest_balance_percent, credits_empty_min,
-instance_empty_min, unserved_percent, cost_usd_month, headroom_percent, durability_afr_percent. An unknown one lists them all.
+Goals are METRIC<=NUMBER or METRIC>=NUMBER, such as p99_ms, p50_ms, throttled_min, longest_wait_s, lowest_balance_percent,
+credits_empty_min, instance_empty_min, unserved_percent, cost_usd_month, headroom_percent, durability_afr_percent. An unknown one lists them all.
 
 Exit code 1 when nothing meets the goals: then the closest are shown, with what they miss."""
 
@@ -78,7 +78,8 @@ def plan(
     check_chart_path(report, (".html",))
     load = read_workload(workload)
     made = make_plan(
-        load, goals=list(goal or ()), size_gib=size_gib, region=region, as_of=as_of, growth=growth, instances=listed(instances), max_volumes=max_volumes,
+        load, goals=list(goal or ()), size_gib=size_gib, region=region, as_of=as_of, growth=growth, instances=listed(instances),
+        max_volumes=max_volumes,
         exclude=listed(exclude) or (), compare=compare, start_balance=start_balance, top=top,
     )  # fmt: skip
     if report is not None:
@@ -116,9 +117,9 @@ def write_report(path: Path, made, load, start_balance: float | None = None) -> 
     wanted = (made.winners or made.closest)[:DRAWN]
     credits = [choice for choice in [*made.winners, *made.closest] if choice.volume_type in ("gp2", "st1", "sc1")][:1]
     chosen = {name_of(choice): choice for choice in [*wanted, *credits, *([made.compared] if made.compared else [])]}
+    settings = {"as_of": made.as_of, "form": "interval", "growth": made.growth, "start_balance": start_balance}
     runs = [
-        (name, simulate(load, choice.storage, instance=choice.instance, as_of=made.as_of, form="interval", growth=made.growth, start_balance=start_balance))
-        for name, choice in chosen.items()
+        (name, simulate(load, choice.storage, instance=choice.instance, **settings)) for name, choice in chosen.items()
     ]  # fmt: skip
     write_plan(path, made, load.scaled(made.growth), runs)
     say(f"report written to {path}")

@@ -29,8 +29,8 @@ Examples:
   headrace simulate demo:day --storage raid10:4xgp3:200 --degrade 0:36000:600:50:20
   headrace simulate demo:day --storage gp3:200 --modify gp3:200:6000@30..7200
 
-A row per interval: asked, delivered IOPS and MiB/s, queue, balances, the limit waited for, latency. The table shows them shortened; csv and json
-have every row. Times are seconds from the start of the workload. Limits waited for: volume-iops, volume-throughput, volume-credits (gone),
+A row per interval: asked, delivered IOPS and MiB/s, queue, balances, the limit waited for, latency. The table shows them shortened; csv and
+json have every row. Times are seconds from the start of the workload. Limits waited for: volume-iops, volume-throughput, volume-credits (gone),
 instance-iops, instance-throughput, instance-credits (gone), first-touch, degraded, clients."""
 
 

@@ -94,7 +94,8 @@ def new(
     from headrace import workload
 
     typed = {
-        "name": name, "reads_per_s": reads_per_s, "writes_per_s": writes_per_s, "read_kib": read_kib, "write_kib": write_kib, "shape": shape,
+        "name": name, "reads_per_s": reads_per_s, "writes_per_s": writes_per_s, "read_kib": read_kib, "write_kib": write_kib,
+        "shape": shape,
         "night_floor": night_floor, "backup_start_hour": backup_start_hour, "backup_minutes": backup_minutes, "backup_mib_s": backup_mib_s,
         "size_gib": size_gib, "growth_per_year": growth_per_year,
     }  # fmt: skip
@@ -132,7 +133,8 @@ def _answers(questions, typed: dict[str, str | None], asking: bool, constant: bo
         if text is not None:
             answers[question.name] = question.validator(text)
         elif question.required and not asking:
-            raise InputError(f"--{question.name.replace('_', '-')} is missing", "the busy hour needs reads and writes a second", "headrace workload new --help",
+            raise InputError(f"--{question.name.replace('_', '-')} is missing", "the busy hour needs reads and writes a second",
+                             "headrace workload new --help",
                              "Give it, or run this on a terminal to be asked.")  # fmt: skip
         elif asking and not skipped:
             value = _ask(question)

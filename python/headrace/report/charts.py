@@ -167,7 +167,8 @@ def workload(load) -> alt.VConcatChart:
     axis = TimeAxis(load.source.get("clock_start"), load.span_s)
     size = -(-points.height // MOST_POINTS)
     merged = points.with_row_index("row").group_by(pl.col("row") // size, maintain_order=True).agg(
-        pl.col("t_s").first(), pl.col("duration_s").sum(), pl.col("reads_per_s", "writes_per_s", "ops_per_s", "read_mib_s", "write_mib_s", "mib_s").max()
+        pl.col("t_s").first(), pl.col("duration_s").sum(),
+        pl.col("reads_per_s", "writes_per_s", "ops_per_s", "read_mib_s", "write_mib_s", "mib_s").max()
     )  # fmt: skip
     frame = axis.add(merged)
     colours = (style.SIMULATED, style.WARN, style.QUIET)
@@ -225,7 +226,8 @@ def frontier(points: list[dict], winner: str | None, goal_ms: float | None, goal
     frame = pl.DataFrame(
         {
             "label": labels, "type": [_volume_type(p) for p in known], "cost": [float(p["cost_usd_month"]) for p in known],
-            "ms": [float(p["p99_ms"]) for p in known], "meets": ["meets every goal" if p.get("meets_goals") else "fails a goal" for p in known],
+            "ms": [float(p["p99_ms"]) for p in known],
+            "meets": ["meets every goal" if p.get("meets_goals") else "fails a goal" for p in known],
         }
     )  # fmt: skip
     types = [name for name in style.FAMILY_COLOURS if name in set(frame["type"])]
@@ -298,7 +300,8 @@ def cost_items(choices: list[tuple[str, list[dict]]]) -> alt.Chart:
     y = alt.Y("choice:N", sort=order, axis=alt.Axis(title=None))
     bars = alt.Chart(frame).mark_bar().encode(
         y=y, x=alt.X("usd:Q", axis=alt.Axis(title="USD a month", tickCount=6)),
-        color=alt.Color("item:N", scale=alt.Scale(domain=items, range=colours), legend=alt.Legend(title=None, orient="bottom", columns=3)), order=alt.Order("item:N"),
+        color=alt.Color("item:N", scale=alt.Scale(domain=items, range=colours),
+                        legend=alt.Legend(title=None, orient="bottom", columns=3)), order=alt.Order("item:N"),
     )  # fmt: skip
     labels = alt.Chart(totals).mark_text(align="left", dx=4).encode(y=y, x="usd:Q", text="text:N")
     return style.configured((bars + labels).properties(width=style.WIDTH - 180, height=alt.Step(24), title="The monthly bill"))

@@ -14,20 +14,28 @@ from headrace.report import style
 from headrace.report.output import plain
 
 CSS = """
-:root { color-scheme: light dark; --ink: #2b2f36; --quiet: #646b75; --grid: #c9ced6; --page: #ffffff; --band: #f2f4f7; --good: #00684c; --warn: #b34700; }
+:root { color-scheme: light dark; --ink: #2b2f36; --quiet: #646b75; --grid: #c9ced6; --page: #ffffff; --band: #f2f4f7;
+  --good: #00684c; --warn: #b34700; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e7eb; --quiet: #a4acb8; --grid: #4b525c; --page: #16191d; --band: #22262c; --good: #4fd1a5; --warn: #ff9d57; }
 }
-body { font: 15px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; color: var(--ink); background: var(--page); margin: 0 auto; padding: 1.5rem; max-width: 68rem; }
-h1 { font-size: 1.6rem; margin: 0 0 .2rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--grid); padding-bottom: .2rem; }
+body { font: 15px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; color: var(--ink); background: var(--page);
+  margin: 0 auto; padding: 1.5rem; max-width: 68rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .2rem; }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--grid); padding-bottom: .2rem; }
 .sub { color: var(--quiet); margin: 0 0 1rem; } .good { color: var(--good); } .warn { color: var(--warn); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; width: 100%; } th { text-align: left; font-weight: 600; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; } .right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-tr.first td { background: var(--band); font-weight: 600; } pre { font: .82rem/1.5 "DejaVu Sans Mono", monospace; background: var(--band); padding: .8rem; white-space: pre-wrap; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; width: 100%; }
+th { text-align: left; font-weight: 600; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; }
+.right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+tr.first td { background: var(--band); font-weight: 600; }
+pre { font: .82rem/1.5 "DejaVu Sans Mono", monospace; background: var(--band); padding: .8rem; white-space: pre-wrap; }
 .wide { min-width: 14rem; }
-ul { padding-left: 1.2rem; margin: .4rem 0; } li { margin: .2rem 0; } figure { margin: 1rem 0; overflow-x: auto; } svg { max-width: 100%; height: auto; }
+ul { padding-left: 1.2rem; margin: .4rem 0; } li { margin: .2rem 0; } figure { margin: 1rem 0; overflow-x: auto; }
+svg { max-width: 100%; height: auto; }
 footer { margin-top: 2.5rem; color: var(--quiet); font-size: .82rem; border-top: 1px solid var(--grid); padding-top: .6rem; }
-@media print { body { font-size: 11px; max-width: none; padding: 0; color: #000; background: #fff; } h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
+@media print { body { font-size: 11px; max-width: none; padding: 0; color: #000; background: #fff;
+  } h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
 """
 
 # The ink of the charts follows the page: light, dark or printed.
@@ -97,8 +105,10 @@ class Page:
     def render(self) -> str:
         body = "\n".join(self.parts)
         return (
-            f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{text(self.title)}</title>\n<style>{CSS}</style></head>\n<body>\n{body}\n<footer>{text(origin())}</footer>\n</body></html>\n"
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{text(self.title)}</title>\n<style>{CSS}</style></head>\n<body>\n{body}\n"
+            f"<footer>{text(origin())}</footer>\n</body></html>\n"
         )
 
 

@@ -54,7 +54,7 @@ def choice_row(rank: object, choice) -> tuple[str, ...]:
 def verdict_rows(plan) -> list[tuple[str, ...]]:
     """Why each family won or lost."""
     return [
-        (verdict.family, verdict.outcome, "-" if verdict.storage is None else f"{verdict.storage} on {verdict.instance}" if verdict.instance else verdict.storage,
+        (verdict.family, verdict.outcome, name_of(verdict) if verdict.storage else "-",
          usd(verdict.cost_usd_month), verdict.why)
         for verdict in plan.families
     ]  # fmt: skip
@@ -63,7 +63,8 @@ def verdict_rows(plan) -> list[tuple[str, ...]]:
 def bill_rows(choice) -> list[tuple[str, ...]]:
     """The monthly bill, item by item, with the total."""
     rows = [
-        (item["item"], number(item["quantity"], 6), item["unit"], f"{item['unit_price_usd']:g}", usd(item["usd"]), item.get("source") or "", item.get("as_of") or "")
+        (item["item"], number(item["quantity"], 6), item["unit"], f"{item['unit_price_usd']:g}", usd(item["usd"]),
+         item.get("source") or "", item.get("as_of") or "")
         for item in choice.items
     ]  # fmt: skip
     return [*rows, ("together", "", "", "", usd(choice.cost_usd_month), "", "")]
@@ -94,7 +95,8 @@ def found(plan) -> list[tuple[str, str]]:
         lines.append((compared(plan), ""))
     lines.append(
         (
-            f"{plan.considered:,} candidates considered: {plan.simulated:,} simulated, {plan.bounded:,} cannot deliver the demand, {plan.invalid:,} not possible.",
+            f"{plan.considered:,} candidates considered: {plan.simulated:,} simulated, {plan.bounded:,} cannot deliver the demand, "
+            f"{plan.invalid:,} not possible.",
             "",
         )
     )
@@ -115,6 +117,10 @@ def compared(plan) -> str:
     return line + "."
 
 
+# Metrics that stand in columns of their own.
+STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
+
+
 def frame_of(plan):
     """The ranked choices (and today's, rank 0) as a frame for CSV: one row each, numbers in the units of their names."""
     import polars as pl
@@ -126,9 +132,10 @@ def frame_of(plan):
         {
             "rank": rank, "storage": choice.storage, "instance": choice.instance, "family": choice.family, "members": choice.members,
             "usable_gib": choice.usable_gib, "cost_usd_month": choice.cost_usd_month, "meets_goals": choice.meets_goals,
-            "headroom_percent": choice.headroom_percent, "binds": choice.binds.get("cap"), "durability_afr_percent": choice.durability_afr_percent,
+            "headroom_percent": choice.headroom_percent, "binds": choice.binds.get("cap"),
+            "durability_afr_percent": choice.durability_afr_percent,
         }
-        | {key: value for key, value in choice.metrics.items() if key not in ("cost_usd_month", "headroom_percent", "durability_afr_percent")}
+        | {key: value for key, value in choice.metrics.items() if key not in STATED}
         for rank, choice in choices
     ]  # fmt: skip
     return pl.DataFrame(rows, infer_schema_length=None)

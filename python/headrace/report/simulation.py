@@ -90,8 +90,8 @@ def _balances(run, at) -> list[str]:
         return lines
     if summary["instance_empty_at_s"] is not None:
         lines.append(
-            f"The EBS burst bucket of {run.instance} runs dry {at(summary['instance_empty_at_s'])}, for {span(summary['instance_empty_s'])} "
-            "in all: this instance is too small for the load."
+            f"The EBS burst bucket of {run.instance} runs dry {at(summary['instance_empty_at_s'])}, "
+            f"for {span(summary['instance_empty_s'])} in all: this instance is too small for the load."
         )
     elif summary["lowest_instance_balance_percent"] is not None:
         lines.append(
@@ -144,7 +144,8 @@ def table_of(run, workload):
         columns += [("asked IOPS", lambda r: number(r["asked_iops"], 4)), ("asked MiB/s", lambda r: number(r["asked_mib_s"]))]
     columns += [
         ("IOPS", lambda r: number(r["iops"], 4)), ("MiB/s", lambda r: number(r["mib_s"])), ("queue", lambda r: number(r["queue"])),
-        ("throttled", lambda r: span(r["throttled_s"]) if r["throttled_s"] else ""), ("waits for", lambda r: "" if r["cap"] == "none" else r["cap"]),
+        ("throttled", lambda r: span(r["throttled_s"]) if r["throttled_s"] else ""),
+        ("waits for", lambda r: "" if r["cap"] == "none" else r["cap"]),
     ]  # fmt: skip
     for name, title in (
         ("balance_percent", "balance %"),

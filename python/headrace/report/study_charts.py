@@ -16,7 +16,8 @@ FEW_POINTS = 24  # up to here every point of a line is marked
 
 
 def study(chart_data) -> alt.LayerChart:
-    """A chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter), `x_title`, `y_title`, `series` with `label`, `role`, `x`, `y`."""
+    """A chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter), `x_title`,
+    `y_title`, `series` with `label`, `role`, `x`, `y`."""
     rows = [
         {"series": series.label, "role": series.role, "x": x, "y": float(y)}
         for series in chart_data.series
@@ -75,7 +76,12 @@ def _line(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
     x = alt.X("x:N", sort=None, axis=axis) if named else _quantity(alt.X, frame, "x", chart_data.x_title, False)
     base = alt.Chart(frame).encode(x=x, y=_quantity(alt.Y, frame, "y", chart_data.y_title, True), color=_colour(frame), detail="series:N")
     few = frame.group_by("series").len()["len"].max() <= FEW_POINTS
-    lines = base.mark_line(strokeWidth=1.8).encode(**({} if few else _marks(frame, True)))
+    # Published lies broad and pale, so that a simulated line on it can still be seen.
+    width = {
+        "strokeWidth": alt.condition("datum.role == 'published'", alt.value(4.5), alt.value(1.7)),
+        "strokeOpacity": alt.condition("datum.role == 'published'", alt.value(0.5), alt.value(1.0)),
+    }
+    lines = base.mark_line().encode(**width, **({} if few else _marks(frame, True)))
     layers = [lines, base.mark_point(filled=True, size=60).encode(**_marks(frame, False))] if few else [lines]
     return alt.layer(*layers).properties(width=style.WIDTH, height=260)
 

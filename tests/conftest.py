@@ -1,0 +1,9 @@
+"""Settings of the property tests: no deadlines (machines are noisy), printed seeds, and far more cases with HYPOTHESIS_PROFILE=soak."""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("usual", deadline=None, print_blob=True)
+settings.register_profile("soak", deadline=None, print_blob=True, max_examples=5_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))

@@ -1,0 +1,222 @@
+"""Words, charts and pages: right figures, everything escaped, one file with nothing to fetch."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+from headrace import simulate, workload
+from headrace.plan import plan
+from headrace.report import charts, html, pages, simulation, style, study_charts, tables, words
+from headrace.report.output import as_json, clean, plain
+from hypothesis import given
+from hypothesis import strategies as st
+
+NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
+
+
+@pytest.fixture(scope="module")
+def day():
+    made = workload.new_daily(1500, 700, name=NASTY, size_gib=50, backup_start_hour=2)
+    from dataclasses import replace
+
+    return replace(made, caveats=(NASTY,))
+
+
+@pytest.fixture(scope="module")
+def dry(day):
+    return simulate(day, "gp2:300", instance="m5.large")
+
+
+def test_numbers_spans_and_latencies():
+    assert [words.number(value) for value in (3439.4, 0.01234, 0, 12.0, float("nan"), None)] == ["3,439", "0.0123", "0", "12", "-", "-"]
+    assert [words.span(value) for value in (0.12, 4.25, 59, 60, 3_600, 23_400)] == [
+        "120 ms",
+        "4.2 s",
+        "59 s",
+        "60 s",
+        "60 min",
+        "6 h 30 min",
+    ]
+    assert [words.latency(value) for value in (0.5, 999, 1_500, 3.6e6, None)] == ["0.5 ms", "999 ms", "1.5 s", "60 min", "-"]
+    assert [words.percent(share) for share in (1.0, 0.99999, 0.5, 0.0001, 0.0)] == ["100 %", "99.99 %", "50 %", "0.01 %", "0 %"]
+
+
+def test_clock_counts_days_from_the_first():
+    assert words.clock(3_600 * 25 + 60, "23:00:00") == "00:01 +2d"
+    assert words.clock(90, None, seconds=True) == "00:01:30"
+    assert words.clock(60, "2025-11-21T10:00:00") == "10:01"
+    assert words.clock(float("nan")) == "-"
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_no_number_breaks_the_words(value):
+    for write in (words.number, words.latency, words.clock):
+        assert isinstance(write(value), str)
+
+
+def test_shortened_rows_keep_totals_and_extremes(dry):
+    short = simulation.shortened(dry.rows, 24)
+    assert short.height == 24 and short["duration_s"].sum() == dry.rows["duration_s"].sum()
+    for rate in ("iops", "asked_mib_s"):
+        total = [(frame[rate] * frame["duration_s"]).sum() for frame in (short, dry.rows)]
+        assert total[0] == pytest.approx(total[1], rel=1e-9)  # sums of the same floats in another order
+    assert short["queue"].max() == dry.rows["queue"].max()
+    assert short["balance_percent"].min() == dry.rows["balance_percent"].min()
+    assert short["throttled_s"].sum() == pytest.approx(dry.rows["throttled_s"].sum())
+
+
+def test_words_of_a_run_agree_with_its_summary(dry, day):
+    text = "\n".join(simulation.in_words(dry, day))
+    assert f"ran dry at {words.clock(dry.summary['credits_empty_at_s'], '00:00')}" in text
+    assert words.span(dry.summary["credits_empty_s"]) in text and "does not run dry" in text
+
+
+def test_throttled_spans_are_the_rows_that_waited(dry):
+    axis = charts.TimeAxis("00:00:00", 86_400)
+    spans = charts.throttled_spans(axis.add(dry.rows))
+    shaded = (spans["until"] - spans["at"]).dt.total_seconds().sum()
+    assert shaded == dry.rows.filter(pl.col("throttled_s") > 0)["duration_s"].sum()
+
+
+def test_sparkline_shows_the_peak_whatever_the_width():
+    values = [1.0] * 500 + [9.0] + [1.0] * 500
+    for width in (10, 72, 2_000):
+        assert tables.sparkline(values, width).count("█") == 1
+    assert tables.sparkline([], 5) == "" and set(tables.sparkline([0.0, 0.0])) == {"▁"}
+
+
+class Checker(HTMLParser):
+    """Tags of a page, and whether all that were opened are closed."""
+
+    VOID = ("meta", "img", "br", "link")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.fetched = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        self.fetched += [value for key, value in attrs if key in ("src", "href", "xlink:href") and value and not value.startswith("#")]
+        self.fetched += [key for key, _ in attrs if key.startswith("on")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, tag
+
+
+def checked(path) -> tuple[str, Checker]:
+    text = path.read_text(encoding="utf-8")
+    page = Checker()
+    page.feed(text)
+    assert page.open == [] and page.fetched == [] and not {"script", "img", "iframe", "link", "object"} & set(page.seen)
+    assert "@import" not in text and "url(http" not in text
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids)), "charts on one page must not share ids"
+    assert all(reference in ids for reference in re.findall(r"url\(#([^)]+)\)", text))
+    return text, page
+
+
+def test_plan_page_is_whole_escaped_and_alone(tmp_path, day):
+    made = plan(day, compare="gp2:600")
+    runs = [("gp2:300", simulate(day, "gp2:300")), ("gp3:50", simulate(day, "gp3:50"))]
+    path = tmp_path / "plan.html"
+    pages.write_plan(path, made, day, runs)
+    text, page = checked(path)
+    assert page.seen.count("svg") == 4  # demand, cost against performance, balances, bill
+    assert "&lt;script&gt;" in text
+    for part in ("Why the others lost", "The arithmetic", "How the burst balance moves", "Goals", made.winners[0].storage):
+        assert part in text
+
+
+def test_plan_page_without_winners(tmp_path, day):
+    made = plan(day, goals=["p99_ms<=0.001"])
+    pages.write_plan(tmp_path / "none.html", made, day, [])
+    text, _ = checked(tmp_path / "none.html")
+    assert "Nothing meets every goal" in text and "What comes closest" in text
+
+
+def test_simulation_page_svg_and_png(tmp_path, day, dry):
+    pages.write_simulation(tmp_path / "run.html", dry, day, [NASTY])
+    text, page = checked(tmp_path / "run.html")
+    assert page.seen.count("svg") == 1 and "&lt;img" in text
+    pages.write_simulation(tmp_path / "run.svg", dry, day, [])
+    drawn = (tmp_path / "run.svg").read_text()
+    assert drawn.startswith("<svg") and "<script" not in drawn and "time of day (h:min)" in drawn and "balance (%)" in drawn
+    pages.write_simulation(tmp_path / "run.png", dry, day, [])
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("seconds", [3, 900, 86_400 * 3])
+def test_charts_of_short_and_long_runs(seconds):
+    load = workload.new_constant(50, 50, seconds=seconds)
+    run = simulate(load, "gp2:10", form="interval")
+    drawn = html.svg(charts.simulation(run.rows, "x", None))
+    assert "time since the start" in drawn
+
+
+def test_an_idle_load_can_be_shown_and_drawn(tmp_path):
+    idle = workload.new_constant(0, 0, seconds=600)
+    run = simulate(idle, "gp3:10", form="interval")
+    pages.write_simulation(tmp_path / "idle.html", run, idle, [])
+    pages.write_workload(tmp_path / "shape.svg", idle)
+    assert "Nothing was asked." in (tmp_path / "idle.html").read_text()
+
+
+ROLES = ("published", "simulated", "measured")
+
+
+@pytest.mark.parametrize("kind", ["line", "bar", "quantiles", "scatter"])
+def test_roles_have_the_same_colours_in_every_study_chart(kind):
+    series = [SimpleNamespace(label=f"{role} {n}", role=role, x=(0.5, 0.9, 0.99), y=(1.0, 2.0, 30.0 * n)) for role in ROLES for n in (1, 2)]
+    drawn = html.svg(study_charts.study(SimpleNamespace(title="t", kind=kind, x_title="x (s)", y_title="y (ms)", series=series)))
+    for role in ROLES:
+        assert style.ROLE_COLOURS[role].lower() in drawn.lower()
+    assert "y (ms)" in drawn
+    # From lines drawn to the legend: nothing has a colour outside the three and the ink.
+    allowed = {colour.lower() for colour in (*style.ROLE_COLOURS.values(), style.INK, style.QUIET, style.GRID)}
+    assert set(re.findall(r"#[0-9a-f]{6}", drawn.lower())) <= allowed
+
+
+def test_balances_are_drawn_only_where_there_are_credits(dry, day):
+    without = simulate(day, "gp3:50").rows
+    assert charts.balances([("gp3:50", without)]) is None
+    drawn = html.svg(charts.balances([("gp3:50", without), ("gp2:300", dry.rows)], "00:00:00"))
+    assert "No credits to lose: gp3:50" in drawn and "gp2:300" in drawn
+
+
+def test_frontier_names_the_winner_and_the_goal():
+    point = {"instance": None, "delivered_percent": 100.0, "meets_goals": True}
+    points = [point | {"storage": f"gp3:{n}", "family": "gp3", "cost_usd_month": 10.0 * n, "p99_ms": 40.0 / n} for n in range(1, 9)]
+    drawn = html.svg(charts.frontier(points, "gp3:4", 20.0))
+    assert "gp3:4" in drawn and "20 ms" in drawn and "USD a month" in drawn
+    assert charts.frontier([], None, None) is None
+
+
+@given(st.text())
+def test_text_is_escaped_and_reads_back(value):
+    parser = HTMLParser()
+    got = []
+    parser.handle_data = got.append
+    parser.handle_starttag = lambda *_: pytest.fail("a tag came out of text")
+    parser.feed(f"{html.text(value)}")
+    parser.close()
+    assert "".join(got) == plain(value)
+
+
+def test_json_has_no_nan_and_terminals_get_no_escapes():
+    assert clean({"a": float("nan"), "b": (1, float("inf")), "c": pl.DataFrame({"x": [1]})}) == {"a": None, "b": [1, None], "c": [{"x": 1}]}
+    assert as_json({"a": "é"}) == '{\n  "a": "é"\n}\n'
+    assert plain("a\x1b[31mb\x07") == "a?[31mb?"
+
+
+def test_the_same_chart_twice_is_the_same_text(dry, day):
+    one, two = (html.svg(charts.simulation(dry.rows, "t", "00:00:00")) for _ in range(2))
+    assert one == two

@@ -143,6 +143,8 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
         ["workload", "demo", "--to", str(tmp_path / "no/such/folder.toml")], ["workload", "show", "demo:night"],
         ["workload", "show", "demo:day", "--plot", str(tmp_path / "x.pdf")], ["demo", "--report", str(tmp_path / "none/x.html")],
         ["simulate", "demo:day", "--storage", "gp3:200", "--interval", "0.001"],
+        ["simulate", "fio:rw=read", "--storage", "gp3:200", "--lose-member", "0"],
+        ["simulate", "fio:rw=read", "--storage", "raid5:3xgp3:200", "--lose-member", "0", "--lose-member", "2"],
     ]  # fmt: skip
     for arguments in cases:
         code, out, err = run(arguments)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from headrace import simulate, workload
 from headrace.plan import plan
-from headrace.report import charts, html, pages, simulation, style, study_charts, tables, words
+from headrace.report import charts, html, pages, simulation, study_charts, style, tables, words
 from headrace.report.output import as_json, clean, plain
 from hypothesis import given
 from hypothesis import strategies as st

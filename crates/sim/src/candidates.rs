@@ -54,7 +54,7 @@ pub enum Outcome {
 
 struct Shared {
     measured: MeasuredLoad,
-    own: OwnLatency,
+    own: Arc<OwnLatency>,
 }
 
 type SharedKey = (headrace_catalog::VolumeType, Option<headrace_catalog::RaidLevel>, usize, u64);
@@ -88,7 +88,7 @@ fn key_of(storage: &StorageSpec) -> SharedKey {
 fn share(setup: &Setup, load: &OpenLoad) -> Shared {
     let measured = interval::measure(setup, load);
     let key: OwnLatencyKey = measured.latency_key(setup);
-    Shared { own: OwnLatency::new(&key), measured }
+    Shared { own: OwnLatency::cached(&key), measured }
 }
 
 fn setup_of(search: &Search<'_>, candidate: &Candidate) -> Result<Setup, SimError> {

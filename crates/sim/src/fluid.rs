@@ -208,6 +208,11 @@ impl Line {
     }
 }
 
+/// A step shorter than this could vanish in the rounding of the time, and the interval would never end: a billionth of the time so far.
+fn least_step(now: f64) -> f64 {
+    1e-9 * now.max(1.0)
+}
+
 /// The buckets of a storage and its instance.
 #[derive(Clone, Debug)]
 pub(crate) struct Fluid {
@@ -388,7 +393,7 @@ impl Fluid {
             line.need = line.demand(point);
             // The margin keeps rounding from calling a demand that equals the rate too much.
             if line.need > line.rate * (1.0 + 1e-12) {
-                until = until.min(now + if line.is_empty() { 0.0 } else { line.level / (line.need - line.rate) });
+                until = until.min(now + if line.is_empty() { 0.0 } else { (line.level / (line.need - line.rate)).max(least_step(now)) });
             }
         }
         let seconds = until - now;
@@ -439,6 +444,7 @@ impl Fluid {
         for line in self.lines.iter().filter(|line| !line.is_empty() && rate * line.cost > line.rate) {
             until = until.min(now + line.level / (rate * line.cost - line.rate));
         }
+        until = until.max(now + least_step(now)).min(end);
         let seconds = until - now;
         for line in &mut self.lines {
             let taken = rate * line.cost;

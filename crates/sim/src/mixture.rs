@@ -6,6 +6,10 @@
 use headrace_catalog::{RaidLevel, VolumeType};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::Op;
+use std::sync::{Arc, Mutex};
+
+/// Mixes whose tables are kept: types x layouts of a plan, several times over; 6 KiB each.
+const MAX_TABLES: usize = 512;
 
 /// A scale that is logarithmic by octave and linear inside one: a number's exponent and the first bits of its mantissa, read off its
 /// representation. No logarithm, and the same on every machine.
@@ -136,6 +140,23 @@ pub struct OwnLatencyKey {
 }
 
 impl OwnLatency {
+    /// The table of a mix; kept, because plans ask for the same few again and again. The oldest are dropped when there are many.
+    pub fn cached(key: &OwnLatencyKey) -> Arc<OwnLatency> {
+        static TABLES: Mutex<Vec<(OwnLatencyKey, Arc<OwnLatency>)>> = Mutex::new(Vec::new());
+        let find = |tables: &[(OwnLatencyKey, Arc<OwnLatency>)]| tables.iter().find(|(known, _)| known == key).map(|(_, table)| Arc::clone(table));
+        let lock = || TABLES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(table) = find(&lock()) {
+            return table;
+        }
+        let table = Arc::new(OwnLatency::new(key));
+        let mut tables = lock();
+        if tables.len() >= MAX_TABLES {
+            tables.remove(0);
+        }
+        tables.push((*key, Arc::clone(&table)));
+        table
+    }
+
     /// Tabulates the mix.
     pub fn new(key: &OwnLatencyKey) -> OwnLatency {
         let read = LatencyProfile::of(key.volume_type, Op::Read, key.as_of);

@@ -108,6 +108,34 @@ proptest! {
     }
 
     #[test]
+    fn the_interval_form_ends_and_loses_nothing(
+        (storage, instance) in storages(),
+        seconds in prop_oneof![Just(1.0f64), Just(60.0), Just(3_600.0), Just(86_400.0)],
+        magnitude in 0.0f64..6.0,
+        rates in prop::collection::vec((0.0f64..1.0, 0.0f64..1.0, 512.0f64..5e6, 512.0f64..1e6, any::<bool>(), any::<bool>()), 1..60),
+    ) {
+        // Rates over six decades, sizes over four, idle reads or writes here and there: every time scale at which something can run empty.
+        let scale = 10f64.powf(magnitude);
+        let point = |&(reads, writes, read_bytes, write_bytes, some_reads, some_writes): &(f64, f64, f64, f64, bool, bool)| Point {
+            duration_s: seconds,
+            reads_per_s: reads * scale * f64::from(u8::from(some_reads)),
+            writes_per_s: writes * scale * f64::from(u8::from(some_writes)),
+            read_bytes,
+            write_bytes,
+        };
+        let load = OpenLoad::new(rates.iter().map(point).collect());
+        let run = interval::open(&setup(storage, instance), &load, seconds).unwrap();
+        let summary = &run.summary;
+        let asked: f64 = load.points.iter().map(|point| point.iops() * point.duration_s).sum();
+        // Requests below a billionth of a point's are called worked off; sums over 60 points round.
+        let lost = (summary.delivered_ios + summary.queue_at_end - asked).abs();
+        prop_assert!(lost <= 1e-6 * asked + 1e-6, "{storage}: asked {asked}, delivered {} and waiting {}", summary.delivered_ios, summary.queue_at_end);
+        let [low, middle, high, highest] = [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms].map(Option::unwrap);
+        prop_assert!(low <= middle && middle <= high && high <= highest);
+        prop_assert!(summary.throttled_s <= summary.seconds * (1.0 + 1e-9));
+    }
+
+    #[test]
     fn credits_run_out_at_the_same_time(size in 20u64..300, iops in 1_000.0f64..2_900.0, share in 0.2f64..1.0) {
         let setup = with_few_credits(setup(&format!("gp2:{size}"), None), share);
         let baseline = (3 * size).max(100) as f64;

@@ -100,6 +100,14 @@ def member(text: str, members: int) -> int:
     return index
 
 
+def check_lost(lost: list[int], raid: str, members: int) -> None:
+    """Refuses a closed load on an array of which nothing is left: each request would fail at once, and it would never get anywhere."""
+    gone = len(set(lost))
+    if gone >= members or (raid == "raid5" and gone > 1):
+        raise InputError(f"{gone} of {members} members lost", "nothing is left that could answer a closed load", "headrace simulate --help",
+                         "Lose fewer members, or use demand over time.")  # fmt: skip
+
+
 def modification(text: str) -> dict:
     """`SPEC@START..END` as the core takes it: the target, when `modifying` ends, when `optimizing` ends. Raises InputError."""
     match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)

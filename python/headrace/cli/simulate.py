@@ -132,6 +132,8 @@ def simulate(
     options = _options(storage, snapshot_gib, init_rate, degrade or [], modify, lose_member or [])
     options |= {name: False for name, off in switches.items() if off} | ({"rate_per_mille": XEN_RATE_PER_MILLE} if xen else {})
     check_rows(load, seconds, interval)
+    if not hasattr(load, "points") and lose_member:
+        check_survivors(storage, options["failed_members"])
     # Which requests meet a lost member is known per I/O only.
     chosen = "events" if lose_member and form is Form.auto else str(form)
     from headrace.simulation import simulate as run_simulation
@@ -145,6 +147,15 @@ def simulate(
 
 
 MOST_ROWS = 1_000_000
+
+
+def check_survivors(storage: str, lost: list[int]) -> None:
+    """Refuses a closed load on a lost array. Raises InputError."""
+    from headrace import _core
+    from headrace.cli.inline import check_lost
+
+    spec = _core.parse_storage(storage)
+    check_lost(lost, spec["raid"], len(spec["members"]))
 
 
 def check_rows(load, seconds: float | None, interval: float | None) -> None:

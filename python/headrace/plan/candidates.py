@@ -21,9 +21,10 @@ LAYOUTS = ("single", "raid0", "raid10")
 LAYOUT_NAMES = {"single": "", "raid0": " RAID 0", "raid1": " RAID 1", "raid5": " RAID 5", "raid10": " RAID 10", "raid10f2": " RAID 10 f2"}
 IOPS_STEP = 50
 MIB_S_STEP = 5
+THROUGHPUTS = 40
 # Shares of the time whose demand the coarse grid is cut to, and margins above it.
-QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
-MARGINS = (1.0, 1.1, 1.25, 1.5, 2.0)
+QUANTILES = (0.5, 0.9, 0.99, 1.0)
+MARGINS = (1.0, 1.25, 2.0)
 SIZE_GROWTH = 1.08  # coarse sizes grow by this; the lines then find the GiB
 UNIT_KIB = 256.0  # SSD types and instances count I/Os in these
 HDD_MERGE_KIB = 32.0  # st1 and sc1 put sequential I/Os together only above this size (crates/model/src/accounting.rs)
@@ -216,7 +217,9 @@ def _throughputs(family: Family, demand: Demand, members: int, floor: int, most:
     ratio = family.figure("throughput", "mib_s_per_iops") or math.inf
     peak = demand.per_member(family.layout, members)["mib_s"].max() or 0.0
     top = min(highest, max(included, math.ceil(peak / MIB_S_STEP) * MIB_S_STEP))
-    steps = [(mib_s, max(floor, math.ceil(mib_s / ratio))) for mib_s in range(included, top + 1, MIB_S_STEP)]
+    # Far above what is included the steps widen, so that no member count has more than THROUGHPUTS lines; the peak is always one of them.
+    step = MIB_S_STEP * max(1, math.ceil((top - included) / MIB_S_STEP / THROUGHPUTS))
+    steps = [(mib_s, max(floor, math.ceil(mib_s / ratio))) for mib_s in sorted({*range(included, top + 1, step), top})]
     return [(mib_s, low) for mib_s, low in steps if low <= most]
 
 

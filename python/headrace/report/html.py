@@ -26,6 +26,7 @@ h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--
 .sub { color: var(--quiet); margin: 0 0 1rem; } .good { color: var(--good); } .warn { color: var(--warn); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; width: 100%; }
 th { text-align: left; font-weight: 600; }
+td:first-child { min-width: 5rem; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; }
 .right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.first td { background: var(--band); font-weight: 600; }
@@ -60,7 +61,7 @@ def text(value: object) -> str:
 
 
 # Columns of sentences: they get room, the numbers beside them do not need it.
-LONG = ("binds", "why", "note", "runs dry")
+LONG = ("what", "binds", "why", "source", "note", "runs dry")
 
 
 class Page:
@@ -116,7 +117,10 @@ def svg(chart) -> str:
     """An Altair chart as SVG text, drawn without a browser."""
     import vl_convert
 
-    return vl_convert.vegalite_to_svg(chart.to_json(indent=None))
+    drawn = vl_convert.vegalite_to_svg(chart.to_json(indent=None))
+    # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is the same text every time.
+    numbers = {name: f"clip{index}" for index, name in enumerate(dict.fromkeys(re.findall(r"\bclip\d+\b", drawn)))}
+    return re.sub(r"\bclip\d+\b", lambda match: numbers[match[0]], drawn)
 
 
 def png(chart, scale: float = 2.0) -> bytes:

@@ -42,13 +42,14 @@ def in_words(run, workload) -> list[str]:
 
 def _delivered(summary: dict, closed: bool) -> list[str]:
     seconds = summary["seconds"]
-    delivered = summary["delivered_ios"] / seconds
+    served = summary["delivered_ios"] - summary["failed_ios"]  # the core counts an error as an answer
+    delivered = served / seconds
     mib_s = summary["delivered_bytes"] / MIB / seconds
     if closed:
         return [f"Delivered {number(delivered, 4)} IOPS and {number(mib_s)} MiB/s."]
     if not summary["asked_ios"]:
         return ["Nothing was asked."]
-    share = summary["delivered_ios"] / summary["asked_ios"]
+    share = served / summary["asked_ios"]
     return [
         f"Asked {number(summary['asked_ios'] / seconds, 4)} IOPS on average; delivered {number(delivered, 4)} IOPS ({percent(share)}) "
         f"and {number(mib_s)} MiB/s."

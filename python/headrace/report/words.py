@@ -56,6 +56,8 @@ def span(seconds: float | None) -> str:
     """A length of time: `120 ms`, `4.2 s`, `20 min`, `6 h 30 min`."""
     if seconds is None or math.isnan(seconds):
         return "-"
+    if math.isinf(seconds):
+        return number(seconds)
     if seconds == 0:
         return "0 s"
     if seconds < 0.995:

@@ -3,7 +3,7 @@
     >>> from headrace import studies
     >>> [study.name for study in studies.list_studies()]
     ['gp2-burst', 'choices', 'raid-2009', 'queue-rule', 'published-latency']
-    >>> burst = studies.run("gp2-burst").verdicts[6]
+    >>> burst = next(v for v in studies.run("gp2-burst").verdicts if v.published == 3600.0)
     >>> burst.what, burst.published, round(burst.ours)
     ('burst of 500 GiB, per I/O', 3600.0, 3600)
 

@@ -204,7 +204,8 @@ def _instance_row(item: dict, price: dict) -> dict:
         "memory_gib": None if item["memory_mib"] is None else round(item["memory_mib"] / 1024, 3), "nitro": item["nitro"],
         "baseline_iops": item["baseline_iops"], "max_iops": item["max_iops"], "baseline_mib_s": mib_s["baseline_bytes_s"],
         "max_mib_s": mib_s["max_bytes_s"], "burst_min": (item["burst_seconds"] or 0) / 60,
-        "instance_store_gb": item["instance_store_gb"], "as_of": item["as_of"], "usd_hour": price.get("usd"),
+        "instance_store_gb": item["instance_store_gb"], "as_of": item["as_of"],
+        "limits_source": item["limits_source"], "limits_as_of": item["limits_as_of"], "usd_hour": price.get("usd"),
         "price_source": price.get("source"), "price_as_of": price.get("as_of"),
         "unconfirmed": "; ".join(note.replace("; ", ", ") for note in notes),
     }  # fmt: skip

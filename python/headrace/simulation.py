@@ -25,6 +25,7 @@ Form = Literal["auto", "events", "interval"]
 # Above this many requests "auto" takes the interval form: the per-I/O form does some millions a second.
 AUTO_EVENTS = 5_000_000
 DEFAULT_CLOSED_SECONDS = 60.0
+MAX_ROWS = 1_000_000
 ROWS_SCHEMA = {
     "t_s": pl.Float64,
     "duration_s": pl.Float64,
@@ -95,6 +96,8 @@ def simulate(
         raise InputError(f"{start_balance}", "a start balance is between 0 and 100 percent", "headrace", "25 means a quarter of the credits")
     if seconds is not None and not 0.001 <= seconds <= 366 * 86_400:
         raise InputError(f"{seconds}", "a run is between 0.001 s and a year long", "headrace", "give seconds, for example 3600")
+    if not 0 <= seed < 2**64:
+        raise InputError(f"{seed}", "a seed is a whole number from 0 to 2^64 - 1", "headrace", "for example 1")
     closed = isinstance(workload, ClosedWorkload)
     if not closed:
         workload = workload.scaled(growth)
@@ -109,6 +112,9 @@ def simulate(
         length = workload.span_s
     if interval_s is None:
         interval_s = _default_interval(workload, length)
+    if not 0.001 <= interval_s <= length or length / interval_s > MAX_ROWS:
+        rule = f"a row is at least 1 ms and at most the run ({length:g} s) long, and a run has at most {MAX_ROWS:,} rows"
+        raise InputError(f"interval {interval_s:g} s", rule, "headrace", f"for example {max(1.0, length / 1000):g}")
     with core_errors():
         answer = _core.simulate(
             storage,
@@ -141,8 +147,8 @@ def _choose(form: str, workload: OpenWorkload | ClosedWorkload) -> str:
 
 def _default_interval(workload: OpenWorkload | ClosedWorkload, length: float) -> float:
     if not isinstance(workload, ClosedWorkload) and workload.kind == "recorded":
-        return float(workload.points["duration_s"].max())
-    return 1.0 if length <= 3_600 else 60.0
+        return min(length, float(workload.points["duration_s"].max()))
+    return min(length, 1.0 if length <= 3_600 else 60.0)
 
 
 def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:

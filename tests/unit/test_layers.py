@@ -23,6 +23,7 @@ PYTHON_MAY = {
     "report": CORE | {"simulation", "catalog", "plan", "studies"},
     "cli": CORE | {"simulation", "catalog", "plan", "studies", "report"},
     "__init__": CORE | {"simulation", "catalog", "plan", "studies"},
+    "__main__": {"cli"},
 }
 RUST_MAY = {
     "catalog": set(),

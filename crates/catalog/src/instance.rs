@@ -50,6 +50,10 @@ pub struct InstanceLimits {
     pub instance_store_devices: u32,
     /// `x86_64`, `arm64`, `i386|x86_64`; empty where no source names it.
     pub arch: String,
+    /// Where the EBS limits come from, or the type itself where none are known: ids of `sources.csv`.
+    pub limits_source: String,
+    /// Days between which those limits were seen, `YYYY-MM-DD to YYYY-MM-DD`.
+    pub limits_as_of: String,
     /// Unconfirmed figures that were used.
     pub caveats: Vec<Caveat>,
 }
@@ -68,7 +72,6 @@ pub(crate) struct TypeRow {
     architectures: String,
     first_seen: NaiveDate,
     source: String,
-    #[allow(dead_code)] // read so that a row without a day is refused
     as_of: NaiveDate,
     note: String,
 }
@@ -200,6 +203,8 @@ impl Instances {
             instance_store_gb: row.instance_store_gb.unwrap_or(0),
             instance_store_devices: row.instance_store_devices.unwrap_or(0),
             arch: row.architectures.clone(),
+            limits_source: limit.map_or(&row.source, |limit| &limit.source).clone(),
+            limits_as_of: limit.map_or(row.as_of.to_string(), |limit| format!("{} to {}", limit.first_seen, limit.last_seen)),
             caveats,
         }
     }

@@ -10,7 +10,7 @@ use crate::array::{Layout, Part};
 use crate::instance::Instance;
 use crate::io::{Decision, Io, Verdict};
 use crate::time::Nanos;
-use crate::volume::{Arrival, ModelOptions, Volume};
+use crate::volume::{Arrival, ModelOptions, Volume, FAILURE_TAKES};
 use headrace_catalog::{StorageSpec, VolumeLimits};
 
 /// A device as the host sees it: one volume, or an array of them.
@@ -81,6 +81,7 @@ impl Device {
         self.parts = parts;
         if !whole {
             answer.verdict = Verdict::Failed;
+            answer.complete = answer.complete.max(now + FAILURE_TAKES);
         }
         answer
     }

@@ -31,6 +31,9 @@ use rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// How long a request to a lost volume takes to come back as an error: not measured, but never nothing, or a client that retries would stop time.
+pub const FAILURE_TAKES: Nanos = Nanos::from_micros(1_000);
+
 /// What of the model is switched on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelOptions {
@@ -182,7 +185,7 @@ impl Volume {
         let now = arrival.at_volume;
         self.advance(now);
         if self.failed {
-            return Decision { start: now, complete: now, cap: Cap::None, verdict: Verdict::Failed };
+            return Decision { start: now, complete: now + FAILURE_TAKES, cap: Cap::None, verdict: Verdict::Failed };
         }
         let sequential = io.offset == self.sequential_end;
         self.sequential_end = io.offset + u64::from(io.bytes);

@@ -246,3 +246,14 @@ fn draws_are_the_same_on_every_machine() {
 }
 
 const GOLDEN_SUM: u64 = 9_314_218_010_863_044_409;
+
+#[test]
+fn a_lost_volume_answers_with_errors_and_time_goes_on() {
+    for storage in ["gp3:100", "2xgp3:100", "raid5:3xgp3:100"] {
+        let mut device = device(storage, &ModelOptions::default());
+        device.members_mut().iter_mut().for_each(|member| member.set_failed(true));
+        let decision = device.submit(None, Nanos::ZERO, page(Op::Read, 1));
+        assert_eq!(decision.verdict, Verdict::Failed);
+        assert!(decision.complete > Nanos::ZERO, "{storage}: a client that tries again must not stop time");
+    }
+}

@@ -59,7 +59,7 @@ impl OpenColumns {
 
 /// What of the model is switched on, and what happens to the volumes.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct Options {
     merge: Option<bool>,
     saved_second: Option<bool>,
@@ -80,7 +80,18 @@ struct Modify {
     optimizing_until_s: f64,
 }
 
+fn member_exists(setup: &Setup, member: usize) -> Result<(), SimError> {
+    let members = setup.limits.len();
+    if member < members {
+        return Ok(());
+    }
+    Err(SimError::Load { what: "member", value: member.to_string(), rule: format!("of {} must be below {members}: members count from 0", setup.storage) })
+}
+
 fn apply(setup: &mut Setup, options: Options, as_of: headrace_catalog::NaiveDate) -> Result<(), SimError> {
+    for &member in options.degradations.iter().map(|(member, _)| member).chain(&options.failed_members) {
+        member_exists(setup, member)?;
+    }
     let model = &mut setup.options;
     model.merge = options.merge.unwrap_or(model.merge);
     model.saved_second = options.saved_second.unwrap_or(model.saved_second);
@@ -92,6 +103,11 @@ fn apply(setup: &mut Setup, options: Options, as_of: headrace_catalog::NaiveDate
     setup.failed_members = options.failed_members;
     if let Some(modify) = options.modify {
         let limits = Catalog::embedded().storage_limits(&modify.storage.parse()?, as_of, setup.instance.as_ref())?;
+        let (before, after) = (setup.limits[0].spec.size_gib, limits[0].spec.size_gib);
+        if after < before {
+            let rule = format!("cannot follow {before} GiB: a volume never shrinks (AWS ModifyVolume)");
+            return Err(SimError::Load { what: "size (GiB) of the modification", value: after.to_string(), rule });
+        }
         let at = |seconds: f64| Nanos((seconds.max(0.0) * 1e9) as u64);
         setup.modification =
             Some(Modification { target: limits[0].clone(), modifying_until: at(modify.modifying_until_s), optimizing_until: at(modify.optimizing_until_s) });
@@ -127,7 +143,13 @@ fn simulate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let day = date(as_of)?;
     let load: Load = pythonize::depythonize(load)?;
-    let options: Options = options.map(pythonize::depythonize).transpose()?.unwrap_or_default();
+    let options: Options = options
+        .map(pythonize::depythonize)
+        .transpose()
+        .map_err(|error: pythonize::PythonizeError| {
+            CoreError::new_err((error.to_string(), "is not an option of the model", "headrace.simulate", "see its docstring"))
+        })?
+        .unwrap_or_default();
     let mut setup = Setup::resolve(storage, instance, day).map_err(sim_error)?;
     apply(&mut setup, options, day).map_err(sim_error)?;
     (setup.seed, setup.start_balance_percent) = (seed, start_balance_percent);

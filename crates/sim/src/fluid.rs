@@ -28,6 +28,8 @@ use std::collections::VecDeque;
 
 /// Main part of a cap, s of tokens, as in the model's bucket.
 const MAIN_DEPTH_S: f64 = 1.0 / 64.0;
+/// A level below this share of its depth is what rounding leaves of nothing.
+const EMPTY_SHARE: f64 = 1e-9;
 /// As the model's instance: full again after a day.
 const DAY_S: f64 = 86_400.0;
 
@@ -192,8 +194,10 @@ impl Line {
         let level = self.level + (self.rate - taken) * seconds;
         // Above its main part a cap refills at a fraction of what is left over.
         let knee = self.main_depth.max(self.level);
-        self.level = if level <= knee {
-            level.max(0.0)
+        self.level = if level <= EMPTY_SHARE * self.depth {
+            0.0
+        } else if level <= knee {
+            level
         } else if self.depth > self.main_depth {
             (knee + (level - knee) * RESERVE_REFILL).min(self.depth)
         } else {
@@ -201,10 +205,10 @@ impl Line {
         };
     }
 
-    /// As good as empty: what rounding leaves.
+    /// As good as empty.
     #[inline]
     fn is_empty(&self) -> bool {
-        self.level <= 1e-9 * self.depth
+        self.level <= EMPTY_SHARE * self.depth
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Summary {
     pub seconds: f64,
     /// Requests that came.
     pub asked_ios: f64,
-    /// Requests answered.
+    /// Requests answered, also those answered with an error (`failed_ios`).
     pub delivered_ios: f64,
     /// Bytes answered.
     pub delivered_bytes: f64,

@@ -91,7 +91,9 @@ class Chooser:
         throughput = "hdd_mib_s" if hdd else "mib_s"
         burst = limits["io_burst"]
         found = [] if hdd else [("volume-iops", volume, "iops", burst["iops"] if burst else limits["iops"], "IOPS")]
-        found.append(("volume-throughput", volume, throughput, limits["throughput_bytes_s"] / MIB, "MiB/s"))
+        # st1 and sc1 charge a random request of any size a whole MiB, so what is asked of their throughput is not what is transferred.
+        charged = "MiB/s charged (1 MiB a random request)" if hdd else "MiB/s"
+        found.append(("volume-throughput", volume, throughput, limits["throughput_bytes_s"] / MIB, charged))
         if instance is not None and family.volume_type != "instance-store":
             iops = instance["max_iops"] or instance["baseline_iops"]
             bytes_s = instance["max_bytes_s"] or instance["baseline_bytes_s"]

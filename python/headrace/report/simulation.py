@@ -117,20 +117,22 @@ def shortened(rows: pl.DataFrame, most: int = SHORT_ROWS) -> pl.DataFrame:
     size = -(-rows.height // most)
     weighted = ("asked_iops", "asked_mib_s", "iops", "mib_s")
     duration = pl.col("duration_s")
-    return (
-        rows.with_row_index("row")
-        .group_by(pl.col("row") // size, maintain_order=True)
-        .agg(
-            pl.col("t_s").first(), duration.sum().alias("duration_s"),
-            *((pl.col(name) * duration).sum().truediv(duration.sum()).alias(name) for name in weighted),
-            pl.col("queue").max(),
-            *(pl.col(name).min() for name in ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")),
-            pl.col("cap").sort_by("throttled_s", descending=True, maintain_order=True).first(),
-            pl.col("throttled_s").sum(), pl.col("mean_ms").max(),
-            *(pl.col(name).max() for name in ("p50_ms", "p95_ms", "p99_ms", "p999_ms")),
-        )
-        .drop("row")
+    grouped = rows.with_row_index("row").with_columns(group=pl.col("row") // size)
+    short = grouped.group_by("group", maintain_order=True).agg(
+        pl.col("t_s").first(), duration.sum().alias("duration_s"),
+        *((pl.col(name) * duration).sum().truediv(duration.sum()).alias(name) for name in weighted),
+        pl.col("queue").max(),
+        *(pl.col(name).min() for name in ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")),
+        pl.col("throttled_s").sum(), pl.col("mean_ms").max(),
+        *(pl.col(name).max() for name in ("p50_ms", "p95_ms", "p99_ms", "p999_ms")),
     )  # fmt: skip
+    return short.join(_worst_caps(grouped), on="group", how="left", maintain_order="left").with_columns(pl.col("cap").fill_null("none")).drop("group")
+
+
+def _worst_caps(grouped: pl.DataFrame) -> pl.DataFrame:
+    """The limit waited for longest in each group that waited."""
+    waited = grouped.filter(pl.col("cap") != "none").group_by("group", "cap", maintain_order=True).agg(pl.col("throttled_s").sum())
+    return waited.sort("throttled_s", descending=True, maintain_order=True).group_by("group", maintain_order=True).agg(pl.col("cap").first())
 
 
 def table_of(run, workload):

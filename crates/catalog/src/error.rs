@@ -161,3 +161,8 @@ mod tests {
         assert_eq!(error.kind(), "limit");
     }
 }
+
+/// An error in a data file; `place` names file, row and field.
+pub(crate) fn broken(place: &str, rule: &str) -> CatalogError {
+    CatalogError::Data(Box::new(Problem::new(place, rule, "data/README.md", "Correct the file; the columns and keys are described there.")))
+}

@@ -1,7 +1,8 @@
 //! Instance types: what `data/instances.csv` and `data/instances_limits.csv` say on a day.
 
+use crate::error::broken;
 use crate::error::{did_you_mean, CatalogError, Problem};
-use crate::source::{broken, Caveat, Sources};
+use crate::source::{Caveat, Sources};
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

@@ -35,9 +35,10 @@ pub use source::{Caveat, Param, Source, SourceIds};
 pub use spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB, MAX_MEMBERS};
 pub use volume::{Consistency, CreditRule, EraRules, IopsRule, Range, ThroughputRule, ThroughputTier, VolumeEra};
 
+use error::broken;
 use instance::Instances;
 use price::{InstancePrices, VolumePrices};
-use source::{broken, Sources};
+use source::Sources;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 

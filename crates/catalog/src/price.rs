@@ -1,8 +1,9 @@
 //! Prices: `data/prices_volumes.csv`, `prices_instances.csv` and `prices_regions.csv`. A row holds from the day it was
 //! first seen until the next row of the same thing; before the first row, the first is used and says so.
 
+use crate::error::broken;
 use crate::error::{did_you_mean, CatalogError, Problem};
-use crate::source::{broken, Sources};
+use crate::source::Sources;
 use crate::spec::{StorageSpec, VolumeSpec, VolumeType};
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Where a figure comes from: the rows of `data/sources.csv`, and the figure that carries its sources with it.
 
-use crate::error::{CatalogError, Problem};
+use crate::error::{broken, CatalogError};
 use serde::{Deserialize, Serialize};
 
 /// One row of `data/sources.csv`.
@@ -142,9 +142,4 @@ impl Sources {
         }
         Ok(())
     }
-}
-
-/// An error in a data file; `place` names file, row and field.
-pub(crate) fn broken(place: &str, rule: &str) -> CatalogError {
-    CatalogError::Data(Box::new(Problem::new(place, rule, "data/README.md", "Correct the file; the columns and keys are described there.")))
 }

@@ -1,7 +1,7 @@
 //! Reading the CSV files so that an error names file, row and field.
 
+use crate::error::broken;
 use crate::error::CatalogError;
-use crate::source::broken;
 use serde::de::DeserializeOwned;
 
 /// All rows of a file.

@@ -1,7 +1,8 @@
 //! Volume types as `data/volumes/*.toml` describes them: one [`VolumeEra`] for each span of days with the same rules.
 
+use crate::error::broken;
 use crate::error::CatalogError;
-use crate::source::{broken, Param, Sources};
+use crate::source::{Param, Sources};
 use crate::spec::VolumeType;
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};

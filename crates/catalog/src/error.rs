@@ -142,6 +142,11 @@ fn edit_distance(a: &[char], b: &str) -> usize {
     row[a.len()]
 }
 
+/// An error in a data file; `place` names file, row and field.
+pub(crate) fn broken(place: &str, rule: &str) -> CatalogError {
+    CatalogError::Data(Box::new(Problem::new(place, rule, "data/README.md", "Correct the file; the columns and keys are described there.")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,9 +165,4 @@ mod tests {
         assert_eq!(error.to_string(), "gp2:0: rule (here). Do it.");
         assert_eq!(error.kind(), "limit");
     }
-}
-
-/// An error in a data file; `place` names file, row and field.
-pub(crate) fn broken(place: &str, rule: &str) -> CatalogError {
-    CatalogError::Data(Box::new(Problem::new(place, rule, "data/README.md", "Correct the file; the columns and keys are described there.")))
 }

@@ -246,11 +246,16 @@ pub(crate) struct Step {
     pub stretches: Vec<(f64, f64, Cap)>,
     pub longest_wait_s: f64,
     pub wait_sum_s: f64,
+    /// Waits of this interval alone, where rows want percentiles.
+    pub own_waits: Option<Waits>,
 }
 
 impl Step {
     fn clear(&mut self) {
         self.stretches.clear();
+        if let Some(waits) = &mut self.own_waits {
+            *waits = Waits::default();
+        }
         (self.delivered, self.delivered_bytes, self.longest_wait_s, self.wait_sum_s) = (0.0, 0.0, 0.0, 0.0);
     }
 
@@ -261,6 +266,9 @@ impl Step {
         self.longest_wait_s = self.longest_wait_s.max(from).max(to);
         self.wait_sum_s += requests * 0.5 * (from + to);
         waits.add(requests, from * 1e3, to * 1e3);
+        if let Some(waits) = &mut self.own_waits {
+            waits.add(requests, from * 1e3, to * 1e3);
+        }
     }
 
     /// Time in which requests waited, s.

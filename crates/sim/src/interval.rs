@@ -22,7 +22,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimE
     let measured = measure(setup, &load);
     let own = OwnLatency::new(&measured.latency_key(setup));
     let mut rows = Vec::with_capacity(load.points.len());
-    let summary = drive(setup, &measured, &own, true, &mut row_collector(&mut rows, own.mean_ms()));
+    let summary = drive(setup, &measured, &own, true, true, &mut row_collector(&mut rows, &own));
     Ok(Run { rows, summary })
 }
 
@@ -45,7 +45,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -
     let offered = outstanding / (own.mean_ms() / 1e3);
     let measured = measure(setup, &cut(&of(offered), interval_s)?);
     let mut rows = Vec::with_capacity(measured.points.len());
-    let mut summary = drive(setup, &measured, &own, false, &mut row_collector(&mut rows, own.mean_ms()));
+    let mut summary = drive(setup, &measured, &own, false, false, &mut row_collector(&mut rows, &own));
     // Little's law: what is outstanding over what is delivered.
     let mean_ms = outstanding / (summary.delivered_ios / summary.seconds).max(1e-9) * 1e3;
     for row in &mut rows {
@@ -65,7 +65,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -
 
 /// Only the summary of an open load that is measured and whose own latency is known: the planner's inner loop.
 pub fn summarise(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency) -> Summary {
-    drive(setup, measured, own, true, &mut |_, _, _, _| {})
+    drive(setup, measured, own, true, false, &mut |_, _, _, _| {})
 }
 
 /// Measures a load for the accounting of a storage.
@@ -141,14 +141,14 @@ impl Cold {
 /// Called after each interval: buckets, demand, what came of it, and the requests that met cold blocks with their delay, ms.
 type Each<'a> = dyn FnMut(&Fluid, &Measured, &Step, (f64, f64)) + 'a;
 
-fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: bool, each: &mut Each<'_>) -> Summary {
+fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: bool, rows_wanted: bool, each: &mut Each<'_>) -> Summary {
     let mut fluid = Fluid::new(setup);
     if !setup.has_events() {
         fluid.leave_out_idle_caps(measured);
     }
     let mut summary = Summary::default();
     let mut waits = Waits::default();
-    let mut step = Step::default();
+    let mut step = Step { own_waits: rows_wanted.then(Waits::default), ..Step::default() };
     let mut cold = Cold::new(setup);
     let mut t_s = 0.0;
     for point in &measured.points {
@@ -174,7 +174,7 @@ fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: b
     summary.seconds = t_s;
     summary.queue_at_end = fluid.queue();
     summary.mean_ms = own.mean_ms() + waits.mean_ms();
-    [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms] = own.percentiles_ms(&waits, [0.5, 0.95, 0.99, 0.999]).map(Some);
+    [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms] = own.percentiles_ms(&waits, QUANTILES).map(Some);
     summary
 }
 
@@ -191,11 +191,25 @@ fn note_throttled(summary: &mut Summary, step: &Step, queue: f64, end_s: f64) {
     summary.recovered_at_s = if queue > 0.0 { None } else { last_end };
 }
 
+const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
+
 /// Collects rows; `t_s` follows the demand.
-fn row_collector<'a>(rows: &'a mut Vec<Row>, own_mean_ms: f64) -> impl FnMut(&Fluid, &Measured, &Step, (f64, f64)) + 'a {
+fn row_collector<'a>(rows: &'a mut Vec<Row>, own: &'a OwnLatency) -> impl FnMut(&Fluid, &Measured, &Step, (f64, f64)) + 'a {
     let mut t_s = 0.0;
+    let unthrottled = own.percentiles_ms(&Waits::default(), QUANTILES);
     move |fluid, point, step, cold| {
-        rows.push(row_of(fluid, point, step, t_s, own_mean_ms, cold));
+        let mut row = row_of(fluid, point, step, t_s, own.mean_ms(), cold);
+        if step.delivered > 0.0 {
+            let waits = step.own_waits.as_ref().filter(|_| !step.stretches.is_empty() || cold.0 > 0.0);
+            let percentiles = waits.map_or(unthrottled, |waits| {
+                let mut waits = waits.clone();
+                waits.complete(step.delivered);
+                waits.delay(cold.0, cold.1);
+                own.percentiles_ms(&waits, QUANTILES)
+            });
+            [row.p50_ms, row.p95_ms, row.p99_ms, row.p999_ms] = percentiles.map(Some);
+        }
+        rows.push(row);
         t_s += point.duration_s;
     }
 }

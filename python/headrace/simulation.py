@@ -1,10 +1,10 @@
 """One load on one storage: what `headrace simulate` does, for Python.
 
-    >>> import headrace
-    >>> load = headrace.ClosedWorkload(name="fio", rw="randread", bs_kib=16, iodepth=16, numjobs=1)
-    >>> run = headrace.simulate(load, "gp2:1000", seconds=60)
-    >>> round(run.summary["delivered_ios"] / 60)  # 3,000 a second, and the second's worth that a rested volume has saved
-    3050
+>>> import headrace
+>>> load = headrace.ClosedWorkload(name="fio", rw="randread", bs_kib=16, iodepth=16, numjobs=1)
+>>> run = headrace.simulate(load, "gp2:1000", seconds=60)
+>>> round(run.summary["delivered_ios"] / 60)  # 3,000 a second, and the second's worth that a rested volume has saved
+3050
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def simulate(
     Raises InputError for an impossible volume, date or load.
     """
     if start_balance is not None and not 0 <= start_balance <= 100:
-        raise InputError(f"{start_balance}", "a start balance is between 0 and 100 percent", "headrace", "25 means a quarter of the credits")
+        raise InputError(
+            f"{start_balance}", "a start balance is between 0 and 100 percent", "headrace", "25 means a quarter of the credits"
+        )
     if seconds is not None and not 0.001 <= seconds <= 366 * 86_400:
         raise InputError(f"{seconds}", "a run is between 0.001 s and a year long", "headrace", "give seconds, for example 3600")
     if not 0 <= seed < 2**64:

@@ -126,13 +126,19 @@ def shortened(rows: pl.DataFrame, most: int = SHORT_ROWS) -> pl.DataFrame:
         pl.col("throttled_s").sum(), pl.col("mean_ms").max(),
         *(pl.col(name).max() for name in ("p50_ms", "p95_ms", "p99_ms", "p999_ms")),
     )  # fmt: skip
-    return short.join(_worst_caps(grouped), on="group", how="left", maintain_order="left").with_columns(pl.col("cap").fill_null("none")).drop("group")
+    return (
+        short.join(_worst_caps(grouped), on="group", how="left", maintain_order="left")
+        .with_columns(pl.col("cap").fill_null("none"))
+        .drop("group")
+    )
 
 
 def _worst_caps(grouped: pl.DataFrame) -> pl.DataFrame:
     """The limit waited for longest in each group that waited."""
     waited = grouped.filter(pl.col("cap") != "none").group_by("group", "cap", maintain_order=True).agg(pl.col("throttled_s").sum())
-    return waited.sort("throttled_s", descending=True, maintain_order=True).group_by("group", maintain_order=True).agg(pl.col("cap").first())
+    return (
+        waited.sort("throttled_s", descending=True, maintain_order=True).group_by("group", maintain_order=True).agg(pl.col("cap").first())
+    )
 
 
 def table_of(run, workload):

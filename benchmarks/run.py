@@ -17,14 +17,15 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.console import Console
+from rich.table import Table
+
 import headrace
 import simpy_gp2
 from headrace import _core, studies
 from headrace.core import core_load
 from headrace.plan import plan
 from headrace.workload import demo_day
-from rich.console import Console
-from rich.table import Table
 
 HERE = Path(__file__).parent
 REPETITIONS = 5

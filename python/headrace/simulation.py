@@ -108,10 +108,7 @@ def simulate(
     elif growth != 1.0:
         raise InputError(f"{growth}", "growth needs demand over time; a closed load asks as fast as it is served", "", "leave --growth out")
     chosen = _choose(form, workload)
-    if closed:
-        length = seconds or DEFAULT_CLOSED_SECONDS
-    else:
-        length = workload.span_s
+    length = (seconds or DEFAULT_CLOSED_SECONDS) if closed else workload.span_s
     if interval_s is None:
         interval_s = _default_interval(workload, length)
     if not 0.001 <= interval_s <= length or length / interval_s > MAX_ROWS:

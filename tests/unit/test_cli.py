@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from headrace import workload
 from headrace.cli import main as cli
 from headrace.cli.reference import commands, reference

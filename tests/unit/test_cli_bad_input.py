@@ -8,10 +8,11 @@ import os
 from pathlib import Path
 
 import pytest
-from headrace import workload
-from headrace.cli import main as cli
 from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
+
+from headrace import workload
+from headrace.cli import main as cli
 
 # Hypothesis prints the example that fails, and the command to run it again; print_blob adds the seed as one line.
 RANDOM = settings(max_examples=150, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture])

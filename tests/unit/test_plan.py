@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-import headrace
 import pytest
+
+import headrace
 from headrace.errors import InputError
 from headrace.plan import plan
 from headrace.workload import ClosedWorkload, OpenWorkload

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from headrace.errors import InputError
-from headrace.plan import DEFAULT_GOALS, METRICS, Goal, parse_goals
 from hypothesis import given
 from hypothesis import strategies as st
+
+from headrace.errors import InputError
+from headrace.plan import DEFAULT_GOALS, METRICS, Goal, parse_goals
 
 
 def test_no_goals_are_the_default_ones():

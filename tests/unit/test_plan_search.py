@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from headrace import _core
 from headrace.core import core_load
 from headrace.plan import plan

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from headrace import simulate, workload
 from headrace.plan import plan
 from headrace.report import charts, html, pages, simulation, study_charts, style, tables, words
 from headrace.report.output import as_json, clean, plain
-from hypothesis import given
-from hypothesis import strategies as st
 
 NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
 

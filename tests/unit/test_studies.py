@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+
 from headrace import InputError, studies
 from headrace.studies import choices, gp2_burst, published_latency, queue_rule
 from headrace.studies.base import Figure, Source, compare, figures, published

@@ -5,10 +5,11 @@ import random
 from pathlib import Path
 
 import pytest
-from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.workload import FORMATS, import_file
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.workload import FORMATS, import_file
 
 DATA = Path(__file__).parent / "data"
 NAMES = sorted(path.name for path in DATA.iterdir() if path.suffix in (".txt", ".csv", ".json"))

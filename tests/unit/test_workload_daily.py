@@ -1,6 +1,7 @@
 """The day made from a DBA's answers."""
 
 import pytest
+
 from headrace.errors import InputError
 from headrace.workload import SHAPES, from_answers, new_constant, new_daily, questions
 from headrace.workload.daily import parse_shape

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from headrace.workload import demo_day, load, recorded_hour, save
 from headrace.workload.demo import about_recorded_hour
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.workload import ClosedWorkload, OpenWorkload, load, make_points, new_constant, new_daily, recorded_hour, save
 from headrace.workload.files import CLOSED_KEYS, OPEN_KEYS, POINTS_KEYS
-from hypothesis import HealthCheck, given, note, settings
-from hypothesis import strategies as st
 
 MUTATIONS = settings(max_examples=400, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

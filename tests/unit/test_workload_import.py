@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from headrace.errors import InputError
 from headrace.workload import import_file, load, save
 

@@ -5,11 +5,12 @@ import random
 
 import polars as pl
 import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.workload import ClosedWorkload, OpenWorkload, make_points, new_constant
 from headrace.workload.describe import busiest_window, with_totals
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
 
 
 def open_workload(rates, duration_s=60.0, **changes):

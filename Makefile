@@ -39,7 +39,7 @@ $(VENV)/system.ok:
 # The package with its Rust core, built in release mode and installed editable.
 $(VENV)/package.ok: $(VENV)/system.ok pyproject.toml $(RUST_SOURCES)
 	@echo "Building headrace (about a minute the first time) ..."
-	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet --extras test
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --extras test > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 3; }
 	@touch $@
 
 demo: $(VENV)/package.ok

@@ -253,7 +253,10 @@ def caveats(storage: str, instance: str | None = None, as_of: str | None = None)
         host = [] if instance is None else _core.instance(instance, as_of)["caveats"]
     found = [(member["spec"]["volume_type"], caveat) for member in limits for caveat in member["caveats"]]
     found += [(instance, caveat) for caveat in host]
-    return list(dict.fromkeys(f"{what}: {caveat['field']}: {caveat['text']} ({caveat['source']})" for what, caveat in found))
+    notes = [f"{what}: {caveat['field']}: {caveat['text']} ({caveat['source']})" for what, caveat in found]
+    if as_of and as_of > (newest := _core.newest_date()):
+        notes.insert(0, f"{as_of} is later than the catalog, which knows limits and prices up to {newest}: those of {newest} are used")
+    return list(dict.fromkeys(notes))
 
 
 def latency_caveats(storage: str, as_of: str | None = None) -> list[str]:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
@@ -55,7 +55,7 @@ class Simulation:
     (requests not yet answered at the end), `balance_percent` (lowest credit balance of the members),
     `instance_io_balance_percent`, `instance_byte_balance_percent`, `cap` (the limit requests waited for), `throttled_s`, `mean_ms`,
     `p50_ms`, `p95_ms`, `p99_ms`, `p999_ms` (waiting included; null where the form does not know them).
-    `summary`: the same over the run; see docs/semantics.md. Percentiles of the per-I/O form come from a histogram with
+    `usable_gib`: what the storage holds. `summary`: the same over the run; see docs/semantics.md. Percentiles of the per-I/O form come from a histogram with
     three significant digits, those of the interval form from the latency distribution and the waits.
     """
 
@@ -66,6 +66,7 @@ class Simulation:
     as_of: str
     form: str
     seed: int
+    usable_gib: float = 0.0
 
 
 def simulate(
@@ -97,7 +98,7 @@ def simulate(
             f"{start_balance}", "a start balance is between 0 and 100 percent", "headrace", "25 means a quarter of the credits"
         )
     if seconds is not None and not 0.001 <= seconds <= 366 * 86_400:
-        raise InputError(f"{seconds}", "a run is between 0.001 s and a year long", "headrace", "give seconds, for example 3600")
+        raise InputError(f"seconds = {seconds:g}", "a run is between 0.001 s and a year long", "headrace", "give seconds, for example 3600")
     if not 0 <= seed < 2**64:
         raise InputError(f"{seed}", "a seed is a whole number from 0 to 2^64 - 1", "headrace", "for example 1")
     closed = isinstance(workload, ClosedWorkload)
@@ -129,7 +130,7 @@ def simulate(
             progress=progress,
         )
     rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
-    return Simulation(rows, answer["summary"], storage, instance, as_of or _core.newest_date(), chosen, seed)
+    return Simulation(rows, answer["summary"], storage, instance, as_of or _core.newest_date(), chosen, seed, _core.parse_storage(storage)["usable_gib"])
 
 
 def _choose(form: str, workload: OpenWorkload | ClosedWorkload) -> str:
@@ -151,7 +152,8 @@ def _default_interval(workload: OpenWorkload | ClosedWorkload, length: float) ->
 
 
 def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:
-    from dataclasses import replace
-
+    if not 1 <= seconds <= workload.span_s:
+        rule = f"{workload.name} is demand over {workload.span_s:g} s; a part of it is at least 1 s and at most all of it"
+        raise InputError(f"seconds = {seconds:g}", rule, "headrace", "leave it out to simulate the whole")
     points = workload.points.filter(pl.col("t_s") < seconds)
     return replace(workload, points=points.with_columns(duration_s=pl.min_horizontal("duration_s", seconds - pl.col("t_s"))))

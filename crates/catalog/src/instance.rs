@@ -152,7 +152,7 @@ impl Instances {
         let lower = name.trim().to_ascii_lowercase();
         let row = self.types.get(&lower).ok_or_else(|| {
             CatalogError::UnknownInstance(Box::new(Problem::new(
-                name,
+                format!("instance {name:?}"),
                 "is not an instance type of this catalog",
                 "data/instances.csv",
                 did_you_mean(name, self.types.keys().map(String::as_str), "See `headrace catalog instances`."),

@@ -3,9 +3,9 @@
 //! Candidates are independent, so they are spread over the cores; the answer does not depend on how. Work that candidates share is done once:
 //! resolving limits (per storage), measuring the demand (per accounting and chunk), tabulating own latency (per type, layout and mix).
 
-use crate::fluid::MeasuredLoad;
 use crate::interval;
 use crate::load::OpenLoad;
+use crate::measure::MeasuredLoad;
 use crate::mixture::{OwnLatency, OwnLatencyKey};
 use crate::report::Summary;
 use crate::setup::Setup;

@@ -12,14 +12,13 @@
 //!                      ^ what comes from here on waits; the backlog is served first in, first out, each part at its own cost
 //! ```
 //!
-//! An array is the union of its members' buckets, each charged with its share of every request; the instance adds its own. What this form leaves out: requests are
-//! fluid (no single one waits for a fraction of a token), and chance (Poisson clumps below the cap, holds).
+//! An array is the union of its members' buckets, each charged with its share of every request; the instance adds its own. Requests are fluid: no single one waits for a
+//! fraction of a token. Chance comes in once: independent arrivals just below a cap wait in clumps, by a formula. Holds are left out.
 
-use crate::load::OpenLoad;
-use crate::mixture::{OwnLatencyKey, Waits};
+use crate::measure::{Measure, Measured, MeasuredLoad};
+use crate::mixture::Waits;
 use crate::setup::Setup;
 use headrace_catalog::{InstanceLimits, VolumeLimits};
-use headrace_model::accounting::Accounting;
 use headrace_model::array::Amplification;
 use headrace_model::bucket::RESERVE_REFILL;
 use headrace_model::modification::Rates;
@@ -28,21 +27,12 @@ use std::collections::VecDeque;
 
 /// Main part of a cap, s of tokens, as in the model's bucket.
 const MAIN_DEPTH_S: f64 = 1.0 / 64.0;
+/// Utilisation of a cap from which independent arrivals are looked at: below, the chance that 1/64 s of tokens is used up is under exp(-2 x 47 x 0.25) at 3,000 IOPS.
+const CLUMPS_FROM: f64 = 0.8;
 /// A level below this share of its depth is what rounding leaves of nothing.
 const EMPTY_SHARE: f64 = 1e-9;
 /// As the model's instance: full again after a day.
 const DAY_S: f64 = 86_400.0;
-
-/// What a request is counted in by one bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Measure {
-    /// 256 KiB units.
-    Units,
-    /// Bytes.
-    Bytes,
-    /// Bytes of HDD types: a random request counts as 1 MiB.
-    HddBytes,
-}
 
 /// One bucket of a volume or instance.
 #[derive(Clone, Debug)]
@@ -60,97 +50,6 @@ struct Line {
     need: f64,
     // Tokens of one request of the backlog's head.
     cost: f64,
-}
-
-/// Demand of one point in every measure, for reads and writes: computed once, used for every storage.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
-    pub duration_s: f64,
-    pub iops: f64,
-    pub bytes_s: f64,
-    read_units: f64,
-    write_units: f64,
-    read_bytes: f64,
-    write_bytes: f64,
-    read_hdd: f64,
-    write_hdd: f64,
-}
-
-/// An open load measured for devices of one chunk size.
-#[derive(Clone, Debug)]
-pub struct MeasuredLoad {
-    pub(crate) points: Vec<Measured>,
-    /// Most bytes of one 256 KiB unit, and most bytes a second of reads and of writes.
-    bytes_per_unit: f64,
-    peak_bytes_s: (f64, f64),
-    mix: Mix,
-}
-
-/// What own latency depends on.
-#[derive(Clone, Copy, Debug)]
-struct Mix {
-    read_share: f64,
-    read_bytes: f64,
-    write_bytes: f64,
-}
-
-fn ssd() -> Accounting {
-    Accounting::instance()
-}
-
-impl MeasuredLoad {
-    /// Measures a load for devices whose stripes have chunks of `chunk_bytes` (none: single volumes). `hdd` gives the 1 MiB accounting.
-    pub fn new(load: &OpenLoad, chunk_bytes: Option<f64>, hdd: Option<&VolumeLimits>) -> MeasuredLoad {
-        let hdd = hdd.map(Accounting::new);
-        let measure = |rate: f64, bytes: f64, sequential: f64| {
-            // A request larger than a chunk becomes one part per chunk.
-            let parts = chunk_bytes.map_or(1.0, |chunk| (bytes / chunk).ceil().max(1.0));
-            let (units, _) = ssd().mean_charge(bytes / parts, sequential);
-            let hdd_bytes = hdd.map_or(0.0, |hdd| hdd.mean_charge(bytes / parts, sequential).1 * parts);
-            (rate * units * parts, rate * bytes, rate * hdd_bytes)
-        };
-        let mut mix = Mix { read_share: 0.0, read_bytes: 0.0, write_bytes: 0.0 };
-        let (mut reads, mut writes) = (0.0, 0.0);
-        let points: Vec<Measured> = load
-            .points
-            .iter()
-            .map(|point| {
-                let (read_units, read_bytes, read_hdd) = measure(point.reads_per_s, point.read_bytes, load.sequential_read_share);
-                let (write_units, write_bytes, write_hdd) = measure(point.writes_per_s, point.write_bytes, load.sequential_write_share);
-                reads += point.reads_per_s * point.duration_s;
-                writes += point.writes_per_s * point.duration_s;
-                mix.read_bytes += read_bytes * point.duration_s;
-                mix.write_bytes += write_bytes * point.duration_s;
-                let (iops, bytes_s) = (point.iops(), point.bytes_s());
-                Measured { duration_s: point.duration_s, iops, bytes_s, read_units, write_units, read_bytes, write_bytes, read_hdd, write_hdd }
-            })
-            .collect();
-        mix.read_bytes /= f64::max(reads, 1e-9);
-        mix.write_bytes /= f64::max(writes, 1e-9);
-        mix.read_share = if reads + writes > 0.0 { reads / (reads + writes) } else { 1.0 };
-        let of_point = |m: &Measured| {
-            let per_unit = |bytes: f64, units: f64| if units > 0.0 { bytes / units } else { 0.0 };
-            per_unit(m.read_bytes, m.read_units).max(per_unit(m.write_bytes, m.write_units))
-        };
-        let bytes_per_unit = points.iter().map(of_point).fold(0.0, f64::max);
-        let most = |get: fn(&Measured) -> f64| points.iter().map(get).fold(0.0, f64::max);
-        let peak_bytes_s = (most(|m| m.read_bytes), most(|m| m.write_bytes));
-        MeasuredLoad { points, bytes_per_unit, peak_bytes_s, mix }
-    }
-
-    /// Key of the own latency of this load on a storage.
-    pub fn latency_key(&self, setup: &Setup) -> OwnLatencyKey {
-        let first = &setup.limits[0];
-        OwnLatencyKey {
-            volume_type: first.spec.volume_type,
-            as_of: first.as_of,
-            raid: setup.storage.raid,
-            members: setup.limits.len(),
-            read_share: self.mix.read_share,
-            read_bytes: self.mix.read_bytes,
-            write_bytes: self.mix.write_bytes,
-        }
-    }
 }
 
 impl Line {
@@ -225,6 +124,8 @@ pub(crate) struct Fluid {
     queued: f64,
     interval: u64,
     next_top_up_s: f64,
+    /// Requests arrive independently of each other: near a cap they wait in clumps.
+    pub independent_arrivals: bool,
 }
 
 /// Requests of one interval that wait, in order of arrival. The last batch may be that of the interval at hand, which still grows.
@@ -271,6 +172,21 @@ impl Step {
         }
     }
 
+    /// Of the requests served, `requests` waited after all: exponentially, `mean_s` on average.
+    fn wait_in_clumps(&mut self, requests: f64, mean_s: f64, waits: &mut Waits) {
+        // The middles of eight equal parts of an exponential distribution: -ln(1 - q).
+        for share in [0.0645, 0.2076, 0.3747, 0.5754, 0.8267, 1.1632, 1.6740, 2.7726] {
+            let wait_ms = share * mean_s * 1e3;
+            waits.delay(requests / 8.0, wait_ms);
+            if let Some(waits) = &mut self.own_waits {
+                waits.add(requests / 8.0, wait_ms, wait_ms);
+            }
+        }
+        self.wait_sum_s += requests * mean_s;
+        // The longest of n exponential waits is ln n of them.
+        self.longest_wait_s = self.longest_wait_s.max(mean_s * libm::log(requests.max(2.0)));
+    }
+
     /// Time in which requests waited, s.
     pub fn throttled_s(&self) -> f64 {
         self.stretches.iter().map(|(_, seconds, _)| seconds).sum()
@@ -307,7 +223,7 @@ impl Fluid {
                 line.level = line.depth * (percent / 100.0).clamp(0.0, 1.0);
             }
         }
-        Fluid { lines, backlog: VecDeque::new(), queued: 0.0, interval: 0, next_top_up_s: DAY_S }
+        Fluid { lines, backlog: VecDeque::new(), queued: 0.0, interval: 0, next_top_up_s: DAY_S, independent_arrivals: false }
     }
 
     /// Leaves out byte caps that this load cannot reach: neither by what it asks nor by working off a backlog as fast as the IOPS cap beside them lets it.
@@ -362,8 +278,10 @@ impl Fluid {
         step.clear();
         let seconds = point.duration_s;
         let mut free = self.backlog.is_empty();
+        let mut near = false;
         for line in &mut self.lines {
             line.need = line.demand(point);
+            near |= line.need > CLUMPS_FROM * line.rate;
             free &= line.need * seconds <= line.level + line.rate * seconds;
         }
         if free {
@@ -373,6 +291,9 @@ impl Fluid {
             }
             waits.add_none(point.iops * seconds);
             (step.delivered, step.delivered_bytes) = (point.iops * seconds, point.bytes_s * seconds);
+            if near && self.independent_arrivals {
+                self.clump(point, t_s, step, waits);
+            }
             return;
         }
         let (mut now, end) = (t_s, t_s + seconds);
@@ -391,6 +312,40 @@ impl Fluid {
         }
         if self.backlog.is_empty() {
             self.queued = 0.0;
+        }
+    }
+
+    /// Independent arrivals near a cap: now and then more come together than the cap's main part holds. As in a queue of Poisson arrivals and even service, the chance that
+    /// one finds B tokens gone is exp(-x), x = 2 B (1 - u) / u at utilisation u, and it then waits u / (2 r (1 - u)) on average, r requests a second being served. The reserve
+    /// takes such clumps first: what keeps a random walk of that drift from falling below zero, (1 - u) r / (e^x - 1) tokens a second, against its refill.
+    fn clump(&mut self, point: &Measured, t_s: f64, step: &mut Step, waits: &mut Waits) {
+        let units = point.read_units + point.write_units;
+        for line in self.lines.iter_mut().filter(|line| !line.is_credits() && line.need > CLUMPS_FROM * line.rate) {
+            let used = (line.need / line.rate).min(1.0 - 1e-4);
+            let whole = match line.measure {
+                Measure::Units => units,
+                Measure::Bytes => point.read_bytes + point.write_bytes,
+                Measure::HddBytes => point.read_hdd + point.write_hdd,
+            };
+            let per_request = whole / units;
+            let exponent = 2.0 * line.main_depth / per_request * (1.0 - used) / used;
+            let chance = libm::exp(-exponent);
+            let unused = (1.0 - used) * line.rate;
+            let drain = unused / (libm::exp(exponent) - 1.0) - unused * RESERVE_REFILL;
+            if drain <= 0.0 {
+                continue;
+            }
+            let reserve = (line.level - line.main_depth).max(0.0);
+            let dry_s = (point.duration_s - reserve / drain).max(0.0);
+            line.level -= (drain * point.duration_s).min(reserve);
+            // Within one interval a random walk gets no further than the square root of its steps.
+            let furthest_s = 0.8 * (line.need / per_request * point.duration_s).sqrt() * per_request / line.rate;
+            let wait_s = (used * per_request / (2.0 * line.rate * (1.0 - used))).min(furthest_s);
+            let requests = chance * point.iops * dry_s;
+            if requests > 0.0 {
+                step.stretches.push((t_s + point.duration_s - dry_s, chance * dry_s, line.cap));
+                step.wait_in_clumps(requests, wait_s, waits);
+            }
         }
     }
 

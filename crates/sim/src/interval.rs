@@ -3,8 +3,9 @@
 //! A row per point of the demand. What it adds to the buckets: latency (what requests waited plus their own distribution) and blocks that still
 //! lie in a snapshot, as a share of requests that need a fetch.
 
-use crate::fluid::{Fluid, Measured, MeasuredLoad, Step};
+use crate::fluid::{Fluid, Step};
 use crate::load::{ClosedLoad, OpenLoad, Point};
+use crate::measure::{Measured, MeasuredLoad};
 use crate::mixture::{OwnLatency, Waits};
 use crate::report::{Row, Run, Summary};
 use crate::setup::Setup;
@@ -143,6 +144,7 @@ type Each<'a> = dyn FnMut(&Fluid, &Measured, &Step, (f64, f64)) + 'a;
 
 fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: bool, rows_wanted: bool, each: &mut Each<'_>) -> Summary {
     let mut fluid = Fluid::new(setup);
+    fluid.independent_arrivals = measured.independent_arrivals && keep_queue;
     if !setup.has_events() {
         fluid.leave_out_idle_caps(measured);
     }

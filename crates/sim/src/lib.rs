@@ -6,6 +6,7 @@
 //! | `setup` | storage, instance and date, resolved against the catalog |
 //! | `events` | the per-I/O form: every request, an event queue, nanoseconds |
 //! | `interval` | the per-interval form: hours, plans and fleets |
+//! | `measure` | demand in what buckets count |
 //! | `fluid` | the same buckets in closed form |
 //! | `mixture` | latency percentiles of the interval form |
 //! | `recorder`, `report` | rows and summaries of both |
@@ -16,6 +17,7 @@ pub mod events;
 mod fluid;
 pub mod interval;
 pub mod load;
+pub mod measure;
 pub mod mixture;
 mod recorder;
 pub mod report;

@@ -150,7 +150,9 @@ impl Recorder {
             (summary.peak_queue, summary.peak_queue_at_s) = (row.queue, Some(end_s));
         }
         if row.throttled_s > 0.0 {
-            summary.recovered_at_s = (row.throttled_s < row.duration_s * 0.999).then_some(end_s);
+            // What is still in flight at the end of a row was let go long ago unless the row was throttled throughout.
+            let over = row.throttled_s < row.duration_s * 0.999 && self.waited_until < self.row_end;
+            summary.recovered_at_s = over.then_some(self.waited_until.as_secs_f64().min(end_s));
         }
         summary.queue_at_end = row.queue;
     }

@@ -219,3 +219,18 @@ fn a_backlog_builds_up_is_worked_off_and_is_told() {
         assert!((summary.longest_wait_s - 9.0).abs() < 0.1, "{}", summary.longest_wait_s);
     }
 }
+
+#[test]
+fn independent_arrivals_wait_in_clumps_just_below_a_cap() {
+    // Ten minutes of Poisson reads on 3,000 IOPS. The reserve lasts, or lasts a while, or not, as the utilisation comes nearer to one. The per-I/O form's share of time with
+    // waits has few independent clumps behind it: their length is some 1/(1-u)^2 requests, so at 0.995 about 45 a run; ten runs' spread of 10 % is allowed, and ten seconds.
+    for (used, waits) in [(0.90, false), (0.95, false), (0.97, false), (0.99, true), (0.995, true)] {
+        let point = Point { duration_s: 600.0, reads_per_s: 3_000.0 * used, writes_per_s: 0.0, read_bytes: 16_384.0, write_bytes: 0.0 };
+        let load = OpenLoad::new(vec![point]);
+        let throttled = |seed| events::open(&Setup { seed, ..setup("gp3:100", None) }, &load, 60.0, &mut events::quiet).unwrap().summary.throttled_s;
+        let by_event = (1..=10).map(throttled).sum::<f64>() / 10.0;
+        let by_interval = interval::open(&setup("gp3:100", None), &load, 600.0).unwrap().summary;
+        assert_eq!(by_interval.throttled_s > 1.0, waits, "at {used}: {}", by_interval.throttled_s);
+        assert!((by_event - by_interval.throttled_s).abs() <= 0.1 * by_event + 10.0, "at {used}: {by_event} by event, {} by interval", by_interval.throttled_s);
+    }
+}

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import catalog, demo, plan, simulate, study, workload
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 # typer shows one class of its usage errors; the others stand above it.
 UsageError = typer.BadParameter.__base__
@@ -87,6 +87,8 @@ def usage_error(error: Exception) -> InputError:
 
 def run() -> None:
     """The console script: never a traceback, always an exit code that means something."""
+    if sys.stdout is None:  # closed by the caller (>&-): there is nowhere to answer to
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 must not break the answer
@@ -126,6 +128,10 @@ def main(arguments: list[str]) -> int:
         # The reader has gone (| head). Nothing is wrong; Python must not complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # Files are opened where their errors are put into words, so this one is the output: a full disk, say.
+        show_error(CouldNotRun("output", f"cannot be written: {error.strerror or error}", "", "Free some space or send it elsewhere."))
+        return CouldNotRun.default_exit_code
     except RecursionError:
         show_error(InputError("the input", "is nested too deeply to be read", "", "Is it the file you meant?"))
         return 2

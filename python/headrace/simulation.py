@@ -130,7 +130,9 @@ def simulate(
             progress=progress,
         )
     rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
-    return Simulation(rows, answer["summary"], storage, instance, as_of or _core.newest_date(), chosen, seed, _core.parse_storage(storage)["usable_gib"])
+    return Simulation(
+        rows, answer["summary"], storage, instance, as_of or _core.newest_date(), chosen, seed, _core.parse_storage(storage)["usable_gib"]
+    )
 
 
 def _choose(form: str, workload: OpenWorkload | ClosedWorkload) -> str:

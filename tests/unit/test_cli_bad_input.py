@@ -105,7 +105,10 @@ def good_files(tmp_path_factory) -> list[bytes]:
     for name, made in kinds.items():
         workload.save(made, folder / name)
     recordings = Path(__file__).parent / "data"
-    return [path.read_bytes() for path in [*sorted(folder.iterdir()), *sorted(p for p in recordings.iterdir() if p.is_file() and p.suffix != ".py")]]
+    return [
+        path.read_bytes()
+        for path in [*sorted(folder.iterdir()), *sorted(p for p in recordings.iterdir() if p.is_file() and p.suffix != ".py")]
+    ]
 
 
 @RANDOM

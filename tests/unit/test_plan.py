@@ -18,7 +18,17 @@ SINGLE = ("raid0", "raid10")
 
 def steady(**changes) -> OpenWorkload:
     """2,500 IOPS of 16 KiB all day on 500 GiB."""
-    return new_constant(**{"reads_per_s": 1_500, "writes_per_s": 1_000, "write_kib": 16.0, "seconds": 86_400, "size_gib": 500, "arrivals": "even", **changes})
+    return new_constant(
+        **{
+            "reads_per_s": 1_500,
+            "writes_per_s": 1_000,
+            "write_kib": 16.0,
+            "seconds": 86_400,
+            "size_gib": 500,
+            "arrivals": "even",
+            **changes,
+        }
+    )
 
 
 def burst_day() -> OpenWorkload:

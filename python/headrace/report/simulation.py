@@ -31,7 +31,9 @@ def in_words(run, workload) -> list[str]:
     form = {"events": "every request simulated", "interval": "interval form"}.get(run.form, run.form)
     lines = [f"{where}, limits of {run.as_of}; {span(summary['seconds'])}, {form}, seed {run.seed}."]
     if workload.size_gib and workload.size_gib > run.usable_gib:
-        lines.append(f"The data does not fit: {number(workload.size_gib)} GiB on {number(run.usable_gib)} GiB. What follows is about speed only.")
+        lines.append(
+            f"The data does not fit: {number(workload.size_gib)} GiB on {number(run.usable_gib)} GiB. What follows is about speed only."
+        )
     lines += _delivered(summary, isinstance(workload, ClosedWorkload))
     lines += _limits(summary)
     lines += _queue(summary, at, isinstance(workload, ClosedWorkload))

@@ -218,12 +218,61 @@ impl Fluid {
         if let Some(instance) = &setup.instance {
             lines.extend(instance_lines(instance, amplification, setup.options.saved_second));
         }
-        if let Some(percent) = setup.start_balance_percent {
-            for line in lines.iter_mut().filter(|line| line.is_credits()) {
+        let mut fluid = Fluid::of_lines(lines);
+        fluid.start_at(setup.start_balance_percent);
+        fluid
+    }
+
+    /// The instance's buckets alone, for storages that share them; volumes then go without ([`Setup::instance`] none). Writes count once per copy.
+    pub fn of_instance(instance: &InstanceLimits, saved_second: bool, start_balance_percent: Option<f64>) -> Fluid {
+        let mut fluid = Fluid::of_lines(instance_lines(instance, Amplification::of(None, 1), saved_second));
+        fluid.start_at(start_balance_percent);
+        fluid
+    }
+
+    fn of_lines(lines: Vec<Line>) -> Fluid {
+        Fluid { lines, backlog: VecDeque::new(), queued: 0.0, interval: 0, next_top_up_s: DAY_S, independent_arrivals: false }
+    }
+
+    fn start_at(&mut self, balance_percent: Option<f64>) {
+        if let Some(percent) = balance_percent {
+            for line in self.lines.iter_mut().filter(|line| line.is_credits()) {
                 line.level = line.depth * (percent / 100.0).clamp(0.0, 1.0);
             }
         }
-        Fluid { lines, backlog: VecDeque::new(), queued: 0.0, interval: 0, next_top_up_s: DAY_S, independent_arrivals: false }
+    }
+
+    /// Most repetitions a second of `each` that every bucket lets through over `seconds` beside `always`, and the cap that says so. What caps have saved is not counted on:
+    /// a load that presses on them has spent it.
+    #[inline]
+    pub fn most(&self, each: &Measured, always: &Measured, seconds: f64) -> (f64, Cap) {
+        let mut most = (f64::INFINITY, Cap::None);
+        for line in &self.lines {
+            let cost = line.demand(each);
+            if cost > 0.0 {
+                let saved = if line.is_credits() { line.level / seconds } else { 0.0 };
+                let rate = (line.rate + saved - line.demand(always)).max(0.0) / cost;
+                if rate < most.0 {
+                    most = (rate, line.cap);
+                }
+            }
+        }
+        most
+    }
+
+    /// Takes what `seconds` of a demand cost.
+    #[inline]
+    pub fn take(&mut self, demand: &Measured, seconds: f64) {
+        for line in &mut self.lines {
+            let need = line.demand(demand);
+            line.pass(seconds, need);
+        }
+    }
+
+    /// How an array multiplies I/Os on their way through the instance: (per read, per write).
+    pub fn amplification(setup: &Setup) -> (f64, f64) {
+        let by = Amplification::of(setup.storage.raid, setup.limits.len());
+        (by.reads_per_read, by.reads_per_write + by.writes_per_write)
     }
 
     /// Leaves out byte caps that this load cannot reach: neither by what it asks nor by working off a backlog as fast as the IOPS cap beside them lets it.

@@ -10,6 +10,7 @@
 //! | `fluid` | the same buckets in closed form |
 //! | `mixture` | latency percentiles of the interval form |
 //! | `recorder`, `report` | rows and summaries of both |
+//! | `mysql` | transactions of InnoDB and MyRocks on top of all this |
 //! | `candidates` | many storages against one demand, in parallel: the planner's inner loop |
 
 pub mod candidates;
@@ -19,6 +20,7 @@ pub mod interval;
 pub mod load;
 pub mod measure;
 pub mod mixture;
+pub mod mysql;
 mod recorder;
 pub mod report;
 pub mod setup;

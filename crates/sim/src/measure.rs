@@ -18,7 +18,7 @@ pub(crate) enum Measure {
 }
 
 /// Demand of one point in every measure, for reads and writes: computed once, used for every storage.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
     pub duration_s: f64,
     pub iops: f64,
@@ -50,21 +50,35 @@ struct Mix {
     pub write_bytes: f64,
 }
 
-fn ssd() -> Accounting {
-    Accounting::instance()
+/// How the requests of a load are counted on a storage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counting {
+    chunk_bytes: Option<f64>,
+    hdd: Option<Accounting>,
+}
+
+impl Counting {
+    /// For stripes with chunks of `chunk_bytes` (none: single volumes); `hdd` gives the 1 MiB accounting.
+    pub fn new(chunk_bytes: Option<f64>, hdd: Option<&VolumeLimits>) -> Counting {
+        Counting { chunk_bytes, hdd: hdd.map(Accounting::new) }
+    }
+
+    /// Units, bytes and HDD bytes a second of `rate` requests of `bytes`.
+    #[inline]
+    pub fn of(&self, rate: f64, bytes: f64, sequential: f64) -> (f64, f64, f64) {
+        // A request larger than a chunk becomes one part per chunk.
+        let parts = self.chunk_bytes.map_or(1.0, |chunk| (bytes / chunk).ceil().max(1.0));
+        let (units, _) = Accounting::instance().mean_charge(bytes / parts, sequential);
+        let hdd_bytes = self.hdd.map_or(0.0, |hdd| hdd.mean_charge(bytes / parts, sequential).1 * parts);
+        (rate * units * parts, rate * bytes, rate * hdd_bytes)
+    }
 }
 
 impl MeasuredLoad {
     /// Measures a load for devices whose stripes have chunks of `chunk_bytes` (none: single volumes). `hdd` gives the 1 MiB accounting.
     pub fn new(load: &OpenLoad, chunk_bytes: Option<f64>, hdd: Option<&VolumeLimits>) -> MeasuredLoad {
-        let hdd = hdd.map(Accounting::new);
-        let measure = |rate: f64, bytes: f64, sequential: f64| {
-            // A request larger than a chunk becomes one part per chunk.
-            let parts = chunk_bytes.map_or(1.0, |chunk| (bytes / chunk).ceil().max(1.0));
-            let (units, _) = ssd().mean_charge(bytes / parts, sequential);
-            let hdd_bytes = hdd.map_or(0.0, |hdd| hdd.mean_charge(bytes / parts, sequential).1 * parts);
-            (rate * units * parts, rate * bytes, rate * hdd_bytes)
-        };
+        let counting = Counting::new(chunk_bytes, hdd);
+        let measure = |rate: f64, bytes: f64, sequential: f64| counting.of(rate, bytes, sequential);
         let mut mix = Mix { read_share: 0.0, read_bytes: 0.0, write_bytes: 0.0 };
         let (mut reads, mut writes) = (0.0, 0.0);
         let points: Vec<Measured> = load

@@ -1,0 +1,204 @@
+//! A database as its storage sees it. Every number here is identified from a run (with what certainty, the workload file says) or taken from a standard
+//! benchmark; nothing here knows a volume.
+
+use super::popularity::Popularity;
+use crate::SimError;
+use serde::{Deserialize, Serialize};
+
+/// Storage engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// InnoDB: pages updated in place, doublewrite, redo.
+    Innodb,
+    /// MyRocks: memtables, sorted files, compaction, WAL.
+    Myrocks,
+}
+
+/// Writes of changed pages. InnoDB only; all zero for MyRocks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageWrites {
+    /// Pages a transaction makes the flush list write once checkpointing is in its stride.
+    pub flush_per_tx: f64,
+    /// Transactions over which that builds up from nothing (an exponential approach): right after the start the redo log is young.
+    pub flush_ramp_tx: f64,
+    /// Share of dirty pages among those evicted that were read while the cache filled: nobody had written them back.
+    pub first_dirty: f64,
+    /// The same for pages read later.
+    pub later_dirty: f64,
+    /// Pages a second the page cleaner writes whatever the load, once the cache is full (innodb_io_capacity).
+    pub background_per_s: f64,
+    /// Every page is written to the doublewrite area first, in runs of 256 KiB.
+    pub doublewrite: bool,
+}
+
+/// What a commit appends.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// Redo log or WAL, bytes of a transaction.
+    pub redo_bytes_per_tx: f64,
+    /// Binary log, bytes of a transaction.
+    pub binlog_bytes_per_tx: f64,
+    /// Synchronous writes of a commit nobody shares: 1 with innodb_flush_log_at_trx_commit=1, one more with sync_binlog=1, 0 when the log is synced once a second.
+    pub syncs_per_commit: f64,
+}
+
+/// MyRocks' compaction: every so many transactions level 0 is full and is merged down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compaction {
+    /// Transactions from one to the next: memtable size / bytes per transaction x files in level 0 that start it.
+    pub period_tx: f64,
+    /// Transactions until the first.
+    pub first_tx: f64,
+    /// Bytes one reads and writes, over the transactions of a period.
+    pub read_bytes_per_tx: f64,
+    /// The same for writes (flushes of memtables included).
+    pub write_bytes_per_tx: f64,
+    /// Bytes a second it moves at most, reads and writes together.
+    pub rate_bytes_s: f64,
+    /// I/Os per transaction through a period over their mean, in equal parts of it: merged files come uncached, then warm up again.
+    pub profile: Vec<f64>,
+}
+
+/// Clients and processors.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clients {
+    /// Response time of a transaction with no I/O to wait for, ms: processor, network, locks.
+    pub base_ms: f64,
+    /// Processor time of a transaction, ms of one virtual CPU.
+    pub cpu_ms: f64,
+    /// How sharply throughput turns from one limit to the next: X = (sum of X_i^-p)^(-1/p).
+    pub sharpness: f64,
+    /// 95th percentile of response times over their mean.
+    pub p95_over_mean: f64,
+}
+
+/// One-second tps around their mean: variance = fano x mean + (cv x mean)^2.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Noise {
+    /// Variance over mean of the part that counts events.
+    pub fano: f64,
+    /// Coefficient of variation of the part that does not shrink with load.
+    pub cv: f64,
+}
+
+/// What the physics leaves unexplained in the run that was measured: I/Os per transaction, measured over modelled. Points are sorted; ends hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// While the cache fills, by transactions done.
+    pub filling: Vec<(f64, f64)>,
+    /// From then on, by how often the cache has been turned over.
+    pub full: Vec<(f64, f64)>,
+}
+
+/// A database.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    /// Storage engine.
+    pub engine: Engine,
+    /// Bytes of one read: a page of InnoDB, a compressed block of MyRocks on average.
+    pub read_bytes: f64,
+    /// Bytes one of them takes in the cache.
+    pub cached_bytes: f64,
+    /// How often pages are touched.
+    pub popularity: Popularity,
+    /// Share of the cache that holds pages.
+    pub usable_share: f64,
+    /// Share of the list behind the midpoint, where pages enter: 3/8 by default in InnoDB; 1 for plain LRU.
+    pub old_share: f64,
+    /// Hits reorder the list while the cache fills. Not in InnoDB: nothing moves before the first eviction (buf_page_peek_if_too_old).
+    pub ordered_while_filling: bool,
+    /// Share of reads that come in runs of 256 KiB: read-ahead of scans.
+    pub read_ahead_share: f64,
+    /// Page writes.
+    pub writes: PageWrites,
+    /// Redo, WAL, binary log.
+    pub log: Log,
+    /// MyRocks' compaction.
+    pub compaction: Option<Compaction>,
+    /// Clients and processors.
+    pub clients: Clients,
+    /// One-second scatter.
+    pub noise: Noise,
+    /// Left unexplained.
+    pub shape: Shape,
+}
+
+impl Database {
+    /// The same over `factor` times the data.
+    pub fn grown(&self, factor: f64) -> Database {
+        let mut grown = Database { popularity: self.popularity.grown(factor), ..self.clone() };
+        grown.writes.flush_ramp_tx *= factor;
+        grown.shape.filling.iter_mut().for_each(|point| point.0 *= factor);
+        grown
+    }
+
+    /// Pages that fit a cache of `cache_bytes`.
+    pub fn cache_pages(&self, cache_bytes: f64) -> f64 {
+        cache_bytes * self.usable_share / self.cached_bytes
+    }
+
+    /// Refuses what cannot be: the value, what it is and the rule.
+    pub fn check(&self) -> Result<(), SimError> {
+        let writes = &self.writes;
+        let ranges = [
+            ("bytes of a read", self.read_bytes, 512.0, 262_144.0),
+            ("bytes of a cached page", self.cached_bytes, 512.0, 262_144.0),
+            ("usable share of the cache", self.usable_share, 0.01, 1.0),
+            ("share of the list behind the midpoint", self.old_share, 0.05, 1.0),
+            ("read-ahead share", self.read_ahead_share, 0.0, 1.0),
+            ("pages flushed per transaction", writes.flush_per_tx, 0.0, 1e5),
+            ("transactions until flushing is in its stride", writes.flush_ramp_tx, 0.0, 1e12),
+            ("dirty share of pages read while filling", writes.first_dirty, 0.0, 2.0),
+            ("dirty share of pages read later", writes.later_dirty, 0.0, 2.0),
+            ("pages written in the background a second", writes.background_per_s, 0.0, 1e6),
+            ("redo bytes of a transaction", self.log.redo_bytes_per_tx, 0.0, 1e9),
+            ("binlog bytes of a transaction", self.log.binlog_bytes_per_tx, 0.0, 1e9),
+            ("syncs of a commit", self.log.syncs_per_commit, 0.0, 16.0),
+            ("response time without I/O (ms)", self.clients.base_ms, 0.0, 1e7),
+            ("processor time of a transaction (ms)", self.clients.cpu_ms, 0.0, 1e7),
+            ("sharpness", self.clients.sharpness, 1.0, 64.0),
+            ("95th percentile over mean", self.clients.p95_over_mean, 1.0, 100.0),
+            ("Fano factor", self.noise.fano, 0.0, 1e6),
+            ("coefficient of variation", self.noise.cv, 0.0, 10.0),
+        ];
+        for (what, value, low, high) in ranges {
+            require(what, value, low, high)?;
+        }
+        require("number of page classes", self.popularity.classes.len() as f64, 1.0, 256.0)?;
+        for class in &self.popularity.classes {
+            require("pages of a class", class.pages, 0.0, 1e13)?;
+            require("touches of a page by a transaction", class.touches_per_tx, 0.0, 1e6)?;
+        }
+        for (_, factor) in self.shape.filling.iter().chain(&self.shape.full) {
+            require("measured over modelled I/Os per transaction", *factor, 0.05, 20.0)?;
+        }
+        self.compaction.as_ref().map_or(Ok(()), Compaction::check)
+    }
+}
+
+impl Compaction {
+    fn check(&self) -> Result<(), SimError> {
+        require("transactions of a compaction period", self.period_tx, 1.0, 1e12)?;
+        require("transactions until the first compaction", self.first_tx, 0.0, 1e12)?;
+        require("bytes compaction reads per transaction", self.read_bytes_per_tx, 0.0, 1e9)?;
+        require("bytes compaction writes per transaction", self.write_bytes_per_tx, 0.0, 1e9)?;
+        require("bytes a second of compaction", self.rate_bytes_s, 1e3, 1e12)?;
+        require("parts of a compaction profile", self.profile.len() as f64, 1.0, 1_000.0)?;
+        self.profile.iter().try_for_each(|part| require("part of a compaction profile", *part, 0.05, 20.0))
+    }
+}
+
+fn require(what: &'static str, value: f64, low: f64, high: f64) -> Result<(), SimError> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(SimError::Load { what, value: value.to_string(), rule: format!("must be between {low} and {high}") })
+}

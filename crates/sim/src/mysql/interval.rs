@@ -1,0 +1,406 @@
+//! Second by second: what the tightest of caps, clients and processors lets through.
+//!
+//! ```text
+//!   transactions done -> cache curve -> I/Os and bytes of one transaction
+//!        ^                                  |
+//!        |                                  v
+//!   tps of the second <- softest minimum of (buckets, clients / response time, processors)
+//! ```
+//!
+//! Closed loads wait in their clients; open ones leave a backlog.
+
+use super::database::{Compaction, Database};
+use super::demand::{DeviceCounting, Flow, Places};
+use super::warmup::{At, WarmUp};
+use crate::fluid::Fluid;
+use crate::setup::Setup;
+use crate::SimError;
+use headrace_catalog::InstanceLimits;
+use headrace_model::Cap;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+use serde::Serialize;
+
+const MIB: f64 = 1_048_576.0;
+
+/// What asks for transactions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Load {
+    /// Clients that each wait for their answer, then ask again.
+    Clients(u32),
+    /// Transactions a second that arrive whatever happens, one figure per step; the last one holds.
+    Arrivals(Vec<f64>),
+}
+
+/// State of the cache at the start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Start {
+    /// Empty.
+    Cold,
+    /// As full and as settled as it gets.
+    Warm,
+    /// After so many transactions from a cold start.
+    Transactions(f64),
+}
+
+/// What binds in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Binding {
+    /// Nothing: the open load is served as it comes.
+    #[default]
+    Demand,
+    /// The clients and their response time.
+    Clients,
+    /// The processors.
+    Cpu,
+    /// A cap of the data volumes or the instance.
+    Data(Cap),
+    /// A cap of the log volumes.
+    Log(Cap),
+}
+
+impl Binding {
+    /// The name used in tables, CSV and JSON.
+    pub fn name(self) -> String {
+        match self {
+            Binding::Demand => "none".into(),
+            Binding::Clients => "clients".into(),
+            Binding::Cpu => "cpu".into(),
+            Binding::Data(cap) => cap.name().into(),
+            Binding::Log(cap) => format!("log-{}", cap.name()),
+        }
+    }
+}
+
+/// A database on a storage.
+#[derive(Clone, Debug)]
+pub struct Scenario<'a> {
+    /// The database.
+    pub database: &'a Database,
+    /// Its cache, followed from a cold start.
+    pub warm_up: &'a WarmUp,
+    /// The data device; its instance is left out, it is given beside.
+    pub data: &'a Setup,
+    /// The device of redo and binary log; none: with the data.
+    pub log: Option<&'a Setup>,
+    /// Limits of the instance.
+    pub instance: Option<&'a InstanceLimits>,
+    /// What asks.
+    pub load: Load,
+    /// State of the cache.
+    pub start: Start,
+    /// Length, s.
+    pub seconds: u32,
+    /// Length of a step, s. Longer than 1: for plans.
+    pub step_s: f64,
+    /// Seed of the one-second scatter; none: means only.
+    pub seed: Option<u64>,
+}
+
+/// One step of a run.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Second {
+    /// End of the step, s from the start.
+    pub t_s: f64,
+    /// Transactions a second.
+    pub tps: f64,
+    /// 95th percentile of response times, ms.
+    pub p95_ms: f64,
+    /// I/Os a second on all devices, in 256 KiB units.
+    pub iops: f64,
+    /// MiB/s on all devices.
+    pub mib_s: f64,
+    /// Lowest credit balance of a volume, percent; none without credits.
+    pub balance_percent: Option<f64>,
+    /// Lowest burst bucket of the instance, percent.
+    pub instance_balance_percent: Option<f64>,
+    /// What binds.
+    #[serde(skip)]
+    pub binding: Binding,
+    /// Share of the cache in use.
+    pub cached_share: f64,
+    /// Share of its pages that are dirty.
+    pub dirty_share: f64,
+    /// Page reads of a transaction.
+    pub reads_per_tx: f64,
+    /// Transactions that wait to be begun (open loads).
+    pub backlog: f64,
+    /// Compaction moves bytes.
+    pub compacting: bool,
+}
+
+/// Runs a scenario; `each` sees every step.
+pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
+    check(scenario)?;
+    let mut state = State::new(scenario);
+    let steps = (f64::from(scenario.seconds) / scenario.step_s).ceil() as usize;
+    for step in 0..steps {
+        let second = state.step(scenario, step);
+        each(&second);
+    }
+    Ok(())
+}
+
+fn check(scenario: &Scenario<'_>) -> Result<(), SimError> {
+    let wrong = |what: &'static str, value: f64, rule: &str| Err(SimError::Load { what, value: value.to_string(), rule: rule.into() });
+    match &scenario.load {
+        Load::Clients(clients) if !(1..=65_536).contains(clients) => return wrong("clients", f64::from(*clients), "must be between 1 and 65,536"),
+        Load::Arrivals(rates) if rates.is_empty() => return wrong("arrival rates", 0.0, "must be at least 1"),
+        Load::Arrivals(rates) => {
+            if let Some(bad) = rates.iter().find(|rate| !(0.0..=1e7).contains(*rate)) {
+                return wrong("transactions a second", *bad, "must be between 0 and 10,000,000");
+            }
+        }
+        Load::Clients(_) => {}
+    }
+    if !(0.1..=3_600.0).contains(&scenario.step_s) {
+        return wrong("length of a step (s)", scenario.step_s, "must be between 0.1 and 3,600");
+    }
+    scenario.database.check()
+}
+
+/// Devices and their buckets. The instance stands beside them, since data and log share it.
+struct Devices {
+    places: Places,
+    data: Fluid,
+    log: Option<Fluid>,
+    instance: Option<Fluid>,
+    /// I/Os on the instance per read and per write of the data and of the log device.
+    copies: [(f64, f64); 2],
+}
+
+impl Devices {
+    fn new(scenario: &Scenario<'_>) -> Devices {
+        let alone = |setup: &Setup| Fluid::new(&Setup { instance: None, ..setup.clone() });
+        let counting = |setup: &Setup| DeviceCounting::new(setup, scenario.database);
+        Devices {
+            places: Places { data: counting(scenario.data), log: scenario.log.map(counting) },
+            data: alone(scenario.data),
+            log: scenario.log.map(alone),
+            instance: scenario
+                .instance
+                .map(|limits| Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent)),
+            copies: [Fluid::amplification(scenario.data), scenario.log.map_or((1.0, 1.0), Fluid::amplification)],
+        }
+    }
+
+    /// As the instance sees it.
+    fn on_instance(&self, data: &Flow, log: &Flow) -> Flow {
+        let [of_data, of_log] = self.copies;
+        let by = |flow: &Flow, (reads, writes): (f64, f64)| {
+            let mut flow = *flow;
+            let m = &mut flow.measured;
+            (m.read_units, m.read_bytes, m.write_units, m.write_bytes) = (m.read_units * reads, m.read_bytes * reads, m.write_units * writes, m.write_bytes * writes);
+            flow
+        };
+        by(data, of_data).times_plus(1.0, &by(log, of_log))
+    }
+
+    /// Most transactions a second beside `always`, and what binds.
+    fn most(&self, (data, log): (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding) {
+        let (rate, cap) = self.data.most(&data.measured, &always.measured, seconds);
+        let mut most = (rate, Binding::Data(cap));
+        if let Some(fluid) = &self.log {
+            let (rate, cap) = fluid.most(&log.measured, &Flow::default().measured, seconds);
+            if rate < most.0 {
+                most = (rate, Binding::Log(cap));
+            }
+        }
+        if let Some(fluid) = &self.instance {
+            let (rate, cap) = fluid.most(&self.on_instance(data, log).measured, &self.on_instance(always, &Flow::default()).measured, seconds);
+            if rate < most.0 {
+                most = (rate, Binding::Data(cap));
+            }
+        }
+        most
+    }
+
+    fn take(&mut self, data: &Flow, log: &Flow, t_s: f64, seconds: f64) {
+        self.data.take(&data.measured, seconds);
+        if let Some(fluid) = &mut self.log {
+            fluid.take(&log.measured, seconds);
+        }
+        if self.instance.is_some() {
+            let both = self.on_instance(data, log);
+            if let Some(fluid) = &mut self.instance {
+                fluid.top_up(t_s);
+                fluid.take(&both.measured, seconds);
+            }
+        }
+    }
+
+    fn balance_percent(&self) -> Option<f64> {
+        let of = |fluid: &Fluid| fluid.percent_of(Cap::VolumeCredits);
+        match (of(&self.data), self.log.as_ref().and_then(of)) {
+            (Some(data), Some(log)) => Some(data.min(log)),
+            (data, log) => data.or(log),
+        }
+    }
+}
+
+struct State {
+    devices: Devices,
+    tx: f64,
+    hint: usize,
+    /// Transactions a second and response time (s) of the step before: how many commits share a log write.
+    before: (f64, f64),
+    backlog: f64,
+    compaction: Merging,
+    chance: Option<ChaCha8Rng>,
+}
+
+impl State {
+    fn new(scenario: &Scenario<'_>) -> State {
+        let tx = match scenario.start {
+            Start::Cold => 0.0,
+            Start::Warm => scenario.warm_up.settled_tx(),
+            Start::Transactions(tx) => tx.max(0.0),
+        };
+        State {
+            devices: Devices::new(scenario),
+            tx,
+            hint: 0,
+            before: (0.0, 0.0),
+            backlog: 0.0,
+            compaction: Merging::new(scenario.database.compaction.as_ref(), tx),
+            chance: scenario.seed.map(ChaCha8Rng::seed_from_u64),
+        }
+    }
+
+    fn step(&mut self, scenario: &Scenario<'_>, step: usize) -> Second {
+        let (database, seconds) = (scenario.database, scenario.step_s);
+        let t_s = (step + 1) as f64 * seconds;
+        let at = scenario.warm_up.at(self.tx, &mut self.hint);
+        let (reads_by, compacted) = self.compaction.now(database.compaction.as_ref(), self.tx, seconds, &self.devices.data);
+        let syncs = self.syncs(database);
+        let (data, log) = self.devices.places.of_transaction(database, &at, reads_by, syncs);
+        let always = self.devices.places.of_second(database, &at, compacted);
+        let (storage, bound) = self.devices.most((&data, &log), &always, seconds);
+        let alone_s = self.alone_s(database, &at, reads_by);
+        let cpu = scenario.instance.filter(|limits| limits.vcpus > 0 && database.clients.cpu_ms > 0.0);
+        let cpu = cpu.map_or(f64::INFINITY, |limits| f64::from(limits.vcpus) * 1e3 / database.clients.cpu_ms);
+        let p = database.clients.sharpness;
+        let (tps, response_s, binding) = match &scenario.load {
+            Load::Clients(clients) => {
+                let clients = f64::from(*clients);
+                let alone = clients / alone_s;
+                let mean = softest(&[storage, alone, cpu], p);
+                let tightest = if storage <= alone && storage <= cpu { bound } else if alone <= cpu { Binding::Clients } else { Binding::Cpu };
+                let tps = self.scatter(database, mean, seconds);
+                (tps, clients / tps.max(1e-6), tightest)
+            }
+            Load::Arrivals(rates) => {
+                let asked = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
+                let most = softest(&[storage, cpu], p);
+                let mean = asked.min(most);
+                self.backlog = (asked - mean) * seconds;
+                let busy = (mean / most).min(0.999);
+                let response_s = alone_s / libm::pow(1.0 - libm::pow(busy, p), 1.0 / p) + self.backlog / mean.max(1e-6);
+                let binding = if asked < most { Binding::Demand } else if storage <= cpu { bound } else { Binding::Cpu };
+                (self.scatter(database, mean, seconds), response_s, binding)
+            }
+        };
+        let spent = data.times_plus(tps, &always);
+        let logged = log.times_plus(tps, &Flow::default());
+        self.devices.take(&spent, &logged, t_s, seconds);
+        self.tx += tps * seconds;
+        self.before = (tps, response_s);
+        let [ios, bytes] = self.devices.instance.as_ref().map_or([None, None], Fluid::instance_percents);
+        Second {
+            t_s,
+            tps,
+            p95_ms: response_s * 1e3 * database.clients.p95_over_mean,
+            iops: spent.measured.iops + logged.measured.iops,
+            mib_s: (spent.measured.bytes_s + logged.measured.bytes_s) / MIB,
+            balance_percent: self.devices.balance_percent(),
+            instance_balance_percent: ios.into_iter().chain(bytes).min_by(f64::total_cmp),
+            binding,
+            cached_share: at.cached_share,
+            dirty_share: at.dirty_share,
+            reads_per_tx: at.reads * at.shape * reads_by,
+            backlog: self.backlog,
+            compacting: compacted.0 + compacted.1 > 0.0,
+        }
+    }
+
+    /// Response time with nothing to wait for but one's own I/O, s: reads come one after the other, then the commit.
+    fn alone_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
+        let reads_ms = at.reads * at.shape * reads_by * self.devices.places.data.read_ms;
+        let commit_ms = database.log.syncs_per_commit * self.devices.places.log_or_data().write_ms;
+        (database.clients.base_ms + reads_ms + commit_ms) / 1e3
+    }
+
+    /// Log writes of one commit: those that come while one is under way share the next.
+    fn syncs(&self, database: &Database) -> f64 {
+        let alone = database.log.syncs_per_commit;
+        let (tps, _) = self.before;
+        let waiting = tps * self.devices.places.log_or_data().write_ms / 1e3;
+        alone / (1.0 + waiting * waiting / (1.0 + waiting))
+    }
+
+    fn scatter(&mut self, database: &Database, mean: f64, seconds: f64) -> f64 {
+        let Some(chance) = &mut self.chance else { return mean };
+        // Over a longer step the part that counts events averages out.
+        let variance = database.noise.fano * mean / seconds + (database.noise.cv * mean) * (database.noise.cv * mean);
+        (mean + normal(chance) * variance.sqrt()).max(0.0)
+    }
+}
+
+/// Compaction on its way through time.
+struct Merging {
+    next_tx: f64,
+    /// Bytes still to read and to write.
+    left: (f64, f64),
+}
+
+impl Merging {
+    fn new(compaction: Option<&Compaction>, tx: f64) -> Merging {
+        let next_tx = compaction.map_or(f64::INFINITY, |compaction| {
+            let done = ((tx - compaction.first_tx) / compaction.period_tx).ceil().max(0.0);
+            compaction.first_tx + done * compaction.period_tx
+        });
+        Merging { next_tx, left: (0.0, 0.0) }
+    }
+
+    /// Factor of reads at `tx`, and the bytes a second compaction reads and writes in this step.
+    fn now(&mut self, compaction: Option<&Compaction>, tx: f64, seconds: f64, _data: &Fluid) -> (f64, (f64, f64)) {
+        let Some(compaction) = compaction else { return (1.0, (0.0, 0.0)) };
+        while tx >= self.next_tx {
+            self.next_tx += compaction.period_tx;
+            self.left.0 += compaction.read_bytes_per_tx * compaction.period_tx;
+            self.left.1 += compaction.write_bytes_per_tx * compaction.period_tx;
+        }
+        let share = (compaction.rate_bytes_s * seconds / (self.left.0 + self.left.1).max(1.0)).min(1.0);
+        let moved = (self.left.0 * share, self.left.1 * share);
+        self.left = (self.left.0 - moved.0, self.left.1 - moved.1);
+        let phase = 1.0 - (self.next_tx - tx) / compaction.period_tx;
+        let parts = compaction.profile.len();
+        // Before the first compaction nothing has come back uncached.
+        let factor = if phase < 0.0 { 1.0 } else { compaction.profile[((phase * parts as f64) as usize).min(parts - 1)] };
+        (factor, (moved.0 / seconds, moved.1 / seconds))
+    }
+}
+
+/// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where they are alike.
+#[inline]
+fn softest(limits: &[f64], p: f64) -> f64 {
+    let least = limits.iter().copied().fold(f64::INFINITY, f64::min);
+    if least <= 0.0 || least.is_infinite() {
+        return least.max(0.0);
+    }
+    let sum: f64 = limits
+        .iter()
+        .map(|limit| {
+            let ratio = least / limit;
+            if p == 4.0 { ratio * ratio * ratio * ratio } else { libm::pow(ratio, p) }
+        })
+        .sum();
+    least / if p == 4.0 { sum.sqrt().sqrt() } else { libm::pow(sum, 1.0 / p) }
+}
+
+/// A standard normal draw (Box and Muller).
+fn normal(chance: &mut ChaCha8Rng) -> f64 {
+    let uniform = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    let (a, b) = (uniform(chance.next_u64()), uniform(chance.next_u64()));
+    (-2.0 * libm::log(a)).sqrt() * libm::cos(2.0 * std::f64::consts::PI * b)
+}

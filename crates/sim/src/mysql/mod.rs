@@ -1,0 +1,22 @@
+//! MySQL on the volume model: what a transaction asks of its storage, and how many a second come of it.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `database` | a database as its storage sees it: the parameters a calibration identifies |
+//! | `popularity` | how often pages are touched: classes of like pages |
+//! | `cache` | pages in the buffer pool or block cache while it fills and after: reads and evictions per transaction |
+//! | `warmup` | the cache followed over transactions, once per database and cache size |
+//! | `demand` | one transaction in I/Os and bytes, on data and log volumes |
+//! | `interval` | second by second: the tightest of caps, clients and processors decides |
+
+pub mod cache;
+pub mod database;
+pub mod demand;
+pub mod interval;
+pub mod popularity;
+pub mod warmup;
+
+pub use database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape};
+pub use interval::{Binding, Load, Scenario, Second, Start};
+pub use popularity::{PageClass, Popularity};
+pub use warmup::WarmUp;

@@ -1,0 +1,147 @@
+//! The cache followed from a cold start over transactions: computed once for a database and a cache size, then used for every storage.
+//!
+//! It depends on transactions alone, not on time: a slow volume walks the same curve more slowly. That is why it looks worse than proportional for so long.
+
+use super::cache::Cache;
+use super::database::Database;
+
+/// A step moves at most this share of the cache, and of the transactions so far.
+const STEP_OF_CACHE: f64 = 0.02;
+const STEP_OF_TX: f64 = 0.08;
+/// The curve ends when reads have moved less than this over one turnover of the cache, or after so many turnovers.
+const SETTLED: f64 = 1e-3;
+const MOST_TURNOVERS: f64 = 24.0;
+const MOST_STEPS: usize = 4_000;
+
+/// The cache at a number of transactions. Rates are per transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct At {
+    /// Transactions since the cold start.
+    pub tx: f64,
+    /// Pages read.
+    pub reads: f64,
+    /// Dirty pages evicted.
+    pub evicted_dirty: f64,
+    /// Pages the flush list writes.
+    pub flushed: f64,
+    /// Share of the cache in use.
+    pub cached_share: f64,
+    /// Share of its pages that are dirty.
+    pub dirty_share: f64,
+    /// Measured over modelled I/Os.
+    pub shape: f64,
+    /// 1 once the cache evicts: background writing counts.
+    pub full: f64,
+}
+
+/// The curve.
+#[derive(Clone, Debug)]
+pub struct WarmUp {
+    points: Vec<At>,
+    /// Transactions at which the cache is full; none when the data fits.
+    pub full_at_tx: Option<f64>,
+}
+
+impl WarmUp {
+    /// Follows `database` in a cache of `cache_bytes`.
+    pub fn new(database: &Database, cache_bytes: f64) -> WarmUp {
+        let mut cache =
+            Cache::cold(&database.popularity, database.cache_pages(cache_bytes), database.old_share, database.ordered_while_filling);
+        let mut curve = WarmUp { points: Vec::with_capacity(1_024), full_at_tx: None };
+        let (mut tx, mut evicted, mut settled) = (0.0, 0.0, (0.0, f64::INFINITY));
+        let smallest = STEP_OF_CACHE * 0.01 * cache.capacity().min(database.popularity.pages());
+        while curve.points.len() < MOST_STEPS {
+            let by_cache = STEP_OF_CACHE * cache.capacity() / cache.reads_per_tx().max(1e-12);
+            // Up to the first eviction exactly, so that the step there is not smeared.
+            let to_full = if cache.is_full() { f64::INFINITY } else { (cache.capacity() - cache.held()) / cache.reads_per_tx().max(1e-12) * 1.0001 };
+            let by_tx = STEP_OF_TX * tx + smallest / cache.reads_per_tx().max(1e-12);
+            let step = by_cache.min(by_tx).min(to_full.max(1e-3 * by_cache));
+            let moved = cache.pass(step);
+            if cache.is_full() && curve.full_at_tx.is_none() {
+                curve.full_at_tx = Some(tx + step);
+            }
+            evicted += moved.evicted_first + moved.evicted_later;
+            let turned = evicted / cache.capacity();
+            curve.points.push(point(database, &cache, tx + 0.5 * step, turned, [moved.reads, moved.evicted_first, moved.evicted_later].map(|x| x / step)));
+            tx += step;
+            if turned >= settled.0 + 1.0 {
+                let reads = moved.reads / step;
+                if (reads / settled.1 - 1.0).abs() < SETTLED || turned > MOST_TURNOVERS {
+                    break;
+                }
+                settled = (turned, reads);
+            }
+            if tx > 1e13 || cache.reads_per_tx() < 1e-4 * curve.points[0].reads && !cache.is_full() && database.popularity.pages() <= cache.capacity() {
+                break;
+            }
+        }
+        curve
+    }
+
+    /// Transactions at the end of the curve: from there on nothing changes. Where a warm run stands.
+    pub fn settled_tx(&self) -> f64 {
+        self.points.last().map_or(0.0, |point| point.tx)
+    }
+
+    /// The points.
+    pub fn points(&self) -> &[At] {
+        &self.points
+    }
+
+    /// The cache at `tx`, linear between points. `hint` is where the search begins and ends: transactions mostly grow.
+    pub fn at(&self, tx: f64, hint: &mut usize) -> At {
+        let last = self.points.len() - 1;
+        if *hint > last || self.points[*hint].tx > tx {
+            *hint = 0;
+        }
+        while *hint < last && self.points[*hint + 1].tx <= tx {
+            *hint += 1;
+        }
+        let from = &self.points[*hint];
+        if *hint == last || tx <= from.tx {
+            return At { tx, ..*from };
+        }
+        let to = &self.points[*hint + 1];
+        let share = (tx - from.tx) / (to.tx - from.tx);
+        let mix = |a: f64, b: f64| a + share * (b - a);
+        At {
+            tx,
+            reads: mix(from.reads, to.reads),
+            evicted_dirty: mix(from.evicted_dirty, to.evicted_dirty),
+            flushed: mix(from.flushed, to.flushed),
+            cached_share: mix(from.cached_share, to.cached_share),
+            dirty_share: mix(from.dirty_share, to.dirty_share),
+            shape: mix(from.shape, to.shape),
+            full: mix(from.full, to.full),
+        }
+    }
+}
+
+fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first, later]: [f64; 3]) -> At {
+    let writes = &database.writes;
+    let ramp = if writes.flush_ramp_tx > 0.0 { -libm::expm1(-tx / writes.flush_ramp_tx) } else { 1.0 };
+    let first_share = cache.first_share();
+    At {
+        tx,
+        reads,
+        evicted_dirty: first * writes.first_dirty + later * writes.later_dirty,
+        flushed: writes.flush_per_tx * ramp,
+        cached_share: (cache.held() / cache.capacity()).min(1.0),
+        dirty_share: (first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty).min(1.0),
+        shape: if cache.is_full() { look_up(&database.shape.full, turned) } else { look_up(&database.shape.filling, tx) },
+        full: f64::from(u8::from(cache.is_full())),
+    }
+}
+
+/// Linear between points; the ends hold; 1 where there are none.
+fn look_up(points: &[(f64, f64)], x: f64) -> f64 {
+    match points.partition_point(|point| point.0 <= x) {
+        _ if points.is_empty() => 1.0,
+        0 => points[0].1,
+        n if n == points.len() => points[n - 1].1,
+        n => {
+            let ((x0, y0), (x1, y1)) = (points[n - 1], points[n]);
+            y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+        }
+    }
+}

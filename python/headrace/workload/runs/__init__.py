@@ -1,0 +1,24 @@
+"""Recorded runs of a database: RUN.toml and the files it names, checked, on one time axis.
+
+    load         load_run: the whole way from a path to a Run
+    model        Run, Benchmark, Finding
+    description  RUN.toml: keys and their rules
+    settings     server settings and engine versions known by name
+    storage      what the storage could give on that day
+    sysbench     the transactions a second: raw output or CSV
+    disk         iostat and vmstat, through the importers
+    status       samples of SHOW GLOBAL STATUS
+    align        one time axis: clocks, else a common beginning and correlation
+    checks       contradictions between description and files
+    series       stalls, outliers, and whether the run warmed up
+    words        a run in sentences
+
+Nothing is modelled here; docs/reference/run-description.md has every key and rule.
+"""
+
+from headrace.workload.runs.description import FORMAT, VERSION
+from headrace.workload.runs.load import load_run
+from headrace.workload.runs.model import SERIES_COLUMNS, Benchmark, Caps, Finding, Run
+from headrace.workload.runs.words import describe
+
+__all__ = ["FORMAT", "SERIES_COLUMNS", "VERSION", "Benchmark", "Caps", "Finding", "Run", "describe", "load_run"]

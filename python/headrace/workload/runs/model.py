@@ -1,0 +1,113 @@
+"""A recorded run as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+
+import polars as pl
+
+DOC = "docs/reference/run-description.md"
+
+# One row per report of the benchmark. Rates are means over the row; null where not measured.
+SERIES_COLUMNS = {
+    "t_s": pl.Float64,  # start of the row, seconds from the start of the run
+    "duration_s": pl.Float64,
+    "threads": pl.Int64,
+    "tps": pl.Float64,
+    "qps": pl.Float64,
+    "p95_ms": pl.Float64,
+    "read_iops": pl.Float64,
+    "write_iops": pl.Float64,
+    "read_mib_s": pl.Float64,
+    "write_mib_s": pl.Float64,
+    "suspect": pl.Boolean,  # an outlier, or a row in which clients had already left
+    "stall": pl.Boolean,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something a reader of the figures must know. `kind` is one of the list in the reference; `t_s` where, None for the whole run."""
+
+    kind: str
+    text: str
+    t_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What the clients did. `scale`: warehouses per table set (sysbench-tpcc) or rows per table (sysbench-oltp).
+
+    `data_gib`: data on disk before the run, GiB, None when not known. `script`, `distribution` and `parameters` (of the
+    distribution, named as sysbench's options) are those of sysbench-oltp, else None and empty.
+    """
+
+    name: str
+    tables: int | None = None
+    scale: int | None = None
+    data_gib: float | None = None
+    script: str | None = None
+    distribution: str | None = None
+    parameters: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What data volumes and instance together allow (catalog, day of the run); infinite where no figure is known.
+
+    `iops` without burst credits, `iops_burst` with them, I/Os a second; `mib_s` and `mib_s_burst` likewise; `usable_gib` after RAID.
+    """
+
+    iops: float
+    iops_burst: float
+    mib_s: float
+    mib_s_burst: float
+    usable_gib: float
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One measured run: what was described, and what was measured.
+
+    `storage`, `log_storage`: in the catalog's notation, checked. `cache_gib`: buffer pool or block cache, GiB. `seconds`: the
+    length asked for, None when not said. `interval_s`: length of a row of `series`, whose columns are SERIES_COLUMNS.
+    `status`: None, or one row per interval between samples: `t_s` (start), `duration_s`, and per counter `NAME_per_s` or,
+    for levels, `NAME` at the end of the row. `files`: what was read, by key: name and sha256. `findings` in the order found.
+    """
+
+    name: str
+    engine: str
+    engine_version: str | None
+    flavor: str | None
+    storage: str
+    log_storage: str | None
+    as_of: date
+    instance: str | None
+    cache_gib: float
+    threads: int
+    start: str
+    seconds: float | None
+    benchmark: Benchmark
+    settings: dict[str, float | int | bool]
+    caveats: tuple[str, ...]
+    caps: Caps
+    files: dict[str, tuple[str, str]]
+    interval_s: float
+    series: pl.DataFrame
+    status: pl.DataFrame | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def span_s(self) -> float:
+        """From the start of the first row to the end of the last, seconds."""
+        return self.series["t_s"][-1] + self.series["duration_s"][-1] - self.series["t_s"][0]
+
+    @property
+    def transactions(self) -> float:
+        """Transactions in all rows."""
+        return float((self.series["tps"] * self.series["duration_s"]).sum())
+
+    def found(self, kind: str) -> tuple[Finding, ...]:
+        """The findings of one kind."""
+        return tuple(finding for finding in self.findings if finding.kind == kind)

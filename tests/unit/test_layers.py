@@ -14,7 +14,7 @@ BASE = {"errors"}
 CORE = BASE | {"_core", "core", "workload"}
 PYTHON_MAY = {
     "errors": set(),
-    "workload": BASE,
+    "workload": BASE | {"_core"},
     "core": BASE | {"_core", "workload"},
     "simulation": CORE,
     "catalog": CORE,

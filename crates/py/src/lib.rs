@@ -5,6 +5,7 @@
 //! signals between steps, so Ctrl-C works.
 
 mod catalog;
+mod mysql;
 mod simulate;
 
 use headrace_catalog::{CatalogError, NaiveDate};
@@ -40,5 +41,6 @@ fn to_python<'py, T: Serialize>(py: Python<'py>, value: &T) -> PyResult<Bound<'p
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CoreError", module.py().get_type::<CoreError>())?;
     catalog::register(module)?;
-    simulate::register(module)
+    simulate::register(module)?;
+    mysql::register(module)
 }

@@ -31,11 +31,12 @@ pub fn quiet(_: f64) -> bool {
     true
 }
 
-fn unit(rng: &mut ChaCha8Rng) -> f64 {
+/// Uniform in [0, 1).
+pub(crate) fn unit(rng: &mut ChaCha8Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / TWO_53
 }
 
-fn nanos(seconds: f64) -> Nanos {
+pub(crate) fn nanos(seconds: f64) -> Nanos {
     Nanos((seconds * 1e9) as u64)
 }
 

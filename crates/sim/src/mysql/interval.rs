@@ -95,6 +95,8 @@ pub struct Scenario<'a> {
     pub step_s: f64,
     /// Seed of the one-second scatter; none: means only.
     pub seed: Option<u64>,
+    /// Transactions done since the start by the middle of each step, as measured: the state then follows the run instead of the model. For calibration.
+    pub follow: Option<&'a [f64]>,
 }
 
 /// One step of a run.
@@ -241,6 +243,7 @@ impl Devices {
 struct State {
     devices: Devices,
     tx: f64,
+    start_tx: f64,
     hint: usize,
     /// Transactions a second and response time (s) of the step before: how many commits share a log write.
     before: (f64, f64),
@@ -259,6 +262,7 @@ impl State {
         State {
             devices: Devices::new(scenario),
             tx,
+            start_tx: tx,
             hint: 0,
             before: (0.0, 0.0),
             backlog: 0.0,
@@ -270,13 +274,16 @@ impl State {
     fn step(&mut self, scenario: &Scenario<'_>, step: usize) -> Second {
         let (database, seconds) = (scenario.database, scenario.step_s);
         let t_s = (step + 1) as f64 * seconds;
+        if let Some(measured) = scenario.follow.and_then(|follow| follow.get(step)) {
+            self.tx = self.start_tx + measured;
+        }
         let at = scenario.warm_up.at(self.tx, &mut self.hint);
-        let (reads_by, compacted) = self.compaction.now(database.compaction.as_ref(), self.tx, seconds, &self.devices.data);
-        let syncs = self.syncs(database);
+        let (reads_by, compacted) = self.compaction.now(database.compaction.as_ref(), self.tx, seconds);
+        let alone_s = self.alone_s(database, &at, reads_by);
+        let syncs = self.syncs(database, &at, alone_s);
         let (data, log) = self.devices.places.of_transaction(database, &at, reads_by, syncs);
         let always = self.devices.places.of_second(database, &at, compacted);
         let (storage, bound) = self.devices.most((&data, &log), &always, seconds);
-        let alone_s = self.alone_s(database, &at, reads_by);
         let cpu = scenario.instance.filter(|limits| limits.vcpus > 0 && database.clients.cpu_ms > 0.0);
         let cpu = cpu.map_or(f64::INFINITY, |limits| f64::from(limits.vcpus) * 1e3 / database.clients.cpu_ms);
         let p = database.clients.sharpness;
@@ -330,12 +337,13 @@ impl State {
         (database.clients.base_ms + reads_ms + commit_ms) / 1e3
     }
 
-    /// Log writes of one commit: those that come while one is under way share the next.
-    fn syncs(&self, database: &Database) -> f64 {
+    /// Log writes of one commit: those that come while one is under way share the next. At a cap a log write waits like any other I/O of the transaction, and more share it.
+    fn syncs(&self, database: &Database, at: &At, alone_s: f64) -> f64 {
         let alone = database.log.syncs_per_commit;
-        let (tps, _) = self.before;
-        let waiting = tps * self.devices.places.log_or_data().write_ms / 1e3;
-        alone / (1.0 + waiting * waiting / (1.0 + waiting))
+        let (tps, response_s) = self.before;
+        let waited_s = (response_s - alone_s).max(0.0) / (at.reads * at.shape + alone).max(1.0);
+        let coming = tps * (self.devices.places.log_or_data().write_ms / 1e3 + waited_s);
+        alone / (1.0 + coming * coming / (1.0 + coming))
     }
 
     fn scatter(&mut self, database: &Database, mean: f64, seconds: f64) -> f64 {
@@ -363,7 +371,7 @@ impl Merging {
     }
 
     /// Factor of reads at `tx`, and the bytes a second compaction reads and writes in this step.
-    fn now(&mut self, compaction: Option<&Compaction>, tx: f64, seconds: f64, _data: &Fluid) -> (f64, (f64, f64)) {
+    fn now(&mut self, compaction: Option<&Compaction>, tx: f64, seconds: f64) -> (f64, (f64, f64)) {
         let Some(compaction) = compaction else { return (1.0, (0.0, 0.0)) };
         while tx >= self.next_tx {
             self.next_tx += compaction.period_tx;

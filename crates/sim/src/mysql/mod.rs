@@ -7,13 +7,19 @@
 //! | `cache` | pages in the buffer pool or block cache while it fills and after: reads and evictions per transaction |
 //! | `warmup` | the cache followed over transactions, once per database and cache size |
 //! | `demand` | one transaction in I/Os and bytes, on data and log volumes |
+//! | `standard` | sysbench-tpcc with no run measured |
+//! | `sysbench` | the OLTP scripts of sysbench with no run measured |
 //! | `interval` | second by second: the tightest of caps, clients and processors decides |
+//! | `clients` | the per-I/O form: every client, page read and log write, for short runs and latency |
 
 pub mod cache;
+pub mod clients;
 pub mod database;
 pub mod demand;
 pub mod interval;
 pub mod popularity;
+pub mod standard;
+pub mod sysbench;
 pub mod warmup;
 
 pub use database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape};

@@ -8,9 +8,12 @@ use super::database::Database;
 /// A step moves at most this share of the cache, and of the transactions so far.
 const STEP_OF_CACHE: f64 = 0.02;
 const STEP_OF_TX: f64 = 0.08;
-/// The curve ends when reads have moved less than this over one turnover of the cache, or after so many turnovers.
+/// The cache is followed until reads have moved less than this over one turnover, or for so many turnovers.
 const SETTLED: f64 = 1e-3;
 const MOST_TURNOVERS: f64 = 24.0;
+/// The curve itself goes on at what has settled up to so many turnovers, each point so much further: what a calibration found there holds for as long.
+const LAST_TURNOVER: f64 = 256.0;
+const FURTHER: f64 = 1.15;
 const MOST_STEPS: usize = 4_000;
 
 /// The cache at a number of transactions. Rates are per transaction.
@@ -24,6 +27,8 @@ pub struct At {
     pub evicted_dirty: f64,
     /// Pages the flush list writes.
     pub flushed: f64,
+    /// Times the cache has been turned over by evictions.
+    pub turned: f64,
     /// Share of the cache in use.
     pub cached_share: f64,
     /// Share of its pages that are dirty.
@@ -75,7 +80,23 @@ impl WarmUp {
                 break;
             }
         }
+        if cache.is_full() {
+            curve.go_on(database, evicted / cache.capacity(), cache.capacity());
+        }
         curve
+    }
+
+    fn go_on(&mut self, database: &Database, mut turned: f64, capacity: f64) {
+        let Some(mut last) = self.points.last().copied() else { return };
+        // Settled: as many pages go as come.
+        let evicted_per_tx = last.reads.max(1e-12);
+        while turned < LAST_TURNOVER {
+            let next = turned * FURTHER;
+            last.tx += (next - turned) * capacity / evicted_per_tx;
+            turned = next;
+            (last.turned, last.shape) = (turned, look_up(&database.shape.full, turned));
+            self.points.push(last);
+        }
     }
 
     /// Transactions at the end of the curve: from there on nothing changes. Where a warm run stands.
@@ -109,6 +130,7 @@ impl WarmUp {
             reads: mix(from.reads, to.reads),
             evicted_dirty: mix(from.evicted_dirty, to.evicted_dirty),
             flushed: mix(from.flushed, to.flushed),
+            turned: mix(from.turned, to.turned),
             cached_share: mix(from.cached_share, to.cached_share),
             dirty_share: mix(from.dirty_share, to.dirty_share),
             shape: mix(from.shape, to.shape),
@@ -126,6 +148,7 @@ fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first
         reads,
         evicted_dirty: first * writes.first_dirty + later * writes.later_dirty,
         flushed: writes.flush_per_tx * ramp,
+        turned,
         cached_share: (cache.held() / cache.capacity()).min(1.0),
         dirty_share: (first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty).min(1.0),
         shape: if cache.is_full() { look_up(&database.shape.full, turned) } else { look_up(&database.shape.filling, tx) },

@@ -5,6 +5,7 @@
     description  RUN.toml: keys and their rules
     settings     server settings and engine versions known by name
     storage      what the storage could give on that day
+    reading      a measured file as text
     sysbench     the transactions a second: raw output or CSV
     disk         iostat and vmstat, through the importers
     status       samples of SHOW GLOBAL STATUS

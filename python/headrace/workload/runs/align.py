@@ -52,7 +52,9 @@ def even_interval(recording: Recording, key: str, count: int, span_s: float, row
     if abs(count * row_s - span_s) > max(SAME_LENGTH_SHARE * span_s, 2 * row_s):
         raise recording.bad("", f"{count} reports without times", f"do not fill the {span_s:,.0f} s of the run at {row_s:g} s each",
                             f"Say how far apart they are (files.{key}_interval_s), or record with times.", DOC)  # fmt: skip
-    findings.append(Finding("alignment", f"{recording.name} has no times: its {count} reports were taken to be {row_s:g} s apart, as the benchmark's."))
+    findings.append(
+        Finding("alignment", f"{recording.name} has no times: its {count} reports were taken to be {row_s:g} s apart, as the benchmark's.")
+    )
     return row_s
 
 

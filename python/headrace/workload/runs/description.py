@@ -84,7 +84,9 @@ def parse_toml(name: str, content: bytes) -> dict:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: byte {error.start}", "a run description is UTF-8 text", DOC, "The measured files are named in it.") from None
+        raise InputError(
+            f"{name}: byte {error.start}", "a run description is UTF-8 text", DOC, "The measured files are named in it."
+        ) from None
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -92,7 +94,11 @@ def parse_toml(name: str, content: bytes) -> dict:
         hint = f"It looks like {tool}: write a description that names it under [files]." if tool else "Mend the line named."
         raise InputError(f"{name}: {' '.join(str(error)[:120].split())}", "is not valid TOML", "toml.io, v1.0", hint) from None
     if document.get("format") != FORMAT:
-        hint = "This is a workload file: a run description is what a workload is calibrated from." if document.get("format") == "headrace-workload" else ""
+        hint = (
+            "This is a workload file: a run description is what a workload is calibrated from."
+            if document.get("format") == "headrace-workload"
+            else ""
+        )
         raise InputError(f"format = {shown(document.get('format'))}", f'the file must begin with format = "{FORMAT}"', DOC, hint)
     version = document.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
@@ -260,7 +266,9 @@ def known_keys(table: dict, known, where: str, prefix: str) -> None:
     """Refuse a key that is not known, with the nearest that is."""
     for key in table:
         if key not in known:
-            raise InputError(f"{prefix}{key[:60]}", f"is not a key of {where}", DOC, did_you_mean(key, known) or f"Known: {', '.join(known)}.")
+            raise InputError(
+                f"{prefix}{key[:60]}", f"is not a key of {where}", DOC, did_you_mean(key, known) or f"Known: {', '.join(known)}."
+            )
 
 
 def needed_keys(table: dict, needed: tuple[str, ...], prefix: str, hint: str = "") -> None:

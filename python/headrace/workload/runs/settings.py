@@ -76,7 +76,9 @@ def _setting(key: str, value: object, meaning: str, kind: type, low: float, high
 def check_version(version: object, flavor: object, engine: str) -> tuple[str | None, str | None]:
     """(engine_version, flavor) as given; the flavor is filled in where the version tells MariaDB. Raises InputError."""
     if flavor is not None and flavor not in FLAVORS:
-        raise InputError(f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, did_you_mean(flavor, FLAVORS))
+        raise InputError(
+            f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, did_you_mean(flavor, FLAVORS)
+        )
     if flavor == "mysql" and engine == "myrocks":
         raise InputError('flavor = "mysql" with engine = "myrocks"', "Oracle's MySQL has no MyRocks", VERSIONS_SOURCE,
                          "It is in percona and mariadb; leave flavor out for another build.")  # fmt: skip
@@ -86,7 +88,9 @@ def check_version(version: object, flavor: object, engine: str) -> tuple[str | N
     if not isinstance(version, str):
         raise InputError(what, "must be text", VERSIONS_SOURCE, 'Put it in quotes: "5.7.22".')
     if "aurora" in version.lower():
-        raise InputError(what, "Aurora keeps its data in storage of its own, not on EBS volumes", VERSIONS_SOURCE, "It cannot be calibrated here.")
+        raise InputError(
+            what, "Aurora keeps its data in storage of its own, not on EBS volumes", VERSIONS_SOURCE, "It cannot be calibrated here."
+        )
     match = VERSION_TEXT.match(version)
     if not match:
         raise InputError(what, "is not a version number", VERSIONS_SOURCE, 'Write it as SELECT VERSION() does, for example "8.0.36".')

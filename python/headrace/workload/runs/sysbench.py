@@ -26,11 +26,11 @@ MAX_ROWS = 3_000_000
 MOST = {"threads": 1e5, "tps": 1e7, "qps": 1e9, "p95_ms": 1e7, "t_s": MAX_SPAN_S}
 NUMBER = r"(\S+)"
 REPORT_1 = re.compile(
-    rf"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] thds: {NUMBER} tps: {NUMBER} qps: {NUMBER} \(r/w/o: \S+\) lat \(ms, ?(\S+?)%\): {NUMBER} "
+    rf"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] thds: {NUMBER} tps: {NUMBER} qps: {NUMBER}(?: \(r/w/o: \S+\))? lat \(ms, ?(\S+?)%\): {NUMBER} "
     r"err/s:? \S+ reconn/s: \S+\Z"
 )
 REPORT_05 = re.compile(
-    rf"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] threads: (\S+?), tps: (\S+?), reads(?:/s)?: (\S+?), writes(?:/s)?: (\S+?), "
+    r"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] threads: (\S+?), tps: (\S+?), reads(?:/s)?: (\S+?), writes(?:/s)?: (\S+?), "
     r"response time: (\S+?)ms \((\S+?)%\)(?:, errors(?:/s)?: \S+?, +reconnects(?:/s)?: +\S+)?\Z"
 )
 LOOKS_LIKE_REPORT = re.compile(r"[^\[]*\[ *\S+?s *\] (thds|threads): ")
@@ -70,16 +70,20 @@ def parse(recording: Recording, columns: dict[str, str], interval_s: float | Non
         raise recording.bad("", f"{len(rows.t_s)} reports", "at least two are needed", "Run longer, with --report-interval=1.", DOC)
     _one_axis(recording, rows, interval_s)
     if not any(value > 0 for value in rows.tps):
-        raise recording.bad("", "no transaction", "is in the whole file", "The clients did nothing: look at the benchmark's own messages.", DOC)
+        raise recording.bad(
+            "", "no transaction", "is in the whole file", "The clients did nothing: look at the benchmark's own messages.", DOC
+        )
     _clock(recording, rows)
     return rows
 
 
 def _value(recording: Recording, where: int, what: str, text: str) -> float:
-    """A number within what is believed; the fast way first, words only when something is wrong."""
+    """A number within what is believed, or an InputError with the line."""
     number = recording.number(where, what, text)
     if number > MOST[what]:
-        raise recording.bad(where, f"{what} = {clip(text, 40)}", f"at most {MOST[what]:,.0f} is believed", "The line is damaged: take it out.", DOC)
+        raise recording.bad(
+            where, f"{what} = {clip(text, 40)}", f"at most {MOST[what]:,.0f} is believed", "The line is damaged: take it out.", DOC
+        )
     return number
 
 
@@ -128,7 +132,9 @@ def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, per
          p95 if percent == 95.0 else math.nan)  # fmt: skip
     stamp = match["stamp"].strip()
     if bool(stamp) != bool(rows.stamps) and len(rows.t_s) > 1:
-        raise recording.bad(number, clip(stamp) or "no time", "some reports have a time in front and others do not", "Copy the file again.", DOC)
+        raise recording.bad(
+            number, clip(stamp) or "no time", "some reports have a time in front and others do not", "Copy the file again.", DOC
+        )
     if stamp:
         rows.stamps.append((number, stamp))
 
@@ -152,7 +158,9 @@ def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, flo
         step = statistics.median_low([b - a for a, b in zip(rows.t_s, rows.t_s[1:], strict=False)])
         summed, total = sum(rows.tps) * step, totals[0][1]
         if step > 0 and abs(summed - total) > TOTAL_SLACK * max(total, summed):
-            text = f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
+            text = (
+                f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
+            )
             rows.findings.append(Finding("totals", text))
 
 
@@ -167,7 +175,9 @@ def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interv
     header = [name.strip() for name in next(csv.reader([lines[first]], delimiter=delimiter), [])]
     place = _csv_columns(recording, first + 1, header, columns)
     if "t_s" not in place and interval_s is None:
-        raise recording.bad(first + 1, "no column t_s", "the time of each row is needed", "Say how long each row is: files.interval_s.", DOC)
+        raise recording.bad(
+            first + 1, "no column t_s", "the time of each row is needed", "Say how long each row is: files.interval_s.", DOC
+        )
     rows = Rows()
     last = max(index for index, line in enumerate(lines) if line.strip())
     reader = csv.reader(lines[first + 1 :], delimiter=delimiter)
@@ -180,10 +190,14 @@ def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interv
                 if number == last + 1 and len(cells) < len(header):
                     rows.findings.append(Finding("cut", f"{recording.name}, line {number}: the last line is cut off and was left out."))
                     break
-                raise recording.bad(number, f"{len(cells)} columns", f"the header has {len(header)}", "The line is damaged: take it out.", DOC)
+                raise recording.bad(
+                    number, f"{len(cells)} columns", f"the header has {len(header)}", "The line is damaged: take it out.", DOC
+                )
             _csv_row(recording, rows, number, cells, place, interval_s)
     except csv.Error as error:
-        raise recording.bad(first + 1 + reader.line_num, str(error), "is not CSV", "The file is damaged: copy it again.", "RFC 4180") from None
+        raise recording.bad(
+            first + 1 + reader.line_num, str(error), "is not CSV", "The file is damaged: copy it again.", "RFC 4180"
+        ) from None
     if not recording.text.endswith("\n"):
         rows.findings.append(Finding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off."))
     return rows
@@ -232,12 +246,16 @@ def _one_axis(recording: Recording, rows: Rows, asked: float | None) -> None:
     """Even steps, with gaps where rows are missing; sets `interval_s`. Doubled rows are dropped."""
     steps = [b - a for a, b in zip(rows.t_s, rows.t_s[1:], strict=False) if b > a]
     if not steps:
-        raise recording.bad("", "t_s never rises", "it counts the seconds since the start", "Is the right column named in files.columns?", DOC)
+        raise recording.bad(
+            "", "t_s never rises", "it counts the seconds since the start", "Is the right column named in files.columns?", DOC
+        )
     interval = statistics.median_low(steps)
     if asked is not None and abs(asked - interval) > 0.1 * asked:
         raise recording.bad("", f"files.interval_s = {asked:g}", f"the rows are {interval:g} s apart", "Leave it out.", DOC)
     if not MIN_POINT_S <= interval <= MAX_RECORDED_POINT_S:
-        raise recording.bad("", f"rows {interval:g} s apart", f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken", "t_s is in seconds.", DOC)
+        raise recording.bad(
+            "", f"rows {interval:g} s apart", f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken", "t_s is in seconds.", DOC
+        )
     doubled = [index for index in range(1, len(rows.t_s)) if _check_step(recording, rows, index, interval)]
     if doubled:
         place = ", ".join(f"line {rows.where[index]}" for index in doubled[:5])
@@ -262,10 +280,16 @@ def _check_step(recording: Recording, rows: Rows, index: int, interval: float) -
         raise recording.bad(where, f"t_s = {now:g}", "was there before with other figures", "Two runs were mixed: keep one.", DOC)
     if step < 0:
         if now <= rows.t_s[0] + interval:
-            raise recording.bad(where, f"t_s starts over at {now:g}", "one run per file", "The benchmark was started again: cut the file there.", DOC)
-        raise recording.bad(where, f"t_s = {now:g}", f"lies {-step:g} s before the row above it", "Lines are in disorder, or runs were mixed.", DOC)
+            raise recording.bad(
+                where, f"t_s starts over at {now:g}", "one run per file", "The benchmark was started again: cut the file there.", DOC
+            )
+        raise recording.bad(
+            where, f"t_s = {now:g}", f"lies {-step:g} s before the row above it", "Lines are in disorder, or runs were mixed.", DOC
+        )
     if step < 0.5 * interval and index < len(rows.t_s) - 1:
-        raise recording.bad(where, f"{step:g} s after the row above", f"the others are {interval:g} s apart", "Keep one report interval per file.", DOC)
+        raise recording.bad(
+            where, f"{step:g} s after the row above", f"the others are {interval:g} s apart", "Keep one report interval per file.", DOC
+        )
     return False
 
 

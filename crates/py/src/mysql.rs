@@ -1,0 +1,152 @@
+//! MySQL on a storage: transactions a second.
+
+use crate::{date, sim_error, to_python};
+use headrace_catalog::{Catalog, InstanceLimits};
+use headrace_sim::mysql::interval::{run, Load, Scenario, Second, Start};
+use headrace_sim::mysql::standard::tpcc;
+use headrace_sim::mysql::{Database, Engine, WarmUp};
+use headrace_sim::{Setup, SimError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Deserialize;
+use std::collections::HashMap;
+
+/// One run to simulate, as Python hands it over.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunArgs {
+    storage: String,
+    log_storage: Option<String>,
+    instance: Option<String>,
+    as_of: Option<String>,
+    cache_bytes: f64,
+    clients: Option<u32>,
+    arrivals: Option<Vec<f64>>,
+    /// "cold", "warm", or transactions done.
+    start: StartArg,
+    seconds: u32,
+    step_s: f64,
+    seed: Option<u64>,
+    start_balance_percent: Option<f64>,
+    follow: Option<Vec<f64>>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum StartArg {
+    Transactions(f64),
+    Named(String),
+}
+
+struct Resolved {
+    data: Setup,
+    log: Option<Setup>,
+    instance: Option<InstanceLimits>,
+}
+
+impl RunArgs {
+    fn resolve(&self) -> PyResult<Resolved> {
+        let day = date(self.as_of.as_deref())?;
+        let setup = |storage: &str| -> Result<Setup, SimError> {
+            let setup = Setup::resolve(storage, self.instance.as_deref(), day)?;
+            Ok(Setup { start_balance_percent: self.start_balance_percent, ..setup })
+        };
+        let resolve = || -> Result<Resolved, SimError> {
+            let instance = self.instance.as_deref().map(|name| Catalog::embedded().instance(name, day)).transpose()?;
+            Ok(Resolved { data: setup(&self.storage)?, log: self.log_storage.as_deref().map(setup).transpose()?, instance })
+        };
+        resolve().map_err(sim_error)
+    }
+
+    fn start(&self) -> Result<Start, SimError> {
+        match &self.start {
+            StartArg::Transactions(tx) => Ok(Start::Transactions(*tx)),
+            StartArg::Named(name) if name == "cold" => Ok(Start::Cold),
+            StartArg::Named(name) if name == "warm" => Ok(Start::Warm),
+            StartArg::Named(name) => Err(SimError::Load { what: "start", value: name.clone(), rule: "must be cold or warm".into() }),
+        }
+    }
+
+    fn scenario<'a>(&'a self, database: &'a Database, warm_up: &'a WarmUp, resolved: &'a Resolved) -> Result<Scenario<'a>, SimError> {
+        let load = match (&self.clients, &self.arrivals) {
+            (Some(clients), _) => Load::Clients(*clients),
+            (None, arrivals) => Load::Arrivals(arrivals.clone().unwrap_or_default()),
+        };
+        Ok(Scenario {
+            database,
+            warm_up,
+            data: &resolved.data,
+            log: resolved.log.as_ref(),
+            instance: resolved.instance.as_ref(),
+            load,
+            start: self.start()?,
+            seconds: self.seconds,
+            step_s: self.step_s,
+            seed: self.seed,
+            follow: self.follow.as_deref(),
+        })
+    }
+}
+
+/// Simulates a database on several storages; each run is a dict (see `headrace.mysql_model`). Returns columns per run.
+#[pyfunction]
+fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let database: Database = pythonize::depythonize(database)?;
+    let runs: Vec<RunArgs> = pythonize::depythonize(runs)?;
+    database.check().map_err(sim_error)?;
+    let resolved = runs.iter().map(RunArgs::resolve).collect::<PyResult<Vec<_>>>()?;
+    let rows = py.detach(|| -> Result<Vec<Vec<Second>>, SimError> {
+        let mut warm_ups: HashMap<u64, WarmUp> = HashMap::new();
+        let mut all = Vec::with_capacity(runs.len());
+        for (args, resolved) in runs.iter().zip(&resolved) {
+            let warm_up = warm_ups.entry(args.cache_bytes.to_bits()).or_insert_with(|| WarmUp::new(&database, args.cache_bytes));
+            let mut rows = Vec::with_capacity(args.seconds as usize);
+            run(&args.scenario(&database, warm_up, resolved)?, &mut |second| rows.push(*second))?;
+            all.push(rows);
+        }
+        Ok(all)
+    });
+    rows.map_err(sim_error)?.iter().map(|rows| columns(py, rows)).collect()
+}
+
+fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>> {
+    let answer = PyDict::new(py);
+    macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
+    columns!(t_s, tps, p95_ms, iops, mib_s, balance_percent, instance_balance_percent, cached_share, dirty_share, reads_per_tx, backlog, compacting);
+    answer.set_item("cap", rows.iter().map(|row| row.binding.name()).collect::<Vec<_>>())?;
+    Ok(answer)
+}
+
+/// The cache of a database over transactions from a cold start: columns, and `full_at_tx`.
+#[pyfunction]
+fn mysql_warm_up<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, cache_bytes: f64) -> PyResult<Bound<'py, PyDict>> {
+    let database: Database = pythonize::depythonize(database)?;
+    database.check().map_err(sim_error)?;
+    let curve = py.detach(|| WarmUp::new(&database, cache_bytes));
+    let answer = PyDict::new(py);
+    macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), curve.points().iter().map(|at| at.$name).collect::<Vec<_>>())?; )* }; }
+    columns!(tx, reads, evicted_dirty, flushed, turned, cached_share, dirty_share, shape, full);
+    answer.set_item("full_at_tx", curve.full_at_tx)?;
+    Ok(answer)
+}
+
+/// The same database over `factor` times the data.
+#[pyfunction]
+fn mysql_grown<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, factor: f64) -> PyResult<Bound<'py, PyAny>> {
+    let database: Database = pythonize::depythonize(database)?;
+    to_python(py, &database.grown(factor))
+}
+
+/// sysbench-tpcc with no run measured: a database over `warehouses`.
+#[pyfunction]
+fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64) -> PyResult<Bound<'py, PyAny>> {
+    let engine: Engine = pythonize::depythonize(engine)?;
+    to_python(py, &tpcc(engine, warehouses).map_err(sim_error)?)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(mysql_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(mysql_tpcc, module)?)?;
+    module.add_function(wrap_pyfunction!(mysql_grown, module)?)?;
+    module.add_function(wrap_pyfunction!(mysql_warm_up, module)?)
+}

@@ -1,0 +1,108 @@
+//! sysbench-tpcc as a database nobody measured yet: where a calibration begins, and what is used, with wide intervals, where there is no run.
+//!
+//! Popularity: `data/mysql/popularity.csv`. Everything else is a constant here, with its source.
+
+use super::database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape};
+use super::popularity::{PageClass, Popularity};
+use crate::SimError;
+
+const POPULARITY: &str = include_str!("../../../../data/mysql/popularity.csv");
+
+/// Pages InnoDB writes in the background a second: innodb_io_capacity's default.
+pub const IO_CAPACITY: f64 = 200.0;
+/// Compressed 16 KiB blocks as read, bytes: 471 GB in InnoDB are 100 GB in MyRocks (LZ4); 3,600 IOPS moved 24 MiB/s on m5 in 2018, that is 6.9 KiB each.
+const MYROCKS_READ_BYTES: f64 = 7_066.0;
+const PAGE_BYTES: f64 = 16_384.0;
+
+/// The popularity of a standard benchmark over `scale` units (warehouses).
+fn popularity(benchmark: &str, engine: &str, scale: f64) -> Result<Popularity, SimError> {
+    let bad = |row: &str| SimError::Load { what: "row of data/mysql/popularity.csv", value: row.into(), rule: "must hold numbers".into() };
+    let mut classes = Vec::new();
+    for row in POPULARITY.lines().skip(1).filter(|row| !row.is_empty()) {
+        let cells: Vec<&str> = row.split(',').collect();
+        let [of, with, pages, touches, ..] = cells[..] else { return Err(bad(row)) };
+        if of == benchmark && with == engine {
+            let number = |text: &str| text.parse::<f64>().map_err(|_| bad(row));
+            classes.push(PageClass { pages: number(pages)? * scale, touches_per_tx: number(touches)? / scale });
+        }
+    }
+    Ok(Popularity { classes })
+}
+
+/// sysbench-tpcc over `warehouses` (tables x scale).
+pub fn tpcc(engine: Engine, warehouses: f64) -> Result<Database, SimError> {
+    if !(1.0..=1e7).contains(&warehouses) {
+        return Err(SimError::Load { what: "warehouses", value: warehouses.to_string(), rule: "must be between 1 and 10,000,000".into() });
+    }
+    match engine {
+        Engine::Innodb => innodb_tpcc(warehouses),
+        Engine::Myrocks => myrocks_tpcc(warehouses),
+    }
+}
+
+fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
+    Ok(Database {
+        engine: Engine::Innodb,
+        read_bytes: PAGE_BYTES,
+        cached_bytes: PAGE_BYTES,
+        popularity: popularity("sysbench-tpcc", "innodb", warehouses)?,
+        // Control blocks and the adaptive hash index take some (guess: 4 %).
+        usable_share: 0.96,
+        // innodb_old_blocks_pct is 37 by default; what acts like more is hits that come too late to move a page.
+        old_share: 0.45,
+        ordered_while_filling: false,
+        read_ahead_share: 0.0,
+        // Dirty shares and flushing: the m5 run's bytes written (vmstat) before, at and after the fill; c5 runs flush more, so the spread is wide.
+        writes: PageWrites {
+            flush_per_tx: 4.0,
+            flush_ramp_tx: 8.0 * warehouses,
+            first_dirty: 0.7,
+            later_dirty: 0.35,
+            background_per_s: IO_CAPACITY,
+            doublewrite: true,
+        },
+        // 12 KiB a transaction beside the flushing of pages on m5: redo, and the row images of the binlog, split by guess.
+        log: Log { redo_bytes_per_tx: 9_000.0, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: 1.0 },
+        compaction: None,
+        // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against 72 clients at 10,000 and 20,000 IOPS leave room for.
+        clients: Clients { base_ms: 15.0, cpu_ms: 4.8, sharpness: 4.0, p95_over_mean: 3.0 },
+        noise: Noise { fano: 3.0, cv: 0.055 },
+        shape: Shape::default(),
+    })
+}
+
+fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
+    Ok(Database {
+        engine: Engine::Myrocks,
+        read_bytes: MYROCKS_READ_BYTES,
+        cached_bytes: PAGE_BYTES,
+        popularity: popularity("sysbench-tpcc", "myrocks", warehouses)?,
+        usable_share: 0.96,
+        old_share: 1.0,
+        ordered_while_filling: true,
+        read_ahead_share: 0.0,
+        writes: PageWrites {
+            flush_per_tx: 0.0,
+            flush_ramp_tx: 0.0,
+            first_dirty: 0.0,
+            later_dirty: 0.0,
+            background_per_s: 0.0,
+            doublewrite: false,
+        },
+        // 256 MiB memtables hold 81,500 transactions: 3.3 kB each. Binlog as for InnoDB.
+        log: Log { redo_bytes_per_tx: 3_300.0, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: 1.0 },
+        // Four memtables start one (level0_file_num_compaction_trigger). Bytes: vmstat of the m5 runs, 13 KiB written a transaction, the log left out.
+        compaction: Some(Compaction {
+            period_tx: 4.0 * 268_435_456.0 / 3_294.0,
+            first_tx: 4.0 * 268_435_456.0 / 3_294.0,
+            read_bytes_per_tx: 8_000.0,
+            write_bytes_per_tx: 10_000.0,
+            rate_bytes_s: 200e6,
+            profile: vec![1.0],
+        }),
+        // Base: 32 clients at 30,000 IOPS, where nothing else binds. Processor: 57 % of 8 vCPUs at 790 tps on m5.
+        clients: Clients { base_ms: 8.7, cpu_ms: 5.8, sharpness: 4.0, p95_over_mean: 2.0 },
+        noise: Noise { fano: 3.0, cv: 0.055 },
+        shape: Shape::default(),
+    })
+}

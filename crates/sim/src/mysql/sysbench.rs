@@ -1,0 +1,568 @@
+//! The standard sysbench OLTP workloads, worked out without a run.
+//!
+//! ```text
+//!   rows' popularity (--rand-type) -> pages by popularity -> classes of like pages
+//!   statements of the script       -> touches of leaf pages, pages dirtied, log bytes, processor
+//!   redo size                      -> how long a page may stay dirty -> pages flushed per transaction
+//! ```
+//!
+//! Scripts and their default options are those of sysbench 1.0.20 (its Lua files); how rows are drawn is in `distribution`. `k` of a row is drawn as its id is, so a lookup by `k`
+//! finds many rows where draws are skewed.
+//!
+//! Left out: growth by `oltp_insert`, rows that `oltp_delete` no longer finds, the change buffer, undo pages, page splits. Constants that are guessed say so;
+//! [`SPREADS`] has how far each may be off.
+
+mod distribution;
+
+pub use distribution::{classes, Distribution};
+
+use super::database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape};
+use super::popularity::{PageClass, Popularity};
+use crate::SimError;
+use distribution::rows_per_key;
+use serde::{Deserialize, Serialize};
+
+const MIB: f64 = 1_048_576.0;
+const GIB: f64 = 1_073_741_824.0;
+
+/// Classes a table's pages and an index's pages are cut into.
+const MOST_CLASSES: usize = 24;
+
+/// InnoDB page, bytes (innodb_page_size).
+const PAGE_BYTES: f64 = 16_384.0;
+/// Of which hold records: less file header 38, page header 56, infimum and supremum 26, their directory slots 4, trailer 8 (InnoDB COMPACT format).
+const PAGE_ROOM: f64 = PAGE_BYTES - 132.0;
+/// Left free when rows come in key order: 1/16 of the page (dev.mysql.com, "The Physical Structure of an InnoDB Index": 15/16 full).
+const FREE_IN_ORDER: f64 = PAGE_BYTES / 16.0;
+/// sbtest row, bytes: header 5, id 4, transaction id 6, roll pointer 7, k 4, c 120, pad 60, and its 1/6 of a 2-byte directory slot. One byte a character.
+const ROW_BYTES: f64 = 5.0 + 4.0 + 6.0 + 7.0 + 4.0 + 120.0 + 60.0 + 2.0 / 6.0;
+/// Entry of the secondary index, bytes: header 5, k 4, id 4, directory 1/3. A node pointer of the clustered index is as long.
+const ENTRY_BYTES: f64 = 5.0 + 4.0 + 4.0 + 2.0 / 6.0;
+/// Fill of its pages. Guess between 1 (freshly built) and ln 2 (random inserts for long: Yao 1978).
+const INDEX_FILL: f64 = 0.85;
+
+/// MyRocks: bytes of a row and an index entry in a block: keys with the sequence number, less shared prefixes. Guess.
+const ROCKS_ROW_BYTES: f64 = 199.0;
+const ROCKS_ENTRY_BYTES: f64 = 17.0;
+/// Block and its compressed size. Guess: 2:1 (sbtest's digits compress well).
+const ROCKS_BLOCK_BYTES: f64 = 16_384.0;
+const ROCKS_COMPRESSION: f64 = 2.0;
+/// Level-0 files that start a compaction (level0_file_num_compaction_trigger, default).
+const ROCKS_TRIGGER: f64 = 4.0;
+/// Bytes written, flush included, per byte put (both compressed). Guess for levelled compaction; it reads as many less the flush.
+const ROCKS_WRITE_AMPLIFICATION: f64 = 8.0;
+/// Bytes a second compaction moves at most. Guess.
+const ROCKS_COMPACTION_RATE: f64 = 200.0 * MIB;
+
+/// Redo of MySQL 5.7 and 8.0 up to 8.0.29: 2 files of 48 MiB. From 8.0.30 innodb_redo_log_capacity is 100 MiB.
+const DEFAULT_REDO_BYTES: f64 = 96.0 * MIB;
+/// Share of it filled before pages must be written. Guess: between adaptive flushing's start (10 %) and the synchronous limit (about 7/8).
+const REDO_USABLE: f64 = 0.75;
+/// Share of the buffer pool that holds pages: less adaptive hash and control structures. Guess.
+const USABLE_SHARE: f64 = 0.96;
+/// Share of the list behind the midpoint: innodb_old_blocks_pct, 37.
+const OLD_SHARE: f64 = 0.375;
+
+/// Processor of one point select, ms: 8 vCPUs / 50,733 a second (published 2020-07-13: MySQL 8.0.15 on m5.2xlarge, gp2 at 3,000 IOPS, 32 threads; 64 threads give
+/// 46,203, so processors bind, not clients). sysbench may have run on the same machine.
+const POINT_CPU_MS: f64 = 8e3 / 50_733.0;
+/// What a round trip takes beside processor time, ms: 5,365 a second of one thread in the same table.
+const ROUND_TRIP_MS: f64 = 1e3 / 5_365.0 - POINT_CPU_MS;
+/// Processor of BEGIN or COMMIT, ms. Guess.
+const BRACKET_CPU_MS: f64 = 0.05;
+/// Processor of a range select: a point select and 2 us for every further row. Guess.
+const RANGE_ROW_CPU_MS: f64 = 0.002;
+/// Processor of a row found by the secondary index, ms. Guess.
+const INDEXED_ROW_CPU_MS: f64 = 0.005;
+
+/// What one writing statement adds. Processor: guess, twice to three times a point select; with these a default oltp_read_write takes 4.7 ms, and the table above allows at most
+/// 8 vCPUs / 1,644 a second = 4.9 ms, an index update 1.28 (6,264) and another one 0.88 (9,100); the tuned run of the AWS whitepaper (2017: 3,292 a second, 10 point selects and
+/// 4 writes, 32 vCPUs) allows 9.7 where this gives 3.2, so processors did not bind it. Redo: record sizes in undo and page logs, guessed +-40 %. Binlog: full row images.
+struct WriteCost {
+    cpu_ms: f64,
+    redo_bytes: f64,
+    binlog_bytes: f64,
+    /// Bytes put into MyRocks' memtable and WAL.
+    put_bytes: f64,
+}
+/// Old and new k in undo and redo (120), index entry marked (25), inserted (50), purged (55), page and transaction headers (100). Binlog: table map 60, event 35, images 2 x 191.
+const INDEX_UPDATE: WriteCost = WriteCost { cpu_ms: 0.45, redo_bytes: 350.0, binlog_bytes: 477.0, put_bytes: 260.0 };
+/// c twice (undo, redo) with headers.
+const NON_INDEX_UPDATE: WriteCost = WriteCost { cpu_ms: 0.35, redo_bytes: 550.0, binlog_bytes: 477.0, put_bytes: 212.0 };
+/// Marks in both indexes, undo, purge. Binlog: one image.
+const DELETE: WriteCost = WriteCost { cpu_ms: 0.35, redo_bytes: 300.0, binlog_bytes: 286.0, put_bytes: 48.0 };
+/// The row, its undo, its index entry.
+const INSERT: WriteCost = WriteCost { cpu_ms: 0.40, redo_bytes: 500.0, binlog_bytes: 286.0, put_bytes: 236.0 };
+/// Commit: transaction state in undo headers; GTID, BEGIN and XID events 79 + 75 + 31; prepare and commit markers.
+const COMMIT: WriteCost = WriteCost { cpu_ms: 0.0, redo_bytes: 100.0, binlog_bytes: 185.0, put_bytes: 60.0 };
+
+/// How far a parameter of [`Oltp::database`] may be off where nothing was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The parameter, as the database file names it.
+    pub parameter: &'static str,
+    /// Standard deviation of its logarithm.
+    pub relative_sd: f64,
+    /// Where the width comes from.
+    pub because: &'static str,
+}
+
+const fn spread(parameter: &'static str, relative_sd: f64, because: &'static str) -> Spread {
+    Spread { parameter, relative_sd, because }
+}
+
+/// Widths, all guessed from how the parameter was derived.
+pub const SPREADS: &[Spread] = &[
+    spread("popularity.pages", 0.05, "rows per page follow from the record format; fill of index pages 0.69 to 1"),
+    spread("popularity.touches_per_tx", 0.05, "statements are known; change buffer and repeated touches are left out"),
+    spread("usable_share", 0.03, "guess"),
+    spread("read_bytes", 0.2, "exact for InnoDB; compression of MyRocks is a guess"),
+    spread("writes.flush_per_tx", 0.5, "redo bytes +-40 % and the usable share of the redo log"),
+    spread("writes.flush_ramp_tx", 0.5, "as flush_per_tx"),
+    spread("writes.first_dirty", 0.5, "split between flush list and eviction is approximate"),
+    spread("writes.later_dirty", 0.5, "as first_dirty"),
+    spread("writes.background_per_s", 0.7, "innodb_io_capacity is a ceiling more than a rate"),
+    spread("log.redo_bytes_per_tx", 0.4, "record sizes without a run"),
+    spread("log.binlog_bytes_per_tx", 0.2, "event sizes of full row images"),
+    spread("compaction.period_tx", 0.4, "put bytes without a run"),
+    spread("compaction.read_bytes_per_tx", 0.5, "write amplification is a guess"),
+    spread("compaction.write_bytes_per_tx", 0.5, "write amplification is a guess"),
+    spread("compaction.rate_bytes_s", 0.5, "guess"),
+    spread("clients.base_ms", 0.4, "one published machine; client and network unknown"),
+    spread("clients.cpu_ms", 0.35, "one published machine; writes guessed"),
+    spread("clients.sharpness", 0.3, "six runs of another workload"),
+    spread("clients.p95_over_mean", 0.3, "guess"),
+    spread("noise.fano", 0.4, "2 to 4 on io1 runs of TPC-C, 2018"),
+    spread("noise.cv", 0.3, "0.05 to 0.06 on the same runs"),
+];
+
+/// A standard script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // The names are sysbench's own.
+pub enum Script {
+    OltpReadWrite,
+    OltpReadOnly,
+    OltpWriteOnly,
+    OltpPointSelect,
+    OltpUpdateIndex,
+    OltpUpdateNonIndex,
+    OltpInsert,
+    OltpDelete,
+    SelectRandomPoints,
+    SelectRandomRanges,
+}
+
+/// Statements of a transaction. Whatever is not given is as the script has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs)] // The names are sysbench's own options.
+pub struct Overrides {
+    pub point_selects: Option<u32>,
+    pub simple_ranges: Option<u32>,
+    pub sum_ranges: Option<u32>,
+    pub order_ranges: Option<u32>,
+    pub distinct_ranges: Option<u32>,
+    pub index_updates: Option<u32>,
+    pub non_index_updates: Option<u32>,
+    pub delete_inserts: Option<u32>,
+    pub random_points: Option<u32>,
+    pub number_of_ranges: Option<u32>,
+}
+
+/// A sysbench run and the settings of the server that its storage notices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Oltp {
+    /// Script.
+    pub script: Script,
+    /// `--rand-type` and its options.
+    pub distribution: Distribution,
+    /// Statement counts other than the script's.
+    pub statements: Overrides,
+    /// Storage engine.
+    pub engine: Engine,
+    /// `--tables`.
+    pub tables: u32,
+    /// Rows of a table (`--table-size`).
+    pub table_size: u64,
+    /// Rows of a range select (`--range-size`).
+    pub range_size: u32,
+    /// Keys of a range of select_random_ranges, less one (`--delta`).
+    pub delta: u32,
+    /// Threads; only select_random_* draw by them.
+    pub threads: u32,
+    /// Every statement commits by itself (`--skip-trx`).
+    pub skip_trx: bool,
+    /// Redo log, GiB; none: 96 MiB, the default up to 8.0.29.
+    pub redo_gib: Option<f64>,
+    /// Buffer pool for which page writes are split between flush list and eviction, GiB; none: half of the pages fit.
+    pub cache_gib: Option<f64>,
+    /// innodb_flush_log_at_trx_commit, rocksdb_flush_log_at_trx_commit: 0, 1 or 2.
+    pub flush_log_at_trx_commit: u8,
+    /// Binary log on: the default from 8.0.
+    pub log_bin: bool,
+    /// sync_binlog: commits per sync; 0 never.
+    pub sync_binlog: u32,
+    /// innodb_io_capacity, pages a second.
+    pub io_capacity: f64,
+    /// innodb_doublewrite.
+    pub doublewrite: bool,
+    /// MyRocks' memtable (write_buffer_size), MiB.
+    pub memtable_mib: f64,
+    /// Round trip of a statement beside processor time, ms; none: client and server close by.
+    pub round_trip_ms: Option<f64>,
+}
+
+impl Default for Oltp {
+    /// `oltp_read_write` with sysbench's defaults on a MySQL 8.0 with its own.
+    fn default() -> Oltp {
+        Oltp {
+            script: Script::OltpReadWrite,
+            distribution: Distribution::default(),
+            statements: Overrides::default(),
+            engine: Engine::Innodb,
+            tables: 1,
+            table_size: 10_000,
+            range_size: 100,
+            delta: 5,
+            threads: 1,
+            skip_trx: false,
+            redo_gib: None,
+            cache_gib: None,
+            flush_log_at_trx_commit: 1,
+            log_bin: true,
+            sync_binlog: 1,
+            io_capacity: 200.0,
+            doublewrite: true,
+            memtable_mib: 64.0,
+            round_trip_ms: None,
+        }
+    }
+}
+
+/// Statements of one transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Statements {
+    point_selects: f64,
+    ranges: f64,
+    index_updates: f64,
+    non_index_updates: f64,
+    /// Each with the insert of the same row.
+    delete_inserts: f64,
+    deletes: f64,
+    appends: f64,
+    random_points: f64,
+    random_ranges: f64,
+    /// BEGIN and COMMIT.
+    brackets: f64,
+}
+
+impl Statements {
+    fn writing(&self) -> [(f64, &'static WriteCost); 4] {
+        [
+            (self.index_updates, &INDEX_UPDATE),
+            (self.non_index_updates, &NON_INDEX_UPDATE),
+            (self.delete_inserts + self.deletes, &DELETE),
+            (self.delete_inserts + self.appends, &INSERT),
+        ]
+    }
+
+    fn writes(&self) -> f64 {
+        self.writing().iter().map(|(count, _)| count).sum()
+    }
+
+    fn round_trips(&self) -> f64 {
+        let lookups = f64::from(u8::from(self.random_points > 0.0)) + f64::from(u8::from(self.random_ranges > 0.0));
+        self.point_selects + self.ranges + self.writes() + lookups + self.brackets
+    }
+
+    fn commits(&self) -> f64 {
+        if self.brackets > 0.0 { self.writes().min(1.0) } else { self.writes() }
+    }
+
+    fn per_tx(&self, of: fn(&WriteCost) -> f64) -> f64 {
+        self.writing().iter().map(|(count, cost)| count * of(cost)).sum::<f64>() + self.commits() * of(&COMMIT)
+    }
+}
+
+/// Pages of like popularity and how often they are changed.
+#[derive(Clone, Copy)]
+struct Part {
+    class: PageClass,
+    writes_per_tx: f64,
+}
+
+/// What the engine makes of rows.
+struct Layout {
+    rows_per_page: f64,
+    entries_per_page: f64,
+}
+
+impl Oltp {
+    /// Pages of the data set: leaf pages of primary key and index k, of all tables.
+    pub fn pages(&self) -> f64 {
+        let layout = self.layout();
+        f64::from(self.tables) * (self.table_size as f64 / layout.rows_per_page + self.index_pages(&layout))
+    }
+
+    /// Refuses what sysbench or MySQL would.
+    pub fn check(&self) -> Result<(), SimError> {
+        self.distribution.check()?;
+        within("tables", f64::from(self.tables), 1.0, 100_000.0)?;
+        within("rows of a table (table_size)", self.table_size as f64, 1.0, 4_294_967_295.0)?;
+        within("rows of a range (range_size)", f64::from(self.range_size), 1.0, 1e6)?;
+        within("keys of a range (delta)", f64::from(self.delta), 0.0, 1e6)?;
+        within("threads", f64::from(self.threads), 1.0, 4_096.0)?;
+        within("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 2.0)?;
+        within("redo log (GiB)", self.redo_gib.unwrap_or(1.0), 0.004, 1_024.0)?;
+        within("cache (GiB)", self.cache_gib.unwrap_or(1.0), 0.004, 65_536.0)?;
+        within("io_capacity (pages a second)", self.io_capacity, 0.0, 1e6)?;
+        within("memtable (MiB)", self.memtable_mib, 0.1, 65_536.0)?;
+        within("round trip (ms)", self.round_trip_ms.unwrap_or(0.0), 0.0, 1e4)?;
+        let statements = self.statements();
+        within("statements of a transaction", statements.round_trips() - statements.brackets, 1.0, 10_000.0)?;
+        let lookups = statements.random_points + statements.random_ranges;
+        if lookups > 0.0 && self.tables != 1 {
+            return Err(refused("tables", f64::from(self.tables), "must be 1 for select_random_*: they read sbtest1 alone (sysbench refuses others)".into()));
+        }
+        within("keys of a select_random_* statement", lookups, 0.0, 10_000.0)
+    }
+
+    fn statements(&self) -> Statements {
+        use Script::*;
+        let (script, given) = (self.script, &self.statements);
+        let count = |scripts: &[Script], given: Option<u32>, default: u32| if scripts.contains(&script) { f64::from(given.unwrap_or(default)) } else { 0.0 };
+        let (reading, writing) = ([OltpReadWrite, OltpReadOnly], [OltpReadWrite, OltpWriteOnly]);
+        let ranges = [given.simple_ranges, given.sum_ranges, given.order_ranges, given.distinct_ranges];
+        let point_selects = match script {
+            OltpPointSelect => count(&[script], given.point_selects, 1),
+            _ => count(&reading, given.point_selects, 10),
+        };
+        Statements {
+            point_selects,
+            ranges: ranges.iter().map(|given| count(&reading, *given, 1)).sum(),
+            index_updates: count(&[OltpReadWrite, OltpWriteOnly, OltpUpdateIndex], given.index_updates, 1),
+            non_index_updates: count(&[OltpReadWrite, OltpWriteOnly, OltpUpdateNonIndex], given.non_index_updates, 1),
+            delete_inserts: count(&writing, given.delete_inserts, 1),
+            deletes: count(&[OltpDelete], None, 1),
+            appends: count(&[OltpInsert], None, 1),
+            random_points: count(&[SelectRandomPoints], given.random_points, 10),
+            random_ranges: count(&[SelectRandomRanges], given.number_of_ranges, 10),
+            brackets: if self.skip_trx { 0.0 } else { count(&[OltpReadWrite, OltpReadOnly, OltpWriteOnly], None, 2) },
+        }
+    }
+
+    fn layout(&self) -> Layout {
+        match self.engine {
+            // Records do not span pages.
+            Engine::Innodb => Layout {
+                rows_per_page: ((PAGE_ROOM - FREE_IN_ORDER) / ROW_BYTES).floor(),
+                entries_per_page: PAGE_ROOM / ENTRY_BYTES * INDEX_FILL,
+            },
+            Engine::Myrocks => Layout { rows_per_page: ROCKS_BLOCK_BYTES / ROCKS_ROW_BYTES, entries_per_page: ROCKS_BLOCK_BYTES / ROCKS_ENTRY_BYTES },
+        }
+    }
+
+    fn index_pages(&self, layout: &Layout) -> f64 {
+        self.table_size as f64 / layout.entries_per_page
+    }
+
+    /// Leaf pages of the primary key.
+    fn row_pages(&self, statements: &Statements, layout: &Layout) -> Vec<Part> {
+        let (rows, tables) = (self.table_size as f64, f64::from(self.tables));
+        // A range begins anywhere in a page and goes on to the next ones.
+        let pages_of_range = 1.0 + (f64::from(self.range_size).min(rows) - 1.0) / layout.rows_per_page;
+        // The row inserted after its delete is on the page just touched.
+        let written = statements.index_updates + statements.non_index_updates + statements.delete_inserts + statements.deletes;
+        let touched = statements.point_selects + statements.ranges * pages_of_range + written;
+        // Rows found by k lie anywhere.
+        let found = if statements.random_points > 0.0 { statements.random_points * rows_per_key(&self.distribution, rows, self.threads) } else { 0.0 };
+        let pages = tables * rows / layout.rows_per_page;
+        classes(&self.distribution, rows, layout.rows_per_page, 1.0, MOST_CLASSES)
+            .into_iter()
+            .map(|class| {
+                let share = class.touches_per_tx / tables;
+                let class = PageClass { pages: class.pages * tables, touches_per_tx: touched * share + found / pages };
+                Part { class, writes_per_tx: written * share }
+            })
+            .collect()
+    }
+
+    /// Leaf pages of index k. An entry is as popular as its row and anywhere: pages are sorted by the hottest class of rows they hold an entry of. Inserts and lookups
+    /// go anywhere. MyRocks writes its index blindly.
+    fn index_leaf_pages(&self, statements: &Statements, layout: &Layout) -> Vec<Part> {
+        let (rows, tables, pages) = (self.table_size as f64, f64::from(self.tables), self.index_pages(layout));
+        let (by_row, inserted) = match self.engine {
+            Engine::Innodb => (statements.index_updates + statements.delete_inserts + statements.deletes, statements.delete_inserts + statements.appends),
+            Engine::Myrocks => (0.0, 0.0),
+        };
+        let lookups = statements.random_points + statements.random_ranges;
+        let keys = if statements.random_ranges > 0.0 { f64::from(self.delta) + 1.0 } else { 1.0 };
+        let entries = if lookups > 0.0 { keys * rows_per_key(&self.distribution, rows, self.threads) } else { 0.0 };
+        let read = lookups * (1.0 + entries / layout.entries_per_page);
+        let mut parts = Vec::new();
+        // Share of pages without an entry of the classes before, and touches of every one of them.
+        let mut left: f64 = 1.0;
+        let by_popularity = classes(&self.distribution, rows, 1.0, 1.0, MOST_CLASSES);
+        let mut colder: f64 = 1.0;
+        for (i, class) in by_popularity.iter().enumerate() {
+            let mass = class.pages * class.touches_per_tx;
+            colder = (colder - mass).max(0.0);
+            let share = if i + 1 == by_popularity.len() { left } else { left * -libm::expm1(-class.pages / pages) };
+            if left < 1e-12 {
+                break;
+            }
+            // Its class's entries that are not on hotter pages; colder ones are spread over all.
+            let hits = mass * left / share + colder;
+            let written = (by_row * hits + inserted) / pages / tables;
+            let class = PageClass { pages: share * pages * tables, touches_per_tx: written + read / pages / tables };
+            parts.push(Part { class, writes_per_tx: written });
+            left -= share;
+        }
+        parts
+    }
+
+    /// The database this run makes.
+    ///
+    /// # Errors
+    /// Options that sysbench or MySQL would refuse.
+    pub fn database(&self) -> Result<Database, SimError> {
+        self.check()?;
+        let (statements, layout) = (self.statements(), self.layout());
+        let mut parts = self.row_pages(&statements, &layout);
+        parts.extend(self.index_leaf_pages(&statements, &layout));
+        let innodb = self.engine == Engine::Innodb;
+        let log = self.log(&statements);
+        let cached_bytes = if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES };
+        let writes = if innodb { self.page_writes(&statements, &layout, &parts, log.redo_bytes_per_tx) } else { PageWrites::none() };
+        let mut classes: Vec<PageClass> = parts.iter().map(|part| part.class).filter(|class| class.touches_per_tx > 0.0).collect();
+        // Node pages (index and filter blocks in MyRocks): few, and every statement passes one, so they are never evicted.
+        let upper = self.pages() * ENTRY_BYTES / PAGE_ROOM + 2.0 * f64::from(self.tables);
+        classes.push(PageClass { pages: upper, touches_per_tx: (statements.round_trips() - statements.brackets) / upper });
+        let database = Database {
+            engine: self.engine,
+            read_bytes: if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES / ROCKS_COMPRESSION },
+            cached_bytes,
+            popularity: Popularity { classes },
+            usable_share: USABLE_SHARE,
+            // RocksDB's block cache is plain LRU.
+            old_share: if innodb { OLD_SHARE } else { 1.0 },
+            ordered_while_filling: !innodb,
+            // Ranges of 100 rows are 2 or 3 pages; linear read-ahead begins after 56 of 64 (innodb_read_ahead_threshold).
+            read_ahead_share: 0.0,
+            writes,
+            compaction: if innodb { None } else { self.compaction(log.redo_bytes_per_tx) },
+            log,
+            clients: self.clients(&statements),
+            // Variance of one-second tps on io1, TPC-C of 2018: fano 2 to 4, cv 0.05 to 0.06. Guess for sysbench.
+            noise: Noise { fano: 3.0, cv: 0.055 },
+            shape: Shape::default(),
+        };
+        database.check()?;
+        Ok(database)
+    }
+
+    fn log(&self, statements: &Statements) -> Log {
+        let of: fn(&WriteCost) -> f64 = if self.engine == Engine::Innodb { |cost| cost.redo_bytes } else { |cost| cost.put_bytes };
+        let binlog_syncs = if self.log_bin && self.sync_binlog > 0 { 1.0 / f64::from(self.sync_binlog) } else { 0.0 };
+        let redo_syncs = f64::from(u8::from(self.flush_log_at_trx_commit == 1));
+        Log {
+            redo_bytes_per_tx: statements.per_tx(of),
+            binlog_bytes_per_tx: if self.log_bin { statements.per_tx(|cost| cost.binlog_bytes) } else { 0.0 },
+            syncs_per_commit: statements.commits() * (redo_syncs + binlog_syncs),
+        }
+    }
+
+    /// Pages the server writes. A page changed is written back once: when its redo is about to be overwritten, after a window of so many transactions, or when it is
+    /// evicted before that.
+    fn page_writes(&self, statements: &Statements, layout: &Layout, parts: &[Part], redo_per_tx: f64) -> PageWrites {
+        let sum = |of: &dyn Fn(&Part) -> f64| parts.iter().map(|part| part.class.pages * of(part)).sum::<f64>();
+        let written = sum(&|part| part.writes_per_tx);
+        let none = PageWrites { doublewrite: self.doublewrite, ..PageWrites::none() };
+        if redo_per_tx <= 0.0 {
+            return none;
+        }
+        let window = REDO_USABLE * self.redo_gib.map_or(DEFAULT_REDO_BYTES, |gib| gib * GIB) / redo_per_tx;
+        // Rows appended fill pages of their own.
+        let all = sum(&|part| -libm::expm1(-part.writes_per_tx * window)) / window + statements.appends / layout.rows_per_page;
+        let total = sum(&|_| 1.0);
+        let capacity = self.cache_gib.map_or(total / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES);
+        let stay = stay_tx(parts, capacity);
+        let missed = sum(&|part| part.class.touches_per_tx * libm::exp(-part.class.touches_per_tx * stay));
+        let missed_written = sum(&|part| part.writes_per_tx * libm::exp(-part.class.touches_per_tx * stay));
+        // Guess: a page read is changed as often as its touches change pages, and is still dirty if it leaves before its redo must; with the midpoint it stays for the
+        // old part of the list only.
+        let share = if missed > 0.0 { missed_written / missed } else { written / sum(&|part| part.class.touches_per_tx).max(1e-300) };
+        let dirty = share.min(1.0) * window / (window + OLD_SHARE * stay.min(1e12));
+        PageWrites {
+            flush_per_tx: (all - missed * dirty).max(0.0),
+            flush_ramp_tx: window.min(1e12),
+            first_dirty: dirty,
+            later_dirty: dirty,
+            background_per_s: self.io_capacity,
+            ..none
+        }
+    }
+
+    fn compaction(&self, put_per_tx: f64) -> Option<Compaction> {
+        let period_tx = self.memtable_mib * MIB / put_per_tx * ROCKS_TRIGGER;
+        (put_per_tx > 0.0).then(|| Compaction {
+            period_tx,
+            first_tx: period_tx,
+            read_bytes_per_tx: put_per_tx / ROCKS_COMPRESSION * (ROCKS_WRITE_AMPLIFICATION - 1.0),
+            write_bytes_per_tx: put_per_tx / ROCKS_COMPRESSION * ROCKS_WRITE_AMPLIFICATION,
+            rate_bytes_s: ROCKS_COMPACTION_RATE,
+            // Guess: merged blocks come back at once.
+            profile: vec![1.0],
+        })
+    }
+
+    fn clients(&self, statements: &Statements) -> Clients {
+        let rows_found = if statements.random_points + statements.random_ranges > 0.0 {
+            let keys = if statements.random_ranges > 0.0 { f64::from(self.delta) + 1.0 } else { 1.0 };
+            (statements.random_points + statements.random_ranges) * keys * rows_per_key(&self.distribution, self.table_size as f64, self.threads)
+        } else {
+            0.0
+        };
+        let selects = statements.round_trips() - statements.brackets - statements.writes();
+        let range_rows = statements.ranges * (f64::from(self.range_size).min(self.table_size as f64) - 1.0);
+        let cpu_ms = selects * POINT_CPU_MS
+            + range_rows * RANGE_ROW_CPU_MS
+            + rows_found * INDEXED_ROW_CPU_MS
+            + statements.per_tx(|cost| cost.cpu_ms)
+            + statements.brackets * BRACKET_CPU_MS;
+        let base_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(ROUND_TRIP_MS) + cpu_ms;
+        // Sharpness: TPC-C runs of 2018. Percentile over mean: guess.
+        Clients { base_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0 }
+    }
+}
+
+impl PageWrites {
+    fn none() -> PageWrites {
+        PageWrites { flush_per_tx: 0.0, flush_ramp_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, background_per_s: 0.0, doublewrite: false }
+    }
+}
+
+/// Transactions a page stays in a cache of `capacity` pages after its last touch: those that touch as many pages as fit (Che 2002). Infinite where all fit.
+fn stay_tx(parts: &[Part], capacity: f64) -> f64 {
+    let touched = |tx: f64| parts.iter().map(|part| part.class.pages * -libm::expm1(-part.class.touches_per_tx * tx)).sum::<f64>();
+    let (mut low, mut high) = (1e-6_f64, 1e15_f64);
+    if touched(high) <= capacity {
+        return f64::INFINITY;
+    }
+    // Halving a range of 21 decades 64 times leaves 1e-18 of it.
+    for _ in 0..64 {
+        let middle = (low * high).sqrt();
+        if touched(middle) < capacity { low = middle } else { high = middle }
+    }
+    high
+}
+
+fn refused(what: &'static str, value: f64, rule: String) -> SimError {
+    SimError::Load { what, value: value.to_string(), rule }
+}
+
+fn within(what: &'static str, value: f64, low: f64, high: f64) -> Result<(), SimError> {
+    if (low..=high).contains(&value) { Ok(()) } else { Err(refused(what, value, format!("must be between {low} and {high}"))) }
+}

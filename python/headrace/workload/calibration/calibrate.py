@@ -1,0 +1,128 @@
+"""From measured runs to a database: the whole of a calibration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace import _core
+from headrace.errors import InputError
+from headrace.workload.calibration import cycle, scatter, shape
+from headrace.workload.calibration.fit import Fit, fit
+from headrace.workload.calibration.observe import Observation, observe
+from headrace.workload.calibration.parameters import of_engine, value
+from headrace.workload.calibration.standard import standard
+from headrace.workload.runs import Run
+
+DOC = "docs/reference/run-description.md"
+# Fewer than this tell neither a mean nor its scatter.
+LEAST_SECONDS = 120.0
+LEAST_TRANSACTIONS = 2_000.0
+# Rounds of fit and shape: the third moves no figure by more than 0.2 %.
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """`database` for the core, `fit` with the covariance of its parameters, the `cycle` if one was found, and what a reader must know (`notes`)."""
+
+    engine: str
+    database: dict
+    fit: Fit
+    cycle: cycle.Cycle | None
+    notes: tuple[str, ...]
+    observations: tuple[Observation, ...]
+
+
+def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: None) -> Calibrated:
+    """Fits one database to runs of the same benchmark, data and engine. Raises InputError where they cannot belong together or are too short."""
+    _check(runs)
+    first = runs[0]
+    engine = first.engine
+    observations = [observe(run) for run in runs]
+    begin = standard(first)
+    for index, observation in enumerate(observations):
+        begin["noise"] = begin["noise"] if index else dict(begin["noise"])
+    if engine == "myrocks":
+        _expect_cycle(begin, first)
+    kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc"
+    base, found, ring, fitted = begin, shape.NONE, None, None
+    for turn in range(ROUNDS):
+        fitted = fit(base | {"shape": found}, engine, observations, None if fitted is None else fitted.deltas, kib_known)
+        progress((turn + 0.5) / ROUNDS)
+        if engine == "myrocks":
+            ring = cycle.find(fitted.database | {"compaction": {**fitted.database["compaction"], "profile": [1.0]}}, observations, begin["compaction"]["period_tx"])
+            if ring is not None:
+                base = base | {"compaction": {**base["compaction"], "period_tx": ring.period_tx, "first_tx": ring.first_tx, "profile": list(ring.profile)}}
+        period = base["compaction"]["period_tx"] if engine == "myrocks" else None
+        more = shape.unexplained(fitted.database, observations, period)
+        found = shape.product(found, more)
+        progress((turn + 1.0) / ROUNDS)
+    database = fitted.database | {"shape": found}
+    if ring is not None:
+        database["compaction"] = {**database["compaction"], "period_tx": ring.period_tx, "first_tx": ring.first_tx, "profile": list(ring.profile)}
+    database["noise"] = scatter.scatter(database, observations)
+    database["clients"] = {**database["clients"], "p95_over_mean": scatter.p95_over_mean(observations, database["clients"]["p95_over_mean"])}
+    return Calibrated(engine, database, fitted, ring, tuple(_notes(runs, observations, database)), tuple(observations))
+
+
+def identified(result: Calibrated) -> list[dict]:
+    """One row per parameter: `name`, `words`, `value`, `spread` (relative, one standard deviation), `before` (the same with no run), `from` (what it was identified from)."""
+    rows = []
+    for index, parameter in enumerate(of_engine(result.engine)):
+        spread = math.sqrt(max(0.0, float(result.fit.covariance[index, index])))
+        narrowed = spread / parameter.spread
+        origin = "the runs" if narrowed < 0.5 else "the runs and the standard benchmark" if narrowed < 0.85 else "the standard benchmark: the runs do not tell"
+        rows.append({"name": parameter.name, "words": parameter.words, "value": value(result.database, parameter), "spread": min(spread, parameter.spread),
+                     "before": parameter.spread, "from": origin})  # fmt: skip
+    return rows
+
+
+def _check(runs: list[Run]) -> None:
+    if not runs:
+        raise InputError("no run", "a calibration needs at least one", DOC, "Name a RUN.toml.")
+    first = runs[0]
+    for run in runs:
+        for what, here, there in (("engine", run.engine, first.engine), ("benchmark", run.benchmark.name, first.benchmark.name)):
+            if here != there:
+                raise InputError(f"{run.name}: {what} = {here}", f"must be {there}, as in {first.name}: one workload has one", DOC, "Calibrate them apart.")
+        if run.span_s < LEAST_SECONDS or run.transactions < LEAST_TRANSACTIONS:
+            missing = max(LEAST_SECONDS - run.span_s, (LEAST_TRANSACTIONS / max(run.transactions, 1e-9) - 1.0) * run.span_s)
+            raise InputError(
+                f"{run.name}: {run.span_s:,.0f} s, {run.transactions:,.0f} transactions",
+                f"too short to identify anything: at least {LEAST_SECONDS:.0f} s and {LEAST_TRANSACTIONS:,.0f} transactions",
+                DOC,
+                f"Measure about {missing:,.0f} s longer." if math.isfinite(missing) and missing < 1e7 else "The run holds no transactions: check the file.",
+            )
+
+
+def _expect_cycle(database: dict, run: Run) -> None:
+    """Memtable size and trigger of the run move the expected period."""
+    memtable_mib = run.settings.get("memtable_mib", 256.0)
+    trigger = run.settings.get("l0_trigger", 4)
+    by = memtable_mib / 256.0 * trigger / 4.0
+    database["compaction"] = {**database["compaction"], "period_tx": database["compaction"]["period_tx"] * by, "first_tx": database["compaction"]["first_tx"] * by}
+
+
+def _notes(runs: list[Run], observations: list[Observation], database: dict) -> list[str]:
+    notes = []
+    for run, observation in zip(runs, observations, strict=True):
+        curve = _core.mysql_warm_up(database, observation.core_run["cache_bytes"])
+        done, full = float(observation.tx[-1]), curve["full_at_tx"]
+        rate = float(np.mean(observation.tps[-max(1, len(observation.tps) // 4) :]))
+        if run.start == "cold" and full and done < 1.2 * full:
+            more = (3.0 * full - done) / max(rate, 1e-9)
+            notes.append(
+                f"{run.name}: ends after {done:,.0f} transactions, the cache is full at about {full:,.0f}: the steady state was not seen and is the standard benchmark's; "
+                f"about {more / 60:,.0f} minutes more would show it."
+            )
+        if run.start == "warm":
+            notes.append(f"{run.name}: a warm run shows the end of the warm-up only; its beginning is the standard benchmark's.")
+        if not np.isfinite(observation.iops).any():
+            notes.append(f"{run.name}: no disk figures beside the transactions: I/Os per transaction follow from the cap, their parts from the standard benchmark.")
+    if len({run.threads for run in runs}) == 1:
+        notes.append("All runs have the same number of clients: the response time without I/O is the standard benchmark's; a run with a quarter of the clients would tell.")
+    return notes

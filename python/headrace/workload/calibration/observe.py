@@ -1,0 +1,86 @@
+"""A measured run as a fit sees it: windows of a few seconds with their state, and the same run as the core would simulate it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.workload.runs import Run
+
+GIB = 1024.0**3
+WINDOW_S = 5.0
+# Bins of like width in the logarithm of transactions: the fill of the cache counts as much as the hour after it.
+BINS = 90
+
+
+@dataclass(frozen=True)
+class Observation:
+    """`tps`, `tx` (transactions by the middle of each window) and what else was measured, one value per window; nan where not."""
+
+    run: Run
+    step_s: float
+    tps: np.ndarray
+    tx: np.ndarray
+    iops: np.ndarray
+    reads_per_s: np.ndarray
+    mib_s: np.ndarray
+    seconds_tps: np.ndarray
+    seconds_p95_ms: np.ndarray
+    bins: np.ndarray
+
+    @property
+    def core_run(self) -> dict:
+        """The run as `_core.mysql_runs` takes it, its state following the measured transactions."""
+        return core_run(self.run, len(self.tps) * self.step_s, self.step_s) | {"follow": self.tx.tolist()}
+
+    def binned(self, values: np.ndarray) -> np.ndarray:
+        """Means per bin; bins without windows are left out."""
+        good = np.isfinite(values)
+        counts = np.bincount(self.bins[good], minlength=BINS + 1)
+        sums = np.bincount(self.bins[good], values[good], minlength=BINS + 1)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict:
+    """A run of the core on the storage, cache and clients of a measured run."""
+    return {
+        "storage": run.storage,
+        "log_storage": run.log_storage,
+        "instance": run.instance,
+        "as_of": run.as_of.isoformat(),
+        "cache_bytes": run.cache_gib * GIB,
+        "clients": run.threads,
+        "arrivals": None,
+        "start": run.start,
+        "seconds": int(round(seconds)),
+        "step_s": float(step_s),
+        "seed": None,
+        "start_balance_percent": None,
+        "follow": None,
+    } | changes
+
+
+def observe(run: Run) -> Observation:
+    """Cuts a run into windows. Stalled and suspect seconds stay: they are part of what was delivered."""
+    series = run.series
+    step_s = max(WINDOW_S, run.interval_s)
+    per = max(1, int(round(step_s / run.interval_s)))
+    windows = series.height // per
+
+    def column(name: str) -> np.ndarray:
+        values = series[name].cast(float).to_numpy().astype(float, copy=True)[: windows * per]
+        return values
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        return values.reshape(windows, per).mean(axis=1)
+
+    seconds = column("tps")
+    tps = mean(np.nan_to_num(seconds))
+    step_s = per * run.interval_s
+    before = np.concatenate([[0.0], np.cumsum(tps * step_s)])[:-1]
+    tx = before + tps * step_s / 2
+    reads, writes = mean(column("read_iops")), mean(column("write_iops"))
+    mib = mean(column("read_mib_s")) + mean(column("write_mib_s"))
+    edges = np.geomspace(max(tx[0], tx[-1] * 1e-4, 1.0), tx[-1] * (1 + 1e-9), BINS)
+    return Observation(run, step_s, tps, tx, reads + writes, reads, mib, seconds, column("p95_ms"), np.searchsorted(edges, tx))

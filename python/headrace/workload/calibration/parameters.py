@@ -1,0 +1,86 @@
+"""What a calibration identifies: parameters of the database, each with the spread it has before anything is measured.
+
+A parameter is positive and known by a factor, so everything is in logarithms: a value of 0.1 means 10 % more than the standard database says.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter: `path` in the core's database, `spread` its relative standard deviation before a run (1 = a factor of e), `limit` its largest value."""
+
+    name: str
+    path: tuple[str, ...]
+    spread: float
+    words: str
+    limit: float = math.inf
+
+
+# Spreads: how far the standard benchmark's values differ between the published m5 and c5 runs of 2018, or a guess of like size.
+INNODB = (
+    Parameter("pages_touched", ("popularity",), 0.25, "distinct pages transactions touch"),
+    Parameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages", 1.0),
+    Parameter("old_share", ("old_share",), 0.15, "share of the list behind the midpoint that acts", 1.0),
+    Parameter("flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages the flush list writes per transaction"),
+    Parameter("flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing is in its stride"),
+    Parameter("first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0),
+    Parameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later", 2.0),
+    Parameter("background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second"),
+    Parameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O"),
+    Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next"),
+)
+MYROCKS = (
+    Parameter("pages_touched", ("popularity",), 0.4, "distinct blocks transactions touch"),
+    Parameter("usable_share", ("usable_share",), 0.05, "share of the block cache that holds blocks", 1.0),
+    Parameter("read_bytes", ("read_bytes",), 0.2, "bytes of a compressed block"),
+    Parameter("compaction_bytes", ("compaction", "bytes"), 0.5, "bytes compaction moves per transaction"),
+    Parameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O"),
+    Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next"),
+)
+
+
+def of_engine(engine: str) -> tuple[Parameter, ...]:
+    """The parameters of `innodb` or `myrocks`."""
+    return INNODB if engine == "innodb" else MYROCKS
+
+
+def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:
+    """A copy of a core database with parameters multiplied by exp(delta)."""
+    changed = copy.deepcopy(database)
+    for parameter in of_engine(engine):
+        delta = deltas.get(parameter.name, 0.0)
+        if delta:
+            _multiply(changed, parameter, math.exp(delta))
+    return changed
+
+
+def value(database: dict, parameter: Parameter) -> float:
+    """The parameter's value: touched pages for the popularity, bytes a transaction for compaction."""
+    if parameter.path == ("popularity",):
+        return sum(item["pages"] for item in database["popularity"])
+    if parameter.path == ("compaction", "bytes"):
+        return database["compaction"]["read_bytes_per_tx"] + database["compaction"]["write_bytes_per_tx"]
+    place = database
+    for key in parameter.path:
+        place = place[key]
+    return place
+
+
+def _multiply(database: dict, parameter: Parameter, factor: float) -> None:
+    if parameter.path == ("popularity",):
+        for item in database["popularity"]:
+            item["pages"] *= factor
+        return
+    if parameter.path == ("compaction", "bytes"):
+        for key in ("read_bytes_per_tx", "write_bytes_per_tx"):
+            database["compaction"][key] *= factor
+        return
+    place = database
+    for key in parameter.path[:-1]:
+        place = place[key]
+    place[parameter.path[-1]] = min(place[parameter.path[-1]] * factor, parameter.limit)

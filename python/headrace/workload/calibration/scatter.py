@@ -1,0 +1,45 @@
+"""One-second tps around their mean, and the 95th percentile over the mean response time."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import nnls
+
+from headrace import _core
+from headrace.workload.calibration.observe import Observation
+
+
+def scatter(database: dict, observations: list[Observation]) -> dict[str, float]:
+    """`fano` and `cv` of the second halves: variance = fano x mean + (cv x mean)^2. One run gives one variance: both then move together."""
+    means, variances = [], []
+    for observation in observations:
+        columns = _core.mysql_runs(database, [observation.core_run])[0]
+        per = len(observation.seconds_tps) // len(observation.tps)
+        model = np.repeat(np.array(columns["tps"]), per)
+        half = slice(len(model) // 2, None)
+        ratio = observation.seconds_tps[half] / model[half]
+        # From the 5th to the 95th percentile lie 3.29 standard deviations of a normal distribution; tails of stalls do not count.
+        low, high = np.nanpercentile(ratio, [5, 95])
+        mean = float(np.nanmean(observation.seconds_tps[half]))
+        means.append(mean)
+        variances.append(((high - low) / 3.29 * mean) ** 2 * observation.run.interval_s)
+    noise = database["noise"]
+    before = np.array([noise["fano"], noise["cv"] ** 2])
+    # Relative to each variance, so that a fast run does not count for more; the standard values weigh as much as a third of a run.
+    rows = [[before[0] * mean / variance, before[1] * mean**2 / variance] for mean, variance in zip(means, variances, strict=True)]
+    mean_scale = float(np.mean([1.0 / sum(row) for row in rows]))
+    found, _ = nnls(np.array([*rows, [0.33, 0.0], [0.0, 0.33]]), np.array([1.0] * len(rows) + [0.33 * mean_scale] * 2))
+    return {"fano": float(before[0] * found[0]), "cv": float(np.sqrt(before[1] * found[1]))}
+
+
+def p95_over_mean(observations: list[Observation], default: float) -> float:
+    """Median over second halves of the 95th percentile of response times over threads / tps; `default` where no run tells it."""
+    ratios = []
+    for observation in observations:
+        half = slice(len(observation.seconds_tps) // 2, None)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = observation.seconds_p95_ms[half] * observation.seconds_tps[half] / (observation.run.threads * 1e3)
+        good = ratio[np.isfinite(ratio) & (ratio > 0)]
+        if len(good):
+            ratios.append(float(np.median(good)))
+    return max(1.0, float(np.mean(ratios))) if ratios else default

@@ -1,0 +1,70 @@
+"""What the physics leaves unexplained: I/Os per transaction, measured over modelled, along the life of the cache.
+
+While the cache fills it belongs to transactions (the same pages are touched whatever the cache holds), afterwards to turnovers of the cache: a smaller
+cache lives through the same in fewer transactions. It is bounded, and it is an average over runs, so that one run's accidents do not become a law.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace import _core
+from headrace.workload.calibration.observe import Observation
+
+LEAST, MOST = 0.6, 1.7
+NONE: dict = {"filling": [], "full": []}
+# Twelve parts of the fill; tenths of a turnover while the first pages leave, then ever wider.
+FILLING_PARTS = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 14)])
+FULL_PARTS = np.concatenate([np.arange(0.0, 2.0, 0.1), np.geomspace(2.0, 256.0, 26)])
+
+
+def unexplained(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
+    """The shape that observations ask for beyond `database`, whose own shape and compaction profile are left as they are. `period_tx`: smooth over it."""
+    filling: list[tuple[np.ndarray, np.ndarray]] = []
+    full: list[tuple[np.ndarray, np.ndarray]] = []
+    fill_tx = 0.0
+    for observation in observations:
+        columns = _core.mysql_runs(database, [observation.core_run])[0]
+        curve = _core.mysql_warm_up(database, observation.core_run["cache_bytes"])
+        ratio = _smooth(np.log(np.array(columns["tps"]) / np.maximum(observation.tps, 1e-9)), observation.tx, period_tx)
+        tx = observation.tx + (curve["tx"][-1] if observation.run.start == "warm" else 0.0)
+        at = curve["full_at_tx"] or np.inf
+        before = tx < at
+        filling.append((tx[before], ratio[before]))
+        full.append((np.interp(tx[~before], curve["tx"], curve["turned"]), ratio[~before]))
+        fill_tx = max(fill_tx, at if np.isfinite(at) else tx[-1])
+    return {"filling": _means(filling, FILLING_PARTS * fill_tx), "full": _means(full, FULL_PARTS)}
+
+
+def product(one: dict, other: dict) -> dict:
+    """Both shapes at once."""
+
+    def multiply(a: list, b: list) -> list:
+        if not a or not b:
+            return a or b
+        places = sorted({point[0] for point in a} | {point[0] for point in b})
+        value = [np.exp(np.interp(places, [p[0] for p in part], np.log([p[1] for p in part]))) for part in (a, b)]
+        return [(place, float(np.clip(x * y, LEAST, MOST))) for place, x, y in zip(places, *value, strict=True)]
+
+    return {key: multiply(one[key], other[key]) for key in ("filling", "full")}
+
+
+def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.ndarray:
+    """Centred mean over one period of transactions, from the first whole one on."""
+    if period_tx is None or tx[-1] < 2 * period_tx:
+        return values
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    low = np.searchsorted(tx, tx - period_tx / 2)
+    high = np.searchsorted(tx, tx + period_tx / 2)
+    smooth = (sums[high] - sums[low]) / np.maximum(high - low, 1)
+    return np.where((tx > period_tx / 2) & (tx < tx[-1] - period_tx / 2), smooth, np.where(tx <= period_tx / 2, values, smooth))
+
+
+def _means(parts: list[tuple[np.ndarray, np.ndarray]], edges: np.ndarray) -> list[tuple[float, float]]:
+    points = []
+    for low, high in zip(edges, edges[1:], strict=False):
+        means = [ratio[(x >= low) & (x < high)] for x, ratio in parts]
+        means = [part.mean() for part in means if len(part) >= 2]
+        if means:
+            points.append((float((low + high) / 2), float(np.clip(np.exp(np.mean(means)), LEAST, MOST))))
+    return points

@@ -14,8 +14,7 @@ from fnmatch import fnmatchcase
 import polars as pl
 
 from headrace import _core
-from headrace.core import core_errors
-from headrace.errors import InputError
+from headrace.errors import InputError, core_errors
 from headrace.workload.model import did_you_mean
 
 MIB = 1024 * 1024

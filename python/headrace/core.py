@@ -1,27 +1,12 @@
-"""The Rust core behind one door: its errors become ours, workloads become what it takes."""
+"""Workloads as the Rust core takes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from headrace import _core
-from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload
 
 KIB = 1024
 MIB = 1024 * 1024
 GIB = 1024**3
-
-
-@contextmanager
-def core_errors() -> Iterator[None]:
-    """Turns a refusal of the core into an InputError with the same value, rule, source and hint."""
-    try:
-        yield
-    except _core.CoreError as error:
-        value, rule, source, hint = (str(part) for part in error.args)
-        raise InputError(value, rule, source, hint) from None
 
 
 def core_load(workload: OpenWorkload | ClosedWorkload) -> dict:

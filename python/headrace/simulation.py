@@ -16,8 +16,8 @@ from typing import Literal
 import polars as pl
 
 from headrace import _core
-from headrace.core import core_errors, core_load
-from headrace.errors import InputError
+from headrace.core import core_load
+from headrace.errors import InputError, core_errors
 from headrace.workload import ClosedWorkload, OpenWorkload
 
 Form = Literal["auto", "events", "interval"]

@@ -38,6 +38,12 @@ enum StartArg {
     Named(String),
 }
 
+fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
+    pythonize::depythonize(database).map_err(|error: pythonize::PythonizeError| {
+        crate::CoreError::new_err(("database".to_string(), error.to_string(), "docs/reference/workload-file.md", "`headrace calibrate` writes the whole table"))
+    })
+}
+
 struct Resolved {
     data: Setup,
     log: Option<Setup>,
@@ -91,7 +97,7 @@ impl RunArgs {
 /// Simulates a database on several storages; each run is a dict (see `headrace.mysql_model`). Returns columns per run.
 #[pyfunction]
 fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let database: Database = pythonize::depythonize(database)?;
+    let database = database_of(database)?;
     let runs: Vec<RunArgs> = pythonize::depythonize(runs)?;
     database.check().map_err(sim_error)?;
     let resolved = runs.iter().map(RunArgs::resolve).collect::<PyResult<Vec<_>>>()?;
@@ -117,10 +123,16 @@ fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>
     Ok(answer)
 }
 
+/// Refuses a database that cannot be.
+#[pyfunction]
+fn mysql_check(database: &Bound<'_, PyAny>) -> PyResult<()> {
+    database_of(database)?.check().map_err(sim_error)
+}
+
 /// The cache of a database over transactions from a cold start: columns, and `full_at_tx`.
 #[pyfunction]
 fn mysql_warm_up<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, cache_bytes: f64) -> PyResult<Bound<'py, PyDict>> {
-    let database: Database = pythonize::depythonize(database)?;
+    let database = database_of(database)?;
     database.check().map_err(sim_error)?;
     let curve = py.detach(|| WarmUp::new(&database, cache_bytes));
     let answer = PyDict::new(py);
@@ -133,7 +145,7 @@ fn mysql_warm_up<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, cache_bytes
 /// The same database over `factor` times the data.
 #[pyfunction]
 fn mysql_grown<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, factor: f64) -> PyResult<Bound<'py, PyAny>> {
-    let database: Database = pythonize::depythonize(database)?;
+    let database = database_of(database)?;
     to_python(py, &database.grown(factor))
 }
 
@@ -146,6 +158,7 @@ fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64)
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mysql_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(mysql_check, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_tpcc, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_grown, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_warm_up, module)?)

@@ -205,6 +205,38 @@ fn unlike_transactions_turn_less_sharply() {
     }
 }
 
+/// The cache curve is walked by transactions in both forms; at p = 64 their means differ by 2 % at most (above), and the cache fills with tps.
+#[test]
+fn a_cold_start_walks_the_same_curve() {
+    let mut sharp = database();
+    sharp.clients.sharpness = 64.0;
+    let bench = Bench::new(sharp, "io1:200:5000", Some(LOG));
+    let scenario = Scenario { start: Start::Cold, ..bench.scenario(Load::Clients(64), 300, 1) };
+    let run = clients::run(&scenario, &mut quiet).unwrap();
+    let mut others = Vec::new();
+    interval::run(&Scenario { seed: None, ..scenario }, &mut |second: &Second| others.push(*second)).unwrap();
+    for end in [60, 120, 300] {
+        let sum = |rows: &[Second]| rows[..end].iter().map(|row| row.tps).sum::<f64>();
+        // The saved second (5,000 I/Os of 300,000 after a minute) comes on top.
+        assert_near(&format!("transactions in {end} s"), sum(&run.rows), sum(&others), 0.02 + 1.0 / end as f64);
+        assert_near(&format!("share cached after {end} s"), run.rows[end - 1].cached_share, others[end - 1].cached_share, 0.02 + 1.0 / end as f64);
+    }
+    assert!(run.rows[299].reads_per_tx < 0.9 * run.rows[0].reads_per_tx);
+}
+
+/// With nothing to wait for, responses spread as the database says. A p95 of 40,000 lognormal draws has a standard error of 0.5 %.
+#[test]
+fn responses_spread_as_calibrated() {
+    for wanted in [1.2, 1.6, 3.0] {
+        let mut in_memory = slow(wanted);
+        in_memory.popularity = Popularity { classes: vec![PageClass { pages: 1e5, touches_per_tx: 1e-2 }] };
+        in_memory.writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, ..in_memory.writes };
+        let summary = Bench::new(in_memory, "io1:200:5000", Some(LOG)).run(Load::Arrivals(vec![1_000.0]), 40).summary;
+        // The commit's half millisecond of 60 takes a share of the spread.
+        assert_near("p95 over mean", summary.p95_ms / summary.mean_ms, wanted, 0.025);
+    }
+}
+
 #[test]
 fn one_client_takes_the_sum_of_its_parts() {
     for (storage, syncs) in [("gp2:1000", 1.0), ("io1:200:5000", 2.0), ("gp3:500", 0.0)] {
@@ -300,7 +332,7 @@ fn an_own_log_volume_takes_exactly_the_logs_ios() {
 
 #[test]
 fn a_bucket_that_runs_dry_is_a_step() {
-    let mut bench = Bench::new(database(), "gp2:100", Some(LOG));
+    let mut bench = Bench::new(database(), "gp2:100", None);
     bench.data.options.saved_second = false;
     for limits in &mut bench.data.limits {
         let burst = limits.io_burst.as_mut().unwrap();
@@ -338,8 +370,8 @@ fn pages_that_are_not_written_hold_up_reads() {
     assert!(s.pages_owed - s.pages_written <= s.most_pages_behind);
     let begun = s.transactions as f64 + f64::from(clients);
     assert!((s.pages_owed as f64 / bench.pages_per_tx() - begun).abs() < 1.5, "{} pages of {begun} transactions", s.pages_owed);
-    // Up to 64 pages are between their run and their place; a run may not be full.
-    assert!((s.doublewrite_runs as f64 - s.pages_written as f64 / 16.0).abs() < 2.0 * PAGES_BEHIND as f64 / 16.0);
+    // Up to 64 pages are between their run and their place, 64 more under way to it.
+    assert!((0.0..=9.0).contains(&(s.doublewrite_runs as f64 - s.pages_written as f64 / 16.0)));
     assert!(s.stalled_s > 1.0);
     // Reads go at the pace of the writes: 60 s of 3,000 I/Os, up to a bound's worth of pages more or less behind (2,000 of 180,000).
     assert_near("transactions a second", mean_tps(&run), 3_000.0 / bench.ios_per_tx(), 0.025);
@@ -379,12 +411,14 @@ fn an_open_load_is_served_or_piles_up() {
     let served = bench.run(Load::Arrivals(vec![0.5 * most]), 65);
     assert_near("served", mean_tps(&served), 0.5 * most, 3.0 / (0.5 * most * 60.0).sqrt());
     assert!(served.rows.iter().all(|row| row.backlog == 0.0 && row.binding == Binding::Demand));
-    let over = bench.run(Load::Arrivals(vec![1.5 * most]), 65);
-    assert_near("overloaded", mean_tps(&over), most, 0.01);
-    // What came less what was answered and what is under way (1,024); the saved second answers one second's worth more.
-    let left = 0.5 * most * 65.0 - most - 1_024.0;
-    let came = 3.0 * (1.5 * most * 65.0).sqrt();
-    assert!((over.rows[64].backlog - left).abs() < came + 0.02 * most * 65.0, "{} for {left}", over.rows[64].backlog);
+    let over = bench.run(Load::Arrivals(vec![1.5 * most]), 125);
+    // 1,024 are under way once the threads are full: each takes 5 s, so leave the first ten times that out.
+    let late = over.rows[75..].iter().map(|row| row.tps).sum::<f64>() / 50.0;
+    assert_near("overloaded", late, most, 0.015);
+    // What came is answered, under way or waiting.
+    let came = 1.5 * most * 125.0;
+    let accounted = over.summary.transactions as f64 + 1_024.0 + over.rows[124].backlog;
+    assert_near("accounted for", accounted, came, 3.0 / came.sqrt());
     assert_eq!(over.rows[60].binding, Binding::Data(Cap::VolumeIops));
     // The second rate holds once it is reached.
     let steps = bench.run(Load::Arrivals(vec![0.0, 0.5 * most]), 40);
@@ -433,6 +467,10 @@ fn runs_that_would_take_forever_are_refused() {
     let stopped = clients::run(&bench.scenario(Load::Clients(1_000), 3_600, 1), &mut |_| false);
     assert!(matches!(stopped, Err(SimError::Interrupted)));
     assert!(clients::run(&bench.scenario(Load::Clients(0), 10, 1), &mut quiet).is_err());
+    let mut lost = Bench::new(database(), "2xgp3:500", None);
+    lost.data.failed_members = vec![1];
+    let refused = clients::run(&lost.scenario(Load::Clients(4), 10, 1), &mut quiet).unwrap_err().to_string();
+    assert!(refused.contains("lost volume"), "{refused}");
 }
 
 /// Every client asks for nothing but processor time of no length: time moves on all the same.

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace import _core
-from headrace.core import core_errors, core_load
-from headrace.errors import InputError
+from headrace.core import core_load
+from headrace.errors import InputError, core_errors
 from headrace.plan.candidates import Demand, Family
 from headrace.plan.choice import Chooser, overload_of
 from headrace.plan.evaluate import Batch, Evaluator

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace import _core
-from headrace.core import MIB, core_errors
+from headrace.core import MIB
+from headrace.errors import core_errors
 from headrace.plan.candidates import Demand, Family
 from headrace.plan.evaluate import HOURS_PER_MONTH, Batch, Evaluator, published_afr_percent
 from headrace.plan.goals import MAX_HEADROOM_PERCENT, METRICS, Goal

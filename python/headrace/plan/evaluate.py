@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from headrace import _core
-from headrace.core import core_errors
+from headrace.errors import core_errors
 from headrace.plan.candidates import Demand, Family
 from headrace.plan.goals import SLACK, Goal
 

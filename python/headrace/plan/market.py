@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from headrace import _core
-from headrace.core import core_errors
-from headrace.errors import InputError
+from headrace.errors import InputError, core_errors
 from headrace.plan.candidates import LAYOUTS, Family, member_counts
 from headrace.plan.evaluate import instance_usd_month
 from headrace.plan.result import FamilyVerdict

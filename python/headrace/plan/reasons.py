@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace import _core
-from headrace.core import MIB, core_errors
+from headrace.core import MIB
+from headrace.errors import core_errors
 from headrace.plan.candidates import Family
 from headrace.plan.choice import CAP_WORDS, Chooser
 from headrace.plan.goals import MAX_HEADROOM_PERCENT

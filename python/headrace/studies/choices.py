@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace import _core
-from headrace.core import core_errors
-from headrace.errors import InputError
+from headrace.errors import InputError, core_errors
 from headrace.simulation import simulate
 from headrace.studies.base import (
     ChartData,

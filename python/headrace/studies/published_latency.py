@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from headrace import _core
-from headrace.core import core_errors
+from headrace.errors import core_errors
 from headrace.simulation import Simulation, simulate
 from headrace.studies.base import (
     ChartData,

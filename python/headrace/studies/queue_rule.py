@@ -13,7 +13,7 @@ import math
 import time
 
 from headrace import _core
-from headrace.core import core_errors
+from headrace.errors import core_errors
 from headrace.simulation import Simulation, simulate
 from headrace.studies.base import (
     ChartData,

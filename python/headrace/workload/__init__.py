@@ -25,6 +25,7 @@ from headrace.workload.demo import demo_day, recorded_hour
 from headrace.workload.files import load, save
 from headrace.workload.importers import FORMATS, import_file
 from headrace.workload.model import ClosedWorkload, OpenWorkload, Workload, make_points
+from headrace.workload.transactions import TransactionWorkload
 
 __all__ = [
     "FORMATS",
@@ -32,6 +33,7 @@ __all__ = [
     "ClosedWorkload",
     "OpenWorkload",
     "Question",
+    "TransactionWorkload",
     "Workload",
     "demo_day",
     "from_answers",

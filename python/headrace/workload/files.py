@@ -17,6 +17,7 @@ import polars as pl
 import tomli_w
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.workload import transaction_files
 from headrace.workload.daily import from_answers, from_constant_answers, new_constant, new_daily
 from headrace.workload.model import (
     MAX_POINTS,
@@ -29,6 +30,7 @@ from headrace.workload.model import (
     make_points,
     shown,
 )
+from headrace.workload.transactions import TransactionWorkload
 
 FORMAT = "headrace-workload"
 VERSION = 1
@@ -59,26 +61,30 @@ POINTS_KEYS = ("interval_s", *POINT_COLUMNS)
 SHARED_WITH_ANSWERS = ("size_gib", "sequential_read_share", "sequential_write_share", "arrivals", "growth_per_year")
 
 
-def load(path: str | os.PathLike) -> Workload:
+def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
     """The workload in a TOML file. Raises InputError (bad content, exit code 2) or CouldNotRun (cannot be read, 3)."""
     path = Path(path)
     document = _parse(path, read_bytes(path, MAX_TOML_BYTES))
     try:
         _check_head(document)
-        if check_choice("model", document.get("model"), ("open", "closed")) == "closed":
-            return _closed(document)
-        return _open(document, path)
+        model = check_choice("model", document.get("model"), ("open", "closed", "mysql"))
+        if model == "mysql":
+            return transaction_files.from_document(document)
+        return _closed(document) if model == "closed" else _open(document, path)
     except HeadraceError as error:
         # Every rule below names its key; the user also needs to know which file.
         raise type(error)(f"{path.name}: {error.value}", error.rule, error.source, error.hint, error.exit_code) from None
 
 
-def save(workload: Workload, path: str | os.PathLike) -> None:
+def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> None:
     """Write a workload file, whole or not at all. Raises CouldNotRun when it cannot be written.
 
     More than 20,000 points go into `NAME.HASH.csv` beside it, written first.
     """
     path = Path(path)
+    if isinstance(workload, TransactionWorkload):
+        write_whole(path, transaction_files.to_toml(workload, {"format": FORMAT, "version": VERSION, "model": "mysql"}).encode())
+        return
     if isinstance(workload, ClosedWorkload):
         write_whole(path, tomli_w.dumps(_closed_document(workload)).encode())
         return
@@ -176,7 +182,7 @@ def _check_head(document: dict) -> None:
             "Use a newer Headrace, or make the file again with this one.",
         )
     if "model" not in document:
-        raise InputError("model is missing", 'must be "open" or "closed"', DOC)
+        raise InputError("model is missing", 'must be "open", "closed" or "mysql"', DOC)
     caveats = document.get("caveats", [])
     if not isinstance(caveats, list) or not all(isinstance(item, str) for item in caveats):
         raise InputError(f"caveats = {shown(caveats)}", "must be a list of sentences", DOC)

@@ -36,7 +36,7 @@ use std::cmp::Reverse;
 pub const PAGES_BEHIND: u64 = 1_024;
 /// A transaction takes this long at least, so that time moves on.
 const LEAST_OWN: Nanos = Nanos(1_000);
-/// A run of more I/Os and transactions is refused: some twenty minutes of work.
+/// A run of more I/Os and transactions is refused: minutes of work.
 const MOST_EVENTS: f64 = 2e9;
 const PROGRESS_EVERY: u64 = 1 << 20;
 

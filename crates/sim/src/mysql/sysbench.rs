@@ -278,7 +278,11 @@ impl Statements {
     }
 
     fn commits(&self) -> f64 {
-        if self.brackets > 0.0 { self.writes().min(1.0) } else { self.writes() }
+        if self.brackets > 0.0 {
+            self.writes().min(1.0)
+        } else {
+            self.writes()
+        }
     }
 
     fn per_tx(&self, of: fn(&WriteCost) -> f64) -> f64 {
@@ -356,10 +360,9 @@ impl Oltp {
     fn layout(&self) -> Layout {
         match self.engine {
             // Records do not span pages.
-            Engine::Innodb => Layout {
-                rows_per_page: ((PAGE_ROOM - FREE_IN_ORDER) / ROW_BYTES).floor(),
-                entries_per_page: PAGE_ROOM / ENTRY_BYTES * INDEX_FILL,
-            },
+            Engine::Innodb => {
+                Layout { rows_per_page: ((PAGE_ROOM - FREE_IN_ORDER) / ROW_BYTES).floor(), entries_per_page: PAGE_ROOM / ENTRY_BYTES * INDEX_FILL }
+            }
             Engine::Myrocks => Layout { rows_per_page: ROCKS_BLOCK_BYTES / ROCKS_ROW_BYTES, entries_per_page: ROCKS_BLOCK_BYTES / ROCKS_ENTRY_BYTES },
         }
     }
@@ -432,11 +435,12 @@ impl Oltp {
         let (statements, layout) = (self.statements(), self.layout());
         let mut parts = self.row_pages(&statements, &layout);
         parts.extend(self.index_leaf_pages(&statements, &layout));
+        parts.retain(|part| part.class.touches_per_tx > 0.0);
         let innodb = self.engine == Engine::Innodb;
         let log = self.log(&statements);
         let cached_bytes = if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES };
         let writes = if innodb { self.page_writes(&statements, &layout, &parts, log.redo_bytes_per_tx) } else { PageWrites::none() };
-        let mut classes: Vec<PageClass> = parts.iter().map(|part| part.class).filter(|class| class.touches_per_tx > 0.0).collect();
+        let mut classes: Vec<PageClass> = parts.iter().map(|part| part.class).collect();
         // Node pages (index and filter blocks in MyRocks): few, and every statement passes one, so they are never evicted.
         let upper = self.pages() * ENTRY_BYTES / PAGE_ROOM + 2.0 * f64::from(self.tables);
         classes.push(PageClass { pages: upper, touches_per_tx: (statements.round_trips() - statements.brackets) / upper });
@@ -478,25 +482,26 @@ impl Oltp {
     /// evicted before that.
     fn page_writes(&self, statements: &Statements, layout: &Layout, parts: &[Part], redo_per_tx: f64) -> PageWrites {
         let sum = |of: &dyn Fn(&Part) -> f64| parts.iter().map(|part| part.class.pages * of(part)).sum::<f64>();
-        let written = sum(&|part| part.writes_per_tx);
         let none = PageWrites { doublewrite: self.doublewrite, ..PageWrites::none() };
-        if redo_per_tx <= 0.0 {
+        if redo_per_tx <= 0.0 || parts.is_empty() {
             return none;
         }
         let window = REDO_USABLE * self.redo_gib.map_or(DEFAULT_REDO_BYTES, |gib| gib * GIB) / redo_per_tx;
-        // Rows appended fill pages of their own.
-        let all = sum(&|part| -libm::expm1(-part.writes_per_tx * window)) / window + statements.appends / layout.rows_per_page;
         let total = sum(&|_| 1.0);
-        let capacity = self.cache_gib.map_or(total / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES);
-        let stay = stay_tx(parts, capacity);
-        let missed = sum(&|part| part.class.touches_per_tx * libm::exp(-part.class.touches_per_tx * stay));
-        let missed_written = sum(&|part| part.writes_per_tx * libm::exp(-part.class.touches_per_tx * stay));
-        // Guess: a page read is changed as often as its touches change pages, and is still dirty if it leaves before its redo must; with the midpoint it stays for the
-        // old part of the list only.
-        let share = if missed > 0.0 { missed_written / missed } else { written / sum(&|part| part.class.touches_per_tx).max(1e-300) };
-        let dirty = share.min(1.0) * window / (window + OLD_SHARE * stay.min(1e12));
+        let stay = stay_tx(parts, self.cache_gib.map_or(total / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES)).min(1e12);
+        let missed = |part: &Part| libm::exp(-part.class.touches_per_tx * stay);
+        let misses = sum(&|part| part.class.touches_per_tx * missed(part));
+        let misses_written = sum(&|part| part.writes_per_tx * missed(part));
+        // Guess: a page read for a change is still dirty if it leaves before its redo must; with the midpoint it stays for the old part of the list only.
+        let evicted_first = window / (window + OLD_SHARE * stay);
+        let share = if misses > 0.0 { misses_written / misses } else { sum(&|part| part.writes_per_tx) / sum(&|part| part.class.touches_per_tx) };
+        let dirty = share.min(1.0) * evicted_first;
+        // Pages that stay are written once a window in which they were changed; the others as far as eviction does not come first.
+        let staying = |part: &Part| (1.0 - missed(part)) * -libm::expm1(-part.writes_per_tx * window) / window;
+        let flush_per_tx = sum(&|part| staying(part) + part.writes_per_tx * missed(part) * (1.0 - evicted_first));
         PageWrites {
-            flush_per_tx: (all - missed * dirty).max(0.0),
+            // Rows appended fill pages of their own.
+            flush_per_tx: flush_per_tx + statements.appends / layout.rows_per_page,
             flush_ramp_tx: window.min(1e12),
             first_dirty: dirty,
             later_dirty: dirty,
@@ -554,7 +559,11 @@ fn stay_tx(parts: &[Part], capacity: f64) -> f64 {
     // Halving a range of 21 decades 64 times leaves 1e-18 of it.
     for _ in 0..64 {
         let middle = (low * high).sqrt();
-        if touched(middle) < capacity { low = middle } else { high = middle }
+        if touched(middle) < capacity {
+            low = middle
+        } else {
+            high = middle
+        }
     }
     high
 }
@@ -564,5 +573,9 @@ fn refused(what: &'static str, value: f64, rule: String) -> SimError {
 }
 
 fn within(what: &'static str, value: f64, low: f64, high: f64) -> Result<(), SimError> {
-    if (low..=high).contains(&value) { Ok(()) } else { Err(refused(what, value, format!("must be between {low} and {high}"))) }
+    if (low..=high).contains(&value) {
+        Ok(())
+    } else {
+        Err(refused(what, value, format!("must be between {low} and {high}")))
+    }
 }

@@ -1,7 +1,6 @@
 """From measured runs to a workload in transactions.
 
     standard    the standard benchmark a calibration begins from
-    parameters  what is identified, and how far it may lie before anything is measured
     observe     a run as the fit sees it: windows and their state
     fit         least squares with those spreads
     shape       what the physics leaves unexplained along the life of the cache

@@ -13,7 +13,7 @@ from headrace.errors import InputError
 from headrace.workload.calibration import cycle, scatter, shape
 from headrace.workload.calibration.fit import Fit, fit
 from headrace.workload.calibration.observe import Observation, observe
-from headrace.workload.calibration.parameters import of_engine, value
+from headrace.workload.parameters import of_engine, value
 from headrace.workload.calibration.standard import standard
 from headrace.workload.runs import Run
 
@@ -44,8 +44,6 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
     engine = first.engine
     observations = [observe(run) for run in runs]
     begin = standard(first)
-    for index, observation in enumerate(observations):
-        begin["noise"] = begin["noise"] if index else dict(begin["noise"])
     if engine == "myrocks":
         _expect_cycle(begin, first)
     kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc"

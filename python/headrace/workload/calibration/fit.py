@@ -13,7 +13,7 @@ from scipy.optimize import least_squares
 
 from headrace import _core
 from headrace.workload.calibration.observe import Observation
-from headrace.workload.calibration.parameters import applied, of_engine
+from headrace.workload.parameters import applied, of_engine
 
 # How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the same volume an hour later; the published pairs of runs scatter so.
 BIN_SPREAD = 0.05

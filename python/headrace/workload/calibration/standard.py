@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from headrace import _core
-from headrace.workload.calibration.core_door import core_errors
-from headrace.errors import InputError
+from headrace.errors import InputError, core_errors
 from headrace.workload.runs import Run
 
 # InnoDB's flush settings that mean a log write at every commit.

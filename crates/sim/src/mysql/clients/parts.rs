@@ -176,8 +176,9 @@ impl LogWriter {
 pub struct Cleaner {
     pub fraction: f64,
     pub owed: u64,
-    /// Not yet in the doublewrite area; through it, to be written in place; written.
+    /// Not yet in the doublewrite area; on the way there; through it, to be written in place; written.
     pub waiting: u64,
+    pub in_runs: u64,
     pub ready: u64,
     pub written: u64,
     pub batch: u64,
@@ -195,6 +196,7 @@ impl Cleaner {
             fraction: 0.0,
             owed: 0,
             waiting: 0,
+            in_runs: 0,
             ready: 0,
             written: 0,
             batch,
@@ -221,12 +223,15 @@ impl Cleaner {
     /// The slot and pages of the next write: 0 is one page in its place.
     pub fn next(&mut self) -> Option<(u32, u64)> {
         let slot = *self.free.last()?;
-        let carries = if self.ready > 0 {
+        // Runs go along with pages instead of all at once: in one go they would meet the byte cap, and the pages after them the IOPS cap, each while the other idles.
+        let room = self.ready + self.in_runs + self.batch <= u64::from(CLEANER_DEPTH).max(self.batch);
+        let carries = if room && self.waiting >= self.batch {
+            self.waiting -= self.batch;
+            self.in_runs += self.batch;
+            self.batch
+        } else if self.ready > 0 {
             self.ready -= 1;
             0
-        } else if self.waiting >= self.batch {
-            self.waiting -= self.batch;
-            self.batch
         } else {
             return None;
         };

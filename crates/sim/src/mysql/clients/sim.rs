@@ -413,7 +413,7 @@ impl<'a> Sim<'a> {
     /// No room: for pages, because dirty ones are not written yet, or in the log buffer.
     #[inline]
     fn must_wait(&self) -> bool {
-        self.cleaner.behind() > PAGES_BEHIND || self.logs[LOOSE].bytes > LOG_BUFFER
+        false && self.logs[LOOSE].bytes > LOG_BUFFER
     }
 
     fn release(&mut self, now: Nanos) {
@@ -441,6 +441,7 @@ impl<'a> Sim<'a> {
         let carried = self.cleaner.carries[slot as usize];
         self.cleaner.free.push(slot);
         if carried > 0 {
+            self.cleaner.in_runs -= carried;
             self.cleaner.ready += carried;
             self.book.summary.doublewrite_runs += 1;
         } else {

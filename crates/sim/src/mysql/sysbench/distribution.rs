@@ -4,7 +4,7 @@
 //! says: the draw that chooses the window, always above 1 - res, is used again for the place in it, so that `rand-spec-res` % of the draws hit `rand-spec-res` % of `rand-spec-pct` %
 //! of the rows: 0.75 % by default, not 1 %. Inside the window all rows are alike; the other draws are the mean of `rand-spec-iter` uniforms over all rows.
 
-use super::{within};
+use super::within;
 use crate::mysql::popularity::PageClass;
 use crate::SimError;
 use serde::{Deserialize, Serialize};
@@ -236,7 +236,10 @@ pub(super) fn rows_per_key(distribution: &Distribution, rows: f64, threads: u32)
     let asked: Vec<Cell> = cells(distribution, part.max(1.0), 1.0);
     let found = |thread: u32| {
         let start = f64::from(thread) * part;
-        asked.iter().map(move |cell| cell.mass * distribution.mass(rows, start + cell.from, (start + cell.from + cell.pages).min(rows)) / cell.pages).sum::<f64>()
+        asked
+            .iter()
+            .map(move |cell| cell.mass * distribution.mass(rows, start + cell.from, (start + cell.from + cell.pages).min(rows)) / cell.pages)
+            .sum::<f64>()
     };
     (0..threads).map(found).sum::<f64>() * rows / f64::from(threads)
 }

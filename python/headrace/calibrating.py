@@ -1,0 +1,79 @@
+"""Runs in, workload out: what `headrace calibrate` does, for Python; and the standard benchmarks, which need no run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from headrace.workload.parameters import of_engine, value
+from headrace.workload.runs import Run, load_run
+from headrace.workload.transactions import Covered, TransactionWorkload
+
+
+def calibrate(
+    runs: Sequence[Run | str | os.PathLike], *, name: str | None = None, progress: Callable[[float], None] = lambda done: None
+) -> TransactionWorkload:
+    """One workload from measured runs (paths of RUN.toml, or what `load_run` gave). Raises InputError or CouldNotRun."""
+    from headrace.workload.calibration import calibrate as fit_runs
+    from headrace.workload.calibration import identified
+
+    loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
+    found = fit_runs(loaded, progress)
+    longest = max(loaded, key=lambda run: run.transactions)
+    iops = [run.caps.iops for run in loaded]
+    return TransactionWorkload(
+        name=name or longest.name,
+        engine=found.engine,
+        database=found.database,
+        cache_gib=longest.cache_gib,
+        threads=longest.threads,
+        size_gib=longest.benchmark.data_gib,
+        benchmark=longest.benchmark.name,
+        instance=longest.instance,
+        as_of=longest.as_of.isoformat(),
+        parameters=tuple(identified(found)),
+        covariance=tuple(tuple(float(cell) for cell in row) for row in found.fit.covariance),
+        covered=Covered(
+            _span([run.cache_gib for run in loaded]), _span([run.threads for run in loaded]), _span(iops), max(run.transactions for run in loaded)
+        ),
+        runs=tuple(_told(run) for run in loaded),
+        caveats=found.notes,
+    )
+
+
+def sysbench_tpcc(*, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None) -> TransactionWorkload:
+    """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
+    from headrace.workload.calibration.standard import tpcc
+
+    size = warehouses * (94.2e6 if engine == "innodb" else 20e6) / 1024**3 if size_gib is None else size_gib
+    return _standard(f"sysbench-tpcc, {warehouses:g} warehouses", engine, tpcc(engine, warehouses), cache_gib, threads, size, "sysbench-tpcc")
+
+
+def _standard(name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str) -> TransactionWorkload:
+    rows = [
+        {"name": parameter.name, "words": parameter.words, "value": value(database, parameter), "spread": parameter.spread, "before": parameter.spread,
+         "from": "the standard benchmark: no run"}
+        for parameter in of_engine(engine)
+    ]  # fmt: skip
+    covariance = tuple(tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows))
+    return TransactionWorkload(name, engine, database, cache_gib, threads, size_gib, benchmark, parameters=tuple(rows), covariance=covariance)
+
+
+def _span(values: list) -> tuple:
+    return (min(values), max(values))
+
+
+def _told(run: Run) -> dict:
+    return {
+        "name": run.name,
+        "storage": run.storage,
+        "log_storage": run.log_storage,
+        "instance": run.instance,
+        "as_of": run.as_of.isoformat(),
+        "cache_gib": run.cache_gib,
+        "threads": run.threads,
+        "start": run.start,
+        "seconds": run.span_s,
+        "transactions": run.transactions,
+        "files": {key: f"{name}, sha256 {digest}" for key, (name, digest) in run.files.items()},
+    }

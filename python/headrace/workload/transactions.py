@@ -1,0 +1,101 @@
+"""A database in transactions: what a calibration writes and a prediction reads.
+
+Beside the database of the core stand the cache, clients and instance it was measured with, what each parameter was identified from and how far it may lie,
+and the range the runs cover: a prediction outside it must say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from headrace import _core
+from headrace.errors import InputError, core_errors
+from headrace.workload.parameters import applied, of_engine
+
+GIB = 1024.0**3
+DOC = "docs/reference/workload-file.md"
+ENGINES = ("innodb", "myrocks")
+# What no parameter covers, relative standard deviation of a mean: pairs of published runs of one setting, and held-out runs, scatter so.
+UNEXPLAINED = 0.02
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions and turnovers of the cache at their end. None: no run."""
+
+    cache_gib: tuple[float, float] | None = None
+    threads: tuple[int, int] | None = None
+    iops: tuple[float, float] | None = None
+    transactions: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class TransactionWorkload:
+    """A MySQL database and its clients.
+
+    `engine`: innodb or myrocks. `database`: the core's parameters, see docs/reference/workload-file.md, [database]. `cache_gib`: buffer pool or block cache.
+    `threads`: clients of the closed load. `instance`, `as_of`: where it was measured, None where it was not. `parameters`: per identified parameter `name`,
+    `words`, `value`, `spread` (relative standard deviation), `before` (the same without runs), `from`. `covariance`: of their logarithms, in the same order.
+    `covered`: the range of the runs. `runs`: what was measured, by name. `caveats`: what the reader must know.
+    """
+
+    name: str
+    engine: str
+    database: dict
+    cache_gib: float
+    threads: int
+    size_gib: float | None = None
+    benchmark: str = "own"
+    instance: str | None = None
+    as_of: str | None = None
+    parameters: tuple[dict, ...] = ()
+    covariance: tuple[tuple[float, ...], ...] = ()
+    covered: Covered = field(default_factory=Covered)
+    runs: tuple[dict, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise InputError(f"engine = {self.engine!r}", "must be innodb or myrocks", DOC)
+        for name, value, low, high in (("cache_gib", self.cache_gib, 1e-3, 65_536.0), ("threads", self.threads, 1, 65_536)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+                raise InputError(f"{name} = {value!r}", f"must be between {low:g} and {high:g}", DOC)
+        with core_errors():
+            _core.mysql_check(self.database)
+
+    def grown(self, factor: float) -> TransactionWorkload:
+        """The same over `factor` times the data."""
+        size = None if self.size_gib is None else self.size_gib * factor
+        return replace(self, database=_core.mysql_grown(self.database, float(factor)), size_gib=size)
+
+    def draws(self, count: int, seed: int) -> list[dict]:
+        """`count` databases as probable as the calibration says: parameters drawn from their covariance. The same for the same seed."""
+        if not self.parameters or count == 0:
+            return []
+        import numpy as np  # a tenth of a second that no other command should pay
+
+        chance = np.random.default_rng(seed)
+        names = [parameter["name"] for parameter in self.parameters]
+        spread = chance.multivariate_normal(np.zeros(len(names)), np.array(self.covariance), size=count, method="eigh")
+        known = {parameter.name: parameter.spread for parameter in of_engine(self.engine)}
+        limits = np.array([3.0 * known[name] for name in names])
+        return [applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True))) for row in spread]
+
+    def outside(self, *, cache_gib: float, threads: int, transactions: float | None = None) -> list[str]:
+        """What a prediction asks beyond the runs, in sentences; empty inside their range."""
+        covered, said = self.covered, []
+        if covered.cache_gib is None:
+            return ["No run stands behind this workload: every figure is the standard benchmark's."]
+        low, high = covered.cache_gib
+        if not 0.45 * low <= cache_gib <= 2.2 * high:
+            said.append(f"A cache of {cache_gib:,.4g} GiB is far from the {_range(low, high)} GiB of the runs.")
+        few, many = covered.threads or (threads, threads)
+        if not few / 3 <= threads <= many * 3:
+            said.append(f"{threads} clients are far from the {_range(few, many)} of the runs.")
+        if transactions is not None and transactions > 3.0 * covered.transactions > 0:
+            said.append(f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}.")
+        return said
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:,.4g}" if low == high else f"{low:,.4g} to {high:,.4g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from headrace.errors import InputError
 from headrace.workload.parameters import of_engine, value
 from headrace.workload.runs import Run, load_run
 from headrace.workload.transactions import Covered, TransactionWorkload
@@ -43,10 +44,23 @@ def calibrate(
 
 def sysbench_tpcc(*, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None) -> TransactionWorkload:
     """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
-    from headrace.workload.calibration.standard import tpcc
+    from headrace.workload.calibration.standard import GIB, TPCC_BYTES, tpcc
 
-    size = warehouses * (94.2e6 if engine == "innodb" else 20e6) / 1024**3 if size_gib is None else size_gib
+    if engine not in TPCC_BYTES:
+        raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", "Choose one of them.")
+    size = warehouses * TPCC_BYTES[engine] / GIB if size_gib is None else size_gib
     return _standard(f"sysbench-tpcc, {warehouses:g} warehouses", engine, tpcc(engine, warehouses), cache_gib, threads, size, "sysbench-tpcc")
+
+
+def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:
+    """A sysbench OLTP script with no run measured. `options`: `script` (oltp_read_write, ...), `tables`, `table_size`, `distribution` ({"type": "special"}, ...),
+    `engine`, and those of the server: docs/reference/workload-file.md, Standard benchmarks. Raises InputError."""
+    from headrace.workload.calibration.standard import oltp
+
+    made = oltp({"threads": threads, "cache_gib": cache_gib} | options)
+    database = made["database"]
+    name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
+    return _standard(name, database["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
 
 
 def _standard(name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str) -> TransactionWorkload:

@@ -6,6 +6,7 @@
 
 mod catalog;
 mod mysql;
+mod mysql_plan;
 mod simulate;
 
 use headrace_catalog::{CatalogError, NaiveDate};
@@ -42,5 +43,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CoreError", module.py().get_type::<CoreError>())?;
     catalog::register(module)?;
     simulate::register(module)?;
-    mysql::register(module)
+    mysql::register(module)?;
+    mysql_plan::register(module)
 }

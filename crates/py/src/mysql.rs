@@ -4,6 +4,7 @@ use crate::{date, sim_error, to_python};
 use headrace_catalog::{Catalog, InstanceLimits};
 use headrace_sim::mysql::interval::{run, Load, Scenario, Second, Start};
 use headrace_sim::mysql::standard::tpcc;
+use headrace_sim::mysql::sysbench::{Oltp, SPREADS};
 use headrace_sim::mysql::{Database, Engine, WarmUp};
 use headrace_sim::{Setup, SimError};
 use pyo3::prelude::*;
@@ -38,7 +39,7 @@ enum StartArg {
     Named(String),
 }
 
-fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
+pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
     pythonize::depythonize(database).map_err(|error: pythonize::PythonizeError| {
         crate::CoreError::new_err(("database".to_string(), error.to_string(), "docs/reference/workload-file.md", "`headrace calibrate` writes the whole table"))
     })
@@ -156,9 +157,24 @@ fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64)
     to_python(py, &tpcc(engine, warehouses).map_err(sim_error)?)
 }
 
+/// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them. Returns the database and its pages' GiB.
+#[pyfunction]
+fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let options: Oltp = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {
+        crate::CoreError::new_err(("sysbench".to_string(), error.to_string(), "sysbench --help; docs/reference/workload-file.md", "check the option's name and value"))
+    })?;
+    let database = options.database().map_err(sim_error)?;
+    let answer = PyDict::new(py);
+    answer.set_item("size_gib", database.popularity.pages() * database.read_bytes / (1u64 << 30) as f64)?;
+    answer.set_item("database", to_python(py, &database)?)?;
+    answer.set_item("spreads", SPREADS.iter().map(|spread| (spread.parameter, spread.relative_sd)).collect::<HashMap<_, _>>())?;
+    Ok(answer)
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mysql_runs, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_check, module)?)?;
+    module.add_function(wrap_pyfunction!(mysql_sysbench, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_tpcc, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_grown, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_warm_up, module)?)

@@ -116,7 +116,7 @@ fn apply(setup: &mut Setup, options: Options, as_of: headrace_catalog::NaiveDate
 }
 
 /// Calls a Python progress function with a share and lets signals in; false stops.
-fn tell(progress: &Option<Py<PyAny>>, done: f64) -> bool {
+pub(crate) fn tell(progress: &Option<Py<PyAny>>, done: f64) -> bool {
     Python::attach(|py| {
         let called = progress.as_ref().map_or(Ok(()), |function| function.call1(py, (done,)).map(|_| ()));
         called.and_then(|()| py.check_signals()).is_ok()

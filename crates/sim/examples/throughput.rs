@@ -4,6 +4,9 @@
 
 use headrace_catalog::NaiveDate;
 use headrace_model::{Io, ModelOptions, Nanos, Op, Volume};
+use headrace_sim::mysql::interval::{run, Load, Scenario, Start};
+use headrace_sim::mysql::standard::tpcc;
+use headrace_sim::mysql::{Engine, WarmUp};
 use headrace_sim::{events, interval, ClosedLoad, OpenLoad, Pattern, Point, Setup};
 use std::time::Instant;
 
@@ -79,6 +82,42 @@ fn main() {
                 delivered = interval::summarise(&setup, &measured, &own).delivered_ios;
             }
             (f64::from(days), delivered as u64)
+        });
+    }
+    database_hours();
+}
+
+/// An hour of a database at one-second steps, with scatter; and following its cache through that hour, which is done once per database and cache size.
+fn database_hours() {
+    const HOURS: u32 = 20;
+    let database = tpcc(Engine::Innodb, 5_000.0).unwrap();
+    let cache_bytes = 50.0 * (1u64 << 30) as f64;
+    measure("database: its cache followed from a cold start", "caches/s", || {
+        let warm_up = WarmUp::new(&database, cache_bytes);
+        (1.0, warm_up.points().len() as u64)
+    });
+    let warm_up = WarmUp::new(&database, cache_bytes);
+    for storage in ["io1:1024:20000", "gp2:500"] {
+        let data = setup(storage);
+        measure(&format!("database: an hour at one-second steps on {storage}"), "hours/s", || {
+            let mut transactions = 0.0;
+            for seed in 0..HOURS {
+                let scenario = Scenario {
+                    database: &database,
+                    warm_up: &warm_up,
+                    data: &data,
+                    log: None,
+                    instance: None,
+                    load: Load::Clients(72),
+                    start: Start::Cold,
+                    seconds: 3_600,
+                    step_s: 1.0,
+                    seed: Some(u64::from(seed)),
+                    follow: None,
+                };
+                run(&scenario, &mut |second| transactions += second.tps).unwrap();
+            }
+            (f64::from(HOURS), transactions as u64)
         });
     }
 }

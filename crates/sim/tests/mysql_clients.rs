@@ -172,22 +172,26 @@ fn best_sharpness(bench: &Bench, measured: &[(u32, f64, f64)]) -> (f64, f64) {
 /// Volumes' queues alone turn from one limit to the next far more sharply than p = 4: a token bucket serves evenly and forgives bursts of 1/64 s.
 ///
 /// Against p = 64, all but the plain minimum: three standard errors, 1.1 % for what p = 64 takes off where the limits cross (1 - 2^(-1/64)), and 1 % because members of
-/// a stripe do not get exactly equal shares. Against p = 4: where the limits cross it takes off 1 - 2^(-1/4) = 15.9 %, so the per-I/O form is up to 18.9 % above.
+/// a stripe do not get exactly equal shares; with the log on the same volume 1 % more, since the interval form's syncs per commit are an approximation (one sync is 7 % of a
+/// transaction's I/Os here). Against p = 4: where the limits cross it takes off 1 - 2^(-1/4) = 15.9 %, so the per-I/O form is up to 18.9 % above.
 #[test]
 fn the_two_forms_agree_on_the_mean() {
-    for storage in ["gp2:1000", "io1:200:5000", "2xgp3:500"] {
-        let bench = Bench::new(slow(1.6), storage, Some(LOG));
+    for (storage, log, forms) in
+        [("gp2:1000", Some(LOG), 0.0), ("io1:200:5000", Some(LOG), 0.0), ("2xgp3:500", Some(LOG), 0.0), ("gp2:1000", None, 0.01), ("2xgp3:500", None, 0.01)]
+    {
+        let bench = Bench::new(slow(1.6), storage, log);
         let measured = both_forms(&bench);
         let mut most = 0.0f64;
         for &(clients, tps, error) in &measured {
-            assert_near(&format!("{storage}, {clients} clients"), tps, bench.interval(clients, 64.0), error + 0.011 + 0.01);
+            let tolerance = error + 0.01 + forms;
+            assert_near(&format!("{storage}, {clients} clients"), tps, bench.interval(clients, 64.0), tolerance + 0.011);
             let soft = tps / bench.interval(clients, 4.0) - 1.0;
-            assert!((-error - 0.01..=0.189 + error + 0.01).contains(&soft), "{storage}, {clients} clients: {soft:.3}");
+            assert!((-tolerance..=0.189 + tolerance).contains(&soft), "{storage}, {clients} clients: {soft:.3}");
             most = most.max(soft);
         }
         let (p, rms) = best_sharpness(&bench, &measured);
         println!("{storage}: best sharpness {p:.0} (rms {:.2} %); at 4 the interval form is up to {:.1} % low", 100.0 * rms, 100.0 * most);
-        // Found: 45-64, 15-60 over other base times and page writes.
+        // Found here: 24-63; 16-63 over other own times and page writes.
         assert!(p >= 15.0 && rms < 0.01, "{storage}: {p} {rms}");
         assert!(most > 0.08, "{storage}: {most}");
     }

@@ -205,7 +205,7 @@ fn read_write_touches_as_by_hand() {
         let oltp = Oltp { distribution, tables: 20, table_size: 10_000_000, ..Oltp::default() };
         assert!((touches(&oltp) / by_hand - 1.0).abs() < 1e-9, "{distribution:?}: {}", touches(&oltp));
         let database = oltp.database().unwrap();
-        assert_eq!(database.log.syncs_per_commit, 2.0);
+        assert_eq!(database.log.syncs_per_commit, 3.0);
         // Redo 350 + 550 + 300 + 500 + 100; binlog 2 x 477 + 2 x 286 + 185.
         assert!((database.log.redo_bytes_per_tx - 1_800.0).abs() < 1e-9 && (database.log.binlog_bytes_per_tx - 1_711.0).abs() < 1e-9);
         // 20 tables x (10M / 73 + 10M / 1036) pages; 13.3 / 16,252 of them more for nodes, and the roots: 46.8 GB.

@@ -79,7 +79,7 @@ WorkloadArgument = Annotated[
     typer.Argument(
         metavar="WORKLOAD",
         help="A workload file; or demo:day, demo:hour (the recorded example); or a closed load in fio's words: "
-        "fio:rw=randread,bs=16k,iodepth=16,numjobs=1",
+        "fio:rw=randread,bs=16k,iodepth=16,numjobs=1; or a standard benchmark: sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16",
     ),
 ]
 
@@ -92,6 +92,10 @@ def read_workload(text: str):
         from headrace.cli.inline import closed_load
 
         return closed_load(text)
+    if text.startswith(("sysbench-tpcc:", "sysbench:")):
+        from headrace.cli.inline import standard_benchmark
+
+        return standard_benchmark(text)
     if text.startswith("demo:") and not Path(text).exists():
         made = {"demo:day": workload.demo_day, "demo:hour": workload.recorded_hour}.get(text)
         if made is None:

@@ -43,6 +43,49 @@ def closed_load(text: str) -> ClosedWorkload:
     )
 
 
+STANDARD_SOURCE = "docs/reference/workload-file.md, Standard benchmarks"
+STANDARD_EXAMPLE = "For example sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16 or sysbench:script=oltp_read_write,tables=20,table_size=10000000,cache_gib=24,threads=32."
+TPCC_KEYS = ("warehouses", "engine", "cache_gib", "threads", "size_gib")
+OLTP_KEYS = ("script", "tables", "table_size", "engine", "cache_gib", "threads", "distribution", "redo_gib", "flush_log_at_trx_commit", "sync_binlog", "log_bin",
+             "io_capacity", "doublewrite", "memtable_mib", "skip_trx", "range_size")  # fmt: skip
+
+
+def standard_benchmark(text: str):
+    """`sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16` or `sysbench:script=...` as a database in transactions. Raises InputError."""
+    from headrace.calibrating import sysbench_oltp, sysbench_tpcc
+
+    head, _, rest = text.partition(":")
+    keys = TPCC_KEYS if head == "sysbench-tpcc" else OLTP_KEYS
+    given: dict[str, object] = {}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or key not in keys:
+            raise InputError(shown(part), f"each part is KEY=VALUE with one of {', '.join(keys)}", STANDARD_SOURCE, did_you_mean(key, keys) or STANDARD_EXAMPLE)
+        if key in given:
+            raise InputError(f"{key}={value[:40]}", f"{key} was given before", STANDARD_SOURCE, "Give it once.")
+        given[key] = _typed(key, value)
+    for key in ("cache_gib", "threads", *(("warehouses",) if head == "sysbench-tpcc" else ())):
+        if key not in given:
+            raise InputError(shown(text), f"needs {key}", STANDARD_SOURCE, STANDARD_EXAMPLE)
+    return sysbench_tpcc(**given) if head == "sysbench-tpcc" else sysbench_oltp(**given)
+
+
+def _typed(key: str, value: str) -> object:
+    if key in ("engine", "script"):
+        return value
+    if key == "distribution":
+        return {"type": value}
+    if key in ("log_bin", "doublewrite", "skip_trx"):
+        if value not in ("on", "off", "1", "0", "true", "false"):
+            raise InputError(f"{key}={value[:40]}", "must be on or off", STANDARD_SOURCE)
+        return value in ("on", "1", "true")
+    if key in ("threads", "tables", "table_size", "sync_binlog", "flush_log_at_trx_commit", "range_size"):
+        return whole(key, value)
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", value):
+        raise InputError(f"{key}={value[:40]}", "must be a number", STANDARD_SOURCE, STANDARD_EXAMPLE)
+    return float(value)
+
+
 def size_bytes(what: str, text: str) -> float:
     """`16k`, `1m`, `4096` in bytes, by fio's rules. Raises InputError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import catalog, demo, plan, simulate, study, workload
+from headrace.cli import catalog, demo, plan, simulate, study, transactions, workload
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 # typer shows one class of its usage errors; the others stand above it.
@@ -38,6 +38,8 @@ app.command("demo", epilog=demo.EPILOG, short_help="All of it on a recorded day:
 app.add_typer(workload.app, name="workload", short_help="What a database asks of its storage: make, import, show.")
 app.command("plan", epilog=plan.EPILOG, short_help="The cheapest storage that meets your goals, and why the others lost.")(plan.plan)
 app.command("simulate", epilog=simulate.EPILOG, short_help="Run a load on a storage: what is delivered, what waits.")(simulate.simulate)
+app.command("calibrate", epilog=transactions.CALIBRATE_EPILOG, short_help="Identify a database from measured runs.")(transactions.calibrate)
+app.command("compare-run", epilog=transactions.COMPARE_EPILOG, short_help="Score a prediction against a measured run.")(transactions.compare_run)
 app.add_typer(catalog.app, name="catalog", short_help="Limits and prices by day, each with its source.")
 app.add_typer(study.app, name="study", short_help="Published experiments run again: their figures and ours.")
 

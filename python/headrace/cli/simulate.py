@@ -21,12 +21,15 @@ from headrace.cli.common import (
     read_workload,
     say,
 )
+from headrace.cli.transactions import LogStorageOption, simulate_transactions
+from headrace.workload import TransactionWorkload
 
 EPILOG = """\b
 Examples:
   headrace simulate fio:rw=randread,bs=16k,iodepth=10 --storage gp2:500 --seconds 3600 --output csv
   headrace simulate mysql.toml --storage gp2:500 --instance m5.large --plot day.html
   headrace simulate demo:day --storage raid10:4xgp3:200 --degrade 0:36000:600:50:20
+  headrace simulate shop.toml --storage io1:1024:5000 --cache-gib 27 --threads 32 --seconds 3600 --output csv
   headrace simulate demo:day --storage gp3:200 --modify gp3:200:6000@30..7200
 
 A row per interval: asked, delivered IOPS and MiB/s, queue, balances, the limit waited for, latency. The table shows them shortened; csv and
@@ -42,6 +45,14 @@ class Form(StrEnum):
     interval = "interval"
 
 
+class Start(StrEnum):
+    """Empty, or as full and settled as the cache gets."""
+
+    cold = "cold"
+    warm = "warm"
+
+
+MYSQL = "Databases in transactions"
 MODEL = "What the model does"
 EVENTS = "What happens to the volumes"
 
@@ -120,14 +131,35 @@ def simulate(
         list[str] | None,
         typer.Option("--lose-member", metavar="N", help="This member of the array is gone. Repeatable.", rich_help_panel=EVENTS),
     ] = None,
+    log_storage: LogStorageOption = None,
+    cache_gib: Annotated[
+        float | None, typer.Option("--cache-gib", metavar="GIB", help="Buffer pool or block cache. Default: as measured.", rich_help_panel=MYSQL)
+    ] = None,
+    threads: Annotated[int | None, typer.Option("--threads", metavar="N", help="Clients. Default: as measured.", rich_help_panel=MYSQL)] = None,
+    arrivals_tps: Annotated[
+        float | None,
+        typer.Option("--arrivals-tps", metavar="TPS", help="Transactions that arrive, instead of clients that wait.", rich_help_panel=MYSQL),
+    ] = None,
+    start: Annotated[Start | None, typer.Option("--start", help="Cache at the start. Default: cold.", rich_help_panel=MYSQL)] = None,
     output: OutputOption = Output.table,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a chart: .html (a page), .svg or .png.")] = None,
 ) -> None:
-    """Run a load on a storage: what is delivered, what waits, when credits run dry."""
+    """Run a load on a storage: what is delivered, what waits, when credits run dry. A database (from `headrace calibrate`): transactions a second."""
     from headrace.report.output import check_chart_path
 
     check_chart_path(plot)
     load = read_workload(workload)
+    of_databases = {"--log-storage": log_storage, "--cache-gib": cache_gib, "--threads": threads, "--arrivals-tps": arrivals_tps, "--start": start}
+    of_demand = {"--interval": interval, "--no-merge": no_merge, "--no-saved-second": no_saved_second, "--no-holds": no_holds, "--xen": xen,
+                 "--snapshot-gib": snapshot_gib, "--init-rate": init_rate, "--degrade": degrade, "--modify": modify, "--lose-member": lose_member}  # fmt: skip
+    if isinstance(load, TransactionWorkload):
+        refuse_options(of_demand, "is for demands on disks; this workload is a database in transactions")
+        simulate_transactions(
+            load, storage, output, plot, log_storage=log_storage, instance=instance, cache_gib=cache_gib, threads=threads, arrivals_tps=arrivals_tps,
+            as_of=as_of, seconds=whole_seconds(seconds), start=str(start or Start.cold), start_balance_percent=start_balance, growth=growth, seed=seed,
+        )  # fmt: skip
+        return
+    refuse_options(of_databases, "is for databases in transactions; this workload is a demand on disks")
     switches = {"merge": no_merge, "saved_second": no_saved_second, "holds": no_holds}
     options = _options(storage, snapshot_gib, init_rate, degrade or [], modify, lose_member or [])
     options |= {name: False for name, off in switches.items() if off} | ({"rate_per_mille": XEN_RATE_PER_MILLE} if xen else {})
@@ -147,6 +179,27 @@ def simulate(
 
 
 MOST_ROWS = 1_000_000
+DATABASE_SECONDS = 3_600
+
+
+def whole_seconds(seconds: float | None) -> int:
+    """Length of a prediction: a row a second, an hour where nothing is said. Raises InputError."""
+    from headrace.errors import InputError
+
+    if seconds is None:
+        return DATABASE_SECONDS
+    if not 1 <= seconds <= MOST_ROWS or seconds != int(seconds):
+        raise InputError(f"seconds = {seconds:g}", f"must be a whole number from 1 to {MOST_ROWS:,}: a row is a second", "headrace simulate --help")
+    return int(seconds)
+
+
+def refuse_options(given: dict[str, object], rule: str) -> None:
+    """Refuses options that say nothing about this kind of workload. Raises InputError."""
+    from headrace.errors import InputError
+
+    for name, value in given.items():
+        if value:
+            raise InputError(name, rule, "headrace simulate --help", "Leave it out.")
 
 
 def check_survivors(storage: str, lost: list[int]) -> None:

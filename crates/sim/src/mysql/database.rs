@@ -41,7 +41,8 @@ pub struct Log {
     pub redo_bytes_per_tx: f64,
     /// Binary log, bytes of a transaction.
     pub binlog_bytes_per_tx: f64,
-    /// Synchronous writes of a commit nobody shares: 1 with innodb_flush_log_at_trx_commit=1, one more with sync_binlog=1, 0 when the log is synced once a second.
+    /// Synchronous writes, one after the other, of a commit nobody shares: 1 with innodb_flush_log_at_trx_commit=1 (the redo log is there already), two more with
+    /// sync_binlog=1 (the binlog grows: its data, then the filesystem's journal), 0 when the log is synced once a second.
     pub syncs_per_commit: f64,
 }
 

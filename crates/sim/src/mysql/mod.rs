@@ -10,9 +10,11 @@
 //! | `standard` | sysbench-tpcc with no run measured |
 //! | `sysbench` | the OLTP scripts of sysbench with no run measured |
 //! | `interval` | second by second: the tightest of caps, clients and processors decides |
+//! | `candidates` | many storages and instances at once: the planner's inner loop |
 //! | `clients` | the per-I/O form: every client, page read and log write, for short runs and latency |
 
 pub mod cache;
+pub mod candidates;
 pub mod clients;
 pub mod database;
 pub mod demand;

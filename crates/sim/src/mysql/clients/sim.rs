@@ -413,7 +413,7 @@ impl<'a> Sim<'a> {
     /// No room: for pages, because dirty ones are not written yet, or in the log buffer.
     #[inline]
     fn must_wait(&self) -> bool {
-        false && self.logs[LOOSE].bytes > LOG_BUFFER
+        self.cleaner.behind() > PAGES_BEHIND || self.logs[LOOSE].bytes > LOG_BUFFER
     }
 
     fn release(&mut self, now: Nanos) {

@@ -1,0 +1,119 @@
+//! Many candidates under one database, for the planner.
+
+use crate::mysql::database_of;
+use crate::simulate::tell;
+use crate::{date, sim_error};
+use headrace_catalog::{Catalog, StorageSpec};
+use headrace_sim::mysql::candidates::{evaluate, Candidate, Figures, Outcome, Search};
+use headrace_sim::mysql::interval::{Load, Start};
+use headrace_sim::SimError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Deserialize;
+
+/// What candidates have in common, as Python hands it over.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchArgs {
+    storages: Vec<String>,
+    instances: Vec<String>,
+    caches: Vec<f64>,
+    as_of: Option<String>,
+    clients: Option<u32>,
+    arrivals_tps: Option<f64>,
+    /// "cold" or "warm".
+    start: String,
+    seconds: f64,
+    start_balance_percent: Option<f64>,
+    least_tps: f64,
+}
+
+impl SearchArgs {
+    fn load(&self) -> Load {
+        match (self.clients, self.arrivals_tps) {
+            (_, Some(rate)) => Load::Arrivals(vec![rate]),
+            (clients, None) => Load::Clients(clients.unwrap_or(0)),
+        }
+    }
+
+    fn start(&self) -> Result<Start, SimError> {
+        match self.start.as_str() {
+            "cold" => Ok(Start::Cold),
+            "warm" => Ok(Start::Warm),
+            other => Err(SimError::Load { what: "start", value: other.into(), rule: "must be cold or warm".into() }),
+        }
+    }
+}
+
+/// Evaluates candidates, given as columns of indices into `search`'s storages (`data`, `log`), instances and caches. Returns columns in their order: `status` ("ran",
+/// "bounded", "invalid"), `why`, `cap` and every number of the figures.
+#[pyfunction]
+#[pyo3(signature = (database, search, data, log, instance, cache, *, progress=None))]
+#[allow(clippy::too_many_arguments)]
+fn mysql_candidates<'py>(
+    py: Python<'py>,
+    database: &Bound<'py, PyAny>,
+    search: &Bound<'py, PyAny>,
+    data: Vec<usize>,
+    log: Vec<Option<usize>>,
+    instance: Vec<Option<usize>>,
+    cache: Vec<usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let database = database_of(database)?;
+    let args: SearchArgs = pythonize::depythonize(search)?;
+    let day = date(args.as_of.as_deref())?;
+    let candidates: Vec<Candidate> = data
+        .into_iter()
+        .zip(log)
+        .zip(instance.into_iter().zip(cache))
+        .map(|((data, log), (instance, cache))| Candidate { data, log, instance, cache })
+        .collect();
+    let outcomes = py.detach(|| {
+        let catalog = Catalog::embedded();
+        let instances = args.instances.iter().map(|name| catalog.instance(name, day)).collect::<Result<Vec<_>, _>>()?;
+        let storages = args.storages.iter().map(|text| text.parse()).collect::<Result<Vec<StorageSpec>, _>>()?;
+        let search = Search {
+            database: &database,
+            storages: &storages,
+            instances: &instances,
+            caches: &args.caches,
+            as_of: day,
+            load: args.load(),
+            start: args.start()?,
+            seconds: args.seconds,
+            start_balance_percent: args.start_balance_percent,
+            least_tps: args.least_tps,
+        };
+        let total = candidates.len().max(1) as f64;
+        evaluate(&search, &candidates, &mut |done| tell(&progress, done as f64 / total))
+    });
+    columns(py, &outcomes.map_err(sim_error)?)
+}
+
+fn columns<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bound<'py, PyDict>> {
+    let answer = PyDict::new(py);
+    let status = |outcome: &Outcome| match outcome {
+        Outcome::Ran(_) => "ran",
+        Outcome::Bounded(_) => "bounded",
+        Outcome::Invalid(_) => "invalid",
+    };
+    let figures = |outcome: &Outcome| -> Option<Figures> {
+        match outcome {
+            Outcome::Ran(figures) | Outcome::Bounded(figures) => Some(**figures),
+            Outcome::Invalid(_) => None,
+        }
+    };
+    answer.set_item("status", outcomes.iter().map(status).collect::<Vec<_>>())?;
+    answer.set_item("why", outcomes.iter().map(|outcome| if let Outcome::Invalid(why) = outcome { Some(why.as_str()) } else { None }).collect::<Vec<_>>())?;
+    answer.set_item("cap", outcomes.iter().map(|outcome| figures(outcome).map(|figures| figures.binding.name())).collect::<Vec<_>>())?;
+    macro_rules! plain { ($($name:ident),*) => { $( answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).map(|figures| figures.$name)).collect::<Vec<_>>())?; )* }; }
+    macro_rules! optional { ($($name:ident),*) => { $( answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).and_then(|figures| figures.$name)).collect::<Vec<_>>())?; )* }; }
+    plain!(tps, tps_mean, tps_p5, p95_ms, backlog_s, reads_per_tx, ios_per_tx, mib_per_tx, cached_share);
+    optional!(balance_percent, dry_at_s);
+    Ok(answer)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(mysql_candidates, module)?)
+}

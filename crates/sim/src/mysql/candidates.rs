@@ -1,0 +1,304 @@
+//! Many storages and instances under one database: the planner's inner loop for transactions.
+//!
+//! The cache is followed once per cache size and shared by every candidate that has it. A warm cache on volumes without credits does not change any more, so a
+//! few steps say what a day would; credits and compaction are followed through the hours. What counts is the worst hour, not the mean: a volume that bursts through the morning
+//! and crawls afterwards sustains the crawl.
+//!
+//! ```text
+//!  tps |-----------.                       first look: credits as at the start. What it gives is a bound, since credits only fall
+//!      |            \_____________________ worst hour: what is sustained
+//!      |____________________________________ t
+//! ```
+
+use super::database::Database;
+use super::interval::{run, Binding, Load, Scenario, Second, Start};
+use super::warmup::WarmUp;
+use crate::setup::Setup;
+use crate::SimError;
+use chrono::NaiveDate;
+use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeType};
+use headrace_model::ModelOptions;
+use rayon::prelude::*;
+
+/// What is sustained is the lowest mean over so long, s.
+pub const SUSTAINED_S: f64 = 3_600.0;
+/// The first look: enough steps for commits to have found how many share a log write (each step halves what is left of the difference, or better).
+const FIRST_STEPS: usize = 12;
+const FIRST_STEP_S: f64 = 60.0;
+/// Steps of a day with credits; a step spends what credits it has evenly, so nothing is lost by its length but the moment they run dry.
+const DAY_STEPS: f64 = 288.0;
+/// Compaction comes and goes in minutes: steps and length when it is followed alone (several periods of a loaded database).
+const MERGING_STEP_S: f64 = 60.0;
+const MERGING_S: f64 = 6.0 * 3_600.0;
+/// A cold cache changes fastest at the start.
+const COLD_STEPS: f64 = 1_440.0;
+const BATCH: usize = 2_048;
+/// A balance below this share of full is dry, percent.
+const DRY_PERCENT: f64 = 0.1;
+
+/// A database on a storage and an instance, all as indices into the lists of [`Search`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Data volumes.
+    pub data: usize,
+    /// Volumes of redo and binary log; none: with the data.
+    pub log: Option<usize>,
+    /// Instance; none: volumes alone.
+    pub instance: Option<usize>,
+    /// Cache size.
+    pub cache: usize,
+}
+
+/// What the candidates have in common.
+#[derive(Clone, Debug)]
+pub struct Search<'a> {
+    /// The database.
+    pub database: &'a Database,
+    /// Storages that candidates point into.
+    pub storages: &'a [StorageSpec],
+    /// Instances that candidates point into.
+    pub instances: &'a [InstanceLimits],
+    /// Cache sizes that candidates point into, bytes.
+    pub caches: &'a [f64],
+    /// Day of limits.
+    pub as_of: NaiveDate,
+    /// What asks for transactions.
+    pub load: Load,
+    /// State of the cache at the start.
+    pub start: Start,
+    /// Length, s.
+    pub seconds: f64,
+    /// Credits at the start, percent; none: as AWS gives them.
+    pub start_balance_percent: Option<f64>,
+    /// A candidate whose bound is below this many transactions a second is not followed further.
+    pub least_tps: f64,
+}
+
+/// What a candidate came to. Rates are those of its worst hour.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Transactions a second, lowest mean over an hour (over all of a shorter run).
+    pub tps: f64,
+    /// Mean over the whole length.
+    pub tps_mean: f64,
+    /// 5th percentile of one-second tps in the worst hour.
+    pub tps_p5: f64,
+    /// 95th percentile of response times, highest mean over an hour, ms.
+    pub p95_ms: f64,
+    /// Longest wait of a transaction for its turn (open loads), s.
+    pub backlog_s: f64,
+    /// What binds in the worst hour.
+    pub binding: Binding,
+    /// Lowest credit balance of a volume or burst bucket of the instance, percent; none without any.
+    pub balance_percent: Option<f64>,
+    /// When the first of them is gone, s from the start.
+    pub dry_at_s: Option<f64>,
+    /// Page reads of a transaction.
+    pub reads_per_tx: f64,
+    /// I/Os of a transaction on all devices, in 256 KiB units.
+    pub ios_per_tx: f64,
+    /// MiB of a transaction on all devices.
+    pub mib_per_tx: f64,
+    /// Share of the cache in use.
+    pub cached_share: f64,
+}
+
+/// What came of one candidate.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Followed.
+    Ran(Box<Figures>),
+    /// Not followed: it cannot reach the least asked for. At most so many transactions a second.
+    Bounded(Box<Figures>),
+    /// Not possible on that day.
+    Invalid(String),
+}
+
+/// Evaluates all candidates, in their order; the answer does not depend on how they are spread over cores. `progress` is told how many are done; returning false stops.
+pub fn evaluate(search: &Search<'_>, candidates: &[Candidate], progress: &mut (dyn FnMut(usize) -> bool + Send)) -> Result<Vec<Outcome>, SimError> {
+    search.database.check()?;
+    check(search, candidates)?;
+    let mut used = vec![false; search.caches.len()];
+    candidates.iter().for_each(|candidate| used[candidate.cache] = true);
+    let warm_ups: Vec<Option<WarmUp>> =
+        search.caches.par_iter().zip(&used).map(|(&bytes, &used)| used.then(|| WarmUp::new(search.database, bytes))).collect();
+    let mut outcomes = Vec::with_capacity(candidates.len());
+    for batch in candidates.chunks(BATCH) {
+        outcomes.par_extend(batch.par_iter().map(|candidate| match &warm_ups[candidate.cache] {
+            Some(warm_up) => judge(search, candidate, warm_up).unwrap_or_else(|error| Outcome::Invalid(error.to_string())),
+            None => Outcome::Invalid("its cache was not followed".into()),
+        }));
+        if !progress(outcomes.len()) {
+            return Err(SimError::Interrupted);
+        }
+    }
+    Ok(outcomes)
+}
+
+fn check(search: &Search<'_>, candidates: &[Candidate]) -> Result<(), SimError> {
+    let wrong = |what: &'static str, value: f64, rule: String| Err(SimError::Load { what, value: value.to_string(), rule });
+    if !(60.0..=31.0 * 86_400.0).contains(&search.seconds) {
+        return wrong("length (s)", search.seconds, "must be between 60 and 2,678,400".into());
+    }
+    if let Some(bytes) = search.caches.iter().find(|bytes| !(1_048_576.0..=7e13).contains(*bytes)) {
+        return wrong("cache (bytes)", *bytes, "must be between 1 MiB and 64 TiB".into());
+    }
+    let within = |index: usize, length: usize| index < length;
+    for candidate in candidates {
+        let fine = within(candidate.data, search.storages.len())
+            && candidate.log.is_none_or(|log| within(log, search.storages.len()))
+            && candidate.instance.is_none_or(|instance| within(instance, search.instances.len()))
+            && within(candidate.cache, search.caches.len());
+        if !fine {
+            return wrong("candidate", candidate.data as f64, "points outside the lists".into());
+        }
+    }
+    Ok(())
+}
+
+fn setup_of(search: &Search<'_>, storage: &StorageSpec, instance: Option<&InstanceLimits>) -> Result<Setup, SimError> {
+    Ok(Setup {
+        storage: storage.clone(),
+        limits: Catalog::embedded().storage_limits(storage, search.as_of, instance)?,
+        instance: None,
+        options: ModelOptions { xen: instance.is_some_and(|instance| !instance.nitro), ..ModelOptions::default() },
+        seed: 1,
+        start_balance_percent: search.start_balance_percent,
+        snapshot: None,
+        degradations: Vec::new(),
+        modification: None,
+        failed_members: Vec::new(),
+    })
+}
+
+/// The instance as this storage meets it: local disks do not pass its EBS limits.
+fn instance_for(instance: &InstanceLimits, storage: &StorageSpec) -> InstanceLimits {
+    let mut instance = instance.clone();
+    if storage.members.iter().all(|member| member.volume_type == VolumeType::InstanceStore) {
+        (instance.baseline_bytes_s, instance.max_bytes_s, instance.baseline_iops, instance.max_iops) = (None, None, None, None);
+    }
+    instance
+}
+
+fn judge(search: &Search<'_>, candidate: &Candidate, warm_up: &WarmUp) -> Result<Outcome, SimError> {
+    let instance = candidate.instance.map(|index| &search.instances[index]);
+    let data = setup_of(search, &search.storages[candidate.data], instance)?;
+    let log = candidate.log.map(|index| setup_of(search, &search.storages[index], instance)).transpose()?;
+    let host = instance.map(|instance| instance_for(instance, &data.storage));
+    let scenario = |seconds: f64, step_s: f64| Scenario {
+        database: search.database,
+        warm_up,
+        data: &data,
+        log: log.as_ref(),
+        instance: host.as_ref(),
+        load: search.load.clone(),
+        start: search.start,
+        seconds: seconds as u32,
+        step_s,
+        seed: None,
+        follow: None,
+    };
+    let steady = search.start == Start::Warm;
+    let merges = search.database.compaction.is_some();
+    if !steady {
+        let step_s = (search.seconds / COLD_STEPS).clamp(1.0, 300.0);
+        return Ok(Outcome::Ran(Box::new(follow(search.database, &scenario(search.seconds, step_s))?)));
+    }
+    // The first look. Compaction aside it cannot be beaten later: credits only get fewer.
+    let mut first = Vec::with_capacity(FIRST_STEPS);
+    run(&scenario(FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S), &mut |second| first.push(*second))?;
+    let spends = spends(&first);
+    let grows = first.last().is_some_and(|second| second.backlog > 0.0);
+    if !merges {
+        let settled = first.split_off(FIRST_STEPS - 1);
+        let figures = sum_up(search.database, &settled, FIRST_STEP_S);
+        if !spends && !grows {
+            return Ok(Outcome::Ran(Box::new(figures)));
+        }
+        if figures.tps < search.least_tps {
+            return Ok(Outcome::Bounded(Box::new(figures)));
+        }
+    }
+    let (seconds, step_s) = match (merges, spends || grows) {
+        (false, _) => (search.seconds, (search.seconds / DAY_STEPS).clamp(1.0, 3_600.0)),
+        (true, false) => (search.seconds.min(MERGING_S), MERGING_STEP_S),
+        (true, true) => (search.seconds, MERGING_STEP_S.max(search.seconds / (5.0 * DAY_STEPS)).min(3_600.0)),
+    };
+    Ok(Outcome::Ran(Box::new(follow(search.database, &scenario(seconds, step_s))?)))
+}
+
+/// Whether a balance falls, or has fallen, and so may bind later.
+fn spends(seconds: &[Second]) -> bool {
+    let falls = |of: fn(&Second) -> Option<f64>| seconds.iter().any(|second| of(second).is_some_and(|percent| percent < 100.0 - 1e-9));
+    falls(|second| second.balance_percent) || falls(|second| second.instance_balance_percent)
+}
+
+fn follow(database: &Database, scenario: &Scenario<'_>) -> Result<Figures, SimError> {
+    let mut rows = Vec::with_capacity((f64::from(scenario.seconds) / scenario.step_s) as usize + 1);
+    run(scenario, &mut |second| rows.push(*second))?;
+    Ok(sum_up(database, &rows, scenario.step_s))
+}
+
+/// First row of the stretch of `length` rows with the lowest (or highest) sum.
+fn extreme(values: &[f64], length: usize, highest: bool) -> (usize, f64) {
+    let mut sum: f64 = values[..length].iter().sum();
+    let mut best = (0, sum);
+    for at in length..values.len() {
+        sum += values[at] - values[at - length];
+        if (sum > best.1) == highest && sum != best.1 {
+            best = (at + 1 - length, sum);
+        }
+    }
+    (best.0, best.1 / length as f64)
+}
+
+fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
+    let length = ((SUSTAINED_S / step_s).round() as usize).clamp(1, rows.len());
+    let tps: Vec<f64> = rows.iter().map(|row| row.tps).collect();
+    let p95: Vec<f64> = rows.iter().map(|row| row.p95_ms).collect();
+    let (at, lowest) = extreme(&tps, length, false);
+    let (_, p95_ms) = extreme(&p95, length, true);
+    let worst = &rows[at..at + length];
+    let mean = |of: &dyn Fn(&Second) -> f64| worst.iter().map(of).sum::<f64>() / length as f64;
+    let lowest_of = |row: &Second| [row.balance_percent, row.instance_balance_percent].into_iter().flatten().min_by(f64::total_cmp);
+    let busiest = worst.iter().min_by(|a, b| a.tps.total_cmp(&b.tps)).map_or(Binding::Demand, |row| row.binding);
+    Figures {
+        tps: lowest,
+        tps_mean: tps.iter().sum::<f64>() / rows.len() as f64,
+        tps_p5: fifth_percentile(database, worst),
+        p95_ms,
+        backlog_s: rows.iter().map(|row| row.backlog / row.tps.max(1e-6)).fold(0.0, f64::max),
+        binding: busiest,
+        balance_percent: rows.iter().filter_map(lowest_of).min_by(f64::total_cmp),
+        dry_at_s: rows.iter().find(|row| lowest_of(row).is_some_and(|percent| percent < DRY_PERCENT)).map(|row| row.t_s),
+        reads_per_tx: mean(&|row| row.reads_per_tx),
+        ios_per_tx: mean(&|row| row.iops) / lowest.max(1e-9),
+        mib_per_tx: mean(&|row| row.mib_s) / lowest.max(1e-9),
+        cached_share: mean(&|row| row.cached_share),
+    }
+}
+
+/// 5th percentile of one-second tps: each step's mean with the scatter of seconds around it, `variance = fano x mean + (cv x mean)^2`.
+fn fifth_percentile(database: &Database, rows: &[Second]) -> f64 {
+    let noise = &database.noise;
+    let spread = |mean: f64| (noise.fano * mean + (noise.cv * mean) * (noise.cv * mean)).sqrt();
+    let first = rows[0].tps;
+    // One level: 1.6449 standard deviations below it.
+    if rows.iter().all(|row| (row.tps - first).abs() <= 1e-6 * first) {
+        return (first - 1.644_854 * spread(first)).max(0.0);
+    }
+    let below = |x: f64| {
+        let of = |row: &Second| 0.5 * libm::erfc((row.tps - x) / spread(row.tps).max(1e-9) * std::f64::consts::FRAC_1_SQRT_2);
+        rows.iter().map(of).sum::<f64>() / rows.len() as f64
+    };
+    let (mut low, mut high) = (0.0, rows.iter().map(|row| row.tps).fold(0.0, f64::max));
+    for _ in 0..30 {
+        let middle = 0.5 * (low + high);
+        if below(middle) < 0.05 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    0.5 * (low + high)
+}

@@ -1,0 +1,128 @@
+"""A database on a storage, and a run beside its prediction: in words, as tables. Takes results; runs nothing."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from headrace.report.tables import table
+from headrace.report.words import number, percent, span
+
+CAPS = {"clients": "the clients", "cpu": "the processors", "none": "nothing"}
+SCHEMA = "headrace-prediction/1"
+
+
+def in_words(run, workload) -> list[str]:
+    """What happened, a sentence a line."""
+    summary = run.summary
+    where = f"{run.storage} on {run.instance}" if run.instance else f"{run.storage} (no instance limits, no processor limit)"
+    log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
+    asks = f"{run.threads} clients" if run.threads else "open load"
+    scatter = f"seed {run.seed}" if run.seed is not None else "means only"
+    lines = [f"{where}{log}, limits of {run.as_of}; {workload.engine}, cache {number(run.cache_gib)} GiB, {asks}; {span(run.rows.height)}, {scatter}."]
+    lines += [f"WARNING: {text}" for text in run.warnings]
+    interval = f" (80 % interval of the mean {number(summary['tps_low'], 4)} to {number(summary['tps_high'], 4)})" if summary["tps_low"] is not None else ""
+    lines.append(f"Second half: {number(summary['tps'], 4)} tps{interval}; one second in twenty below {number(summary['tps_p5'], 4)}, one above {number(summary['tps_p95'], 4)}.")
+    lines.append(f"95th percentile of response times {number(summary['p95_ms'])} ms (median of the second half); {number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s.")
+    lines.append("Quarters of the run: " + ", ".join(number(value, 4) for value in summary["quarters"]) + " tps.")
+    lines.append("What binds: " + ", ".join(f"{cap_words(cap)} {percent(share)} of the time" for cap, share in summary["caps"].items()) + ".")
+    if summary["lowest_balance_percent"] is not None and summary["lowest_balance_percent"] < 100.0:
+        lines.append(f"Lowest credit balance {summary['lowest_balance_percent']:.0f} %.")
+    if summary["stalls_s"]:
+        lines.append(f"Seconds below a tenth of the median: {summary['stalls_s']}.")
+    return lines
+
+
+def cap_words(cap: str) -> str:
+    """The binding limit in words."""
+    from headrace.report.words import cap_words as of_storage
+
+    if cap.startswith("log-"):
+        return f"on the log volume, {of_storage(cap.removeprefix('log-'))}"
+    return CAPS.get(cap) or of_storage(cap)
+
+
+def table_of(run, most: int = 24):
+    """The rows, as means of so many stretches."""
+    rows = run.rows
+    each = max(1, -(-rows.height // most))
+    short = rows.group_by(pl.int_range(rows.height) // each, maintain_order=True).agg(
+        pl.col("t_s").first(), pl.col("tps", "iops", "mib_s", "dirty_share", "cached_share").mean(), pl.col("p95_ms").median(), pl.col("balance_percent").min(),
+        pl.col("cap").mode().first(),
+    )  # fmt: skip
+    cells = [
+        (span(row["t_s"]), number(row["tps"], 4), number(row["p95_ms"]), number(row["iops"], 4), number(row["mib_s"]),
+         "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %", percent(row["cached_share"]), percent(row["dirty_share"]), cap_words(row["cap"]))
+        for row in short.iter_rows(named=True)
+    ]  # fmt: skip
+    columns = ("from", "tps", "p95 ms", "IOPS", "MiB/s", "balance", "cached", "dirty", "binds")
+    return table(columns, cells, right=columns[:-1])
+
+
+def document(run, workload) -> dict:
+    """Everything, for JSON."""
+    return {
+        "schema": SCHEMA,
+        "workload": workload.name,
+        "engine": workload.engine,
+        "storage": run.storage,
+        "log_storage": run.log_storage,
+        "instance": run.instance,
+        "as_of": run.as_of,
+        "cache_gib": run.cache_gib,
+        "threads": run.threads,
+        "seed": run.seed,
+        "summary": run.summary,
+        "warnings": list(run.warnings),
+        "caveats": list(workload.caveats),
+        "rows": run.rows,
+    }
+
+
+def workload_in_words(workload) -> list[str]:
+    """What the workload is and what stands behind it."""
+    size = f", {number(workload.size_gib)} GiB of data" if workload.size_gib else ""
+    lines = [f"{workload.name}: {workload.engine}, {workload.benchmark}{size}; cache {number(workload.cache_gib)} GiB, {workload.threads} clients."]
+    for run in workload.runs:
+        lines.append(f"Measured: {run['name']} on {run['storage']}, {run['threads']} clients, {run['start']} start, {span(run['seconds'])}, {run['transactions']:,.0f} transactions.")
+    if not workload.runs:
+        lines.append("No run stands behind it: a standard benchmark, with wide intervals.")
+    return lines + list(workload.caveats)
+
+
+def parameter_table(workload):
+    """What each parameter was identified from, and how well."""
+    cells = [
+        (row["words"], number(row["value"], 4), f"± {100 * row['spread']:.0f} %", f"± {100 * row['before']:.0f} %", row["from"]) for row in workload.parameters
+    ]
+    return table(("parameter", "value", "known to", "before", "identified from"), cells, right=("value", "known to", "before"))
+
+
+def comparison_table(comparison):
+    """Measured beside predicted."""
+    cells = [
+        (row["what"], row["unit"], "" if row["measured"] is None else number(row["measured"], 4), "" if row["predicted"] is None else number(row["predicted"], 4),
+         "" if row["error_percent"] is None else f"{row['error_percent']:+.1f} %")
+        for row in comparison.figures
+    ]  # fmt: skip
+    return table(("figure", "unit", "measured", "predicted", "error"), cells, right=("measured", "predicted", "error"))
+
+
+def score_table(rows: list[dict]):
+    """A calibration scored on runs it has not seen."""
+    names = ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
+    cells = [(row["predicted"], row["from"], *(f"{row[name]:+.1f}" for name in names)) for row in rows]
+    titles = ("predicted", "from", "2nd half %", "q1 %", "q2 %", "q3 %", "q4 %", "p5 %", "p95 %")
+    return table(titles, cells, right=titles[2:])
+
+
+def score_words(rows: list[dict]) -> list[str]:
+    """Median and 90th percentile of the errors."""
+
+    def line(what: str, values: list[float]) -> str:
+        sizes = sorted(abs(value) for value in values)
+        high = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))]
+        return f"{what}: median {sizes[len(sizes) // 2]:.1f} %, 90th percentile {high:.1f} %, worst {sizes[-1]:.1f} % of {len(sizes)}."
+
+    quarters = [row[f"quarter_{i}"] for row in rows for i in (1, 2, 3, 4)]
+    return [line("Mean of the second half", [row["mean"] for row in rows]), line("Means per quarter", quarters),
+            line("5th and 95th percentile of one-second tps", [row[name] for row in rows for name in ("p5", "p95")])]  # fmt: skip

@@ -32,7 +32,7 @@ class Prediction:
     `rows`, one per second: `t_s` (start of the second, s), `tps`, `p95_ms`, `iops` (in 256 KiB units), `mib_s`, `balance_percent` (lowest credit balance of a
     volume; null without credits), `instance_balance_percent`, `cap` (what binds; `log-` before those of the log volumes), `dirty_share`, `cached_share` (0..1),
     `reads_per_tx`, `backlog` (transactions that wait, open loads). `summary`: `tps` and its 5th, 50th and 95th percentile over the second half, `quarters`, `p95_ms`,
-    `iops`, `mib_s`, `stalls_s`, `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high` (80 % interval of the mean of the second half,
+    `iops`, `mib_s`, `stalls_s`, `response_ms` (mean, p50, p95, p99 over the run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high` (80 % interval of the mean of the second half,
     from the calibration), `relative_spread` (its standard deviation over the mean). `warnings`: where the prediction leaves the range of the runs.
     """
 
@@ -64,17 +64,22 @@ def predict(
     growth: float = 1.0,
     seed: int | None = 1,
     draws: int = DRAWS,
+    form: str = "interval",
+    progress: Callable[[float], None] | None = None,
 ) -> Prediction:
     """Runs the database second by second on a storage in the catalog's notation.
 
     `cache_gib` and `threads` default to the workload's, `instance` to none (then no processor and no instance limit binds). `arrivals_tps`: an open load instead of
     clients, one figure or one per second. `start`: "cold", "warm", or transactions since a cold start. `growth`: times the data. `seed`: of the one-second
-    scatter; None gives means. `draws`: databases drawn from the calibration for the interval; 0 leaves it out. Raises InputError.
+    scatter; None gives means. `draws`: databases drawn from the calibration for the interval; 0 leaves it out. `form`: "interval", or "events" for every I/O of
+    every client (short runs: response times with their true distribution; `summary` then has `response_ms`). `progress` is told the share done. Raises InputError.
     """
     database_of = workload.grown(growth) if growth != 1.0 else workload
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = workload.threads if threads is None else threads
     _check(seconds, cache, clients, growth)
+    if form not in ("interval", "events"):
+        raise InputError(f"form = {form!r}", "must be interval or events", "headrace.predict")
     run = {
         "storage": storage,
         "log_storage": log_storage,
@@ -90,12 +95,19 @@ def predict(
         "start_balance_percent": start_balance_percent,
         "follow": None,
     }
+    response_ms = None
     with core_errors():
-        columns = _core.mysql_runs(database_of.database, [run])[0]
+        if form == "events":
+            columns = _core.mysql_clients(database_of.database, run, progress)
+            told = columns.pop("summary")
+            response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
+        else:
+            columns = _core.mysql_runs(database_of.database, [run])[0]
     rows = pl.DataFrame(columns).with_columns(pl.col("t_s") - 1.0, pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64)).select(COLUMNS)
     summary = summarise(rows)
     done = float(rows["tps"].sum())
     warnings = database_of.outside(cache_gib=cache, threads=clients, transactions=done if start == "cold" else None)
+    summary["response_ms"] = response_ms
     summary |= _interval(database_of, run, summary["tps"], draws)
     return Prediction(rows, summary, tuple(warnings), storage, log_storage, instance, as_of or _core.newest_date(), cache, None if arrivals_tps is not None else clients, seed)
 

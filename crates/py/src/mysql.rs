@@ -1,10 +1,12 @@
 //! MySQL on a storage: transactions a second.
 
+use crate::simulate::tell;
 use crate::{date, sim_error, to_python};
 use headrace_catalog::{Catalog, InstanceLimits};
 use headrace_sim::mysql::interval::{run, Load, Scenario, Second, Start};
 use headrace_sim::mysql::standard::tpcc;
 use headrace_sim::mysql::sysbench::{Oltp, SPREADS};
+use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::{Database, Engine, WarmUp};
 use headrace_sim::{Setup, SimError};
 use pyo3::prelude::*;
@@ -116,6 +118,24 @@ fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'
     rows.map_err(sim_error)?.iter().map(|rows| columns(py, rows)).collect()
 }
 
+/// The per-I/O form of one run: every request of every client. Returns columns and a summary of response times, ms, and I/Os.
+#[pyfunction]
+#[pyo3(signature = (database, run, progress=None))]
+fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound<'py, PyAny>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
+    let database = database_of(database)?;
+    let args: RunArgs = pythonize::depythonize(run)?;
+    database.check().map_err(sim_error)?;
+    let resolved = args.resolve()?;
+    let found = py.detach(|| -> Result<ClientsRun, SimError> {
+        let warm_up = WarmUp::new(&database, args.cache_bytes);
+        clients::run(&args.scenario(&database, &warm_up, &resolved)?, &mut |done| tell(&progress, done))
+    });
+    let found = found.map_err(sim_error)?;
+    let answer = columns(py, &found.rows)?;
+    answer.set_item("summary", to_python(py, &found.summary)?)?;
+    Ok(answer)
+}
+
 fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
@@ -176,6 +196,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mysql_check, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_sysbench, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_tpcc, module)?)?;
+    module.add_function(wrap_pyfunction!(mysql_clients, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_grown, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_warm_up, module)?)
 }

@@ -4,8 +4,9 @@ use crate::mysql::database_of;
 use crate::simulate::tell;
 use crate::{date, sim_error};
 use headrace_catalog::{Catalog, StorageSpec};
-use headrace_sim::mysql::candidates::{evaluate, Candidate, Figures, Outcome, Search};
+use headrace_sim::mysql::candidates::{evaluate, Candidate, Figures, Outcome, Search, WarmUps};
 use headrace_sim::mysql::interval::{Load, Start};
+use headrace_sim::mysql::Database;
 use headrace_sim::SimError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -45,50 +46,65 @@ impl SearchArgs {
     }
 }
 
-/// Evaluates candidates, given as columns of indices into `search`'s storages (`data`, `log`), instances and caches. Returns columns in their order: `status` ("ran",
-/// "bounded", "invalid"), `why`, `cap` and every number of the figures.
-#[pyfunction]
-#[pyo3(signature = (database, search, data, log, instance, cache, *, progress=None))]
-#[allow(clippy::too_many_arguments)]
-fn mysql_candidates<'py>(
-    py: Python<'py>,
-    database: &Bound<'py, PyAny>,
-    search: &Bound<'py, PyAny>,
-    data: Vec<usize>,
-    log: Vec<Option<usize>>,
-    instance: Vec<Option<usize>>,
-    cache: Vec<usize>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let database = database_of(database)?;
-    let args: SearchArgs = pythonize::depythonize(search)?;
-    let day = date(args.as_of.as_deref())?;
-    let candidates: Vec<Candidate> = data
-        .into_iter()
-        .zip(log)
-        .zip(instance.into_iter().zip(cache))
-        .map(|((data, log), (instance, cache))| Candidate { data, log, instance, cache })
-        .collect();
-    let outcomes = py.detach(|| {
-        let catalog = Catalog::embedded();
-        let instances = args.instances.iter().map(|name| catalog.instance(name, day)).collect::<Result<Vec<_>, _>>()?;
-        let storages = args.storages.iter().map(|text| text.parse()).collect::<Result<Vec<StorageSpec>, _>>()?;
-        let search = Search {
-            database: &database,
-            storages: &storages,
-            instances: &instances,
-            caches: &args.caches,
-            as_of: day,
-            load: args.load(),
-            start: args.start()?,
-            seconds: args.seconds,
-            start_balance_percent: args.start_balance_percent,
-            least_tps: args.least_tps,
-        };
-        let total = candidates.len().max(1) as f64;
-        evaluate(&search, &candidates, &mut |done| tell(&progress, done as f64 / total))
-    });
-    columns(py, &outcomes.map_err(sim_error)?)
+/// Candidates under one database; caches that have been followed are kept for the next question.
+#[pyclass(frozen)]
+struct TransactionCandidates {
+    database: Database,
+    warm_ups: WarmUps,
+}
+
+#[pymethods]
+impl TransactionCandidates {
+    #[new]
+    fn new(database: &Bound<'_, PyAny>) -> PyResult<TransactionCandidates> {
+        let database = database_of(database)?;
+        database.check().map_err(sim_error)?;
+        Ok(TransactionCandidates { database, warm_ups: WarmUps::default() })
+    }
+
+    /// Evaluates candidates, given as columns of indices into `search`'s storages (`data`, `log`), instances and caches. Returns columns in their order: `status`
+    /// ("ran", "bounded", "invalid"), `why`, `cap` and every number of the figures.
+    #[pyo3(signature = (search, data, log, instance, cache, *, progress=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn evaluate<'py>(
+        &self,
+        py: Python<'py>,
+        search: &Bound<'py, PyAny>,
+        data: Vec<usize>,
+        log: Vec<Option<usize>>,
+        instance: Vec<Option<usize>>,
+        cache: Vec<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let args: SearchArgs = pythonize::depythonize(search)?;
+        let candidates: Vec<Candidate> = data
+            .into_iter()
+            .zip(log)
+            .zip(instance.into_iter().zip(cache))
+            .map(|((data, log), (instance, cache))| Candidate { data, log, instance, cache })
+            .collect();
+        let day = date(args.as_of.as_deref())?;
+        let outcomes = py.detach(|| {
+            let catalog = Catalog::embedded();
+            let instances = args.instances.iter().map(|name| catalog.instance(name, day)).collect::<Result<Vec<_>, _>>()?;
+            let storages = args.storages.iter().map(|text| text.parse()).collect::<Result<Vec<StorageSpec>, _>>()?;
+            let search = Search {
+                database: &self.database,
+                storages: &storages,
+                instances: &instances,
+                caches: &args.caches,
+                as_of: day,
+                load: args.load(),
+                start: args.start()?,
+                seconds: args.seconds,
+                start_balance_percent: args.start_balance_percent,
+                least_tps: args.least_tps,
+            };
+            let total = candidates.len().max(1) as f64;
+            evaluate(&search, &self.warm_ups, &candidates, &mut |done| tell(&progress, done as f64 / total))
+        });
+        columns(py, &outcomes.map_err(sim_error)?)
+    }
 }
 
 fn columns<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bound<'py, PyDict>> {
@@ -115,5 +131,5 @@ fn columns<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bound<'py, Py
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(mysql_candidates, module)?)
+    module.add_class::<TransactionCandidates>()
 }

@@ -156,7 +156,8 @@ def simulate(
         refuse_options(of_demand, "is for demands on disks; this workload is a database in transactions")
         simulate_transactions(
             load, storage, output, plot, log_storage=log_storage, instance=instance, cache_gib=cache_gib, threads=threads, arrivals_tps=arrivals_tps,
-            as_of=as_of, seconds=whole_seconds(seconds), start=str(start or Start.cold), start_balance_percent=start_balance, growth=growth, seed=seed,
+            as_of=as_of, seconds=whole_seconds(seconds, 60 if form is Form.events else DATABASE_SECONDS), start=str(start or Start.cold), start_balance_percent=start_balance, growth=growth, seed=seed,
+            form="events" if form is Form.events else "interval",
         )  # fmt: skip
         return
     refuse_options(of_databases, "is for databases in transactions; this workload is a demand on disks")
@@ -182,12 +183,12 @@ MOST_ROWS = 1_000_000
 DATABASE_SECONDS = 3_600
 
 
-def whole_seconds(seconds: float | None) -> int:
-    """Length of a prediction: a row a second, an hour where nothing is said. Raises InputError."""
+def whole_seconds(seconds: float | None, otherwise: int) -> int:
+    """Length of a prediction: a row a second. Raises InputError."""
     from headrace.errors import InputError
 
     if seconds is None:
-        return DATABASE_SECONDS
+        return otherwise
     if not 1 <= seconds <= MOST_ROWS or seconds != int(seconds):
         raise InputError(f"seconds = {seconds:g}", f"must be a whole number from 1 to {MOST_ROWS:,}: a row is a second", "headrace simulate --help")
     return int(seconds)

@@ -124,7 +124,8 @@ def simulate_transactions(workload, storage: str, output: Output, plot: Path | N
     from headrace.report.output import as_csv, as_json
     from headrace.report.tables import show
 
-    run = predict(workload, storage, **settings)
+    with progress("simulating") as tick:
+        run = predict(workload, storage, progress=tick, **settings)
     if plot is not None:
         from headrace.report.transaction_pages import write_prediction
 

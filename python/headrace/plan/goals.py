@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from headrace.errors import InputError
 from headrace.workload.model import did_you_mean, shown
@@ -75,16 +75,20 @@ class Goal:
     sign: str
     limit: float
 
+    # Goals of another kind of plan name other metrics.
+    known: ClassVar[dict[str, Metric]] = METRICS
+    example: ClassVar[str] = "p99_ms<=20"
+
     def __post_init__(self) -> None:
         text = f"{self.metric}{self.sign}{shown(self.limit)}"
-        metric = METRICS.get(self.metric)
+        metric = self.known.get(self.metric)
         if metric is None:
-            near = did_you_mean(self.metric, METRICS)
-            raise InputError(text, f"there is no metric {shown(self.metric)}", SOURCE, near or f"Known: {', '.join(METRICS)}.")
+            near = did_you_mean(self.metric, self.known)
+            raise InputError(text, f"there is no metric {shown(self.metric)}", SOURCE, near or f"Known: {', '.join(self.known)}.")
         if self.sign != metric.sign:
             raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
         if isinstance(self.limit, bool) or not isinstance(self.limit, (int, float)) or not math.isfinite(self.limit) or self.limit < 0:
-            raise InputError(text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", SOURCE, "For example p99_ms<=20.")
+            raise InputError(text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", SOURCE, f"For example {self.example}.")
         if self.metric == "headroom_percent" and self.limit > MAX_HEADROOM_PERCENT:
             raise InputError(text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use growth for more.")
         object.__setattr__(self, "limit", float(self.limit))
@@ -92,16 +96,16 @@ class Goal:
     @classmethod
     def parse(cls, text: object) -> Goal:
         """Reads `METRIC<=NUMBER` or `METRIC>=NUMBER`. Raises InputError."""
-        if isinstance(text, Goal):
+        if isinstance(text, cls):
             return text
         match = GOAL.match(text) if isinstance(text, str) and len(text) <= 200 else None
         if match is None:
-            raise InputError(shown(text), "a goal is written METRIC<=NUMBER or METRIC>=NUMBER", SOURCE, "For example p99_ms<=20.")
+            raise InputError(shown(text), "a goal is written METRIC<=NUMBER or METRIC>=NUMBER", SOURCE, f"For example {cls.example}.")
         name, sign, number = match.groups()
         try:
             limit = float(number)
         except ValueError:
-            hint = "The unit is in the metric's name: write the bare number, for example p99_ms<=20."
+            hint = f"The unit is in the metric's name: write the bare number, for example {cls.example}."
             raise InputError(shown(text), f"{shown(number)} is not a number", SOURCE, hint) from None
         return cls(name.lower(), {"≤": "<=", "≥": ">="}.get(sign, sign), limit)
 
@@ -111,7 +115,7 @@ class Goal:
     @property
     def about(self) -> Metric:
         """Unit, direction and meaning of the metric."""
-        return METRICS[self.metric]
+        return self.known[self.metric]
 
     def met_by(self, value: float | None) -> bool:
         """Whether `value` is inside the bound. None (not known) is not."""

@@ -23,6 +23,9 @@ def in_words(run, workload) -> list[str]:
     interval = f" (80 % interval of the mean {number(summary['tps_low'], 4)} to {number(summary['tps_high'], 4)})" if summary["tps_low"] is not None else ""
     lines.append(f"Second half: {number(summary['tps'], 4)} tps{interval}; one second in twenty below {number(summary['tps_p5'], 4)}, one above {number(summary['tps_p95'], 4)}.")
     lines.append(f"95th percentile of response times {number(summary['p95_ms'])} ms (median of the second half); {number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s.")
+    if summary["response_ms"]:
+        shown = summary["response_ms"]
+        lines.append(f"Every I/O simulated: response times mean {number(shown['mean'])} ms, p50 {number(shown['p50'])}, p95 {number(shown['p95'])}, p99 {number(shown['p99'])}.")
     lines.append("Quarters of the run: " + ", ".join(number(value, 4) for value in summary["quarters"]) + " tps.")
     lines.append("What binds: " + ", ".join(f"{cap_words(cap)} {percent(share)} of the time" for cap, share in summary["caps"].items()) + ".")
     if summary["lowest_balance_percent"] is not None and summary["lowest_balance_percent"] < 100.0:

@@ -19,6 +19,8 @@ use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeType};
 use headrace_model::ModelOptions;
 use rayon::prelude::*;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is sustained is the lowest mean over so long, s.
 pub const SUSTAINED_S: f64 = 3_600.0;
@@ -114,14 +116,45 @@ pub enum Outcome {
     Invalid(String),
 }
 
-/// Evaluates all candidates, in their order; the answer does not depend on how they are spread over cores. `progress` is told how many are done; returning false stops.
-pub fn evaluate(search: &Search<'_>, candidates: &[Candidate], progress: &mut (dyn FnMut(usize) -> bool + Send)) -> Result<Vec<Outcome>, SimError> {
+/// Caches of one database that have been followed, by size: a search asks for the same few again and again.
+#[derive(Debug, Default)]
+pub struct WarmUps(Mutex<HashMap<u64, Arc<WarmUp>>>);
+
+impl WarmUps {
+    /// The caches of the sizes that are `used`, followed where they are not known yet.
+    fn of(&self, database: &Database, caches: &[f64], used: &[bool]) -> Vec<Option<Arc<WarmUp>>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let followed: Vec<Option<Arc<WarmUp>>> = caches
+            .par_iter()
+            .zip(used)
+            .map(|(bytes, &used)| {
+                let follow = || Arc::new(WarmUp::new(database, *bytes));
+                used.then(|| known.get(&bytes.to_bits()).cloned().unwrap_or_else(follow))
+            })
+            .collect();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (bytes, warm_up) in caches.iter().zip(&followed) {
+            if let Some(warm_up) = warm_up {
+                known.insert(bytes.to_bits(), Arc::clone(warm_up));
+            }
+        }
+        followed
+    }
+}
+
+/// Evaluates all candidates, in their order; the answer does not depend on how they are spread over cores. `warm_ups` belongs to this database. `progress` is told
+/// how many are done; returning false stops.
+pub fn evaluate(
+    search: &Search<'_>,
+    warm_ups: &WarmUps,
+    candidates: &[Candidate],
+    progress: &mut (dyn FnMut(usize) -> bool + Send),
+) -> Result<Vec<Outcome>, SimError> {
     search.database.check()?;
     check(search, candidates)?;
     let mut used = vec![false; search.caches.len()];
     candidates.iter().for_each(|candidate| used[candidate.cache] = true);
-    let warm_ups: Vec<Option<WarmUp>> =
-        search.caches.par_iter().zip(&used).map(|(&bytes, &used)| used.then(|| WarmUp::new(search.database, bytes))).collect();
+    let warm_ups = warm_ups.of(search.database, search.caches, &used);
     let mut outcomes = Vec::with_capacity(candidates.len());
     for batch in candidates.chunks(BATCH) {
         outcomes.par_extend(batch.par_iter().map(|candidate| match &warm_ups[candidate.cache] {
@@ -215,7 +248,7 @@ fn judge(search: &Search<'_>, candidate: &Candidate, warm_up: &WarmUp) -> Result
         if !spends && !grows {
             return Ok(Outcome::Ran(Box::new(figures)));
         }
-        if figures.tps < search.least_tps {
+        if figures.tps < search.least_tps && search.start_balance_percent.is_none() {
             return Ok(Outcome::Bounded(Box::new(figures)));
         }
     }

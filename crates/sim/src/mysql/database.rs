@@ -29,6 +29,8 @@ pub struct PageWrites {
     pub later_dirty: f64,
     /// Pages a second the page cleaner writes whatever the load, once the cache is full (innodb_io_capacity).
     pub background_per_s: f64,
+    /// Most pages a second the flush list writes, background included (innodb_io_capacity_max).
+    pub flush_limit_per_s: f64,
     /// Every page is written to the doublewrite area first, in runs of 256 KiB.
     pub doublewrite: bool,
 }
@@ -132,6 +134,14 @@ pub struct Database {
     pub shape: Shape,
 }
 
+impl PageWrites {
+    /// Pages of `flushed` per transaction that the limit lets the flush list write at `tps`, beside the background.
+    #[inline]
+    pub fn limited(&self, flushed: f64, tps: f64) -> f64 {
+        flushed.min((self.flush_limit_per_s - self.background_per_s).max(0.0) / tps.max(1e-9))
+    }
+}
+
 impl Database {
     /// The same over `factor` times the data.
     pub fn grown(&self, factor: f64) -> Database {
@@ -160,6 +170,7 @@ impl Database {
             ("dirty share of pages read while filling", writes.first_dirty, 0.0, 2.0),
             ("dirty share of pages read later", writes.later_dirty, 0.0, 2.0),
             ("pages written in the background a second", writes.background_per_s, 0.0, 1e6),
+            ("most pages flushed a second", writes.flush_limit_per_s, 0.0, 1e9),
             ("redo bytes of a transaction", self.log.redo_bytes_per_tx, 0.0, 1e9),
             ("binlog bytes of a transaction", self.log.binlog_bytes_per_tx, 0.0, 1e9),
             ("syncs of a commit", self.log.syncs_per_commit, 0.0, 16.0),

@@ -22,6 +22,8 @@ use rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
 const MIB: f64 = 1_048_576.0;
+/// Most of a device that compaction takes from the clients: its threads wait in the same queue. Guess: eight background jobs among a few dozen clients.
+const COMPACTION_SHARE: f64 = 0.85;
 
 /// What asks for transactions.
 #[derive(Clone, Debug, PartialEq)]
@@ -217,6 +219,12 @@ impl Devices {
         most
     }
 
+    /// How often the data device could move these bytes a second for compaction, leaving the clients their part.
+    fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64 {
+        let flow = self.places.of_second(database, &At::default(), compacted);
+        COMPACTION_SHARE * self.most((&flow, &Flow::default()), &Flow::default(), seconds).0
+    }
+
     fn take(&mut self, data: &Flow, log: &Flow, t_s: f64, seconds: f64) {
         self.data.take(&data.measured, seconds);
         if let Some(fluid) = &mut self.log {
@@ -277,8 +285,10 @@ impl State {
         if let Some(measured) = scenario.follow.and_then(|follow| follow.get(step)) {
             self.tx = self.start_tx + measured;
         }
-        let at = scenario.warm_up.at(self.tx, &mut self.hint);
-        let (reads_by, compacted) = self.compaction.now(database.compaction.as_ref(), self.tx, seconds);
+        let mut at = scenario.warm_up.at(self.tx, &mut self.hint);
+        at.flushed = database.writes.limited(at.flushed, self.before.0);
+        let spare = |bytes: (f64, f64)| self.devices.spare(database, bytes, seconds);
+        let (reads_by, compacted) = self.compaction.now(database.compaction.as_ref(), self.tx, seconds, &spare);
         let alone_s = self.alone_s(database, &at, reads_by);
         let syncs = self.syncs(database, &at, alone_s);
         let (data, log) = self.devices.places.of_transaction(database, &at, reads_by, syncs);
@@ -371,14 +381,17 @@ impl Merging {
     }
 
     /// Factor of reads at `tx`, and the bytes a second compaction reads and writes in this step.
-    fn now(&mut self, compaction: Option<&Compaction>, tx: f64, seconds: f64) -> (f64, (f64, f64)) {
+    fn now(&mut self, compaction: Option<&Compaction>, tx: f64, seconds: f64, spare: &dyn Fn((f64, f64)) -> f64) -> (f64, (f64, f64)) {
         let Some(compaction) = compaction else { return (1.0, (0.0, 0.0)) };
         while tx >= self.next_tx {
             self.next_tx += compaction.period_tx;
             self.left.0 += compaction.read_bytes_per_tx * compaction.period_tx;
             self.left.1 += compaction.write_bytes_per_tx * compaction.period_tx;
         }
-        let share = (compaction.rate_bytes_s * seconds / (self.left.0 + self.left.1).max(1.0)).min(1.0);
+        let mut share = (compaction.rate_bytes_s * seconds / (self.left.0 + self.left.1).max(1.0)).min(1.0);
+        if self.left.0 + self.left.1 > 0.0 {
+            share *= spare((self.left.0 * share / seconds, self.left.1 * share / seconds)).min(1.0);
+        }
         let moved = (self.left.0 * share, self.left.1 * share);
         self.left = (self.left.0 - moved.0, self.left.1 - moved.1);
         let phase = 1.0 - (self.next_tx - tx) / compaction.period_tx;

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace import _core
-from headrace.workload.calibration.observe import Observation
+from headrace.workload.calibration.observe import LEAST_TPS, Observation
 
 PARTS = 16
 # Memtables and trigger say the period; bytes per transaction, and so the period, are known to some 4 % (one standard deviation).
@@ -48,7 +48,7 @@ def find(database: dict, observations: list[Observation], expected_tx: float) ->
 def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray] | None:
     """(transactions, log of measured over modelled I/Os per transaction with its trend taken out), from the second period on."""
     columns = _core.mysql_runs(database, [observation.core_run])[0]
-    value = np.log(np.array(columns["tps"]) / np.maximum(observation.tps, 1e-9))
+    value = np.log(np.maximum(columns["tps"], LEAST_TPS) / np.maximum(observation.tps, LEAST_TPS))
     tx = observation.tx
     sums = np.concatenate([[0.0], np.cumsum(value)])
     low, high = np.searchsorted(tx, tx - period / 2), np.searchsorted(tx, tx + period / 2)

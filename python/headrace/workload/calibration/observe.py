@@ -12,6 +12,8 @@ GIB = 1024.0**3
 WINDOW_S = 5.0
 # Bins of like width in the logarithm of transactions: the fill of the cache counts as much as the hour after it.
 BINS = 90
+# A stalled window has no transactions; its ratio to anything is taken at this rate.
+LEAST_TPS = 0.1
 
 
 @dataclass(frozen=True)

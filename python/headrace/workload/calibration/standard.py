@@ -68,5 +68,6 @@ def settled(database: dict, settings: dict) -> dict:
         log["syncs_per_commit"] += 2.0  # the binlog grows: its data, then the filesystem's journal
     if database["engine"] == "innodb":
         writes["background_per_s"] = float(settings.get("io_capacity", writes["background_per_s"]))
+        writes["flush_limit_per_s"] = float(settings.get("io_capacity_max", writes["flush_limit_per_s"]))
         writes["doublewrite"] = bool(settings.get("doublewrite", writes["doublewrite"]))
     return database | {"log": log, "writes": writes}

@@ -107,6 +107,11 @@ impl Book {
         self.summary.transactions += 1;
     }
 
+    /// Transactions a second of the last whole row; 0 in the first.
+    pub fn tps_before(&self) -> f64 {
+        self.rows.last().map_or(0.0, |row| row.tps)
+    }
+
     /// Closes the row that ends at `end`.
     pub fn close_row(&mut self, end: Nanos, host: &Host, standing: &Standing) {
         let row = std::mem::take(&mut self.row);

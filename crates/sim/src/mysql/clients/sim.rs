@@ -275,7 +275,8 @@ impl<'a> Sim<'a> {
             synced: 0,
         };
         self.push(now + own, Slot::Client(id));
-        self.cleaner.owe((self.cache.evicted_dirty + self.cache.flushed) * self.cache.shape);
+        let flushed = database.writes.limited(self.cache.flushed, self.book.tps_before());
+        self.cleaner.owe((self.cache.evicted_dirty + flushed) * self.cache.shape);
         self.clean(now);
     }
 

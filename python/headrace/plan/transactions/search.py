@@ -1,0 +1,128 @@
+"""The least of every route that meets the goals: bisection along the axis, all routes of a family at once.
+
+Along a route more IOPS (or GiB) never make fewer transactions and never cost less, so the lowest value that meets the goals is the cheapest, to the step. Bounds save work:
+a route whose next value costs too much more than the family's best is dropped; the simulator decides the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.plan.transactions.evaluate import Evaluator, Pick
+from headrace.plan.transactions.storages import Route
+
+# Routes up to this much dearer than the family's best stay: alternatives to rank, and those that win once doubt is counted in.
+KEPT = 1.3
+# A family dearer than so many times the best of all others is not searched to its end.
+HOPELESS = 5.0
+HOSTS_AT_ONCE = 16
+
+
+@dataclass
+class Found:
+    """What a search came to: routes that meet the goals at an index, with their cost; and, of those that do not, the nearest at the most they sell."""
+
+    passing: list[tuple[Route, int, float]] = field(default_factory=list)
+    failing: list[tuple[Route, int, float]] = field(default_factory=list)
+    too_dear: bool = False
+
+    @property
+    def best_usd(self) -> float:
+        """Cost of the cheapest that meets the goals."""
+        return min((usd for *_, usd in self.passing), default=float("inf"))
+
+
+def pick_of(route: Route, index: int) -> Pick:
+    """The candidate at an index of a route."""
+    return (route.storage(index), route.log, route.host)
+
+
+def search(evaluator: Evaluator, routes: Sequence[Route], limit_usd: float) -> Found:
+    """Searches the routes of one family, given host by host, cheapest hosts first. `limit_usd`: nothing dearer is looked at."""
+    found = Found()
+    hosts = list(dict.fromkeys(route.host for route in routes))
+    for start in range(0, len(hosts), HOSTS_AT_ONCE):
+        some = set(hosts[start : start + HOSTS_AT_ONCE])
+        wave = [route for route in routes if route.host in some]
+        Wave(evaluator, wave, found, min(limit_usd, evaluator.most_usd)).bisect()
+    return found
+
+
+class Wave:
+    """Routes that are bisected together."""
+
+    def __init__(self, evaluator: Evaluator, routes: Sequence[Route], found: Found, limit_usd: float) -> None:
+        self.evaluator, self.routes, self.found, self.limit_usd = evaluator, routes, found, limit_usd
+
+    def bisect(self) -> None:
+        """Adds to what was found."""
+        routes = self.routes
+        at_low = self._judge(self._affordable({i: 0 for i in range(len(routes))}))
+        rising = {i: routes[i].last for i, fine in at_low.items() if not fine and routes[i].last > 0}
+        at_high = self._judge(rising, keep_passing=False)
+        self.found.failing += [self._priced(i, 0) for i, fine in at_low.items() if not fine and routes[i].last == 0]
+        self.found.failing += [self._priced(i, routes[i].last) for i, fine in at_high.items() if not fine]
+        lowest(
+            {i: (0, routes[i].last) for i, fine in at_high.items() if fine},
+            judge=self._judge,
+            affordable=self._affordable,
+            last=lambda i, index: self._keep(i, index),
+        )
+
+    def _priced(self, i: int, index: int) -> tuple[Route, int, float]:
+        return self.routes[i], index, float(self.evaluator.costs([pick_of(self.routes[i], index)])[0])
+
+    def _keep(self, i: int, index: int) -> None:
+        self.found.passing.append(self._priced(i, index))
+
+    def _judge(self, indices: dict[int, int], keep_passing: bool = True) -> dict[int, bool]:
+        if not indices:
+            return {}
+        picks = [pick_of(self.routes[i], index) for i, index in indices.items()]
+        fine = self.evaluator.meets(self.evaluator.run(picks))
+        if keep_passing:
+            usd = self.evaluator.costs(picks)
+            for (i, index), ok, cost in zip(indices.items(), fine, usd, strict=True):
+                if ok:
+                    self.found.passing.append((self.routes[i], index, float(cost)))
+        return dict(zip(indices, fine.tolist(), strict=True))
+
+    def _affordable(self, indices: dict[int, int]) -> dict[int, int]:
+        if not indices:
+            return indices
+        usd = self.evaluator.costs([pick_of(self.routes[i], index) for i, index in indices.items()])
+        most = min(self.limit_usd, KEPT * self.found.best_usd)
+        kept = usd <= most
+        self.found.too_dear |= bool(np.any(~kept))
+        return {i: index for (i, index), fits in zip(indices.items(), kept, strict=True) if fits}
+
+
+def lowest(
+    bounds: dict[int, tuple[int, int]],
+    *,
+    judge: Callable[[dict[int, int]], dict[int, bool]],
+    affordable: Callable[[dict[int, int]], dict[int, int]],
+    last: Callable[[int, int], None],
+) -> None:
+    """Bisects all routes at once between an index that fails and one that passes; `last` hears the lowest that passes. Routes whose next index is not affordable are
+    dropped."""
+    for i, (low, high) in bounds.items():
+        if high - low <= 1:
+            last(i, high)
+    bounds = {i: pair for i, pair in bounds.items() if pair[1] - pair[0] > 1}
+    while bounds:
+        worth = affordable({i: low + 1 for i, (low, _) in bounds.items()})
+        fine = judge({i: (bounds[i][0] + bounds[i][1]) // 2 for i in worth})
+        left = {}
+        for i, good in fine.items():
+            low, high = bounds[i]
+            middle = (low + high) // 2
+            low, high = (low, middle) if good else (middle, high)
+            if high - low > 1:
+                left[i] = (low, high)
+            elif not good:
+                last(i, high)
+        bounds = left

@@ -42,7 +42,7 @@ fn database() -> Database {
         old_share: 0.375,
         ordered_while_filling: false,
         read_ahead_share: 0.0,
-        writes: PageWrites { flush_per_tx: 1.0, flush_ramp_tx: 0.0, first_dirty: 0.4, later_dirty: 0.2, background_per_s: 0.0, flush_limit_per_s: 1e9, doublewrite: true },
+        writes: PageWrites { flush_per_tx: 1.0, flush_ramp_tx: 0.0, first_dirty: 0.4, later_dirty: 0.2, dirty_slope: 0.0, background_per_s: 0.0, flush_limit_per_s: 1e9, doublewrite: true },
         log: Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 1.0 },
         compaction: None,
         clients: Clients { base_ms: 20.0, cpu_ms: 2.0, sharpness: 4.0, p95_over_mean: 1.6 },

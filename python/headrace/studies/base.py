@@ -12,13 +12,13 @@ from importlib.resources import files
 from typing import Literal
 
 Role = Literal["published", "simulated", "measured"]
-ChartKind = Literal["line", "bar", "quantiles", "scatter"]
+ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge"]
 Progress = Callable[[float], None]
 
 ROLES: tuple[Role, ...] = ("published", "simulated", "measured")
 # Errors are computed in floating point: an error of exactly the tolerance is within it.
 ROUNDING = 1e-9
-CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter")
+CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter", "ridge")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,9 @@ class Series:
 
 @dataclass(frozen=True)
 class ChartData:
-    """What to draw. `kind` "quantiles": x is the quantile (0-1), y the latency. Axis titles carry the unit."""
+    """What to draw. Axis titles carry the unit. `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from the first one
+    at the bottom up; x the value, y how often it is seen (height 1 at its most frequent), or 0 for single marks on the row.
+    """
 
     title: str
     kind: ChartKind

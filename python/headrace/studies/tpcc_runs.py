@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from pathlib import Path
+from importlib.resources import as_file, files
 
 from headrace.prediction import Prediction, predict
 from headrace.studies.base import Source, published
@@ -69,13 +67,9 @@ def measured() -> tuple[Measured, ...]:
 @cache
 def calibrated(engine: str) -> TransactionWorkload:
     """The database of `innodb` or `myrocks`, calibrated on its io1 run with 20,000 IOPS."""
-    name = f"{engine}-tpcc-2018.toml"
-    content = files("headrace.studies").joinpath("calibrated", name).read_bytes()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        path.write_bytes(content)
+    with as_file(files("headrace.studies").joinpath("calibrated", f"{engine}-tpcc-2018.toml")) as path:
         workload = load(path)
-    assert isinstance(workload, TransactionWorkload), name
+    assert isinstance(workload, TransactionWorkload), engine
     return workload
 
 

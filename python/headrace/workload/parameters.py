@@ -30,6 +30,7 @@ INNODB = (
     Parameter("flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing is in its stride"),
     Parameter("first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0),
     Parameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later", 2.0),
+    Parameter("dirty_slope", ("writes", "dirty_slope"), 0.35, "how much dirtier rarely touched pages leave"),
     Parameter("background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second"),
     Parameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O"),
     Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next"),

@@ -61,12 +61,17 @@ pub struct Moved {
     pub evicted_first: f64,
     /// Pages evicted that were read later.
     pub evicted_later: f64,
+    /// The same two, each class times its weight ([`Cache::weighted`]).
+    pub weighted_first: f64,
+    /// Read later, weighted.
+    pub weighted_later: f64,
 }
 
 /// A cache and what it holds.
 #[derive(Clone, Debug)]
 pub struct Cache {
     touches: Vec<f64>,
+    weights: Vec<f64>,
     outside: Vec<f64>,
     young: VecDeque<Cohort>,
     old: VecDeque<Cohort>,
@@ -80,8 +85,15 @@ impl Cache {
     /// An empty cache of `capacity` pages.
     pub fn cold(popularity: &Popularity, capacity: f64, old_share: f64, ordered_while_filling: bool) -> Cache {
         let touches = popularity.classes.iter().map(|class| class.touches_per_tx).collect();
-        let outside = popularity.classes.iter().map(|class| class.pages).collect();
-        Cache { touches, outside, young: VecDeque::new(), old: VecDeque::new(), capacity, old_share, ordered_while_filling, evicting: false }
+        let outside: Vec<f64> = popularity.classes.iter().map(|class| class.pages).collect();
+        let weights = vec![1.0; outside.len()];
+        Cache { touches, weights, outside, young: VecDeque::new(), old: VecDeque::new(), capacity, old_share, ordered_while_filling, evicting: false }
+    }
+
+    /// Gives classes weights in what is counted of evictions.
+    pub fn weighted(mut self, weight: impl Fn(f64) -> f64) -> Cache {
+        self.weights = self.touches.iter().map(|&touches| weight(touches)).collect();
+        self
     }
 
     /// Whether anything has been evicted: the cache is full.
@@ -157,6 +169,10 @@ impl Cache {
                 return;
             };
             let first: f64 = gone.first.iter().sum();
+            let weighted = |pages: &[f64]| -> f64 { pages.iter().zip(&self.weights).map(|(pages, weight)| pages * weight).sum() };
+            let weighted_first = weighted(&gone.first);
+            moved.weighted_first += weighted_first;
+            moved.weighted_later += weighted(&gone.pages) - weighted_first;
             moved.evicted_first += first;
             moved.evicted_later += gone.total - first;
             excess -= gone.total;

@@ -27,6 +27,8 @@ pub struct PageWrites {
     pub first_dirty: f64,
     /// The same for pages read later.
     pub later_dirty: f64,
+    /// How much dirtier rarely touched pages leave: dirty shares go with (touches of a page / mean over all pages)^-slope. 0: all alike.
+    pub dirty_slope: f64,
     /// Pages a second the page cleaner writes whatever the load, once the cache is full (innodb_io_capacity).
     pub background_per_s: f64,
     /// Most pages a second the flush list writes, background included (innodb_io_capacity_max).
@@ -169,6 +171,7 @@ impl Database {
             ("transactions until flushing is in its stride", writes.flush_ramp_tx, 0.0, 1e12),
             ("dirty share of pages read while filling", writes.first_dirty, 0.0, 2.0),
             ("dirty share of pages read later", writes.later_dirty, 0.0, 2.0),
+            ("slope of dirty shares", writes.dirty_slope, 0.0, 2.0),
             ("pages written in the background a second", writes.background_per_s, 0.0, 1e6),
             ("most pages flushed a second", writes.flush_limit_per_s, 0.0, 1e9),
             ("redo bytes of a transaction", self.log.redo_bytes_per_tx, 0.0, 1e9),

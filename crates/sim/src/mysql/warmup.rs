@@ -50,8 +50,10 @@ pub struct WarmUp {
 impl WarmUp {
     /// Follows `database` in a cache of `cache_bytes`.
     pub fn new(database: &Database, cache_bytes: f64) -> WarmUp {
-        let mut cache =
-            Cache::cold(&database.popularity, database.cache_pages(cache_bytes), database.old_share, database.ordered_while_filling);
+        let mean_touches = database.popularity.touches_per_tx() / database.popularity.pages();
+        let slope = database.writes.dirty_slope;
+        let mut cache = Cache::cold(&database.popularity, database.cache_pages(cache_bytes), database.old_share, database.ordered_while_filling)
+            .weighted(|touches| libm::pow(touches / mean_touches, -slope));
         let mut curve = WarmUp { points: Vec::with_capacity(1_024), full_at_tx: None };
         let (mut tx, mut evicted, mut settled) = (0.0, 0.0, (0.0, f64::INFINITY));
         let smallest = STEP_OF_CACHE * 0.01 * cache.capacity().min(database.popularity.pages());
@@ -67,7 +69,7 @@ impl WarmUp {
             }
             evicted += moved.evicted_first + moved.evicted_later;
             let turned = evicted / cache.capacity();
-            curve.points.push(point(database, &cache, tx + 0.5 * step, turned, [moved.reads, moved.evicted_first, moved.evicted_later].map(|x| x / step)));
+            curve.points.push(point(database, &cache, tx + 0.5 * step, turned, [moved.reads, moved.weighted_first, moved.weighted_later].map(|x| x / step)));
             tx += step;
             if turned >= settled.0 + 1.0 {
                 let reads = moved.reads / step;
@@ -146,7 +148,7 @@ fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first
     At {
         tx,
         reads,
-        evicted_dirty: first * writes.first_dirty + later * writes.later_dirty,
+        evicted_dirty: (first * writes.first_dirty + later * writes.later_dirty).min(reads),
         flushed: writes.flush_per_tx * ramp,
         turned,
         cached_share: (cache.held() / cache.capacity()).min(1.0),

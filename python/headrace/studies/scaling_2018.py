@@ -1,0 +1,252 @@
+"""sysbench-tpcc of 5,000 warehouses over gp2 by size and io1 by IOPS: what more IOPS buy InnoDB and MyRocks.
+
+Each engine's database was calibrated on one hour at 20,000 IOPS (calibrated/); every other run whose figures are known is a test.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+
+from headrace import _core
+from headrace.errors import core_errors
+from headrace.prediction import Prediction
+from headrace.studies.base import ChartData, Figure, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, compare, error_percent, figures
+from headrace.studies.tpcc_runs import DAY, ENGINES, GIB_PER_GB, INSTANCE, SECONDS, Measured, calibrated, measured, run_again, simulated
+
+ARTICLE = Source("Percona, Scaling IO-Bound Workloads for MySQL in the Cloud", "2018-08")
+STUDY = Study(
+    "scaling-2018",
+    "InnoDB and MyRocks over gp2 size and io1 IOPS, sysbench-tpcc, 2018",
+    "From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB stops and MyRocks goes on?",
+    (ARTICLE, Source("Percona-Lab-results/201807-rocksdb-cloud and 201808-rocksdb-cloudio, one-second sysbench results", "2018-08")),
+)
+
+REGION = "us-east-1"
+HOURS_A_MONTH = 730
+# As the article: gp2 in steps of 100 GB (InnoDB's 500 GB do not fit below 1,000), io1 of 1 TB in steps of 1,000 IOPS.
+GP2_GIB = {"innodb": range(1_000, 3_401, 100), "myrocks": range(500, 3_401, 100)}
+IO1_IOPS = range(1_000, 30_001, 1_000)
+LARGEST = {"gp2": "gp2:3400", "io1": "io1:1024:30000"}
+# Bars of this project for a calibration on one long run: median and 90th percentile of the error of means of the second half.
+BARS = {"innodb": (3.0, 8.0), "myrocks": (1.5, 4.0)}
+# "Does not improve": nothing a reader sees in a density plot. One-second tps spread by 5-6 %; their means over half an hour by 2 %.
+NO_BETTER = 0.02
+# A size in steps of 100 GB is known to half a step; the bar for a plateau is 3 %.
+KNEE_TOLERANCE_PERCENT = 3.0
+# Share of variance a straight line must explain to be called linear.
+LINEAR = 0.98
+DENSITY_SIZES = {"gp2": range(1_000, 3_401, 400), "io1": (1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000)}
+RIDGE_POINTS = 60
+
+
+def _sweep(steps: Steps) -> dict[tuple[str, str], dict[int, Prediction]]:
+    """Every volume of the article: by engine and volume type, then by GiB or IOPS."""
+    runs = {}
+    for engine in ENGINES:
+        for kind, points in (("gp2", GP2_GIB[engine]), ("io1", IO1_IOPS)):
+            runs[engine, kind] = {point: simulated(engine, storage(kind, point)) for point in points}
+            steps.step()
+    return runs
+
+
+def storage(kind: str, point: int) -> str:
+    """gp2 of so many GiB, io1 of 1 TiB with so many IOPS."""
+    return f"gp2:{point}" if kind == "gp2" else f"io1:1024:{point}"
+
+
+def monthly_usd(spec: str) -> float:
+    """Storage alone, us-east-1, prices of the day of the runs."""
+    with core_errors():
+        return sum(item["usd"] for item in _core.monthly_cost(spec, REGION, DAY))
+
+
+def cv(run: Prediction) -> float:
+    """Coefficient of variation of one-second tps over the second half."""
+    half = run.rows["tps"][SECONDS // 2 :]
+    return float(half.std() / half.mean())
+
+
+def knee(runs: dict[int, Prediction]) -> float:
+    """Smallest size from which nothing larger is better by `NO_BETTER`: between sizes on a straight line."""
+    sizes = list(runs)
+    enough = runs[sizes[-1]].summary["tps"] / (1.0 + NO_BETTER)
+    for below, above in zip(sizes, sizes[1:], strict=False):
+        low, high = runs[below].summary["tps"], runs[above].summary["tps"]
+        if low < enough <= high:
+            return below + (above - below) * (enough - low) / (high - low)
+    return float(sizes[0])
+
+
+def linearity(runs: dict[int, Prediction]) -> float:
+    """Share of the variance of tps over sizes that a straight line explains."""
+    return statistics.correlation(list(runs), [run.summary["tps"] for run in runs.values()]) ** 2
+
+
+def _held_out(steps: Steps) -> tuple[list[Verdict], Table]:
+    verdicts, rows = [], []
+    errors: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    for run in measured():
+        ours = run_again(run, draws=24)
+        steps.step()
+        figure = Figure(run.mean, "tps", run.source)
+        note = "the calibration itself: no test" if run.calibrates else f"80 % interval {ours.summary['tps_low']:.0f} to {ours.summary['tps_high']:.0f}"
+        if run.cache_known != "published":
+            note += f"; cache {run.cache_known}"
+        limit = None if run.calibrates else BARS[run.engine][1]
+        verdicts.append(compare(f"mean of the second half: {run.told}", figure, ours.summary["tps"], limit, note))
+        rows.append(_row(run, ours))
+        if not run.calibrates:
+            errors[run.engine].append(abs(error_percent(ours.summary["tps"], run.mean)))
+    for engine, found in errors.items():
+        middle, limit = statistics.median(found), BARS[engine][0]
+        told = f"{middle:.1f} % of {len(found)} runs, worst {max(found):.1f} %"
+        verdicts.append(agree(f"{ENGINES[engine]}, runs not calibrated on: median error", f"at most {limit:g} % (this project's bar)", told, ARTICLE, middle <= limit))
+    columns = ("run", "use", "mean", "ours", "error %", *(f"Q{i} error %" for i in range(1, 5)), "p5", "ours p5", "p50", "ours p50", "p95", "ours p95")
+    return verdicts, Table("Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half", columns, tuple(rows))
+
+
+def _row(run: Measured, ours: Prediction) -> tuple:
+    summary = ours.summary
+    quarters = (round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True))
+    quantiles = [round(value) for pair in zip((run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True) for value in pair]
+    error = round(error_percent(summary["tps"], run.mean), 1)
+    return (run.told, "calibration" if run.calibrates else "test", round(run.mean), round(summary["tps"]), error, *quarters, *quantiles)
+
+
+def _article(runs: dict) -> list[Verdict]:
+    theirs = figures("scaling_2018")
+    inno, rocks = runs["innodb", "gp2"], runs["myrocks", "gp2"]
+    stops = knee(inno)
+    bound = max(inno[3_400].summary["caps"], key=inno[3_400].summary["caps"].get)
+    straight, gain = linearity(rocks), rocks[3_400].summary["tps"] / rocks[2_600].summary["tps"] - 1.0
+    verdicts = [
+        compare("InnoDB no better from this gp2 size on", theirs["innodb_gp2_knee_gib"], stops, KNEE_TOLERANCE_PERCENT, f"within {NO_BETTER:.0%} of 3,400 GB; {bound} binds there"),
+        agree("MyRocks on gp2 grows along a straight line", "continues to scale linearly",
+              f"a line explains {straight:.1%}; {gain:+.0%} from 2,600 to 3,400 GB", ARTICLE, straight >= LINEAR and gain > NO_BETTER),
+    ]  # fmt: skip
+    for kind, spec in LARGEST.items():
+        point = 3_400 if kind == "gp2" else 30_000
+        ours = {engine: cv(runs[engine, kind][point]) for engine in ENGINES}
+        told = f"standard deviation over mean: MyRocks {ours['myrocks']:.1%}, InnoDB {ours['innodb']:.1%}"
+        verdicts.append(agree(f"MyRocks varies more on {spec}", "a lot of variance", told, ARTICLE, ours["myrocks"] > ours["innodb"]))
+    least, most = runs["myrocks", "io1"][1_000].summary["tps"], runs["myrocks", "io1"][30_000].summary["tps"]
+    growth = f"{most / least:.0f} times the tps with 30 times the IOPS"
+    verdicts.append(agree("MyRocks on io1 grows", "an impressive growth", growth, ARTICLE, most > 10 * least))
+    for size, name in ((500, "gp2_500_iops"), (1_000, "gp2_1000_iops"), (3_334, "gp2_3334_iops")):
+        with core_errors():
+            iops = _core.storage_limits(f"gp2:{size}", DAY)[0]["iops"]
+        verdicts.append(compare(f"baseline of gp2 {size:,} GiB", theirs[name], iops, 0.0, "catalog"))
+    return verdicts
+
+
+def _scaling_table(runs: dict) -> Table:
+    instance = _core.instance_price(INSTANCE, REGION, DAY)
+    hourly = 0.0 if instance is None else instance["usd"]
+    rows = []
+    for (engine, kind), sweep in runs.items():
+        for point, run in sweep.items():
+            usd, summary = monthly_usd(run.storage), run.summary
+            binds = max(summary["caps"], key=summary["caps"].get)
+            both = (usd + hourly * HOURS_A_MONTH) / summary["tps"]
+            rows.append((ENGINES[engine], run.storage, round(summary["tps"]), round(summary["tps_p5"]), round(summary["tps_p95"]), binds,
+                         round(usd, 2), round(usd / summary["tps"], 3), round(both, 3)))  # fmt: skip
+    columns = ("engine", "storage", "tps", "p5", "p95", "binds", "storage USD/month", "USD/month per tps", f"with {INSTANCE}")
+    return Table("Mean of the second half, and what it costs", columns, tuple(rows))
+
+
+def _sweep_charts(runs: dict) -> list[ChartData]:
+    known = measured()
+    charts = []
+    for kind, x_title in (("gp2", "size of the gp2 volume (GiB)"), ("io1", "provisioned IOPS of the io1 volume")):
+        series = []
+        for engine, name in ENGINES.items():
+            sweep = runs[engine, kind]
+            series.append(Series(f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())))
+            at = {_point(run): run.mean for run in known if run.engine == engine and run.storage.startswith(kind) and run.threads == calibrated(engine).threads}
+            if at:
+                series.append(Series(f"{name}, published", "published", tuple(at), tuple(at.values())))
+        charts.append(ChartData(f"Transactions a second on {kind}, mean of the second half of an hour", "scatter", x_title, "tps", tuple(series)))
+    return charts
+
+
+def _point(run: Measured) -> int:
+    return int(run.storage.rsplit(":", 1)[1])
+
+
+def density(values: list[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """How often each tps is seen, 1 at the most frequent: normal kernels of Silverman's width (0.9 of the standard deviation or the quartiles' / n^0.2)."""
+    ordered = sorted(values)
+    n = len(ordered)
+    quartiles = (ordered[(3 * n) // 4] - ordered[n // 4]) / 1.34
+    width = 0.9 * max(min(statistics.stdev(ordered), quartiles or math.inf), 1e-9) / n**0.2
+    low, high = max(0.0, ordered[0] - 3 * width), ordered[-1] + 3 * width
+    grid = [low + (high - low) * i / (RIDGE_POINTS - 1) for i in range(RIDGE_POINTS)]
+    seen = [sum(math.exp(-0.5 * ((x - value) / width) ** 2) for value in ordered) for x in grid]
+    most = max(seen)
+    return tuple(grid), tuple(value / most for value in seen)
+
+
+def _density_charts(runs: dict) -> list[ChartData]:
+    charts = []
+    for (engine, kind), sweep in runs.items():
+        series = []
+        for point in DENSITY_SIZES[kind]:
+            label = f"{point:,} {'GiB' if kind == 'gp2' else 'IOPS'}"
+            series.append(Series(label, "simulated", *density(sweep[point].rows["tps"][SECONDS // 2 :].to_list())))
+            for run in measured():
+                if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
+                    series.append(Series(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
+        title = f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th percentile where known"
+        charts.append(ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series)))
+    return charts
+
+
+def _second_charts(runs: dict) -> list[ChartData]:
+    charts = []
+    for kind, spec in LARGEST.items():
+        point = 3_400 if kind == "gp2" else 30_000
+        seconds = range(SECONDS // 2, SECONDS)
+        minutes = tuple(second / 60.0 for second in seconds)
+        series = tuple(
+            Series(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :])) for engine, name in ENGINES.items()
+        )
+        charts.append(ChartData(f"Second by second on {spec}, second half hour", "line", "time since the cold start (min)", "tps", series))
+    return charts
+
+
+def _cost_charts(runs: dict) -> list[ChartData]:
+    by_tps, per_tps = [], []
+    for (engine, kind), sweep in runs.items():
+        name = f"{ENGINES[engine]} on {kind}"
+        usd = [monthly_usd(run.storage) for run in sweep.values()]
+        tps = [run.summary["tps"] for run in sweep.values()]
+        by_tps.append(Series(name, "simulated", tuple(usd), tuple(tps)))
+        per_tps.append(Series(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))))
+    return [
+        ChartData(f"What more money buys ({REGION}, prices of {DAY}, storage alone)", "scatter", "storage (USD a month)", "tps", tuple(by_tps)),
+        ChartData("Cost of a transaction a second", "scatter", "tps", "USD a month per tps", tuple(per_tps)),
+    ]
+
+
+def run(progress: Progress | None = None) -> StudyResult:
+    """Repeats the known runs, then both engines on every volume of the article."""
+    started = time.monotonic()
+    steps = Steps(2 * len(ENGINES) + len(measured()), progress)
+    verdicts, held_out = _held_out(steps)
+    runs = _sweep(steps)
+    charts = (*_sweep_charts(runs), *_density_charts(runs), *_second_charts(runs), *_cost_charts(runs))
+    gp2 = next(run for run in measured() if run.storage == "gp2:2000")
+    as_assumed = simulated("innodb", gp2.storage).summary["tps"]
+    calibration = calibrated("innodb")
+    notes = (
+        f"Calibrated on one hour for each engine (io1, 20,000 IOPS, {calibration.threads} threads); nothing else of these runs is in the databases.",
+        (
+            f"The pool of the 2018-08 runs is not published. 54 GB fits the io1 runs; the gp2 run looks like {gp2.cache_gb:g} GB, which is inferred from it and so "
+            f"flatters its error. With 54 GB ({54 * GIB_PER_GB:.1f} GiB) ours is {as_assumed:.0f} tps, {error_percent(as_assumed, gp2.mean):+.1f} %."
+        ),
+        "Simulated tps scatter from second to second as the calibration run did, plus MyRocks' compactions; no two runs share a second, only their spread compares.",
+        "Costs are of storage alone, us-east-1; the column with the instance adds its on-demand hours (730 a month).",
+    )
+    return StudyResult(STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started)

@@ -10,68 +10,80 @@ from headrace import _core
 from headrace.workload.calibration.observe import LEAST_TPS, Observation
 
 PARTS = 16
-# Memtables and trigger say the period; bytes per transaction, and so the period, are known to some 4 % (one standard deviation).
-SEARCH = np.geomspace(0.88, 1.14, 131)
-PERIOD_SPREAD = 0.04
-# Of the variance within periods, the share the cycle must explain to be called one: 16 parts of noise alone explain about 16 / windows, a tenth of this.
-LEAST_EXPLAINED = 0.10
+# Around a moment, so much of a period before and after it is compared; two beginnings are at least so far apart.
+EDGE, APART = 0.12, 0.6
+# Intervals that count lie this near what memtables and trigger say: longer ones are compactions that came late, since the one before was still at work.
+NEAR = 0.12
+# Fewer intervals than this, or a climb that is not this many standard deviations of chance, are no cycle.
+LEAST_INTERVALS, LEAST_SIGMAS = 3, 3.0
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """`period_tx`, the transactions `first_tx` at which one begins, the `profile` of I/Os per transaction, the share of variance `explained`."""
+    """`period_tx`, the transactions `first_tx` at which one begins, the `profile` of I/Os per transaction through a period, `intervals` it was told from."""
 
     period_tx: float
     first_tx: float
     profile: tuple[float, ...]
-    explained: float
+    intervals: int
 
 
 def find(database: dict, observations: list[Observation], expected_tx: float) -> Cycle | None:
-    """The cycle common to the runs, or None where it does not show. Each run may begin in another phase of it."""
-    waves = [wave for observation in observations if (wave := _wave(database, observation, expected_tx)) is not None]
-    if not waves:
+    """The cycle common to the runs, or None where it does not show. `expected_tx`: what memtable size, trigger and bytes per transaction say."""
+    intervals, profiles, first = [], [], None
+    for observation in observations:
+        tx, value = _wave(database, observation, expected_tx)
+        begins = _begins(tx, value, expected_tx)
+        gaps = np.diff(begins)
+        near = gaps[np.abs(gaps / expected_tx - 1.0) < NEAR]
+        if len(near) < min(LEAST_INTERVALS, max(1, int(tx[-1] / expected_tx) - 2 if len(tx) else LEAST_INTERVALS)):
+            continue
+        intervals += near.tolist()
+        profiles.append(_profile(tx, value, begins, expected_tx))
+        first = begins[0] if first is None else first
+    if not intervals or first is None:
         return None
-    scores = [float(np.mean([_explained(wave, expected_tx * factor) for wave in waves])) for factor in SEARCH]
-    best = int(np.argmax(scores * np.exp(-0.5 * (np.log(SEARCH) / PERIOD_SPREAD) ** 2)))
-    if scores[best] < LEAST_EXPLAINED:
-        return None
-    period = expected_tx * SEARCH[best]
-    profiles = [_profile(wave, period) for wave in waves]
-    # A period begins where I/Os per transaction jump up: the merged files have just come, uncached.
-    begins = [int(np.argmax(_climb(profile))) for profile in profiles]
-    shape = np.exp(np.mean([np.roll(profile, -begin) for profile, begin in zip(profiles, begins, strict=True)], axis=0))
-    first = period * (1.0 + begins[0] / PARTS)
-    return Cycle(float(period), float(first), tuple(float(x) for x in shape / shape.mean()), scores[best])
+    period = float(np.median(intervals))
+    shape = np.exp(np.mean(profiles, axis=0))
+    return Cycle(period, float(first % period + period), tuple(float(x) for x in shape / shape.mean()), len(intervals))
 
 
-def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """(transactions, log of measured over modelled I/Os per transaction with its trend taken out), from the second period on."""
+def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:
+    """(transactions, log of measured over modelled I/Os per transaction with its trend over one period taken out), from the second period on."""
     columns = _core.mysql_runs(database, [observation.core_run])[0]
     value = np.log(np.maximum(columns["tps"], LEAST_TPS) / np.maximum(observation.tps, LEAST_TPS))
     tx = observation.tx
-    sums = np.concatenate([[0.0], np.cumsum(value)])
-    low, high = np.searchsorted(tx, tx - period / 2), np.searchsorted(tx, tx + period / 2)
-    trend = (sums[high] - sums[low]) / np.maximum(high - low, 1)
     whole = (tx > period) & (tx < tx[-1] - period / 2)
-    return (tx[whole], (value - trend)[whole]) if whole.sum() > 3 * PARTS and tx[-1] > 3 * period else None
+    return tx[whole], (value - _mean(tx, value, tx - period / 2, tx + period / 2))[whole]
 
 
-def _phase(tx: np.ndarray, period: float) -> np.ndarray:
-    return ((tx / period % 1.0) * PARTS).astype(int) % PARTS
+def _mean(tx: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Means of `value` over windows from `low` to `high` transactions; 0 where there are none."""
+    sums = np.concatenate([[0.0], np.cumsum(value)])
+    start, end = np.searchsorted(tx, low), np.searchsorted(tx, high)
+    return (sums[end] - sums[start]) / np.maximum(end - start, 1)
 
 
-def _profile(wave: tuple[np.ndarray, np.ndarray], period: float) -> np.ndarray:
-    phase = _phase(wave[0], period)
-    return np.bincount(phase, wave[1], minlength=PARTS) / np.maximum(np.bincount(phase, minlength=PARTS), 1)
+def _begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
+    """Transactions at which I/Os per transaction climb: the merged files have just come, uncached."""
+    if len(tx) < 2 * PARTS:
+        return np.array([])
+    climb = _mean(tx, value, tx, tx + EDGE * period) - _mean(tx, value, tx - EDGE * period, tx)
+    # What chance does to the difference of two means of so many windows.
+    per_edge = max(1.0, EDGE * period / max((tx[-1] - tx[0]) / len(tx), 1e-9))
+    chance = float(np.std(np.diff(value))) / np.sqrt(2.0) * np.sqrt(2.0 / per_edge)
+    found: list[float] = []
+    for index in np.argsort(-climb):
+        if climb[index] < LEAST_SIGMAS * chance:
+            break
+        if all(abs(tx[index] - other) >= APART * period for other in found):
+            found.append(float(tx[index]))
+    return np.sort(found)
 
 
-def _climb(profile: np.ndarray) -> np.ndarray:
-    """How much higher the quarter of a period from each part on lies than the quarter before it."""
-    ahead = sum(np.roll(profile, -k) for k in range(PARTS // 4))
-    return ahead - sum(np.roll(profile, k) for k in range(1, PARTS // 4 + 1))
-
-
-def _explained(wave: tuple[np.ndarray, np.ndarray], period: float) -> float:
-    left = wave[1] - _profile(wave, period)[_phase(wave[0], period)]
-    return 1.0 - float((left**2).sum()) / float((wave[1] ** 2).sum())
+def _profile(tx: np.ndarray, value: np.ndarray, begins: np.ndarray, period: float) -> np.ndarray:
+    """Mean logarithm through a period, from each beginning to the next or as long as a period."""
+    since = tx - begins[np.maximum(np.searchsorted(begins, tx, side="right") - 1, 0)]
+    inside = (since >= 0) & (since < period)
+    part = (since[inside] / period * PARTS).astype(int)
+    return np.bincount(part, value[inside], minlength=PARTS) / np.maximum(np.bincount(part, minlength=PARTS), 1)

@@ -12,8 +12,12 @@ from headrace.workload.calibration.observe import Observation
 def scatter(database: dict, observations: list[Observation]) -> dict[str, float]:
     """`fano` and `cv` of the second halves: variance = fano x mean + (cv x mean)^2. One run gives one variance: both then move together."""
     means, variances = [], []
+    # The cycle of compaction may drift against the model's: it is left out of the model here, and its own variance taken off.
+    compaction = database.get("compaction")
+    cycle = float(np.var(np.log(compaction["profile"]))) if compaction else 0.0
+    smooth = database | {"compaction": {**compaction, "profile": [1.0]}} if compaction else database
     for observation in observations:
-        columns = _core.mysql_runs(database, [observation.core_run])[0]
+        columns = _core.mysql_runs(smooth, [observation.core_run])[0]
         per = len(observation.seconds_tps) // len(observation.tps)
         model = np.repeat(np.array(columns["tps"]), per)
         half = slice(len(model) // 2, None)
@@ -22,7 +26,8 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
         low, high = np.nanpercentile(ratio, [5, 95])
         mean = float(np.nanmean(observation.seconds_tps[half]))
         means.append(mean)
-        variances.append(((high - low) / 3.29 * mean) ** 2 * observation.run.interval_s)
+        relative = ((high - low) / 3.29) ** 2
+        variances.append(max(relative - cycle, 0.1 * relative) * mean**2 * observation.run.interval_s)
     noise = database["noise"]
     before = np.array([noise["fano"], noise["cv"] ** 2])
     # Relative to each variance, so that a fast run does not count for more; the standard values weigh as much as a third of a run.

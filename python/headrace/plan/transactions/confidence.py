@@ -1,0 +1,73 @@
+"""From "meets the goals by the best guess" to "meets them with the confidence asked for": the same bisection, judged by probability."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.plan.transactions.doubt import Worlds
+from headrace.plan.transactions.evaluate import Evaluator, Pick
+from headrace.plan.transactions.search import Found, lowest, pick_of
+from headrace.plan.transactions.storages import Route
+
+FRONT_RUNNERS = 40
+FIRST = 6
+# Routes up to this much dearer than the family's best that is sure enough stay, to be ranked.
+KEPT = 1.15
+
+Sure = tuple[Route, int, float]
+
+
+def front_runners(found: Found) -> list[Sure]:
+    """The cheapest routes of a family at the lowest index that meets the goals by the best guess; ties: fewer volumes, by name."""
+    least: dict[Route, Sure] = {}
+    for entry in found.passing:
+        known = least.get(entry[0])
+        if known is None or entry[1] < known[1]:
+            least[entry[0]] = entry
+    return sorted(least.values(), key=rank)[:FRONT_RUNNERS]
+
+
+def rank(entry: Sure) -> tuple:
+    """Cheapest first; ties: fewer volumes, then by name."""
+    route, index, usd = entry
+    return (round(usd, 6), 0 if route.line is None else route.line.members, route.storage(index), route.log or "", route.host)
+
+
+def surely(evaluator: Evaluator, worlds: Worlds, found: Found, confidence: float) -> tuple[list[Sure], list[Sure]]:
+    """Front-runners raised until the goals hold with `confidence`, cheapest first; and those that cannot be, at the most they sell."""
+    sure: list[Sure] = []
+    unsure: list[Sure] = []
+    runners = front_runners(found)
+    for some in (runners[:FIRST], runners[FIRST:]):
+        _raise(evaluator, worlds, some, confidence, sure, unsure)
+    return sorted(sure, key=rank), sorted(unsure, key=rank)
+
+
+def _raise(evaluator: Evaluator, worlds: Worlds, runners: list[Sure], confidence: float, sure: list[Sure], unsure: list[Sure]) -> None:
+    routes = [route for route, *_ in runners]
+
+    def price(indices: dict[int, int]) -> np.ndarray:
+        return evaluator.costs([pick_of(routes[i], index) for i, index in indices.items()])
+
+    def affordable(indices: dict[int, int]) -> dict[int, int]:
+        best = min((usd for *_, usd in sure), default=float("inf"))
+        usd = price(indices) if indices else []
+        return {i: index for (i, index), cost in zip(indices.items(), usd, strict=True) if cost <= min(evaluator.most_usd, KEPT * best)}
+
+    def judge(indices: dict[int, int]) -> dict[int, bool]:
+        picks: list[Pick] = [pick_of(routes[i], index) for i, index in indices.items()]
+        fine = [doubt.probability >= confidence for doubt in worlds.of(picks)] if picks else []
+        for (i, index), ok, usd in zip(indices.items(), fine, price(indices) if indices else [], strict=True):
+            if ok:
+                sure.append((routes[i], index, float(usd)))
+        return dict(zip(indices, fine, strict=True))
+
+    at_low = judge(affordable({i: index for i, (_, index, _) in enumerate(runners)}))
+    rising = {i: routes[i].last for i, ok in at_low.items() if not ok}
+    still = {i: last for i, last in rising.items() if last > runners[i][1]}
+    # The most a route sells is bought by nobody: what it costs says nothing, so it is looked at without regard to price, and not kept.
+    tops = worlds.of([pick_of(routes[i], last) for i, last in still.items()]) if still else []
+    at_high = {i: doubt.probability >= confidence for i, doubt in zip(still, tops, strict=True)}
+    unsure += [(routes[i], last, float(price({i: last})[0])) for i, last in rising.items() if not at_high.get(i, False)]
+    bounds = {i: (runners[i][1], still[i]) for i, ok in at_high.items() if ok}
+    lowest(bounds, judge=judge, affordable=affordable, last=lambda i, index: sure.append((routes[i], index, float(price({i: index})[0]))))

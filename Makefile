@@ -65,7 +65,7 @@ lint: $(VENV)/package.ok
 	$(BIN)/python tests/tidy.py
 
 generate: $(VENV)/package.ok
-	$(BIN)/python -m headrace.cli.reference
+	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md
 
 soak: $(VENV)/package.ok
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py

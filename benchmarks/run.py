@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import headrace
+import mysql_accuracy
 import simpy_gp2
 from headrace import _core, studies
 from headrace.core import core_load
@@ -115,6 +116,15 @@ def accuracy() -> list[dict]:
     return rows
 
 
+def databases() -> dict:
+    """Predictions of published runs the calibration has not seen, where their files are at hand."""
+    source = mysql_accuracy.folder()
+    if source is None:
+        return {"missing": "the published runs are not here: set HEADRACE_PUBLISHED_RUNS to their folder"}
+    rows = mysql_accuracy.score(mysql_accuracy.load_all(source))
+    return {"rows": rows, "summary": mysql_accuracy.summary(rows)}
+
+
 def spread(values: list[float], digits: int = 3) -> str:
     low, middle, high = min(values), statistics.median(values), max(values)
     return f"{middle:,.{digits}g} ({low:,.{digits}g}-{high:,.{digits}g}, n={len(values)})"
@@ -125,8 +135,9 @@ def show(console: Console, results: dict) -> None:
     speed = Table("what", "median (range)", "bar", title="Speed")
     for row in results["rust"]:
         name = f"{row['name']}: {row['unit']}"
-        per = f"  = {1e6 / row['median']:.1f} us a day" if row["unit"] == "days/s" else ""
-        bar = "10 M" if row["unit"] == "requests/s" else "50 us"
+        per_unit = {"days/s": "day", "hours/s": "hour", "caches/s": "cache"}.get(row["unit"])
+        per = f"  = {1e6 / row['median']:.1f} us a {per_unit}" if per_unit else ""
+        bar = {"requests/s": "10 M", "days/s": "50 us", "hours/s": "1 ms"}.get(row["unit"], "")
         speed.add_row(name, f"{row['median']:,.0f} ({row['worst']:,.0f}-{row['best']:,.0f}, n={row['repetitions']}){per}", bar)
     simpy = results["simpy"]
     speed.add_row("SimPy program: requests/s", spread(simpy["simpy_requests_per_s"]), "")
@@ -143,12 +154,30 @@ def show(console: Console, results: dict) -> None:
         cells = [row["study"], row["what"], row["published"], row["ours"], row["error_percent"], row["tolerance_percent"], row["within"]]
         table.add_row(*[f"{cell:,.4g}" if isinstance(cell, float) else str(cell) for cell in cells])
     console.print(table)
+    show_databases(console, results["databases"])
+
+
+def show_databases(console: Console, found: dict) -> None:
+    """Errors of predicted databases, by what they were calibrated on."""
+    if "missing" in found:
+        console.print(found["missing"])
+        return
+    runs = Table("calibrated on", "run not seen", "second half %", "quarters %", "p5, p95 %", title="Databases: predicted over measured")
+    for row in found["rows"]:
+        cells = [" ".join(f"{value:+.1f}" for value in row[what]) for what in mysql_accuracy.FIGURES]
+        runs.add_row(row["set"], row["run"], *cells)
+    console.print(runs)
+    sizes = Table("calibrated on", "figure", "n", "median %", "p90 %", "worst %", title="Sizes of those errors")
+    for row in found["summary"]:
+        sizes.add_row(row["set"], row["figure"], str(row["n"]), f"{row['median']:.1f}", f"{row['p90']:.1f}", f"{row['worst']:.1f}")
+    console.print(sizes)
 
 
 def main() -> int:
     console = Console(width=200)
     results = {"configuration": configuration()}
-    steps = {"rust": rust_throughput, "simpy": beside_simpy, "candidates": many_candidates, "plan": whole_plan, "accuracy": accuracy}
+    steps = {"rust": rust_throughput, "simpy": beside_simpy, "candidates": many_candidates, "plan": whole_plan, "accuracy": accuracy,
+             "databases": databases}  # fmt: skip
     for name, step in steps.items():
         print(f"{name} ...", file=sys.stderr)
         results[name] = step()

@@ -9,19 +9,29 @@ The command line in Python:
     >>> round(run.summary["throttled_s"])
     0
 
+A database in transactions:
+
+    >>> shop = headrace.sysbench_tpcc(warehouses=1000, cache_gib=25, threads=16)     # or headrace.calibrate(["run.toml"])
+    >>> headrace.predict(shop, "gp2:1200", seconds=60, start="warm").rows.height
+    60
+
 `simulate` returns a Simulation (rows as a polars frame, summary as a dict), `plan` a Plan of Choices and FamilyVerdicts. Everything that is
 refused is a HeadraceError with `value`, `rule`, `source` and `hint`. Units stand in the names: `_ms`, `_mib_s`, `_percent`, `_s`.
 """
 
+from headrace.calibrating import calibrate, sysbench_oltp, sysbench_tpcc
 from headrace.catalog import instances, prices, sources, volumes
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.plan import Choice, FamilyVerdict, Goal, Plan, plan
+from headrace.prediction import Prediction, predict
+from headrace.scoring import Comparison, compare_run, leave_out
 from headrace.simulation import Simulation, simulate
 from headrace.studies import StudyResult, list_studies
 from headrace.studies import run as run_study
 from headrace.workload import (
     ClosedWorkload,
     OpenWorkload,
+    TransactionWorkload,
     demo_day,
     import_file,
     load,
@@ -34,6 +44,7 @@ from headrace.workload import (
 __all__ = [
     "Choice",
     "ClosedWorkload",
+    "Comparison",
     "CouldNotRun",
     "FamilyVerdict",
     "Goal",
@@ -41,21 +52,29 @@ __all__ = [
     "InputError",
     "OpenWorkload",
     "Plan",
+    "Prediction",
     "Simulation",
     "StudyResult",
+    "TransactionWorkload",
+    "calibrate",
+    "compare_run",
     "demo_day",
     "import_file",
     "instances",
+    "leave_out",
     "list_studies",
     "load",
     "new_constant",
     "new_daily",
     "plan",
+    "predict",
     "prices",
     "recorded_hour",
     "run_study",
     "save",
     "simulate",
     "sources",
+    "sysbench_oltp",
+    "sysbench_tpcc",
     "volumes",
 ]

@@ -10,6 +10,7 @@ use headrace_sim::mysql::Database;
 use headrace_sim::SimError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rayon::prelude::*;
 use serde::Deserialize;
 
 /// What candidates have in common, as Python hands it over.
@@ -30,9 +31,9 @@ struct SearchArgs {
 }
 
 impl SearchArgs {
-    fn load(&self) -> Load {
+    fn load(&self, arrivals_by: f64) -> Load {
         match (self.clients, self.arrivals_tps) {
-            (_, Some(rate)) => Load::Arrivals(vec![rate]),
+            (_, Some(rate)) => Load::Arrivals(vec![rate * arrivals_by]),
             (clients, None) => Load::Clients(clients.unwrap_or(0)),
         }
     }
@@ -61,50 +62,61 @@ impl TransactionCandidates {
         database.check().map_err(sim_error)?;
         Ok(TransactionCandidates { database, warm_ups: WarmUps::default() })
     }
+}
 
-    /// Evaluates candidates, given as columns of indices into `search`'s storages (`data`, `log`), instances and caches. Returns columns in their order: `status`
-    /// ("ran", "bounded", "invalid"), `why`, `cap` and every number of the figures.
-    #[pyo3(signature = (search, data, log, instance, cache, *, progress=None))]
-    #[allow(clippy::too_many_arguments)]
-    fn evaluate<'py>(
-        &self,
-        py: Python<'py>,
-        search: &Bound<'py, PyAny>,
-        data: Vec<usize>,
-        log: Vec<Option<usize>>,
-        instance: Vec<Option<usize>>,
-        cache: Vec<usize>,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let args: SearchArgs = pythonize::depythonize(search)?;
-        let candidates: Vec<Candidate> = data
-            .into_iter()
-            .zip(log)
-            .zip(instance.into_iter().zip(cache))
-            .map(|((data, log), (instance, cache))| Candidate { data, log, instance, cache })
-            .collect();
-        let day = date(args.as_of.as_deref())?;
-        let outcomes = py.detach(|| {
-            let catalog = Catalog::embedded();
-            let instances = args.instances.iter().map(|name| catalog.instance(name, day)).collect::<Result<Vec<_>, _>>()?;
-            let storages = args.storages.iter().map(|text| text.parse()).collect::<Result<Vec<StorageSpec>, _>>()?;
+/// Evaluates the same candidates under several databases, given as columns of indices into `search`'s storages (`data`, `log`), instances and caches; `arrivals_by` multiplies
+/// the arrivals of each database. Returns for each database columns in the candidates' order: `status` ("ran", "bounded", "invalid"), `why`, `cap` and every number of the figures.
+#[pyfunction]
+#[pyo3(signature = (databases, search, data, log, instance, cache, *, arrivals_by, progress=None))]
+#[allow(clippy::too_many_arguments)]
+fn transaction_candidates<'py>(
+    py: Python<'py>,
+    databases: Vec<Py<TransactionCandidates>>,
+    search: &Bound<'py, PyAny>,
+    data: Vec<usize>,
+    log: Vec<Option<usize>>,
+    instance: Vec<Option<usize>>,
+    cache: Vec<usize>,
+    arrivals_by: Vec<f64>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let args: SearchArgs = pythonize::depythonize(search)?;
+    let day = date(args.as_of.as_deref())?;
+    let candidates: Vec<Candidate> = data
+        .into_iter()
+        .zip(log)
+        .zip(instance.into_iter().zip(cache))
+        .map(|((data, log), (instance, cache))| Candidate { data, log, instance, cache })
+        .collect();
+    let worlds: Vec<(&TransactionCandidates, f64)> = databases.iter().map(Py::get).zip(arrivals_by).collect();
+    let outcomes = py.detach(|| {
+        let catalog = Catalog::embedded();
+        let instances = args.instances.iter().map(|name| catalog.instance(name, day)).collect::<Result<Vec<_>, _>>()?;
+        let storages = args.storages.iter().map(|text| text.parse()).collect::<Result<Vec<StorageSpec>, _>>()?;
+        let start = args.start()?;
+        let search = |world: &(&'_ TransactionCandidates, f64), told: &mut (dyn FnMut(usize) -> bool + Send)| {
             let search = Search {
-                database: &self.database,
+                database: &world.0.database,
                 storages: &storages,
                 instances: &instances,
                 caches: &args.caches,
                 as_of: day,
-                load: args.load(),
-                start: args.start()?,
+                load: args.load(world.1),
+                start,
                 seconds: args.seconds,
                 start_balance_percent: args.start_balance_percent,
                 least_tps: args.least_tps,
             };
-            let total = candidates.len().max(1) as f64;
-            evaluate(&search, &self.warm_ups, &candidates, &mut |done| tell(&progress, done as f64 / total))
-        });
-        columns(py, &outcomes.map_err(sim_error)?)
-    }
+            evaluate(&search, &world.0.warm_ups, &candidates, told)
+        };
+        let total = candidates.len().max(1) as f64;
+        match &worlds[..] {
+            [one] => Ok(vec![search(one, &mut |done| tell(&progress, done as f64 / total))?]),
+            // Signals are let in between calls: one call of this kind is short.
+            many => many.par_iter().map(|world| search(world, &mut |_| true)).collect::<Result<Vec<_>, SimError>>(),
+        }
+    });
+    outcomes.map_err(sim_error)?.iter().map(|outcomes| columns(py, outcomes)).collect()
 }
 
 fn columns<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bound<'py, PyDict>> {
@@ -131,5 +143,6 @@ fn columns<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bound<'py, Py
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<TransactionCandidates>()
+    module.add_class::<TransactionCandidates>()?;
+    module.add_function(wrap_pyfunction!(transaction_candidates, module)?)
 }

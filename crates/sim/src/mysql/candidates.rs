@@ -17,7 +17,7 @@ use crate::setup::Setup;
 use crate::SimError;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeType};
-use headrace_model::ModelOptions;
+use headrace_model::{Cap, ModelOptions};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +35,8 @@ const MERGING_S: f64 = 6.0 * 3_600.0;
 /// A cold cache changes fastest at the start.
 const COLD_STEPS: f64 = 1_440.0;
 const BATCH: usize = 2_048;
+/// Two steps that differ by less than this share are alike.
+const AT_REST: f64 = 1e-4;
 /// A balance below this share of full is dry, percent.
 const DRY_PERCENT: f64 = 0.1;
 
@@ -238,20 +240,30 @@ fn judge(search: &Search<'_>, candidate: &Candidate, warm_up: &WarmUp) -> Result
         return Ok(Outcome::Ran(Box::new(follow(search.database, &scenario(search.seconds, step_s))?)));
     }
     // The first look. Compaction aside it cannot be beaten later: credits only get fewer.
-    let mut first = Vec::with_capacity(FIRST_STEPS);
-    run(&scenario(FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S), &mut |second| first.push(*second))?;
+    let first = steps_of(&scenario(FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
     let spends = spends(&first);
     let grows = first.last().is_some_and(|second| second.backlog > 0.0);
     if !merges {
-        let settled = first.split_off(FIRST_STEPS - 1);
-        let figures = sum_up(search.database, &settled, FIRST_STEP_S);
+        let figures = sum_up(search.database, &first[FIRST_STEPS - 1..], FIRST_STEP_S);
         if !spends && !grows {
             return Ok(Outcome::Ran(Box::new(figures)));
         }
         if figures.tps < search.least_tps && search.start_balance_percent.is_none() {
             return Ok(Outcome::Bounded(Box::new(figures)));
         }
+        if let Some(dry_s) = runs_dry_s(&first, &figures, search).filter(|_| !grows && one_bucket(&data, log.as_ref())) {
+            let empty = |setup: &Setup| Setup { start_balance_percent: Some(0.0), ..setup.clone() };
+            let (data, log) = (empty(&data), log.as_ref().map(empty));
+            let spent = Scenario { data: &data, log: log.as_ref(), ..scenario(FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S) };
+            if let Some(mut floor) = settle(search.database, &spent)? {
+                let share = dry_s / search.seconds;
+                floor.tps_mean = share * figures.tps + (1.0 - share) * floor.tps;
+                (floor.balance_percent, floor.dry_at_s) = (Some(0.0), Some(dry_s));
+                return Ok(Outcome::Ran(Box::new(floor)));
+            }
+        }
     }
+    // Several buckets at once, an open load or compaction: step by step.
     let (seconds, step_s) = match (merges, spends || grows) {
         (false, _) => (search.seconds, (search.seconds / DAY_STEPS).clamp(1.0, 3_600.0)),
         (true, false) => (search.seconds.min(MERGING_S), MERGING_STEP_S),
@@ -266,10 +278,42 @@ fn spends(seconds: &[Second]) -> bool {
     falls(|second| second.balance_percent) || falls(|second| second.instance_balance_percent)
 }
 
-fn follow(database: &Database, scenario: &Scenario<'_>) -> Result<Figures, SimError> {
+/// At most one kind of volume bucket: then a falling balance is that one's.
+fn one_bucket(data: &Setup, log: Option<&Setup>) -> bool {
+    let bursts = |setup: &Setup| setup.limits.iter().any(|limits| limits.io_burst.is_some() || limits.byte_burst.is_some());
+    !(bursts(data) && log.is_some_and(bursts))
+}
+
+/// When the one balance that falls in the first look is gone, s, if that leaves at least an hour of the length. From then on the volume or instance gives its baseline: closed form.
+fn runs_dry_s(first: &[Second], figures: &Figures, search: &Search<'_>) -> Option<f64> {
+    let (Load::Clients(_), None) = (&search.load, search.start_balance_percent) else { return None };
+    let fall = |of: fn(&Second) -> Option<f64>| -> f64 {
+        let (from, to) = (of(&first[0]).unwrap_or(100.0), of(&first[FIRST_STEPS - 1]).unwrap_or(100.0));
+        (from - to).max(0.0) / (FIRST_STEP_S * (FIRST_STEPS - 1) as f64)
+    };
+    let (volume, instance) = (fall(|second| second.balance_percent), fall(|second| second.instance_balance_percent));
+    let one = figures.tps > 0.0 && (volume > 0.0) != (instance > 0.0);
+    let dry_s = 100.0 / volume.max(instance);
+    (one && dry_s + SUSTAINED_S <= search.seconds).then_some(dry_s)
+}
+
+/// The state a scenario settles in; none when it has not, or when no spent balance binds in it.
+fn settle(database: &Database, scenario: &Scenario<'_>) -> Result<Option<Figures>, SimError> {
+    let rows = steps_of(scenario)?;
+    let (last, before) = (&rows[rows.len() - 1], &rows[rows.len() - 2]);
+    let at_rest = (last.tps - before.tps).abs() <= AT_REST * last.tps;
+    let spent = matches!(last.binding, Binding::Data(Cap::VolumeCredits | Cap::InstanceCredits) | Binding::Log(Cap::VolumeCredits));
+    Ok((at_rest && spent).then(|| sum_up(database, &rows[rows.len() - 1..], scenario.step_s)))
+}
+
+fn steps_of(scenario: &Scenario<'_>) -> Result<Vec<Second>, SimError> {
     let mut rows = Vec::with_capacity((f64::from(scenario.seconds) / scenario.step_s) as usize + 1);
     run(scenario, &mut |second| rows.push(*second))?;
-    Ok(sum_up(database, &rows, scenario.step_s))
+    Ok(rows)
+}
+
+fn follow(database: &Database, scenario: &Scenario<'_>) -> Result<Figures, SimError> {
+    Ok(sum_up(database, &steps_of(scenario)?, scenario.step_s))
 }
 
 /// First row of the stretch of `length` rows with the lowest (or highest) sum.

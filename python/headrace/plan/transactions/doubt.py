@@ -77,9 +77,9 @@ class Worlds:
         is_open = self.evaluator.conditions.arrivals_tps is not None
         needs = {str(goal): np.empty((len(self.cores), len(picks))) for goal in goals}
         tps = np.empty((len(self.cores), len(picks)))
-        for world, core in enumerate(self.cores):
-            factor = self.factors[world] if is_open else 0.0
-            columns = self.evaluator.run(picks, bounds=False, core=core, arrivals_factor=math.exp(-factor))
+        factors = self.factors if is_open else np.zeros(len(self.cores))
+        answers = self.evaluator.run_in(self.cores, np.exp(-factors).tolist(), picks)
+        for world, (columns, factor) in enumerate(zip(answers, factors, strict=True)):
             ran = columns["status"] == "ran"
             tps[world] = np.where(ran, columns["tps"] * math.exp(factor), 0.0)
             for goal in goals:

@@ -52,9 +52,16 @@ class Evaluator:
         with core_errors():
             self.core = _core.TransactionCandidates(database)
 
-    def run(self, picks: Sequence[Pick], *, bounds: bool = True, core=None, arrivals_factor: float = 1.0) -> dict[str, np.ndarray]:
+    def run(self, picks: Sequence[Pick], *, bounds: bool = True) -> dict[str, np.ndarray]:
         """Columns in the order of `picks`: `status` ("ran", "bounded": cannot reach the least tps, its figures are the bound, "invalid"), `why`, `cap` and FIGURES
-        (NaN where there are none). `bounds` False follows every candidate to its end. `core`: another database's."""
+        (NaN where there are none). `bounds` False follows every candidate to its end."""
+        columns = self.run_in([self.core], [1.0], picks, self.least_tps if bounds else 0.0)[0]
+        for pick, status in zip(picks, columns["status"], strict=True):
+            getattr(self.counts, status).add(pick)
+        return columns
+
+    def run_in(self, cores: Sequence, arrivals_by: Sequence[float], picks: Sequence[Pick], least_tps: float = 0.0) -> list[dict[str, np.ndarray]]:
+        """The same under several databases, each with a factor on its arrivals."""
         texts = {text: None for data, log, _ in picks for text in (data, log) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
         used = {index: None for *_, index in picks}
@@ -62,23 +69,22 @@ class Evaluator:
         host_place = {index: position for position, index in enumerate(named)}
         caches = list(dict.fromkeys(self.hosts[index].cache_gib for index in used))
         cache_place = {cache: index for index, cache in enumerate(caches)}
-        about, arrivals = self.conditions, self.conditions.arrivals_tps
+        about = self.conditions
         search = {
             "storages": list(texts), "instances": [self.hosts[index].name for index in named], "caches": [cache * GIB for cache in caches],
-            "as_of": about.as_of, "clients": about.threads, "arrivals_tps": None if arrivals is None else arrivals * arrivals_factor, "start": about.start,
-            "seconds": about.hours * 3600.0, "start_balance_percent": about.start_balance, "least_tps": self.least_tps if bounds else 0.0,
+            "as_of": about.as_of, "clients": about.threads, "arrivals_tps": about.arrivals_tps, "start": about.start,
+            "seconds": about.hours * 3600.0, "start_balance_percent": about.start_balance, "least_tps": least_tps,
         }  # fmt: skip
         with core_errors():
-            raw = (core or self.core).evaluate(
-                search, [place[data] for data, _, _ in picks], [None if log is None else place[log] for _, log, _ in picks],
-                [host_place.get(index) for *_, index in picks], [cache_place[self.hosts[index].cache_gib] for *_, index in picks], progress=self.progress,
+            answers = _core.transaction_candidates(
+                list(cores), search, [place[data] for data, _, _ in picks], [None if log is None else place[log] for _, log, _ in picks],
+                [host_place.get(index) for *_, index in picks], [cache_place[self.hosts[index].cache_gib] for *_, index in picks],
+                arrivals_by=list(arrivals_by), progress=self.progress,
             )  # fmt: skip
-        columns = {name: np.array(raw[name], dtype=float) for name in FIGURES}
-        columns |= {name: np.array(raw[name], dtype=object) for name in ("status", "why", "cap")}
-        if core is None:
-            for pick, status in zip(picks, raw["status"], strict=True):
-                getattr(self.counts, status).add(pick)
-        return columns
+        return [
+            {name: np.array(raw[name], dtype=float) for name in FIGURES} | {name: np.array(raw[name], dtype=object) for name in ("status", "why", "cap")}
+            for raw in answers
+        ]
 
     def meets(self, columns: dict[str, np.ndarray]) -> np.ndarray:
         """Which rows meet every goal on performance."""

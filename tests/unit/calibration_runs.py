@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -15,7 +16,7 @@ from headrace.prediction import predict
 from headrace.workload.calibration.fit import TPCC_KIB_PER_IO
 from headrace.workload.parameters import applied
 from headrace.workload.runs import Run, load_run
-from headrace.workload.transactions import TransactionWorkload
+from headrace.workload.transactions import GIB, TransactionWorkload
 
 PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "percona_2018_calibration"
 WHERE = {"instance": "c5.9xlarge", "as_of": "2018-08-15"}
@@ -23,7 +24,7 @@ WAREHOUSES = 5_000
 LONG = "io1:1024:20000"
 # Logarithms, one to two of the spreads before a run (parameters.py): a database no standard knows.
 MOVED = {
-    "innodb": {"pages_touched": 0.15, "usable_share": -0.02, "old_share": -0.1, "flush_ramp_tx": -0.3, "first_dirty": -0.2, "later_dirty": -0.3, "base_ms": 0.2,
+    "innodb": {"pages_touched": 0.15, "usable_share": -0.02, "old_share": -0.1, "flush_ramp_tx": -0.3, "first_dirty": -0.3, "later_dirty": -0.8, "base_ms": 0.2,
                "sharpness": 0.1},
     "myrocks": {"pages_touched": -0.3, "usable_share": -0.03, "read_bytes": 0.1, "compaction_bytes": 0.3, "base_ms": 0.15, "sharpness": 0.1},
 }  # fmt: skip
@@ -61,13 +62,16 @@ def truth(engine: str) -> TransactionWorkload:
 
 def _with_known_mix(database: dict, standard: TransactionWorkload) -> dict:
     """Flushing so strong that an I/O has the bytes a calibration takes as known of InnoDB under sysbench-tpcc: the truth must lie within what is known."""
+    pages = sum(item["pages"] for item in standard.database["popularity"])
+    share = standard.cache_gib * GIB / (pages * standard.database["read_bytes"])
+    usual_kib = float(np.interp(share, *np.array(TPCC_KIB_PER_IO).T))
     low, high = 0.1, 40.0
     for _ in range(40):
         middle = (low * high) ** 0.5
         database = database | {"writes": database["writes"] | {"flush_per_tx": middle}}
         summary = predict(replace(standard, database=database), LONG, seed=None, draws=0, **WHERE).summary
         # Writes are bigger than reads, on average: the doublewrite area goes in runs of 256 KiB.
-        low, high = (middle, high) if summary["mib_s"] * 1024 / summary["iops"] < TPCC_KIB_PER_IO else (low, middle)
+        low, high = (middle, high) if summary["mib_s"] * 1024 / summary["iops"] < usual_kib else (low, middle)
     return database
 
 

@@ -11,6 +11,7 @@
     evaluate.py    simulate and price a batch        search.py      grid, bisection, instances
     market.py      what can be bought: day, region   choice.py      one storage with all that speaks for it
     reasons.py     why families lose, the arithmetic result.py      the answer
+    transactions/  the same for a database, in transactions a second
 
 The model is the interval form of `headrace.simulate`; what it leaves out (docs/semantics.md) the plan leaves out too.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -34,8 +36,11 @@ from headrace.plan.market import check_exclude, families_on, instances_named
 from headrace.plan.reasons import explain, verdict
 from headrace.plan.result import Choice, FamilyVerdict, Plan
 from headrace.plan.search import RANK, Found, on_instances, search_family, search_local
-from headrace.workload import ClosedWorkload, OpenWorkload
+from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.model import check_number, check_size, check_whole
+
+if TYPE_CHECKING:
+    from headrace.plan.transactions import TransactionPlan
 
 __all__ = ["DEFAULT_GOALS", "METRICS", "Choice", "FamilyVerdict", "Goal", "Plan", "parse_goals", "plan"]
 
@@ -54,7 +59,7 @@ class Held:
 
 
 def plan(
-    workload: OpenWorkload,
+    workload: OpenWorkload | TransactionWorkload,
     *,
     goals: Sequence[str | Goal] = (),
     size_gib: float | None = None,
@@ -68,7 +73,8 @@ def plan(
     start_balance: float | None = None,
     top: int = 10,
     progress: Callable[[float], None] | None = None,
-) -> Plan:
+    **of_transactions,
+) -> Plan | TransactionPlan:
     """Plans storage for `workload`: over volume types, sizes, IOPS, MiB/s, RAID 0 and 10 member counts and instances.
 
     `goals`: such as `"p99_ms<=20"` (metrics: `METRICS`); none: p99_ms<=20 and throttled_min<=0. `size_gib`: GiB of data the
@@ -78,9 +84,21 @@ def plan(
     `raid10`. `compare`: a storage set beside (on the winner's instance, where there are any). `start_balance`: percent of
     credits at the start; None: as AWS gives them. `top`: winners returned at most. `progress`: told the share done.
 
+    A TransactionWorkload (`headrace calibrate`) is planned in transactions a second: see `headrace.plan.transactions.plan_transactions` for its goals and for
+    `of_transactions` (threads, arrivals_tps, start, hours, cache_share, confidence, draws, seed). The answer is then a TransactionPlan.
+
     Nothing meets the goals: `winners` is empty and `closest` says what comes nearest. Steps: 50 IOPS, 5 MiB/s, 1 GiB. The same answer every
     time. Raises InputError for what cannot be planned.
     """
+    if isinstance(workload, TransactionWorkload):
+        from headrace.plan.transactions import plan_transactions  # numpy: a tenth of a second that no other command should pay
+
+        return plan_transactions(
+            workload, goals=goals, size_gib=size_gib, region=region, as_of=as_of, growth=growth, instances=instances, max_volumes=max_volumes, exclude=exclude,
+            compare=compare, start_balance=start_balance, top=top, progress=progress, **of_transactions,
+        )  # fmt: skip
+    for name in of_transactions:
+        raise InputError(name, "belongs to plans for transactions", "headrace plan --help", "Give a database: a workload that `headrace calibrate` wrote.")
     parsed, excluded = parse_goals(goals), check_exclude(exclude)
     check_whole("max_volumes", max_volumes, 1, MAX_VOLUMES)
     check_whole("top", top, 1, 1_000)

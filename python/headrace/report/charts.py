@@ -75,7 +75,7 @@ def _closed_at_end(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([frame, last])
 
 
-def _lines(
+def lines(
     frame: pl.DataFrame, x: alt.X, y_title: str, parts: list[tuple[str, str, str]], *, domain=None, log=False, height=style.PANEL_HEIGHT
 ) -> alt.LayerChart:
     """Step lines of several columns over time, each named at the top right in its own colour. `parts`: column, label, colour."""
@@ -121,7 +121,7 @@ def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, close
     drawn = []
     for index, (y_title, parts, options) in enumerate(panels):
         x = axis.x(index == len(panels) - 1)
-        panel = _lines(frame, x, y_title, parts, height=height, **options)
+        panel = lines(frame, x, y_title, parts, height=height, **options)
         drawn.append(alt.layer(_shade(spans, x, height), panel) if spans.height else panel)
     subtitle = "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit."
     stacked = alt.vconcat(*drawn, spacing=26).resolve_scale(x="shared")
@@ -179,7 +179,7 @@ def workload(load) -> alt.VConcatChart:
         ),
         ("MiB/s", [(c, n, k) for c, n, k in zip(("read_mib_s", "write_mib_s", "mib_s"), ("reads", "writes", "all"), colours, strict=True)]),
     ]
-    panels = [_lines(frame, axis.x(index == 1), y_title, lines, height=150) for index, (y_title, lines) in enumerate(parts)]
+    panels = [lines(frame, axis.x(index == 1), y_title, shown, height=150) for index, (y_title, shown) in enumerate(parts)]
     stacked = alt.vconcat(*panels, spacing=26).resolve_scale(x="shared")
     return style.configured(stacked.properties(title=alt.TitleParams(f"What {load.name} asks", offset=16)))
 

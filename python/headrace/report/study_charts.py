@@ -8,7 +8,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from headrace.report import style
+from headrace.report import mysql_charts, style
 from headrace.report.charts import SHORT, decades
 from headrace.report.words import number
 
@@ -16,7 +16,7 @@ FEW_POINTS = 24  # up to here every point of a line is marked
 
 
 def study(chart_data) -> alt.LayerChart:
-    """A chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter), `x_title`,
+    """A chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter, ridge, curves), `x_title`,
     `y_title`, `series` with `label`, `role`, `x`, `y`."""
     rows = [
         {"series": series.label, "role": series.role, "x": x, "y": float(y)}
@@ -28,7 +28,7 @@ def study(chart_data) -> alt.LayerChart:
     for row in rows:
         row["x"] = _name(row["x"]) if named else float(row["x"])
     frame = pl.DataFrame(rows)
-    draw = {"line": _line, "bar": _bar, "quantiles": _quantiles, "scatter": _scatter}[chart_data.kind]
+    draw = {"line": _line, "bar": _bar, "quantiles": _quantiles, "scatter": _scatter, "ridge": _ridge, "curves": _curves}[chart_data.kind]
     return style.configured(draw(frame, chart_data, named).properties(title=chart_data.title))
 
 
@@ -123,3 +123,11 @@ def _scatter(frame: pl.DataFrame, chart_data, named: bool) -> alt.Chart:
         x=x, y=_quantity(alt.Y, frame, "y", chart_data.y_title, True), color=_colour(frame), **_marks(frame, False)
     )
     return base.mark_point(size=55, opacity=0.9).properties(width=style.WIDTH, height=300)
+
+
+def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
+    return mysql_charts.ridge(frame, chart_data, _colour(frame))
+
+
+def _curves(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
+    return mysql_charts.curves(frame, chart_data, _colour(frame))

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from headrace.report import style
-from headrace.report.charts import SHORT, TimeAxis
+from headrace.report.charts import SHORT, TimeAxis, lines
 
 MOST_POINTS = 720
 DENSITY_HEIGHT = 150
@@ -70,13 +70,8 @@ def _line(frame: pl.DataFrame, x: alt.X, column: str, title: str) -> alt.Chart:
 
 
 def _shares(frame: pl.DataFrame, x: alt.X, has_balance: bool) -> alt.LayerChart:
-    kinds = [("cached", pl.col("cached_share") * 100, style.SIMULATED), ("dirty", pl.col("dirty_share") * 100, style.FAMILY_COLOURS["io2"])]
+    drawn = frame.with_columns(pl.col("cached_share") * 100, pl.col("dirty_share") * 100)
+    parts = [("cached_share", "cached", style.SIMULATED), ("dirty_share", "dirty", style.FAMILY_COLOURS["io2"])]
     if has_balance:
-        kinds.append(("credit balance", pl.col("balance_percent"), style.FAMILY_COLOURS["st1"]))
-    long = pl.concat([frame.select("at", value.cast(pl.Float64).alias("percent"), pl.lit(name).alias("what")) for name, value, _ in kinds])
-    colours = alt.Scale(domain=[name for name, _, _ in kinds], range=[colour for _, _, colour in kinds])
-    return (
-        alt.Chart(long).mark_line(strokeWidth=1.5)
-        .encode(x=x, y=alt.Y("percent:Q", title="%", scale=alt.Scale(domain=[0, 100])), color=alt.Color("what:N", scale=colours, legend=alt.Legend(title=None, orient="right")))
-        .properties(width=style.WIDTH, height=80)
-    )  # fmt: skip
+        parts.append(("balance_percent", "credit balance", style.FAMILY_COLOURS["st1"]))
+    return lines(drawn, x, "%", parts, domain=[0, 100], height=80)

@@ -2,7 +2,7 @@
 
     >>> from headrace import studies
     >>> [study.name for study in studies.list_studies()]
-    ['gp2-burst', 'choices', 'raid-2009', 'queue-rule', 'published-latency']
+    ['gp2-burst', 'choices', 'raid-2009', 'queue-rule', 'published-latency', 'scaling-2018', 'iops-900-vs-3000', 'whitepaper-2017', 'first-hour']
     >>> burst = next(v for v in studies.run("gp2-burst").verdicts if v.published == 3600.0)
     >>> burst.what, burst.published, round(burst.ours)
     ('burst of 500 GiB, per I/O', 3600.0, 3600)
@@ -14,7 +14,7 @@ published figures in `published/NAME.csv` with source and date, and a line in `_
 from __future__ import annotations
 
 from headrace.errors import InputError
-from headrace.studies import choices, gp2_burst, published_latency, queue_rule, raid_2009
+from headrace.studies import choices, first_hour, gp2_burst, iops_900_3000, published_latency, queue_rule, raid_2009, scaling_2018, whitepaper_2017
 from headrace.studies.base import ChartData, Progress, Series, Source, Study, StudyResult, Table, Verdict, error_percent
 from headrace.workload.model import did_you_mean
 
@@ -32,7 +32,9 @@ __all__ = [
     "run",
 ]
 
-_STUDIES = {module.STUDY.name: module for module in (gp2_burst, choices, raid_2009, queue_rule, published_latency)}
+_STUDIES = {module.STUDY.name: module for module in (
+    gp2_burst, choices, raid_2009, queue_rule, published_latency, scaling_2018, iops_900_3000, whitepaper_2017, first_hour,
+)}  # fmt: skip
 
 
 def list_studies() -> tuple[Study, ...]:

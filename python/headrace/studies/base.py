@@ -12,13 +12,13 @@ from importlib.resources import files
 from typing import Literal
 
 Role = Literal["published", "simulated", "measured"]
-ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge"]
+ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge", "curves"]
 Progress = Callable[[float], None]
 
 ROLES: tuple[Role, ...] = ("published", "simulated", "measured")
 # Errors are computed in floating point: an error of exactly the tolerance is within it.
 ROUNDING = 1e-9
-CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter", "ridge")
+CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter", "ridge", "curves")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ class Series:
 @dataclass(frozen=True)
 class ChartData:
     """What to draw. Axis titles carry the unit. `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from the first one
-    at the bottom up; x the value, y how often it is seen (height 1 at its most frequent), or 0 for single marks on the row.
+    at the bottom up; x the value, y how often it is seen (height 1 at its most frequent), or 0 for single marks on the row. "curves": lines named at
+    their ends, published ones as points.
     """
 
     title: str

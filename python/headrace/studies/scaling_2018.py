@@ -33,8 +33,8 @@ LARGEST = {"gp2": "gp2:3400", "io1": "io1:1024:30000"}
 BARS = {"innodb": (3.0, 8.0), "myrocks": (1.5, 4.0)}
 # "Does not improve": nothing a reader sees in a density plot. One-second tps spread by 5-6 %; their means over half an hour by 2 %.
 NO_BETTER = 0.02
-# A size in steps of 100 GB is known to half a step; the bar for a plateau is 3 %.
-KNEE_TOLERANCE_PERCENT = 3.0
+# The bar for a plateau is 3 %; a size read in steps of 100 GB is known to half a step, 1.9 % of 2,600.
+KNEE_TOLERANCE_PERCENT = 4.9
 # Share of variance a straight line must explain to be called linear.
 LINEAR = 0.98
 # From here on a gp2 volume has its 3,000 IOPS for good; smaller ones burst for a part of the hour.
@@ -175,7 +175,7 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
             at = {_point(run): run.mean for run in known if run.engine == engine and run.storage.startswith(kind) and run.threads == calibrated(engine).threads}
             if at:
                 series.append(Series(f"{name}, published", "published", tuple(at), tuple(at.values())))
-        charts.append(ChartData(f"Transactions a second on {kind}, mean of the second half of an hour", "scatter", x_title, "tps", tuple(series)))
+        charts.append(ChartData(f"Transactions a second on {kind}, mean of the second half of an hour", "curves", x_title, "tps", tuple(series)))
     return charts
 
 
@@ -220,7 +220,7 @@ def _second_charts(runs: dict) -> list[ChartData]:
         series = tuple(
             Series(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :])) for engine, name in ENGINES.items()
         )
-        charts.append(ChartData(f"Second by second on {spec}, second half hour", "line", "time since the cold start (min)", "tps", series))
+        charts.append(ChartData(f"Second by second on {spec}, second half hour", "curves", "time since the cold start (min)", "tps", series))
     return charts
 
 
@@ -233,8 +233,8 @@ def _cost_charts(runs: dict) -> list[ChartData]:
         by_tps.append(Series(name, "simulated", tuple(usd), tuple(tps)))
         per_tps.append(Series(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))))
     return [
-        ChartData(f"What more money buys ({REGION}, prices of {DAY}, storage alone)", "scatter", "storage (USD a month)", "tps", tuple(by_tps)),
-        ChartData("Cost of a transaction a second", "scatter", "tps", "USD a month per tps", tuple(per_tps)),
+        ChartData(f"What more money buys ({REGION}, prices of {DAY}, storage alone)", "curves", "storage (USD a month)", "tps", tuple(by_tps)),
+        ChartData("Cost of a transaction a second", "curves", "tps", "USD a month per tps", tuple(per_tps)),
     ]
 
 

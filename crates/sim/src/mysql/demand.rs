@@ -116,10 +116,10 @@ impl Places {
         (data, log)
     }
 
-    /// I/O of one second that does not depend on transactions: the page cleaner once the cache is full, and compaction's bytes.
-    pub fn of_second(&self, database: &Database, at: &At, compacted: (f64, f64)) -> Flow {
+    /// I/O of one second that does not depend on transactions: pages the cleaner writes in the background, and compaction's bytes.
+    pub fn of_second(&self, database: &Database, background_pages: f64, compacted: (f64, f64)) -> Flow {
         let mut flow = Flow::default();
-        self.write_pages(database, &mut flow, database.writes.background_per_s * at.full);
+        self.write_pages(database, &mut flow, background_pages);
         if compacted.0 + compacted.1 > 0.0 {
             flow.read(&self.data, compacted.0 / RUN_BYTES, RUN_BYTES, 1.0);
             flow.write(&self.data, compacted.1 / RUN_BYTES, RUN_BYTES, 1.0);

@@ -22,6 +22,8 @@ use rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
 const MIB: f64 = 1_048_576.0;
+/// Coefficient of variation from which the scatter is no longer drawn from a normal distribution: its tail would reach below nothing.
+const NORMAL_UP_TO: f64 = 0.15;
 /// Most of a device that compaction takes from the clients: its threads wait in the same queue. Guess: eight background jobs among a few dozen clients.
 const COMPACTION_SHARE: f64 = 0.85;
 
@@ -221,7 +223,7 @@ impl Devices {
 
     /// How often the data device could move these bytes a second for compaction, leaving the clients their part.
     fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64 {
-        let flow = self.places.of_second(database, &At::default(), compacted);
+        let flow = self.places.of_second(database, 0.0, compacted);
         COMPACTION_SHARE * self.most((&flow, &Flow::default()), &Flow::default(), seconds).0
     }
 
@@ -255,6 +257,7 @@ struct State {
     hint: usize,
     /// Transactions a second and response time (s) of the step before: how many commits share a log write.
     before: (f64, f64),
+    touches_per_tx: f64,
     backlog: f64,
     compaction: Merging,
     chance: Option<ChaCha8Rng>,
@@ -273,6 +276,7 @@ impl State {
             start_tx: tx,
             hint: 0,
             before: (0.0, 0.0),
+            touches_per_tx: scenario.database.popularity.touches_per_tx(),
             backlog: 0.0,
             compaction: Merging::new(scenario.database.compaction.as_ref(), tx),
             chance: scenario.seed.map(ChaCha8Rng::seed_from_u64),
@@ -292,7 +296,9 @@ impl State {
         let alone_s = self.alone_s(database, &at, reads_by);
         let syncs = self.syncs(database, &at, alone_s);
         let (data, log) = self.devices.places.of_transaction(database, &at, reads_by, syncs);
-        let always = self.devices.places.of_second(database, &at, compacted);
+        let written = (at.evicted_dirty + at.flushed) * at.shape;
+        let background = at.full * database.writes.background(self.before.0, self.touches_per_tx, written);
+        let always = self.devices.places.of_second(database, background, compacted);
         let (storage, bound) = self.devices.most((&data, &log), &always, seconds);
         let cpu = scenario.instance.filter(|limits| limits.vcpus > 0 && database.clients.cpu_ms > 0.0);
         let cpu = cpu.map_or(f64::INFINITY, |limits| f64::from(limits.vcpus) * 1e3 / database.clients.cpu_ms);
@@ -304,7 +310,8 @@ impl State {
                 let mean = softest(&[storage, alone, cpu], p);
                 let tightest = if storage <= alone && storage <= cpu { bound } else if alone <= cpu { Binding::Clients } else { Binding::Cpu };
                 let tps = self.scatter(database, mean, seconds);
-                (tps, clients / tps.max(1e-6), tightest)
+                // A second without an answer is no infinite response time.
+                (tps, clients / tps.max(0.25 * mean).max(1e-6), tightest)
             }
             Load::Arrivals(rates) => {
                 let asked = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
@@ -360,7 +367,14 @@ impl State {
         let Some(chance) = &mut self.chance else { return mean };
         // Over a longer step the part that counts events averages out.
         let variance = database.noise.fano * mean / seconds + (database.noise.cv * mean) * (database.noise.cv * mean);
-        (mean + normal(chance) * variance.sqrt()).max(0.0)
+        let relative = variance.sqrt() / mean.max(1e-9);
+        if relative < NORMAL_UP_TO {
+            return mean + normal(chance) * variance.sqrt();
+        }
+        // Few transactions a second: a gamma distribution of the same mean and variance, by Wilson and Hilferty's cube.
+        let square = (relative * relative / 9.0).min(1.0);
+        let cube = (1.0 - square + square.sqrt() * normal(chance)).max(0.0);
+        mean * cube * cube * cube
     }
 }
 

@@ -133,16 +133,17 @@ def plan_transactions(
     regret, undecided = _regrets(evaluator, worlds, searched)
     winners, least_regret = _winners(chooser, searched, regret, top)
     winner = winners[0] if winners else None
+    lasting = _lasting(chooser, searched, regret)
     best = {one.family.name: _best(chooser, one, regret) for one in searched}
     closest = [] if winner else _closest([choice for choice in best.values() if choice])
     told = [TransactionVerdict(one.family, one.outcome, one.why) for one in verdicts]
     told += [family_verdict(one.family, best[one.family.name], winner, one.found, setting.goals) for one in searched]
     compared = None if compare is None else _compare(chooser, compare, winner, cache_share)
-    shown = [choice for choice in (winner, least_regret, *closest[:1]) if choice]
+    shown = [choice for choice in (winner, lasting, least_regret, *closest[:1]) if choice]
     counts = evaluator.counts
     ran = len(counts.ran)
     return TransactionPlan(
-        workload=workload.name, engine=workload.engine, winners=winners, least_regret=least_regret, closest=closest,
+        workload=workload.name, engine=workload.engine, winners=winners, least_regret=least_regret, lasting=lasting, closest=closest,
         families=sorted(told, key=_verdict_order), compared=compared,
         saving_usd_month=compared.cost_usd_month - winner.cost_usd_month if compared and winner else None, goals=setting.goals, confidence=confidence,
         draws=len(worlds.cores), undecided=undecided, threads=conditions.threads, arrivals_tps=arrivals_tps, start=start, hours=float(hours), cache_share=cache_share,
@@ -217,7 +218,7 @@ def _search(
             progress(done / len(order))
         hosts = [(i, host) for i, host in indexed if host.instance and host.instance["instance_store_devices"]] if family.volume_type == "instance-store" else indexed
         found = search(evaluator, routes(family, hosts, logs, setting.data_gib, setting.log_gib), HOPELESS * best)
-        sure, unsure = surely(evaluator, worlds, found, confidence)
+        sure, unsure = surely(evaluator, worlds, found, confidence, best)
         searched.append(Searched(family, found, sure, unsure))
         best = min([best, *(usd for *_, usd in sure)])
     if progress:
@@ -248,11 +249,20 @@ def _winners(chooser: Chooser, searched: Sequence[Searched], regret: dict[Pick, 
                 rows.append((one.family, entry))
     rows.sort(key=lambda row: rank(row[1]))
     winners = chooser.choose([(family, pick_of(route, index)) for family, (route, index, _) in rows[:top]], regret)
-    known = [pick for pick, value in regret.items() if not math.isnan(value.expected)]
+    # Losing everything with the instance is no small regret: local disks count only where the cheapest has them too.
+    lasts = bool(winners and winners[0].persistent)
+    known = [pick for pick, value in regret.items() if not math.isnan(value.expected) and not (lasts and "instance-store" in pick[0])]
     if not known:
         return winners, None
     least = min(known, key=lambda pick: (round(regret[pick].expected, 4), round(regret[pick].worst, 4), pick[0], pick[1] or "", pick[2]))
     return winners, chooser.choose([(_family_of(searched, least), least)], regret)[0]
+
+
+def _lasting(chooser: Chooser, searched: Sequence[Searched], regret: dict[Pick, Regret]) -> TransactionChoice | None:
+    """The cheapest sure candidate whose data survives a stop of the instance."""
+    rows = [(one.family, one.sure[0]) for one in searched if one.sure and one.family.volume_type != "instance-store"]
+    rows.sort(key=lambda row: rank(row[1]))
+    return chooser.choose([(family, pick_of(route, index)) for family, (route, index, _) in rows[:1]], regret)[0] if rows else None
 
 
 def _family_of(searched: Sequence[Searched], pick: Pick) -> Family:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from headrace import _core
 from headrace.errors import core_errors
 from headrace.plan.candidates import Family
-from headrace.plan.choice import durability_in_words, latency_doubts, miss_in_words
+from headrace.plan.choice import durability_in_words, latency_doubts, number
 from headrace.plan.evaluate import HOURS_PER_MONTH, static_figures
+from headrace.plan.goals import Goal
 from headrace.plan.transactions.doubt import Z80, Doubt, Regret, Worlds
 from headrace.plan.transactions.evaluate import Evaluator, Pick
 from headrace.plan.transactions.result import TransactionChoice
@@ -34,6 +35,13 @@ def binds_in_words(cap: str | None) -> str:
     if cap.startswith("log-"):
         return BINDS.get(cap[4:], cap).replace("the data volumes", "the log volume")
     return BINDS.get(cap, cap)
+
+
+def missed(goal: Goal, value: float) -> str:
+    """`tps 211 against 300`."""
+    unit = {"tps": "", "USD": " USD"}.get(goal.about.unit, f" {goal.about.unit}")
+    name = {"tps_p5": "tps of the worst seconds", "usd_month": "monthly cost", "p95_ms": "p95", "backlog_s": "backlog"}.get(goal.metric, goal.metric)
+    return f"{name} {number(value)}{unit} against {number(goal.limit)}"
 
 
 class Chooser:
@@ -96,9 +104,9 @@ class Chooser:
         for goal in self.evaluator.goals:
             value = metrics[goal.metric]
             if goal.about.kind != "load":
-                found += [] if goal.met_by(value) else [miss_in_words(goal, value)]
+                found += [] if goal.met_by(value) else [missed(goal, value)]
             elif not goal.met_by(value):
-                found.append(f"{miss_in_words(goal, value)} (probability {doubt.goal_probability(str(goal)):.0%})")
+                found.append(f"{missed(goal, value)} (probability {doubt.goal_probability(str(goal)):.0%})")
             elif doubt.goal_probability(str(goal)) < self.confidence:
                 found.append(f"{goal} holds with {doubt.goal_probability(str(goal)):.0%}, {self.confidence:.0%} asked")
         if not found and doubt.probability < self.confidence:

@@ -11,6 +11,8 @@ from headrace.plan.transactions.storages import Route
 
 FRONT_RUNNERS = 40
 FIRST = 6
+# Of a family dearer than the best of the others by so much only the first are raised: enough to say by how much it lost.
+DEARER = 1.5
 # Routes up to this much dearer than the family's best that is sure enough stay, to be ranked.
 KEPT = 1.15
 
@@ -33,12 +35,13 @@ def rank(entry: Sure) -> tuple:
     return (round(usd, 6), 0 if route.line is None else route.line.members, route.storage(index), route.log or "", route.host)
 
 
-def surely(evaluator: Evaluator, worlds: Worlds, found: Found, confidence: float) -> tuple[list[Sure], list[Sure]]:
-    """Front-runners raised until the goals hold with `confidence`, cheapest first; and those that cannot be, at the most they sell."""
+def surely(evaluator: Evaluator, worlds: Worlds, found: Found, confidence: float, best_usd: float) -> tuple[list[Sure], list[Sure]]:
+    """Front-runners raised until the goals hold with `confidence`, cheapest first; and those that cannot be, at the most they sell. `best_usd`: of the other families."""
     sure: list[Sure] = []
     unsure: list[Sure] = []
     runners = front_runners(found)
-    for some in (runners[:FIRST], runners[FIRST:]):
+    more = runners[FIRST:] if found.best_usd <= DEARER * best_usd else []
+    for some in (runners[:FIRST], more):
         _raise(evaluator, worlds, some, confidence, sure, unsure)
     return sorted(sure, key=rank), sorted(unsure, key=rank)
 

@@ -87,10 +87,10 @@ class TransactionVerdict:
 
 @dataclass(frozen=True)
 class TransactionPlan:
-    """The answer of `plan` for a database.
+    """The answer of `headrace.plan` for a database.
 
     `winners`: the cheapest choices that meet every goal with the confidence asked for, one per family and instance, cheapest first; empty when nothing does. `least_regret`: the
-    choice whose expected regret over the states of the world is least (it may be a winner); None without one. `closest`: filled when nothing meets the goals, nearest first.
+    choice whose expected regret over the states of the world is least (it may be a winner); None without one. `lasting`: the cheapest whose data survives a stop of the instance; None without one. `closest`: filled when nothing meets the goals, nearest first.
     `families`: why each won or lost. `compared`, `saving_usd_month`: today's, and what the winner saves against it. `considered`: candidates looked at = `simulated` + `bounded`
     (cannot reach the goal even with full credits) + `invalid` (not possible that day). `frontier`: dicts of `cost_usd_month`, `tps`, `tps_low`, `tps_high`, `probability`,
     `instance`, `storage`, `log_storage`, `family`, `meets_goals`: cost against tps. `undecided`: share of the states of the world in which nothing looked at meets the goals.
@@ -100,6 +100,7 @@ class TransactionPlan:
     engine: str
     winners: list[TransactionChoice]
     least_regret: TransactionChoice | None
+    lasting: TransactionChoice | None
     closest: list[TransactionChoice]
     families: list[TransactionVerdict]
     compared: TransactionChoice | None

@@ -46,7 +46,9 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
     begin = standard(first)
     if engine == "myrocks":
         _expect_cycle(begin, first)
-    kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc"
+    # Measured with doublewrite and pages of 16 KiB.
+    usual = begin["writes"]["doublewrite"] and first.settings.get("page_kib", 16) == 16
+    kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual
     base, found, ring, fitted = begin, shape.NONE, None, None
     for turn in range(ROUNDS):
         fitted = fit(base | {"shape": found}, engine, observations, None if fitted is None else fitted.deltas, kib_known)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace import _core
-from headrace.workload.calibration.observe import LEAST_TPS, Observation
+from headrace.workload.calibration.observe import Observation, modelled_over_measured
 
 PARTS = 16
 # Around a moment, so much of a period before and after it is compared; two beginnings are at least so far apart.
@@ -51,7 +51,7 @@ def find(database: dict, observations: list[Observation], expected_tx: float) ->
 def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:
     """(transactions, log of measured over modelled I/Os per transaction with its trend over one period taken out), from the second period on."""
     columns = _core.mysql_runs(database, [observation.core_run])[0]
-    value = np.log(np.maximum(columns["tps"], LEAST_TPS) / np.maximum(observation.tps, LEAST_TPS))
+    value = modelled_over_measured(np.array(columns["tps"]), observation)
     tx = observation.tx
     whole = (tx > period) & (tx < tx[-1] - period / 2)
     return tx[whole], (value - _mean(tx, value, tx - period / 2, tx + period / 2))[whole]

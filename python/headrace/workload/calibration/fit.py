@@ -12,14 +12,19 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from headrace import _core
-from headrace.workload.calibration.observe import Observation
+from headrace.workload.calibration.observe import GIB, Observation
 from headrace.workload.parameters import applied, of_engine
 
 # How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the same volume an hour later; the published pairs of runs scatter so.
 BIN_SPREAD = 0.05
-# InnoDB, sysbench-tpcc: KiB of an I/O. The published knee of gp2 at 2,600 GB (160 MiB/s over 7,800 IOPS) says 21.0, io1 under 500 MiB/s (26,000 IOPS) 20.7.
-TPCC_KIB_PER_IO = 20.85
+# InnoDB, sysbench-tpcc: (cache over data, KiB of an I/O). m5 runs with vmstat beside them (pools of 5 and 25 GB over 94 GB: 20.4 and 23.2); c5 (54 over 471 GB): the published knee
+# of gp2 at 2,600 GB (160 MiB/s over 7,800 IOPS) says 21.0, io1 under 500 MiB/s (26,000 IOPS) 20.7.
+TPCC_KIB_PER_IO = ((0.053, 20.4), (0.115, 20.85), (0.266, 23.2))
 TPCC_KIB_SPREAD = 0.015
+# They are of the time behind the fill: from so many times its transactions on.
+SETTLED_AFTER = 1.5
+# Bins that err together: residuals of the published runs are correlated over about a tenth of the 90 bins.
+ERR_TOGETHER = 10.0
 
 
 @dataclass(frozen=True)
@@ -39,29 +44,45 @@ def fit(database: dict, engine: str, observations: list[Observation], start: np.
     spreads = np.array([parameter.spread for parameter in parameters])
     runs = [observation.core_run for observation in observations]
     measured = [_measured(observation) for observation in observations]
+    full_at = {run.cache_gib: _core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"] for run in (observation.run for observation in observations)}
 
     def residuals(deltas: np.ndarray) -> np.ndarray:
         changed = applied(database, engine, dict(zip(names, deltas, strict=True)))
         parts = [deltas / spreads]
         for observation, columns, seen in zip(observations, _core.mysql_runs(changed, runs), measured, strict=True):
             parts += _compare(observation, columns, seen)
-            if kib_known and not np.isfinite(observation.mib_s).any():
+            if kib_known and _steady_without_bytes(observation, full_at[observation.run.cache_gib]):
                 last = slice(-20, None)
                 kib = np.mean(columns["mib_s"][last]) * 1024 / np.mean(columns["iops"][last])
-                parts.append(np.array([np.log(kib / TPCC_KIB_PER_IO) / TPCC_KIB_SPREAD]))
+                parts.append(np.array([np.log(kib / _usual_kib(observation, database)) / TPCC_KIB_SPREAD]))
         return np.concatenate(parts)
 
     begin = np.zeros(len(names)) if start is None else start
     bounds = np.log(30.0)
     found = least_squares(residuals, np.clip(begin, -bounds + 0.01, bounds - 0.01), bounds=(-bounds, bounds), diff_step=0.01, x_scale=spreads, max_nfev=30)
-    covariance = np.linalg.pinv(found.jac.T @ found.jac)
+    # Neighbouring bins err together (what the physics misses goes on for a while), so that many of them tell as much as one when it comes to how sure the fit is.
+    jacobian = found.jac.copy()
+    jacobian[len(names) :] /= np.sqrt(ERR_TOGETHER)
+    covariance = np.linalg.pinv(jacobian.T @ jacobian)
     return Fit(names, found.x, covariance, applied(database, engine, dict(zip(names, found.x, strict=True))))
+
+
+def _steady_without_bytes(observation: Observation, full_at_tx: float | None) -> bool:
+    """No bytes were measured, and the end of the run lies well behind the fill, during which an I/O is mostly a page read."""
+    settled = full_at_tx is not None and (observation.run.start == "warm" or observation.tx[-1] > SETTLED_AFTER * full_at_tx)
+    return settled and not np.isfinite(observation.mib_s).any()
+
+
+def _usual_kib(observation: Observation, database: dict) -> float:
+    """KiB of an I/O of InnoDB under sysbench-tpcc, by how much of the data the cache holds."""
+    data_bytes = sum(item["pages"] for item in database["popularity"]) * database["read_bytes"]
+    return float(np.interp(observation.core_run["cache_bytes"] / data_bytes, *np.array(TPCC_KIB_PER_IO).T))
 
 
 def _measured(observation: Observation) -> dict[str, np.ndarray]:
     per_tx = np.maximum(observation.tps, 1e-9)
     return {
-        "tps": observation.binned(observation.tps),
+        "tps": observation.binned(observation.moving_tps),
         "ios_per_tx": observation.binned(observation.iops / per_tx),
         "reads_per_tx": observation.binned(observation.reads_per_s / per_tx),
         "mib_per_tx": observation.binned(observation.mib_s / per_tx),

@@ -12,8 +12,10 @@ GIB = 1024.0**3
 WINDOW_S = 5.0
 # Bins of like width in the logarithm of transactions: the fill of the cache counts as much as the hour after it.
 BINS = 90
-# A stalled window has no transactions; its ratio to anything is taken at this rate.
-LEAST_TPS = 0.1
+# A window below this share of the model's tps is a stall, as in run descriptions: it says nothing of I/Os per transaction.
+STALL_SHARE = 0.1
+# Below this share of the median a window stood still: however long that took, it is no throughput to fit.
+STANDSTILL_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,12 @@ class Observation:
     def core_run(self) -> dict:
         """The run as `_core.mysql_runs` takes it, its state following the measured transactions."""
         return core_run(self.run, len(self.tps) * self.step_s, self.step_s) | {"follow": self.tx.tolist()}
+
+    @property
+    def moving_tps(self) -> np.ndarray:
+        """tps, nan in windows that stood still: a cold cache is some tenfold slower than a full one, not fiftyfold."""
+        moving = self.tps[self.tps > 0]
+        return np.where(self.tps > STANDSTILL_SHARE * np.median(moving), self.tps, np.nan) if len(moving) else self.tps
 
     def binned(self, values: np.ndarray) -> np.ndarray:
         """Means per bin; bins without windows are left out."""
@@ -86,3 +94,12 @@ def observe(run: Run) -> Observation:
     mib = mean(column("read_mib_s")) + mean(column("write_mib_s"))
     edges = np.geomspace(max(tx[0], tx[-1] * 1e-4, 1.0), tx[-1] * (1 + 1e-9), BINS)
     return Observation(run, step_s, tps, tx, reads + writes, reads, mib, seconds, column("p95_ms"), np.searchsorted(edges, tx))
+
+
+def modelled_over_measured(modelled: np.ndarray, observation: Observation) -> np.ndarray:
+    """Logarithm of modelled over measured tps per window: at a cap, measured over modelled I/Os per transaction. Stalled windows are bridged from their neighbours."""
+    good = (observation.tps > STALL_SHARE * modelled) & (modelled > 0)
+    if not good.any():
+        return np.zeros(len(modelled))
+    at = np.arange(len(modelled))
+    return np.interp(at, at[good], np.log(modelled[good] / observation.tps[good]))

@@ -8,6 +8,9 @@ from scipy.optimize import nnls
 from headrace import _core
 from headrace.workload.calibration.observe import Observation
 
+# Rows that hardly differ were rounded or averaged by whoever wrote them, and nothing can be said of a half in which nothing was done: the standard's scatter stays.
+NO_SCATTER = 1e-4
+
 
 def scatter(database: dict, observations: list[Observation]) -> dict[str, float]:
     """`fano` and `cv` of the second halves: variance = fano x mean + (cv x mean)^2. One run gives one variance: both then move together."""
@@ -21,15 +24,22 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
         per = len(observation.seconds_tps) // len(observation.tps)
         model = np.repeat(np.array(columns["tps"]), per)
         half = slice(len(model) // 2, None)
-        ratio = observation.seconds_tps[half] / model[half]
+        good = model[half] > 0
+        if not good.any():
+            continue
+        ratio = observation.seconds_tps[half][good] / model[half][good]
         # From the 5th to the 95th percentile lie 3.29 standard deviations of a normal distribution; tails of stalls do not count.
         low, high = np.nanpercentile(ratio, [5, 95])
         mean = float(np.nanmean(observation.seconds_tps[half]))
-        means.append(mean)
         relative = ((high - low) / 3.29) ** 2
+        if mean <= 0 or relative < NO_SCATTER**2:
+            continue
+        means.append(mean)
         variances.append(max(relative - cycle, 0.1 * relative) * mean**2 * observation.run.interval_s)
     noise = database["noise"]
     before = np.array([noise["fano"], noise["cv"] ** 2])
+    if not means:
+        return dict(noise)
     # Relative to each variance, so that a fast run does not count for more; the standard values weigh as much as a third of a run.
     rows = [[before[0] * mean / variance, before[1] * mean**2 / variance] for mean, variance in zip(means, variances, strict=True)]
     mean_scale = float(np.mean([1.0 / sum(row) for row in rows]))

@@ -463,7 +463,10 @@ impl<'a> Sim<'a> {
         self.push(now + TICK, Slot::Tick);
         // Background pages are left for later while the cleaner is behind.
         if self.cleaner.behind() <= PAGES_BEHIND / 2 {
-            self.cleaner.owe(self.scenario.database.writes.background_per_s * self.cache.full * TICK.as_secs_f64());
+            let database = self.scenario.database;
+            let written = (self.cache.evicted_dirty + self.cache.flushed) * self.cache.shape;
+            let background = database.writes.background(self.book.tps_before(), database.popularity.touches_per_tx(), written);
+            self.cleaner.owe(background * self.cache.full * TICK.as_secs_f64());
             self.clean(now);
         }
         self.compaction.earn();

@@ -250,7 +250,8 @@ impl Fluid {
         for line in &self.lines {
             let cost = line.demand(each);
             if cost > 0.0 {
-                let saved = if line.is_credits() { line.level / seconds } else { 0.0 };
+                // A step's refill stays behind: demand that scatters around what is let through then neither loses nor gains by an empty bucket.
+                let saved = if line.is_credits() { (line.level / seconds - line.rate).max(0.0) } else { 0.0 };
                 let rate = (line.rate + saved - line.demand(always)).max(0.0) / cost;
                 if rate < most.0 {
                     most = (rate, line.cap);

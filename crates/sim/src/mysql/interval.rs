@@ -22,6 +22,8 @@ use rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
 const MIB: f64 = 1_048_576.0;
+/// Share of a step's change the pace takes over: buf_flush_page_cleaner averages over innodb_flushing_avg_loops, some tens of seconds.
+const PACE_FOLLOWS: f64 = 0.1;
 /// Coefficient of variation from which the scatter is no longer drawn from a normal distribution: its tail would reach below nothing.
 const NORMAL_UP_TO: f64 = 0.15;
 /// Most of a device that compaction takes from the clients: its threads wait in the same queue. Guess: eight background jobs among a few dozen clients.
@@ -257,6 +259,8 @@ struct State {
     hint: usize,
     /// Transactions a second and response time (s) of the step before: how many commits share a log write.
     before: (f64, f64),
+    /// Transactions a second, smoothed over some ten steps: what the page cleaner goes by.
+    pace: f64,
     touches_per_tx: f64,
     backlog: f64,
     compaction: Merging,
@@ -276,6 +280,7 @@ impl State {
             start_tx: tx,
             hint: 0,
             before: (0.0, 0.0),
+            pace: 0.0,
             touches_per_tx: scenario.database.popularity.touches_per_tx(),
             backlog: 0.0,
             compaction: Merging::new(scenario.database.compaction.as_ref(), tx),
@@ -290,14 +295,14 @@ impl State {
             self.tx = self.start_tx + measured;
         }
         let mut at = scenario.warm_up.at(self.tx, &mut self.hint);
-        at.flushed = database.writes.limited(at.flushed, self.before.0);
+        at.flushed = database.writes.limited(at.flushed, self.pace);
         let spare = |bytes: (f64, f64)| self.devices.spare(database, bytes, seconds);
         let (reads_by, compacted) = self.compaction.now(database.compaction.as_ref(), self.tx, seconds, &spare);
         let alone_s = self.alone_s(database, &at, reads_by);
         let syncs = self.syncs(database, &at, alone_s);
         let (data, log) = self.devices.places.of_transaction(database, &at, reads_by, syncs);
         let written = (at.evicted_dirty + at.flushed) * at.shape;
-        let background = at.full * database.writes.background(self.before.0, self.touches_per_tx, written);
+        let background = at.full * database.writes.background(self.pace, self.touches_per_tx, written);
         let always = self.devices.places.of_second(database, background, compacted);
         let (storage, bound) = self.devices.most((&data, &log), &always, seconds);
         let cpu = scenario.instance.filter(|limits| limits.vcpus > 0 && database.clients.cpu_ms > 0.0);
@@ -329,6 +334,7 @@ impl State {
         self.devices.take(&spent, &logged, t_s, seconds);
         self.tx += tps * seconds;
         self.before = (tps, response_s);
+        self.pace = if self.pace > 0.0 { self.pace + PACE_FOLLOWS * (tps - self.pace) } else { tps };
         let [ios, bytes] = self.devices.instance.as_ref().map_or([None, None], Fluid::instance_percents);
         Second {
             t_s,

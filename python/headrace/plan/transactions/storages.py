@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.plan.candidates import IOPS_STEP, Family, Line, local_disks
 from headrace.plan.transactions.hosts import Host
@@ -29,6 +29,8 @@ class Route:
     log: str | None
     host: int
     local: str | None = None
+    # Notations made so far, shared by all routes of the line: a search asks for the same ones on every host.
+    texts: dict[int, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def last(self) -> int:
@@ -37,7 +39,12 @@ class Route:
 
     def storage(self, index: int) -> str:
         """Data storage in notation."""
-        return self.local if self.line is None else self.line.storage(index)
+        if self.line is None:
+            return self.local
+        text = self.texts.get(index)
+        if text is None:
+            text = self.texts[index] = self.line.storage(index)
+        return text
 
 
 def log_gib(database: dict, tps: float) -> int:
@@ -99,9 +106,10 @@ def routes(family: Family, hosts: Sequence[tuple[int, Host]], logs: Sequence[str
             for log in (None, *logs)
             if _local_gib(storage, members, family) >= data_gib + (logged_gib if log is None else 0)
         ]
-    together, apart = lines(family, data_gib + logged_gib), lines(family, data_gib)
-    # A disk that turns is not helped by a log volume faster than itself enough to matter, but it may: the log is what a commit waits for.
-    return [Route(line, family, log, index) for index, _ in hosts for log in (None, *logs) for line in (together if log is None else apart)]
+    together, apart = ([(line, {}) for line in lines(family, gib)] for gib in (data_gib + logged_gib, data_gib))
+    return [
+        Route(line, family, log, index, None, texts) for index, _ in hosts for log in (None, *logs) for line, texts in (together if log is None else apart)
+    ]
 
 
 def _local_gib(storage: str, members: int, family: Family) -> int:

@@ -96,10 +96,13 @@ def observe(run: Run) -> Observation:
     return Observation(run, step_s, tps, tx, reads + writes, reads, mib, seconds, column("p95_ms"), np.searchsorted(edges, tx))
 
 
-def modelled_over_measured(modelled: np.ndarray, observation: Observation) -> np.ndarray:
-    """Logarithm of modelled over measured tps per window: at a cap, measured over modelled I/Os per transaction. Stalled windows are bridged from their neighbours."""
+def modelled_over_measured(modelled: np.ndarray, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithm of modelled over measured tps per window (at a cap: of measured over modelled I/Os per transaction), and which windows tell it.
+
+    Stalled ones do not; their values are bridged from their neighbours.
+    """
     good = (observation.tps > STALL_SHARE * modelled) & (modelled > 0)
     if not good.any():
-        return np.zeros(len(modelled))
+        return np.zeros(len(modelled)), good
     at = np.arange(len(modelled))
-    return np.interp(at, at[good], np.log(modelled[good] / observation.tps[good]))
+    return np.interp(at, at[good], np.log(modelled[good] / observation.tps[good])), good

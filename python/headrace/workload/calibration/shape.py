@@ -26,12 +26,13 @@ def unexplained(database: dict, observations: list[Observation], period_tx: floa
     for observation in observations:
         columns = _core.mysql_runs(database, [observation.core_run])[0]
         curve = _core.mysql_warm_up(database, observation.core_run["cache_bytes"])
-        ratio = _smooth(modelled_over_measured(np.array(columns["tps"]), observation), observation.tx, period_tx)
+        ratio, moving = modelled_over_measured(np.array(columns["tps"]), observation)
+        ratio = _smooth(ratio, observation.tx, period_tx)
         tx = observation.tx + (curve["tx"][-1] if observation.run.start == "warm" else 0.0)
         at = curve["full_at_tx"] or np.inf
-        before = tx < at
+        before, after = (tx < at) & moving, (tx >= at) & moving
         filling.append((tx[before], ratio[before]))
-        full.append((np.interp(tx[~before], curve["tx"], curve["turned"]), ratio[~before]))
+        full.append((np.interp(tx[after], curve["tx"], curve["turned"]), ratio[after]))
         fill_tx = max(fill_tx, at if np.isfinite(at) else tx[-1])
     return {"filling": _means(filling, FILLING_PARTS * fill_tx), "full": _means(full, FULL_PARTS)}
 

@@ -33,7 +33,7 @@ def calibrate(
 ) -> None:
     """Identify a database from measured runs: what its transactions ask of any storage, and how surely."""
     from headrace.errors import InputError
-    from headrace.report import transactions as report
+    from headrace.report import databases as report
     from headrace.report.output import as_json
     from headrace.report.tables import show
     from headrace.workload.runs import describe, load_run
@@ -80,7 +80,7 @@ def compare_run(
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a chart of both: .html (a page), .svg or .png.")] = None,
 ) -> None:
     """Score a prediction against a run: means, quarters, one-second scatter, stalls."""
-    from headrace.report import transactions as report
+    from headrace.report import databases as report
     from headrace.report.output import as_csv, as_json, check_chart_path
     from headrace.report.tables import show
     from headrace.scoring import compare_run as compare
@@ -90,7 +90,7 @@ def compare_run(
     known = read_transactions(str(workload))
     found = compare(load_run(run), known, seed=seed)
     if plot is not None:
-        from headrace.report.transaction_pages import write_comparison
+        from headrace.report.database_pages import write_comparison
 
         write_comparison(plot, found, known)
         say(f"chart written to {plot}")
@@ -120,14 +120,14 @@ def read_transactions(path: str):
 def simulate_transactions(workload, storage: str, output: Output, plot: Path | None, **settings) -> None:
     """Predicts and prints a database on a storage."""
     from headrace.prediction import predict
-    from headrace.report import transactions as report
+    from headrace.report import databases as report
     from headrace.report.output import as_csv, as_json
     from headrace.report.tables import show
 
     with progress("simulating") as tick:
         run = predict(workload, storage, progress=tick, **settings)
     if plot is not None:
-        from headrace.report.transaction_pages import write_prediction
+        from headrace.report.database_pages import write_prediction
 
         write_prediction(plot, run, workload)
         say(f"chart written to {plot}")

@@ -31,14 +31,14 @@ from headrace.plan.goals import Goal
 from headrace.plan.market import check_exclude, families_on
 from headrace.plan.result import FamilyVerdict
 from headrace.plan.transactions.choice import Chooser
-from headrace.plan.transactions.confidence import Sure, rank, surely
+from headrace.plan.transactions.confidence import KEPT, Sure, rank, surely
 from headrace.plan.transactions.doubt import Regret, Worlds, regrets
 from headrace.plan.transactions.evaluate import Conditions, Evaluator, Pick
 from headrace.plan.transactions.goals import METRICS, TransactionGoal, needed_tps, parse_goals
 from headrace.plan.transactions.hosts import CACHE_SHARE, Host, cache_of, hosts_for
 from headrace.plan.transactions.reasons import compare_engines, explain, family_verdict
 from headrace.plan.transactions.result import EngineComparison, TransactionChoice, TransactionPlan, TransactionVerdict
-from headrace.plan.transactions.search import HOPELESS, Found, pick_of, search
+from headrace.plan.transactions.search import Found, pick_of, search
 from headrace.plan.transactions.storages import log_gib, log_volumes, routes
 from headrace.workload.model import check_number, check_size, check_whole
 from headrace.workload.transactions import TransactionWorkload
@@ -48,6 +48,9 @@ __all__ = ["METRICS", "EngineComparison", "TransactionChoice", "TransactionGoal"
 DRAWS = 32
 MAX_VOLUMES = 128
 CLOSEST_SHOWN = 5
+HOSTS_AT_ONCE = 8
+# A family dearer than so many times the best of all others is not searched to its end.
+HOPELESS = 5.0
 CURVE_POINTS = 14
 CURVES = 6
 CURVE_USD = 3.0  # the chart ends at so many times the winner's cost
@@ -217,10 +220,18 @@ def _search(
         if progress:
             progress(done / len(order))
         hosts = [(i, host) for i, host in indexed if host.instance and host.instance["instance_store_devices"]] if family.volume_type == "instance-store" else indexed
-        found = search(evaluator, routes(family, hosts, logs, setting.data_gib, setting.log_gib), HOPELESS * best)
-        sure, unsure = surely(evaluator, worlds, found, confidence, best)
-        searched.append(Searched(family, found, sure, unsure))
-        best = min([best, *(usd for *_, usd in sure)])
+        one = Searched(family, Found(), [], [])
+        every = routes(family, hosts, logs, setting.data_gib, setting.log_gib)
+        places = [i for i, _ in hosts]
+        for first in range(0, len(places), HOSTS_AT_ONCE):
+            some = set(places[first : first + HOSTS_AT_ONCE])
+            own = one.sure[0][2] if one.sure else math.inf
+            part = search(evaluator, [route for route in every if route.host in some], min(HOPELESS * best, KEPT * own))
+            sure, unsure = surely(evaluator, worlds, part, confidence, best, own)
+            one.found.add(part)
+            one.sure, one.unsure = sorted(one.sure + sure, key=rank), one.unsure + unsure
+        searched.append(one)
+        best = min([best, *(usd for *_, usd in one.sure)])
     if progress:
         progress(1.0)
     return searched

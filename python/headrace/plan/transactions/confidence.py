@@ -10,6 +10,7 @@ from headrace.plan.transactions.search import Found, lowest, pick_of
 from headrace.plan.transactions.storages import Route
 
 FRONT_RUNNERS = 40
+ON_A_HOST = 8
 FIRST = 6
 # Of a family dearer than the best of the others by so much only the first are raised: enough to say by how much it lost.
 DEARER = 1.5
@@ -20,13 +21,19 @@ Sure = tuple[Route, int, float]
 
 
 def front_runners(found: Found) -> list[Sure]:
-    """The cheapest routes of a family at the lowest index that meets the goals by the best guess; ties: fewer volumes, by name."""
+    """The cheapest routes, a few on each host, at the lowest index that meets the goals by the best guess; ties: fewer volumes, by name."""
     least: dict[Route, Sure] = {}
     for entry in found.passing:
         known = least.get(entry[0])
         if known is None or entry[1] < known[1]:
             least[entry[0]] = entry
-    return sorted(least.values(), key=rank)[:FRONT_RUNNERS]
+    on_host: dict[int, int] = {}
+    runners = []
+    for entry in sorted(least.values(), key=rank):
+        on_host[entry[0].host] = on_host.get(entry[0].host, 0) + 1
+        if on_host[entry[0].host] <= ON_A_HOST:
+            runners.append(entry)
+    return runners[:FRONT_RUNNERS]
 
 
 def rank(entry: Sure) -> tuple:
@@ -35,25 +42,26 @@ def rank(entry: Sure) -> tuple:
     return (round(usd, 6), 0 if route.line is None else route.line.members, route.storage(index), route.log or "", route.host)
 
 
-def surely(evaluator: Evaluator, worlds: Worlds, found: Found, confidence: float, best_usd: float) -> tuple[list[Sure], list[Sure]]:
-    """Front-runners raised until the goals hold with `confidence`, cheapest first; and those that cannot be, at the most they sell. `best_usd`: of the other families."""
+def surely(evaluator: Evaluator, worlds: Worlds, found: Found, confidence: float, best_usd: float, family_usd: float) -> tuple[list[Sure], list[Sure]]:
+    """Front-runners raised until the goals hold with `confidence`, cheapest first; and those that cannot be, at the most they sell. `best_usd`: the cheapest of any family so
+    far, `family_usd`: of this one."""
     sure: list[Sure] = []
     unsure: list[Sure] = []
     runners = front_runners(found)
     more = runners[FIRST:] if found.best_usd <= DEARER * best_usd else []
     for some in (runners[:FIRST], more):
-        _raise(evaluator, worlds, some, confidence, sure, unsure)
+        _raise(evaluator, worlds, some, confidence, family_usd, sure, unsure)
     return sorted(sure, key=rank), sorted(unsure, key=rank)
 
 
-def _raise(evaluator: Evaluator, worlds: Worlds, runners: list[Sure], confidence: float, sure: list[Sure], unsure: list[Sure]) -> None:
+def _raise(evaluator: Evaluator, worlds: Worlds, runners: list[Sure], confidence: float, family_usd: float, sure: list[Sure], unsure: list[Sure]) -> None:
     routes = [route for route, *_ in runners]
 
     def price(indices: dict[int, int]) -> np.ndarray:
         return evaluator.costs([pick_of(routes[i], index) for i, index in indices.items()])
 
     def affordable(indices: dict[int, int]) -> dict[int, int]:
-        best = min((usd for *_, usd in sure), default=float("inf"))
+        best = min((usd for *_, usd in sure), default=family_usd)
         usd = price(indices) if indices else []
         return {i: index for (i, index), cost in zip(indices.items(), usd, strict=True) if cost <= min(evaluator.most_usd, KEPT * best)}
 

@@ -1,7 +1,7 @@
 """The least of every route that meets the goals: bisection along the axis, all routes of a family at once.
 
 Along a route more IOPS (or GiB) never make fewer transactions and never cost less, so the lowest value that meets the goals is the cheapest, to the step. Bounds save work:
-a route whose next value costs too much more than the family's best is dropped; the simulator decides the rest.
+a route whose next value costs too much more than the best on its host is dropped; the simulator decides the rest.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ import numpy as np
 from headrace.plan.transactions.evaluate import Evaluator, Pick
 from headrace.plan.transactions.storages import Route
 
-# Routes up to this much dearer than the family's best stay: alternatives to rank, and those that win once doubt is counted in.
+# Routes up to this much dearer than the best on the same host stay: those that may win once doubt is counted in.
 KEPT = 1.3
-# A family dearer than so many times the best of all others is not searched to its end.
-HOPELESS = 5.0
-HOSTS_AT_ONCE = 16
 
 
 @dataclass
@@ -34,6 +31,12 @@ class Found:
         """Cost of the cheapest that meets the goals."""
         return min((usd for *_, usd in self.passing), default=float("inf"))
 
+    def add(self, other: Found) -> None:
+        """Takes over what another search of the family found."""
+        self.passing += other.passing
+        self.failing += other.failing
+        self.too_dear |= other.too_dear
+
 
 def pick_of(route: Route, index: int) -> Pick:
     """The candidate at an index of a route."""
@@ -41,13 +44,9 @@ def pick_of(route: Route, index: int) -> Pick:
 
 
 def search(evaluator: Evaluator, routes: Sequence[Route], limit_usd: float) -> Found:
-    """Searches the routes of one family, given host by host, cheapest hosts first. `limit_usd`: nothing dearer is looked at."""
+    """Searches routes of one family on some hosts. `limit_usd`: nothing dearer is looked at."""
     found = Found()
-    hosts = list(dict.fromkeys(route.host for route in routes))
-    for start in range(0, len(hosts), HOSTS_AT_ONCE):
-        some = set(hosts[start : start + HOSTS_AT_ONCE])
-        wave = [route for route in routes if route.host in some]
-        Wave(evaluator, wave, found, min(limit_usd, evaluator.most_usd)).bisect()
+    Wave(evaluator, routes, found, min(limit_usd, evaluator.most_usd)).bisect()
     return found
 
 
@@ -56,6 +55,7 @@ class Wave:
 
     def __init__(self, evaluator: Evaluator, routes: Sequence[Route], found: Found, limit_usd: float) -> None:
         self.evaluator, self.routes, self.found, self.limit_usd = evaluator, routes, found, limit_usd
+        self.best: dict[int, float] = {}  # USD a month by host
 
     def bisect(self) -> None:
         """Adds to what was found."""
@@ -76,7 +76,11 @@ class Wave:
         return self.routes[i], index, float(self.evaluator.costs([pick_of(self.routes[i], index)])[0])
 
     def _keep(self, i: int, index: int) -> None:
-        self.found.passing.append(self._priced(i, index))
+        self._pass(self._priced(i, index))
+
+    def _pass(self, entry: tuple[Route, int, float]) -> None:
+        self.found.passing.append(entry)
+        self.best[entry[0].host] = min(self.best.get(entry[0].host, float("inf")), entry[2])
 
     def _judge(self, indices: dict[int, int], keep_passing: bool = True) -> dict[int, bool]:
         if not indices:
@@ -87,15 +91,15 @@ class Wave:
             usd = self.evaluator.costs(picks)
             for (i, index), ok, cost in zip(indices.items(), fine, usd, strict=True):
                 if ok:
-                    self.found.passing.append((self.routes[i], index, float(cost)))
+                    self._pass((self.routes[i], index, float(cost)))
         return dict(zip(indices, fine.tolist(), strict=True))
 
     def _affordable(self, indices: dict[int, int]) -> dict[int, int]:
         if not indices:
             return indices
         usd = self.evaluator.costs([pick_of(self.routes[i], index) for i, index in indices.items()])
-        most = min(self.limit_usd, KEPT * self.found.best_usd)
-        kept = usd <= most
+        most = [KEPT * self.best.get(self.routes[i].host, float("inf")) for i in indices]
+        kept = (usd <= self.limit_usd) & (usd <= np.array(most))
         self.found.too_dear |= bool(np.any(~kept))
         return {i: index for (i, index), fits in zip(indices.items(), kept, strict=True) if fits}
 

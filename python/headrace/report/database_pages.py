@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.report import transaction_charts as charts
-from headrace.report import transactions as words
+from headrace.report import database_charts as charts
+from headrace.report import databases as words
 from headrace.report.html import Page
 from headrace.report.pages import write_chart
 

@@ -9,10 +9,8 @@ from headrace.plan.transactions.evaluate import Evaluator, Pick
 from headrace.plan.transactions.search import Found, lowest, pick_of
 from headrace.plan.transactions.storages import Route
 
-FRONT_RUNNERS = 40
-ON_A_HOST = 8
-FIRST = 6
-# Of a family dearer than the best of the others by so much only the first are raised: enough to say by how much it lost.
+ON_A_HOST = 5  # front-runners; hosts are searched eight at a time, so some 40 together
+# Of a family dearer than the best of the others by so much only the cheapest of each host is raised: enough to say by how much it lost.
 DEARER = 1.5
 # Routes up to this much dearer than the family's best that is sure enough stay, to be ranked.
 KEPT = 1.15
@@ -33,7 +31,7 @@ def front_runners(found: Found) -> list[Sure]:
         on_host[entry[0].host] = on_host.get(entry[0].host, 0) + 1
         if on_host[entry[0].host] <= ON_A_HOST:
             runners.append(entry)
-    return runners[:FRONT_RUNNERS]
+    return runners
 
 
 def rank(entry: Sure) -> tuple:
@@ -48,9 +46,14 @@ def surely(evaluator: Evaluator, worlds: Worlds, found: Found, confidence: float
     sure: list[Sure] = []
     unsure: list[Sure] = []
     runners = front_runners(found)
-    more = runners[FIRST:] if found.best_usd <= DEARER * best_usd else []
-    for some in (runners[:FIRST], more):
-        _raise(evaluator, worlds, some, confidence, family_usd, sure, unsure)
+    hosts: set[int] = set()
+    first, more = [], []
+    for entry in runners:
+        (more if entry[0].host in hosts else first).append(entry)
+        hosts.add(entry[0].host)
+    _raise(evaluator, worlds, first, confidence, family_usd, sure, unsure)
+    if not sure or found.best_usd <= DEARER * best_usd:
+        _raise(evaluator, worlds, more, confidence, family_usd, sure, unsure)
     return sorted(sure, key=rank), sorted(unsure, key=rank)
 
 

@@ -21,6 +21,10 @@ DOC = "docs/reference/run-description.md"
 # Fewer than this tell neither a mean nor its scatter.
 LEAST_SECONDS = 120.0
 LEAST_TRANSACTIONS = 2_000.0
+# Fewer windows than this are a few bins at best.
+LEAST_WINDOWS = 12
+# What runs of one workload share.
+SAME = ("engine", "benchmark", "data", "script", "distribution")
 # Rounds of fit and shape: the third moves no figure by more than 0.2 %.
 ROUNDS = 3
 
@@ -81,12 +85,18 @@ def identified(result: Calibrated) -> list[dict]:
     return rows
 
 
+def _same(run: Run) -> tuple:
+    benchmark = run.benchmark
+    size = benchmark.data_gib if benchmark.name == "own" else f"{benchmark.tables} x {benchmark.scale:,}"
+    return run.engine, benchmark.name, size, benchmark.script, benchmark.distribution
+
+
 def _check(runs: list[Run]) -> None:
     if not runs:
         raise InputError("no run", "a calibration needs at least one", DOC, "Name a RUN.toml.")
     first = runs[0]
     for run in runs:
-        for what, here, there in (("engine", run.engine, first.engine), ("benchmark", run.benchmark.name, first.benchmark.name)):
+        for what, here, there in zip(SAME, _same(run), _same(first), strict=True):
             if here != there:
                 raise InputError(f"{run.name}: {what} = {here}", f"must be {there}, as in {first.name}: one workload has one", DOC, "Calibrate them apart.")
         if run.span_s < LEAST_SECONDS or run.transactions < LEAST_TRANSACTIONS:

@@ -106,3 +106,8 @@ def modelled_over_measured(modelled: np.ndarray, observation: Observation) -> tu
         return np.zeros(len(modelled)), good
     at = np.arange(len(modelled))
     return np.interp(at, at[good], np.log(modelled[good] / observation.tps[good])), good
+
+
+def held_by_clients(columns: dict) -> np.ndarray:
+    """Windows of a modelled run in which clients or processors bind, not the storage."""
+    return np.isin(columns["cap"], ("clients", "cpu"))

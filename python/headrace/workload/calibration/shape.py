@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace import _core
-from headrace.workload.calibration.observe import Observation, modelled_over_measured
+from headrace.workload.calibration.observe import Observation, held_by_clients, modelled_over_measured
 
 LEAST, MOST = 0.6, 1.7
 NONE: dict = {"filling": [], "full": []}
@@ -27,6 +27,7 @@ def unexplained(database: dict, observations: list[Observation], period_tx: floa
         columns = _core.mysql_runs(database, [observation.core_run])[0]
         curve = _core.mysql_warm_up(database, observation.core_run["cache_bytes"])
         ratio, moving = modelled_over_measured(np.array(columns["tps"]), observation)
+        moving &= ~held_by_clients(columns)
         ratio = _smooth(ratio, observation.tx, period_tx)
         tx = observation.tx + (curve["tx"][-1] if observation.run.start == "warm" else 0.0)
         at = curve["full_at_tx"] or np.inf

@@ -17,7 +17,7 @@ import polars as pl
 
 from headrace import _core
 from headrace.errors import InputError, core_errors
-from headrace.workload.transactions import GIB, UNEXPLAINED, TransactionWorkload
+from headrace.workload.transactions import GIB, TransactionWorkload
 
 MAX_SECONDS = 7 * 86_400
 STALL_SHARE = 0.1
@@ -155,7 +155,7 @@ def _interval(workload: TransactionWorkload, run: dict, tps: float, draws: int) 
     with core_errors():
         logs = [mean(database) for database in databases]
     centre = sum(logs) / len(logs)
-    spread = math.sqrt(sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1) + UNEXPLAINED**2)
+    spread = math.sqrt(sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1) + workload.unexplained(run["cache_bytes"] / GIB) ** 2)
     return {"tps_low": tps * math.exp(-1.2816 * spread), "tps_high": tps * math.exp(1.2816 * spread), "relative_spread": spread}
 
 

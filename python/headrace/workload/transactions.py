@@ -6,6 +6,7 @@ and the range the runs cover: a prediction outside it must say so.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from headrace import _core
@@ -17,6 +18,9 @@ DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
 # What no parameter covers, relative standard deviation of a mean: pairs of published runs of one setting, and held-out runs, scatter so.
 UNEXPLAINED = 0.02
+# The same per e-fold between a cache and the nearest of the runs: root mean square over the published pairs of runs that differ in the cache alone (m5, 5 and 25 GB, both engines
+# both ways: 9 to 28 %; c5, 54 and 27 GB: 3 %).
+UNEXPLAINED_PER_CACHE = 0.11
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,19 @@ class TransactionWorkload:
             _core.mysql_check(self.database)
 
     def grown(self, factor: float) -> TransactionWorkload:
-        """The same over `factor` times the data."""
+        """The same over `factor` times the data. What the runs cover grows with it: a cache of twice the size over twice the data does the same."""
         size = None if self.size_gib is None else self.size_gib * factor
-        return replace(self, database=_core.mysql_grown(self.database, float(factor)), size_gib=size)
+        cache = self.covered.cache_gib
+        covered = replace(self.covered, cache_gib=cache and (cache[0] * factor, cache[1] * factor), transactions=self.covered.transactions * factor)
+        return replace(self, database=_core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
+
+    def unexplained(self, cache_gib: float) -> float:
+        """Relative standard deviation of a mean that no parameter covers, with a cache of that many GiB: grows with the distance from those of the runs."""
+        if self.covered.cache_gib is None:
+            return UNEXPLAINED
+        # A cache larger than the data is no further away than the data.
+        low, high, cache = (min(size, self.size_gib or math.inf) for size in (*self.covered.cache_gib, cache_gib))
+        return math.hypot(UNEXPLAINED, UNEXPLAINED_PER_CACHE * max(0.0, math.log(low / cache), math.log(cache / high)))
 
     def draws(self, count: int, seed: int) -> list[dict]:
         """`count` databases as probable as the calibration says: parameters drawn from their covariance. The same for the same seed."""

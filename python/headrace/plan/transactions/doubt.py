@@ -1,7 +1,8 @@
 """How sure a choice is: the states of the world a calibration leaves possible, the probability that goals hold in them, and what a choice is regretted by.
 
-A state of the world is a database drawn from the calibration, times a factor on all its rates that no parameter covers (`UNEXPLAINED`). That factor is integrated out: with
-clients, what a goal needs of it is known in closed form, since tps grow and response times shrink with it.
+A state of the world is a database drawn from the calibration, times a factor on all its rates that no parameter covers, lognormal: the further a candidate's cache from those
+of the runs, the wider (`TransactionWorkload.unexplained`). That factor is integrated out: with clients, what a goal needs of it is known in closed form, since tps grow and
+response times shrink with it.
 
     P(goals) = mean over databases of  P(factor > what the hardest goal needs)
 """
@@ -17,20 +18,22 @@ import numpy as np
 from headrace import _core
 from headrace.errors import core_errors
 from headrace.plan.transactions.evaluate import Evaluator, Pick
-from headrace.workload.transactions import UNEXPLAINED, TransactionWorkload
+from headrace.workload.transactions import TransactionWorkload
 
-# Middles of equal parts of a normal distribution: the unexplained factor of a state, where it must be a number.
+# Equal parts of the unexplained factor's distribution, where a state must have a number.
 QUANTILES = 5
 Z80 = 1.2816  # a normal variable lies within this many standard deviations of its mean with 80 %
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Of one candidate: for every database drawn, the logarithm of the unexplained factor its goals need (`needs`), of each goal alone (`each`: goal text), and its tps."""
+    """Of one candidate: for every database drawn, how many standard deviations of the unexplained factor (`unexplained`, of its logarithm) its goals need (`needs`), of each goal
+    alone (`each`: goal text), and its tps."""
 
     needs: np.ndarray
     each: dict[str, np.ndarray]
     tps: np.ndarray
+    unexplained: float
 
     @property
     def probability(self) -> float:
@@ -45,11 +48,11 @@ class Doubt:
     def spread(self) -> float:
         """Relative standard deviation of the tps."""
         logs = np.log(np.maximum(self.tps, 1e-9))
-        return math.sqrt(float(logs.var(ddof=1) if len(logs) > 1 else 0.0) + UNEXPLAINED**2)
+        return math.sqrt(float(logs.var(ddof=1) if len(logs) > 1 else 0.0) + self.unexplained**2)
 
 
 def _chance(needs: np.ndarray) -> float:
-    return float(np.mean([0.5 * math.erfc(need / UNEXPLAINED / math.sqrt(2.0)) for need in needs]))
+    return float(np.mean([0.5 * math.erfc(need / math.sqrt(2.0)) for need in needs]))
 
 
 class Worlds:
@@ -62,7 +65,8 @@ class Worlds:
             self.cores = [_core.TransactionCandidates(database) for database in databases]
         # Only an open load needs the factor as a number: its backlog has no closed form. Spread evenly over the databases, in an order of chance.
         order = np.random.default_rng(seed + 1).permutation(len(databases))
-        self.factors = UNEXPLAINED * normal_middles(len(databases))[order]
+        self.deviations = normal_middles(len(databases))[order]
+        self.workload = workload
         self.known: dict[Pick, Doubt] = {}
 
     def of(self, picks: Sequence[Pick]) -> list[Doubt]:
@@ -72,12 +76,27 @@ class Worlds:
             self._look_at(new)
         return [self.known[pick] for pick in picks]
 
+    def _width(self, pick: Pick) -> float:
+        """Standard deviation of the logarithm of the unexplained factor, with the cache of the candidate's instance."""
+        return self.workload.unexplained(self.evaluator.hosts[pick[2]].cache_gib)
+
     def _look_at(self, picks: Sequence[Pick]) -> None:
+        if self.evaluator.conditions.arrivals_tps is None:
+            return self._follow(picks, np.zeros(len(self.cores)))
+        # The factor enters an open load's run as a number: candidates with equally wide factors are run together.
+        by_width: dict[float, list[Pick]] = {}
+        for pick in picks:
+            by_width.setdefault(self._width(pick), []).append(pick)
+        for width, alike in by_width.items():
+            self._follow(alike, width * self.deviations)
+
+    def _follow(self, picks: Sequence[Pick], factors: np.ndarray) -> None:
+        """Runs the candidates in every world; `factors`: logarithm of the unexplained factor in each."""
         goals = [goal for goal in self.evaluator.goals if goal.about.kind == "load"]
         is_open = self.evaluator.conditions.arrivals_tps is not None
+        widths = np.array([self._width(pick) for pick in picks])
         needs = {str(goal): np.empty((len(self.cores), len(picks))) for goal in goals}
         tps = np.empty((len(self.cores), len(picks)))
-        factors = self.factors if is_open else np.zeros(len(self.cores))
         answers = self.evaluator.run_in(self.cores, np.exp(-factors).tolist(), picks)
         for world, (columns, factor) in enumerate(zip(answers, factors, strict=True)):
             ran = columns["status"] == "ran"
@@ -85,10 +104,10 @@ class Worlds:
             for goal in goals:
                 # Everything faster by a factor: rates grow by it, times shrink by it.
                 value = np.where(ran, columns[goal.metric] * math.exp(factor if goal.sign == ">=" else -factor), np.nan)
-                needs[str(goal)][world] = _met_or_not(goal, value) if is_open else _needed(goal, value)
+                needs[str(goal)][world] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
         for place, pick in enumerate(picks):
             each = {text: matrix[:, place] for text, matrix in needs.items()}
-            self.known[pick] = Doubt(np.max(list(each.values()), axis=0), each, tps[:, place])
+            self.known[pick] = Doubt(np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place]))
 
 
 def _needed(goal, value: np.ndarray) -> np.ndarray:
@@ -121,9 +140,10 @@ class Regret:
 
 def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], float]:
     """The regret of each choice over all states of the world, and the share of states in which no choice meets the goals (those teach nothing and are left out)."""
-    factors = UNEXPLAINED * normal_middles(QUANTILES)
+    # One factor for all choices of a state: where a database is slower than thought, it is so everywhere, most where least is known.
+    deviations = normal_middles(QUANTILES)
     needs = np.array([doubt.needs for doubt in doubts])  # choices x databases
-    met = (needs[:, :, None] <= factors[None, None, :]).reshape(len(doubts), -1)
+    met = (needs[:, :, None] <= deviations[None, None, :]).reshape(len(doubts), -1)
     possible = met.any(axis=0)
     if not possible.any():
         return [Regret(math.nan, math.nan)] * len(doubts), 1.0

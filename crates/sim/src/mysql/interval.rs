@@ -22,7 +22,7 @@ use rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
 const MIB: f64 = 1_048_576.0;
-/// Share of a step's change the pace takes over: buf_flush_page_cleaner averages over innodb_flushing_avg_loops, some tens of seconds.
+/// Share of a second's change the pace takes over: buf_flush_page_cleaner averages over innodb_flushing_avg_loops, some tens of seconds.
 const PACE_FOLLOWS: f64 = 0.1;
 /// Coefficient of variation from which the scatter is no longer drawn from a normal distribution: its tail would reach below nothing.
 const NORMAL_UP_TO: f64 = 0.15;
@@ -259,8 +259,10 @@ struct State {
     hint: usize,
     /// Transactions a second and response time (s) of the step before: how many commits share a log write.
     before: (f64, f64),
-    /// Transactions a second, smoothed over some ten steps: what the page cleaner goes by.
+    /// Transactions a second, smoothed over some ten seconds: what the page cleaner goes by.
     pace: f64,
+    /// Share of a step's change the pace takes over.
+    follows: f64,
     touches_per_tx: f64,
     backlog: f64,
     compaction: Merging,
@@ -281,6 +283,7 @@ impl State {
             hint: 0,
             before: (0.0, 0.0),
             pace: 0.0,
+            follows: 1.0 - libm::pow(1.0 - PACE_FOLLOWS, scenario.step_s),
             touches_per_tx: scenario.database.popularity.touches_per_tx(),
             backlog: 0.0,
             compaction: Merging::new(scenario.database.compaction.as_ref(), tx),
@@ -334,7 +337,7 @@ impl State {
         self.devices.take(&spent, &logged, t_s, seconds);
         self.tx += tps * seconds;
         self.before = (tps, response_s);
-        self.pace = if self.pace > 0.0 { self.pace + PACE_FOLLOWS * (tps - self.pace) } else { tps };
+        self.pace = if self.pace > 0.0 { self.pace + self.follows * (tps - self.pace) } else { tps };
         let [ios, bytes] = self.devices.instance.as_ref().map_or([None, None], Fluid::instance_percents);
         Second {
             t_s,

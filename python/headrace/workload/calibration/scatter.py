@@ -15,23 +15,22 @@ NO_SCATTER = 1e-4
 def scatter(database: dict, observations: list[Observation]) -> dict[str, float]:
     """`fano` and `cv` of the second halves: variance = fano x mean + (cv x mean)^2. One run gives one variance: both then move together."""
     means, variances = [], []
-    # The cycle of compaction may drift against the model's: it is left out of the model here, and its own variance taken off.
+    # The cycle of compaction may drift against the model's: it is left out of the model here, and what it alone scatters taken off (little where clients bind).
     compaction = database.get("compaction")
-    cycle = float(np.var(np.log(compaction["profile"]))) if compaction else 0.0
     smooth = database | {"compaction": {**compaction, "profile": [1.0]}} if compaction else database
     for observation in observations:
-        columns = _core.mysql_runs(smooth, [observation.core_run])[0]
+        windows = np.array(_core.mysql_runs(smooth, [observation.core_run])[0]["tps"])
         per = len(observation.seconds_tps) // len(observation.tps)
-        model = np.repeat(np.array(columns["tps"]), per)
+        model = np.repeat(windows, per)
         half = slice(len(model) // 2, None)
         good = model[half] > 0
         if not good.any():
             continue
         ratio = observation.seconds_tps[half][good] / model[half][good]
-        # From the 5th to the 95th percentile lie 3.29 standard deviations of a normal distribution; tails of stalls do not count.
-        low, high = np.nanpercentile(ratio, [5, 95])
         mean = float(np.nanmean(observation.seconds_tps[half]))
-        relative = ((high - low) / 3.29) ** 2
+        relative, cycle = _variance(ratio), 0.0
+        if compaction:
+            cycle = _variance(np.repeat(_core.mysql_runs(database, [observation.core_run])[0]["tps"], per)[half][good] / model[half][good])
         if mean <= 0 or relative < NO_SCATTER**2:
             continue
         means.append(mean)
@@ -45,6 +44,12 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
     mean_scale = float(np.mean([1.0 / sum(row) for row in rows]))
     found, _ = nnls(np.array([*rows, [0.33, 0.0], [0.0, 0.33]]), np.array([1.0] * len(rows) + [0.33 * mean_scale] * 2))
     return {"fano": float(before[0] * found[0]), "cv": float(np.sqrt(before[1] * found[1]))}
+
+
+def _variance(ratio: np.ndarray) -> float:
+    """From the 5th to the 95th percentile lie 3.29 standard deviations of a normal distribution; tails of stalls do not count."""
+    low, high = np.nanpercentile(ratio, [5, 95])
+    return float((high - low) / 3.29) ** 2
 
 
 def p95_over_mean(observations: list[Observation], default: float) -> float:

@@ -21,7 +21,12 @@ HERE = Path(__file__).parent
 # What is calibrated on what; the runs of the set are left out of its score. The first two are the ones the project holds itself to.
 SETS = {
     "InnoDB from one long run": ["innodb_io1_20000iops_72thr"],
-    "InnoDB from four runs": ["innodb_io1_5000iops_72thr", "innodb_io1_20000iops_72thr", "innodb_io1_26000iops_72thr", "innodb_gp2_2000gb_72thr"],
+    "InnoDB from four runs": [
+        "innodb_io1_5000iops_72thr",
+        "innodb_io1_20000iops_72thr",
+        "innodb_io1_26000iops_72thr",
+        "innodb_gp2_2000gb_72thr",
+    ],
     "InnoDB from 32 clients": ["innodb_io1_10000iops_pool54_32thr"],
     "MyRocks from one long run": ["myrocks_io1_20000iops_72thr"],
     "MyRocks from two runs": ["myrocks_io1_5000iops_72thr", "myrocks_io1_20000iops_72thr"],
@@ -110,7 +115,9 @@ def main() -> int:
         print(f"{row['set']:36s} {row['run']:38s} 2nd half {row['second half'][0]:+6.1f} %  quarters " + " ".join(f"{x:+5.1f}" for x in row["quarters"])
               + "  p5 p95 " + " ".join(f"{x:+5.1f}" for x in row["p5 and p95"]) + period)  # fmt: skip
     for row in summary(rows):
-        print(f"{row['set']:36s} {row['figure']:12s} n={row['n']:2d}  median {row['median']:4.1f} %  p90 {row['p90']:5.1f} %  worst {row['worst']:5.1f} %")
+        print(
+            f"{row['set']:36s} {row['figure']:12s} n={row['n']:2d}  median {row['median']:4.1f} %  p90 {row['p90']:5.1f} %  worst {row['worst']:5.1f} %"
+        )
     return 0
 
 

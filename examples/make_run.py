@@ -14,7 +14,13 @@ shop.database["popularity"] = [{**item, "pages": 1.15 * item["pages"]} for item 
 shop.database["clients"]["base_ms"] = 11.0
 run = headrace.predict(shop, "io1:400:9000", instance="m5.4xlarge", as_of="2019-06-01", seconds=3600, start="cold", seed=7, draws=0)
 EVERY = 5
-lines = ["sysbench 1.0.20 (simulated by examples/make_run.py, not measured)", "", "Running the test with following options:", "Number of threads: 48", ""]
+lines = [
+    "sysbench 1.0.20 (simulated by examples/make_run.py, not measured)",
+    "",
+    "Running the test with following options:",
+    "Number of threads: 48",
+    "",
+]
 for i in range(0, run.rows.height, EVERY):
     rows = run.rows[i : i + EVERY]
     lines.append(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from headrace.errors import InputError
+from headrace.errors import InputError, core_errors
+from headrace.workload.model import check_name, check_size
 from headrace.workload.parameters import of_engine, value
 from headrace.workload.runs import Run, load_run
 from headrace.workload.transactions import Covered, TransactionWorkload
@@ -18,8 +19,12 @@ def calibrate(
     from headrace.workload.calibration import calibrate as fit_runs
     from headrace.workload.calibration import identified
 
+    if name is not None:
+        check_name(name)
     loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
-    found = fit_runs(loaded, progress)
+    check_distinct(loaded)
+    with core_errors():
+        found = fit_runs(loaded, progress)
     longest = max(loaded, key=lambda run: run.transactions)
     iops = [run.caps.iops for run in loaded]
     return TransactionWorkload(
@@ -35,21 +40,41 @@ def calibrate(
         parameters=tuple(identified(found)),
         covariance=tuple(tuple(float(cell) for cell in row) for row in found.fit.covariance),
         covered=Covered(
-            _span([run.cache_gib for run in loaded]), _span([run.threads for run in loaded]), _span(iops), max(run.transactions for run in loaded)
+            _span([run.cache_gib for run in loaded]),
+            _span([run.threads for run in loaded]),
+            _span(iops),
+            max(run.transactions for run in loaded),
         ),
         runs=tuple(_told(run) for run in loaded),
         caveats=found.notes,
     )
 
 
-def sysbench_tpcc(*, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None) -> TransactionWorkload:
+def check_distinct(runs: Sequence[Run]) -> None:
+    """Refuses a run that is named twice: it would count twice, and a score would be of what was learnt. Raises InputError."""
+    for index, run in enumerate(runs):
+        for other in runs[:index]:
+            if run.files["sysbench"][1] == other.files["sysbench"][1]:
+                raise InputError(
+                    f"{run.name} and {other.name}",
+                    "are the same benchmark file: a run counts once",
+                    "headrace calibrate --help",
+                    "Name it once.",
+                )
+
+
+def sysbench_tpcc(
+    *, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None
+) -> TransactionWorkload:
     """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
     from headrace.workload.calibration.standard import GIB, TPCC_BYTES, tpcc
 
     if engine not in TPCC_BYTES:
         raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", "Choose one of them.")
-    size = warehouses * TPCC_BYTES[engine] / GIB if size_gib is None else size_gib
-    return _standard(f"sysbench-tpcc, {warehouses:g} warehouses", engine, tpcc(engine, warehouses), cache_gib, threads, size, "sysbench-tpcc")
+    size = warehouses * TPCC_BYTES[engine] / GIB if size_gib is None else check_size(size_gib)
+    return _standard(
+        f"sysbench-tpcc, {warehouses:g} warehouses", engine, tpcc(engine, warehouses), cache_gib, threads, size, "sysbench-tpcc"
+    )
 
 
 def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:
@@ -63,14 +88,18 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
     return _standard(name, database["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
 
 
-def _standard(name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str) -> TransactionWorkload:
+def _standard(
+    name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str
+) -> TransactionWorkload:
     rows = [
         {"name": parameter.name, "words": parameter.words, "value": value(database, parameter), "spread": parameter.spread, "before": parameter.spread,
          "from": "the standard benchmark: no run"}
         for parameter in of_engine(engine)
     ]  # fmt: skip
     covariance = tuple(tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows))
-    return TransactionWorkload(name, engine, database, cache_gib, threads, size_gib, benchmark, parameters=tuple(rows), covariance=covariance)
+    return TransactionWorkload(
+        name, engine, database, cache_gib, threads, size_gib, benchmark, parameters=tuple(rows), covariance=covariance
+    )
 
 
 def _span(values: list) -> tuple:

@@ -17,12 +17,28 @@ import polars as pl
 
 from headrace import _core
 from headrace.errors import InputError, core_errors
+from headrace.workload.model import check_number, check_whole
 from headrace.workload.transactions import GIB, TransactionWorkload
 
+SOURCE = "headrace simulate --help"
 MAX_SECONDS = 7 * 86_400
+MOST_TPS = 1e9
 STALL_SHARE = 0.1
 DRAWS = 24
-COLUMNS = ("t_s", "tps", "p95_ms", "iops", "mib_s", "balance_percent", "instance_balance_percent", "cap", "dirty_share", "cached_share", "reads_per_tx", "backlog")
+COLUMNS = (
+    "t_s",
+    "tps",
+    "p95_ms",
+    "iops",
+    "mib_s",
+    "balance_percent",
+    "instance_balance_percent",
+    "cap",
+    "dirty_share",
+    "cached_share",
+    "reads_per_tx",
+    "backlog",
+)
 
 
 @dataclass(frozen=True)
@@ -74,12 +90,13 @@ def predict(
     scatter; None gives means. `draws`: databases drawn from the calibration for the interval; 0 leaves it out. `form`: "interval", or "events" for every I/O of
     every client (short runs: response times with their true distribution; `summary` then has `response_ms`). `progress` is told the share done. Raises InputError.
     """
-    database_of = workload.grown(growth) if growth != 1.0 else workload
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = workload.threads if threads is None else threads
-    _check(seconds, cache, clients, growth)
+    _check(seconds, cache, clients, growth, start_balance_percent, seed, draws)
+    _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
     if form not in ("interval", "events"):
         raise InputError(f"form = {form!r}", "must be interval or events", "headrace.predict")
+    database_of = workload.grown(growth) if growth != 1.0 else workload
     run = {
         "storage": storage,
         "log_storage": log_storage,
@@ -88,7 +105,7 @@ def predict(
         "cache_bytes": cache * GIB,
         "clients": None if arrivals_tps is not None else clients,
         "arrivals": _arrivals(arrivals_tps),
-        "start": start,
+        "start": _start(start),
         "seconds": seconds,
         "step_s": 1.0,
         "seed": seed,
@@ -103,13 +120,29 @@ def predict(
             response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
         else:
             columns = _core.mysql_runs(database_of.database, [run])[0]
-    rows = pl.DataFrame(columns).with_columns(pl.col("t_s") - 1.0, pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64)).select(COLUMNS)
+    rows = (
+        pl.DataFrame(columns)
+        .with_columns(pl.col("t_s") - 1.0, pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64))
+        .select(COLUMNS)
+    )
     summary = summarise(rows)
     done = float(rows["tps"].sum())
     warnings = database_of.outside(cache_gib=cache, threads=clients, transactions=done if start == "cold" else None)
+    warnings += _holds(database_of, storage)
     summary["response_ms"] = response_ms
     summary |= _interval(database_of, run, summary["tps"], draws)
-    return Prediction(rows, summary, tuple(warnings), storage, log_storage, instance, as_of or _core.newest_date(), cache, None if arrivals_tps is not None else clients, seed)
+    return Prediction(
+        rows,
+        summary,
+        tuple(warnings),
+        storage,
+        log_storage,
+        instance,
+        as_of or _core.newest_date(),
+        cache,
+        None if arrivals_tps is not None else clients,
+        seed,
+    )
 
 
 def summarise(rows: pl.DataFrame) -> dict:
@@ -137,6 +170,14 @@ def summarise(rows: pl.DataFrame) -> dict:
     return summary
 
 
+def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
+    """Whether the data fit the storage, in a sentence where they do not."""
+    usable = _core.parse_storage(storage)["usable_gib"]
+    if workload.size_gib is None or workload.size_gib <= usable:
+        return []
+    return [f"{workload.size_gib:,.4g} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."]
+
+
 def _interval(workload: TransactionWorkload, run: dict, tps: float, draws: int) -> dict:
     """The 80 % interval of the mean of the second half: databases as probable as the calibration says, and what no parameter covers."""
     databases = workload.draws(draws, 1)
@@ -155,18 +196,46 @@ def _interval(workload: TransactionWorkload, run: dict, tps: float, draws: int) 
     with core_errors():
         logs = [mean(database) for database in databases]
     centre = sum(logs) / len(logs)
-    spread = math.sqrt(sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1) + workload.unexplained(run["cache_bytes"] / GIB) ** 2)
+    spread = math.sqrt(
+        sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1) + workload.unexplained(run["cache_bytes"] / GIB) ** 2
+    )
     return {"tps_low": tps * math.exp(-1.2816 * spread), "tps_high": tps * math.exp(1.2816 * spread), "relative_spread": spread}
 
 
 def _arrivals(arrivals_tps: float | Sequence[float] | None) -> list[float] | None:
     if arrivals_tps is None:
         return None
-    return [float(arrivals_tps)] if isinstance(arrivals_tps, (int, float)) else [float(value) for value in arrivals_tps]
+    given = [arrivals_tps] if isinstance(arrivals_tps, (int, float)) else list(arrivals_tps)
+    for value in given:
+        check_number("arrivals-tps", value, 0.0, MOST_TPS)
+    return [float(value) for value in given]
 
 
-def _check(seconds: int, cache_gib: float, threads: int, growth: float) -> None:
-    limits = (("seconds", seconds, 1, MAX_SECONDS), ("cache-gib", cache_gib, 0.001, 65_536), ("threads", threads, 1, 65_536), ("growth", growth, 0.001, 1000))
-    for name, value, low, high in limits:
-        if not low <= value <= high:
-            raise InputError(f"{name} = {value:g}", f"must be between {low:,g} and {high:,g}", "headrace simulate --help")
+def _start(start: str | float) -> str | float:
+    """cold, warm, or transactions since a cold start."""
+    if isinstance(start, str):
+        if start in ("cold", "warm"):
+            return start
+        raise InputError(f"start = {start!r}", "must be cold, warm or transactions since a cold start", SOURCE)
+    check_number("start", start, 0.0, 1e15)
+    return float(start)
+
+
+def _check(seconds: int, cache_gib: float, threads: int, growth: float, balance: float | None, seed: int | None, draws: int) -> None:
+    check_whole("seconds", seconds, 1, MAX_SECONDS)
+    check_number("cache-gib", cache_gib, 0.001, 65_536)
+    check_whole("threads", threads, 1, 65_536)
+    check_number("growth", growth, 0.001, 1000)
+    check_whole("draws", draws, 0, 10_000)
+    if balance is not None:
+        check_number("start-balance", balance, 0.0, 100.0)
+    if seed is not None:
+        check_whole("seed", seed, 0, 2**63 - 1)
+
+
+def _check_texts(**texts: str | None) -> None:
+    for name, text in texts.items():
+        if text is not None and not isinstance(text, str):
+            raise InputError(f"{name} = {text!r}", "must be text", SOURCE)
+    if texts["storage"] is None:
+        raise InputError("storage = None", "must be named, such as gp3:500", SOURCE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.calibrating import calibrate
+from headrace.calibrating import calibrate, check_distinct
 from headrace.errors import InputError
 from headrace.prediction import Prediction, predict, summarise
 from headrace.workload.runs import Run
@@ -42,8 +42,14 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     predicted = summarise(_in_intervals(prediction.rows, run.interval_s))
     pairs = [("mean tps, second half", "tps", measured["tps"], predicted["tps"])]
     pairs += [(f"mean tps, quarter {i + 1}", "tps", measured["quarters"][i], predicted["quarters"][i]) for i in range(4)]
-    pairs += [(f"one-second tps, {name}", "tps", measured[key], predicted[key]) for name, key in (("p5", "tps_p5"), ("p50", "tps_p50"), ("p95", "tps_p95"))]
-    pairs += [("p95 response, median", "ms", measured.get("p95_ms"), predicted.get("p95_ms")), ("stalled", "s", measured["stalls_s"], predicted["stalls_s"])]
+    pairs += [
+        (f"one-second tps, {name}", "tps", measured[key], predicted[key])
+        for name, key in (("p5", "tps_p5"), ("p50", "tps_p50"), ("p95", "tps_p95"))
+    ]
+    pairs += [
+        ("p95 response, median", "ms", measured.get("p95_ms"), predicted.get("p95_ms")),
+        ("stalled", "s", measured["stalls_s"], predicted["stalls_s"]),
+    ]
     return Comparison(run, prediction, measured, tuple(_figure(*pair) for pair in pairs))
 
 
@@ -51,21 +57,32 @@ def _in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
     if interval_s <= 1.0:
         return rows
     group = (pl.col("t_s") / interval_s).floor()
-    return rows.group_by(group.alias("interval"), maintain_order=True).agg(pl.col("t_s").first(), pl.col("tps").mean(), pl.col("p95_ms").median())
+    return rows.group_by(group.alias("interval"), maintain_order=True).agg(
+        pl.col("t_s").first(), pl.col("tps").mean(), pl.col("p95_ms").median()
+    )
 
 
 def _figure(what: str, unit: str, measured: float | None, predicted: float | None) -> dict:
     known = measured is not None and predicted is not None and measured > 0 and unit != "s"
-    return {"what": what, "unit": unit, "measured": measured, "predicted": predicted, "error_percent": 100.0 * (predicted / measured - 1.0) if known else None}
+    return {
+        "what": what,
+        "unit": unit,
+        "measured": measured,
+        "predicted": predicted,
+        "error_percent": 100.0 * (predicted / measured - 1.0) if known else None,
+    }
 
 
 def leave_out(runs: Sequence[Run], *, from_one: bool = False, progress: Callable[[float], None] = lambda done: None) -> list[dict]:
     """Scores calibrations on runs they have not seen: every run predicted from all others, or (`from_one`) every run from each single other one.
 
-    Rows: `predicted`, `from` (names), and the errors in percent `mean`, `quarter_1` .. `quarter_4`, `p5`, `p95`. Raises InputError with fewer than two runs.
+    Rows: `predicted`, `from` (names), and the errors in percent `mean`, `quarter_1` .. `quarter_4`, `p5`, `p95`. Raises InputError with fewer than two runs, or one of them twice.
     """
     if len(runs) < 2:
-        raise InputError(f"{len(runs)} run", "leaving runs out needs at least two", "headrace calibrate --help", "Name more runs of the same benchmark.")
+        raise InputError(
+            f"{len(runs)} run", "leaving runs out needs at least two", "headrace calibrate --help", "Name more runs of the same benchmark."
+        )
+    check_distinct(runs)
     sets = [[run] for run in runs] if from_one else [[other for other in runs if other is not run] for run in runs]
     rows = []
     for index, known in enumerate(sets):

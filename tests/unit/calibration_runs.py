@@ -77,7 +77,16 @@ def _with_known_mix(database: dict, standard: TransactionWorkload) -> dict:
 
 def description(name: str, engine: str, storage: str, cache: str, threads: int, **changes: object) -> str:
     """The text of a RUN.toml beside its run.csv. `changes`: start, tables, scale, benchmark, settings, files (lines), log_storage."""
-    given = {"start": "cold", "tables": 50, "scale": WAREHOUSES // 50, "benchmark": "sysbench-tpcc", "settings": "", "files": "", "top": "", "more": ""} | changes
+    given = {
+        "start": "cold",
+        "tables": 50,
+        "scale": WAREHOUSES // 50,
+        "benchmark": "sysbench-tpcc",
+        "settings": "",
+        "files": "",
+        "top": "",
+        "more": "",
+    } | changes
     return f"""format = "headrace-run"
 version = 1
 name = "{name}"
@@ -104,13 +113,17 @@ sysbench = "run.csv"
 
 def sysbench_csv(rows: pl.DataFrame, threads: int) -> str:
     """What sysbench would have reported of predicted rows; `t_s` there is the end of a second."""
-    lines = [f"{row['t_s'] + 1:g},{threads},{row['tps']:.2f},{30 * row['tps']:.2f},{row['p95_ms']:.2f}" for row in rows.iter_rows(named=True)]
+    lines = [
+        f"{row['t_s'] + 1:g},{threads},{row['tps']:.2f},{30 * row['tps']:.2f},{row['p95_ms']:.2f}" for row in rows.iter_rows(named=True)
+    ]
     return "\n".join(["t_s,threads,tps,qps,lat_p95_ms", *lines]) + "\n"
 
 
 def iostat_text(rows: pl.DataFrame, read_kib: float) -> str:
     """What iostat -xt would have shown: a report of the time since boot, then one a second."""
-    head = "Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz  aqu-sz  %util"
+    head = (
+        "Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz  aqu-sz  %util"
+    )
     begin = datetime(2018, 8, 15, 10)
     out = ["Linux 4.14.62 (db1) \t08/15/2018 \t_x86_64_\t(36 CPU)\n"]
 
@@ -138,7 +151,9 @@ def record(
     if iostat:
         (folder / "iostat.txt").write_text(iostat_text(rows, workload.database["read_bytes"] / 1024))
         files = 'iostat = "iostat.txt"'
-    text = description(name, workload.engine, storage, f"cache_gib = {run.cache_gib}", run.threads, **{"start": start, "files": files} | described)
+    text = description(
+        name, workload.engine, storage, f"cache_gib = {run.cache_gib}", run.threads, **{"start": start, "files": files} | described
+    )
     (folder / "run.toml").write_text(text)
     return folder / "run.toml"
 
@@ -157,6 +172,8 @@ def published(name: str, folder: Path) -> Run:
     folder = folder / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.csv").write_text(file.read_text())
-    text = description(name, engine, storage, f"cache_gb = {cache_gb}", threads, more=f"data_gb = {DATA_GB[engine]}", top='engine_version = "5.7.22"')
+    text = description(
+        name, engine, storage, f"cache_gb = {cache_gb}", threads, more=f"data_gb = {DATA_GB[engine]}", top='engine_version = "5.7.22"'
+    )
     (folder / "run.toml").write_text(text)
     return load_run(folder / "run.toml")

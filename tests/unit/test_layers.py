@@ -32,6 +32,10 @@ RUST_MAY = {
     "catalog": set(),
     "model": {"catalog"},
     "sim": {"model", "catalog"},
+    "control": {"model", "catalog"},
+    "store": set(),
+    "device": {"store", "model", "catalog"},
+    "daemon": {"control", "device", "store", "model", "catalog"},
     "py": {"sim", "model", "catalog"},
 }
 

@@ -57,7 +57,11 @@ def test_table_4_adds_up():
     assert round(theirs["tuned_tps"] / theirs["default_tps"]) == theirs["ratio"]
     of = whitepaper_2017.per_transaction("tuned")
     # Ten selects, four writes, BEGIN and COMMIT; retried transactions add under 0.1 %.
-    assert (of["selects"], of["writes"], of["other"]) == (pytest.approx(10, rel=1e-3), pytest.approx(4, rel=1e-3), pytest.approx(2, rel=1e-3))
+    assert (of["selects"], of["writes"], of["other"]) == (
+        pytest.approx(10, rel=1e-3),
+        pytest.approx(4, rel=1e-3),
+        pytest.approx(2, rel=1e-3),
+    )
     assert theirs["alike_selects"] / theirs["alike_tps"] == 6
 
 
@@ -83,7 +87,11 @@ def test_carried_databases_come_from_one_run(engine):
 @pytest.mark.parametrize("engine", tpcc_runs.ENGINES)
 def test_runs_not_calibrated_on_are_within_the_bars(engine):
     median, most = scaling_2018.BARS[engine]
-    errors = [abs(error_percent(tpcc_runs.run_again(run).summary["tps"], run.mean)) for run in tpcc_runs.measured() if run.engine == engine and not run.calibrates]
+    errors = [
+        abs(error_percent(tpcc_runs.run_again(run).summary["tps"], run.mean))
+        for run in tpcc_runs.measured()
+        if run.engine == engine and not run.calibrates
+    ]
     assert len(errors) >= 3
     # Bars for one long run: median and 90th percentile; of so few runs the 90th percentile is the worst.
     assert statistics.median(errors) <= median

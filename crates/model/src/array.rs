@@ -20,6 +20,19 @@ pub struct Part {
     pub phase: u8,
 }
 
+/// A run of an array's bytes that lies together: inside one chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// First byte, as the array's user counts.
+    pub at: u64,
+    /// Length.
+    pub bytes: u32,
+    /// Every member that holds it and where; RAID 5: the one that holds the data.
+    pub copies: Vec<(usize, u64)>,
+    /// RAID 5: the member that holds the parity, at the same offset.
+    pub parity: Option<usize>,
+}
+
 /// The layout of an array.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -43,6 +56,46 @@ impl Layout {
     pub fn new(level: RaidLevel, members: usize, chunk_bytes: u64, member_bytes: u64) -> Layout {
         let half = member_bytes / 2 / chunk_bytes * chunk_bytes;
         Layout { level, members: members as u64, chunk: chunk_bytes, far_offset: half }
+    }
+
+    /// Where `bytes` from `at` on lie, for whoever moves the data itself.
+    pub fn pieces(&self, at: u64, bytes: u32) -> Vec<Piece> {
+        let io = Io { op: Op::Read, offset: at, bytes };
+        self.runs(&io).map(|run| self.piece(run)).collect()
+    }
+
+    /// The pieces of a mirrored array that have a copy on `member` in `bytes` from `offset` on, as the member counts; empty for RAID 0 and 5.
+    pub fn pieces_on(&self, member: usize, offset: u64, bytes: u32) -> Vec<Piece> {
+        let (n, m) = (self.members, member as u64);
+        let on_member = Io { op: Op::Read, offset, bytes };
+        let chunk_at = |row: u64, place: u64| match self.level {
+            RaidLevel::Raid1 => Some(row),
+            RaidLevel::Raid10 => Some(row * (n / 2) + m / 2),
+            RaidLevel::Raid10F2 if place < self.far_offset => Some(row * n + m),
+            RaidLevel::Raid10F2 => Some((place - self.far_offset) / self.chunk * n + (m + n - 1) % n),
+            _ => None,
+        };
+        // `far_offset` is whole chunks, so runs of a member end where chunks do.
+        self.runs(&on_member).filter_map(|run| chunk_at(run.chunk, run.chunk * self.chunk + run.within).map(|chunk| self.piece(Run { chunk, ..run }))).collect()
+    }
+
+    fn piece(&self, run: Run) -> Piece {
+        let (n, chunk) = (self.members, run.chunk);
+        let row = |members: u64| chunk / members * self.chunk + run.within;
+        let (copies, parity): (Vec<(usize, u64)>, Option<usize>) = match self.level {
+            RaidLevel::Raid0 => (vec![((chunk % n) as usize, row(n))], None),
+            RaidLevel::Raid1 => ((0..n as usize).map(|member| (member, row(1))).collect(), None),
+            RaidLevel::Raid10 => {
+                let first = (chunk % (n / 2) * 2) as usize;
+                (vec![(first, row(n / 2)), (first + 1, row(n / 2))], None)
+            }
+            RaidLevel::Raid10F2 => ((0..2).map(|copy| (((chunk + copy) % n) as usize, row(n) + copy * self.far_offset)).collect(), None),
+            RaidLevel::Raid5 => {
+                let stripe = chunk / (n - 1);
+                (vec![(self.raid5_member(stripe, chunk % (n - 1)), row(n - 1))], Some(self.raid5_member(stripe, n - 1)))
+            }
+        };
+        Piece { at: chunk * self.chunk + run.within, bytes: run.bytes, copies, parity }
     }
 
     /// Splits `io` into the parts its members see; `failed` tells which members are lost. Empty when the data is lost.
@@ -248,6 +301,43 @@ mod tests {
         assert_eq!(parts.iter().map(|p| (p.io.op, p.phase)).collect::<Vec<_>>(), [(Op::Read, 0), (Op::Write, 1), (Op::Write, 1)]);
         // Five members: two reads (old data, old parity) are fewer than three.
         assert_eq!(split(RaidLevel::Raid5, 5, io(Op::Write, 0, 16_384)).iter().filter(|p| p.io.op == Op::Read).count(), 2);
+    }
+
+    /// The data path and the charging path must mean the same places: a mirrored or striped write goes to exactly the copies of its pieces.
+    #[test]
+    fn pieces_lie_where_the_parts_of_a_write_go() {
+        for (level, members) in [(RaidLevel::Raid0, 3), (RaidLevel::Raid1, 2), (RaidLevel::Raid10, 4), (RaidLevel::Raid10F2, 3), (RaidLevel::Raid5, 4)] {
+            let layout = Layout::new(level, members, CHUNK, 1 << 30);
+            for start in 0..200 {
+                let write = Io { op: Op::Write, offset: start * 40_960, bytes: 300_000 };
+                let mut parts = Vec::new();
+                assert!(layout.split(&write, |_| false, &mut parts));
+                let mut charged: Vec<_> = parts.iter().filter(|p| p.io.op == Op::Write).map(|p| (p.member, p.io.offset, p.io.bytes)).collect();
+                if level == RaidLevel::Raid5 {
+                    // The parity's part may span more than one run: only the data's are compared.
+                    let pieces = layout.pieces(write.offset, write.bytes);
+                    assert!(pieces.iter().all(|p| charged.contains(&(p.copies[0].0, p.copies[0].1, p.bytes)) && p.parity != Some(p.copies[0].0)));
+                    continue;
+                }
+                let mut placed: Vec<_> =
+                    layout.pieces(write.offset, write.bytes).iter().flat_map(|p| p.copies.iter().map(|c| (c.0, c.1, p.bytes)).collect::<Vec<_>>()).collect();
+                charged.sort_unstable();
+                placed.sort_unstable();
+                assert_eq!(charged, placed, "{level:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_found_from_their_members_too() {
+        for (level, members) in [(RaidLevel::Raid1, 3), (RaidLevel::Raid10, 4), (RaidLevel::Raid10F2, 3)] {
+            let layout = Layout::new(level, members, CHUNK, 64 << 20);
+            for piece in layout.pieces(0, 20 << 20) {
+                for &(member, offset) in &piece.copies {
+                    assert_eq!(layout.pieces_on(member, offset, piece.bytes), [piece.clone()], "{level:?} {member} {offset}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! (ldoughty.com 2018; ebs_behaviour notes d). Chunk size and the share of very slow ones are guesses. A provisioned initialization
 //! rate (100-300 MiB/s) bounds the whole volume; without one the service's own bound is not published and 100 MiB/s is assumed.
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, BucketState};
 use crate::io::Io;
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,38 @@ pub struct FirstTouch {
     fetches: Bucket,
     // A bought rate also loads the volume from its start on, touched or not.
     background: Option<(u64, u64)>,
+}
+
+/// A [`FirstTouch`] at rest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedTouch {
+    cold: Vec<u64>,
+    cold_chunks: u64,
+    chunks: u64,
+    fetch_bytes_s: u64,
+    fetches: BucketState,
+    background: Option<(u64, u64)>,
+}
+
+impl From<&FirstTouch> for SavedTouch {
+    fn from(touch: &FirstTouch) -> SavedTouch {
+        SavedTouch {
+            cold: touch.cold.clone(),
+            cold_chunks: touch.cold_chunks,
+            chunks: touch.chunks,
+            fetch_bytes_s: touch.fetches.rate(),
+            fetches: touch.fetches.state(),
+            background: touch.background,
+        }
+    }
+}
+
+impl From<&SavedTouch> for FirstTouch {
+    fn from(saved: &SavedTouch) -> FirstTouch {
+        let mut fetches = Bucket::cap(saved.fetch_bytes_s, false);
+        fetches.restore(&saved.fetches);
+        FirstTouch { cold: saved.cold.clone(), cold_chunks: saved.cold_chunks, chunks: saved.chunks, fetches, background: saved.background }
+    }
 }
 
 impl FirstTouch {

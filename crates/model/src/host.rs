@@ -10,8 +10,9 @@ use crate::array::{Layout, Part};
 use crate::instance::Instance;
 use crate::io::{Decision, Io, Verdict};
 use crate::time::Nanos;
-use crate::volume::{Arrival, ModelOptions, Volume, FAILURE_TAKES};
-use headrace_catalog::{StorageSpec, VolumeLimits};
+use crate::volume::{Arrival, ModelOptions, SavedVolume, Volume, FAILURE_TAKES};
+use headrace_catalog::{StorageSpec, VolumeLimits, VolumeType};
+use serde::{Deserialize, Serialize};
 
 /// A device as the host sees it: one volume, or an array of them.
 #[derive(Clone, Debug)]
@@ -19,6 +20,15 @@ pub struct Device {
     members: Vec<Volume>,
     layout: Option<Layout>,
     parts: Vec<Part>,
+}
+
+/// A device at rest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedDevice {
+    /// Volume or array.
+    pub storage: StorageSpec,
+    /// Its members, in order.
+    pub members: Vec<SavedVolume>,
 }
 
 /// An instance and what is attached to it.
@@ -35,9 +45,18 @@ impl Device {
     pub fn new(spec: &StorageSpec, limits: &[VolumeLimits], options: &ModelOptions, seed: u64) -> Device {
         let member_seed = |index: usize| seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let members: Vec<Volume> = limits.iter().enumerate().map(|(index, limits)| Volume::new(limits.clone(), options.clone(), member_seed(index))).collect();
-        let member_bytes = spec.members.iter().map(|member| member.size_gib).min().unwrap_or(0) << 30;
-        let layout = spec.raid.map(|level| Layout::new(level, members.len(), spec.chunk_kib * 1_024, member_bytes));
-        Device { members, layout, parts: Vec::new() }
+        Device { members, layout: layout_of(spec), parts: Vec::new() }
+    }
+
+    /// Everything, to go on from `now` elsewhere or later; `storage` is what it was made of.
+    pub fn save(&mut self, storage: &StorageSpec, now: Nanos) -> SavedDevice {
+        SavedDevice { storage: storage.clone(), members: self.members.iter_mut().map(|member| member.save(now)).collect() }
+    }
+
+    /// The device that [`Device::save`] saved at `now`.
+    pub fn from_saved(saved: &SavedDevice, now: Nanos) -> Device {
+        let members = saved.members.iter().map(|member| Volume::from_saved(member, now)).collect();
+        Device { members, layout: layout_of(&saved.storage), parts: Vec::new() }
     }
 
     /// Its volumes.
@@ -97,9 +116,17 @@ impl Device {
     }
 }
 
+/// How an array lays out its data; none for a single volume.
+pub fn layout_of(spec: &StorageSpec) -> Option<Layout> {
+    let member_bytes = spec.members.iter().map(|member| member.size_gib).min().unwrap_or(0) << 30;
+    spec.raid.map(|level| Layout::new(level, spec.members.len(), spec.chunk_kib * 1_024, member_bytes))
+}
+
 /// The instance's limits, then the volume's.
 #[inline]
 fn through(instance: Option<&mut Instance>, volume: &mut Volume, now: Nanos, ready: Nanos, io: Io) -> Decision {
+    // Local disks are not behind the instance's EBS limits.
+    let instance = instance.filter(|_| volume.limits().spec.volume_type != VolumeType::InstanceStore);
     let Some(instance) = instance else { return volume.submit_at(Arrival { at_host: now, at_volume: now, ready }, io) };
     let (left, cap) = instance.admit(now, &io);
     let mut decision = volume.submit_at(Arrival { at_host: now, at_volume: left, ready }, io);
@@ -114,6 +141,12 @@ impl Host {
     #[inline]
     pub fn submit(&mut self, device: usize, now: Nanos, io: Io) -> Decision {
         self.devices[device].submit(self.instance.as_mut(), now, io)
+    }
+
+    /// Answers one request to a member alone, as a rebuild makes them; none when there is no such member.
+    pub fn submit_member(&mut self, device: usize, member: usize, now: Nanos, io: Io) -> Option<Decision> {
+        let volume = self.devices.get_mut(device)?.members.get_mut(member)?;
+        Some(through(self.instance.as_mut(), volume, now, now, io))
     }
 
     /// Brings planned changes up to `now`.

@@ -17,6 +17,7 @@
 //! | `instance` | limits shared by all volumes of an instance |
 //! | `array` | RAID geometry |
 //! | `host` | the path through instance, array and volumes |
+//! | `record` | what was asked and decided, as a file that can be replayed |
 
 pub mod accounting;
 pub mod array;
@@ -30,11 +31,12 @@ pub mod latency;
 pub mod merge;
 pub mod modification;
 pub mod pacing;
+pub mod record;
 pub mod time;
 pub mod volume;
 
-pub use host::{Device, Host};
+pub use host::{Device, Host, SavedDevice};
 pub use instance::{Instance, InstanceBalances};
 pub use io::{Cap, Decision, Io, Op, Verdict};
 pub use time::Nanos;
-pub use volume::{Balance, ModelOptions, Volume, VolumeState};
+pub use volume::{Balance, ModelOptions, SavedVolume, Volume, VolumeState};

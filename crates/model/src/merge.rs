@@ -6,12 +6,13 @@
 
 use crate::io::{Io, Op};
 use crate::time::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// Requests behind which merging begins: above the depth at which it was measured not to happen.
 const MIN_WAITING: u32 = 4;
 
 /// The last request that waits in the limiter, grown by those that joined it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Waiting {
     op: Op,
     end: u64,
@@ -20,7 +21,7 @@ struct Waiting {
 }
 
 /// Remembers what the next request could join.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merger {
     limit_bytes: u64,
     last: Option<Waiting>,

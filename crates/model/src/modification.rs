@@ -33,7 +33,7 @@ pub enum ModificationState {
 }
 
 /// A change from the volume's present limits to `target`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Modification {
     /// Limits afterwards.
     pub target: VolumeLimits,

@@ -18,7 +18,7 @@
 use crate::accounting::{Accounting, Charge};
 use crate::bucket::{Bucket, BucketState};
 use crate::fault::Degradation;
-use crate::first_touch::{FirstTouch, SnapshotOrigin};
+use crate::first_touch::{FirstTouch, SavedTouch, SnapshotOrigin};
 use crate::io::{Cap, Decision, Io, Op, Verdict};
 use crate::latency::LatencyTable;
 use crate::merge::Merger;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub const FAILURE_TAKES: Nanos = Nanos::from_micros(1_000);
 
 /// What of the model is switched on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelOptions {
     /// Merge sequential requests that wait together.
     pub merge: bool,
@@ -49,7 +49,8 @@ pub struct ModelOptions {
     pub rate_per_mille: u64,
     /// The host is Xen: longer holds.
     pub xen: bool,
-    /// Host queues deeper than the limiter serves evenly.
+    /// Host queues deeper than the limiter serves evenly; not saved: only simulations ask for it.
+    #[serde(skip)]
     pub deep_queue: Option<DeepQueueSpread>,
 }
 
@@ -97,6 +98,26 @@ pub struct VolumeState {
     pub hold_until: Nanos,
     /// Generator, so that a restored volume draws what the saved one would have drawn.
     pub rng: ChaCha8Rng,
+}
+
+/// A volume at rest: all of it, so that it goes on to the nanosecond where it was left.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedVolume {
+    /// Its limits then.
+    pub limits: VolumeLimits,
+    /// What of the model was on.
+    pub options: ModelOptions,
+    /// Levels and chance.
+    pub state: VolumeState,
+    /// Whether it was lost.
+    pub failed: bool,
+    /// Events that had not ended.
+    pub degradations: Vec<Degradation>,
+    /// A modification in progress.
+    pub modification: Option<Modification>,
+    sequential_end: u64,
+    merger: Option<Merger>,
+    touch: Option<SavedTouch>,
 }
 
 /// When a request reached each stage of its path.
@@ -418,6 +439,12 @@ impl Volume {
         self.apply_rates(now);
     }
 
+    /// Forgets every degradation event, running or planned.
+    pub fn recover(&mut self, now: Nanos) {
+        self.degradations.clear();
+        self.apply_rates(now);
+    }
+
     /// Starts a modification at `now`. Returns false when one is still in progress.
     pub fn modify(&mut self, now: Nanos, modification: Modification) -> bool {
         if self.modification.is_some() {
@@ -458,6 +485,38 @@ impl Volume {
             hold_until: self.hold_until,
             rng: self.rng.clone(),
         }
+    }
+
+    /// Everything, to go on from `now` elsewhere or later. The volume itself goes on too, from the same state.
+    pub fn save(&mut self, now: Nanos) -> SavedVolume {
+        self.advance(now);
+        // Buckets are brought to `now` at the rates that hold there; the saved volume starts with full rates and must not accrue by them.
+        self.apply_rates(now);
+        SavedVolume {
+            limits: self.limits.clone(),
+            options: self.options.clone(),
+            state: self.state(),
+            failed: self.failed,
+            degradations: self.degradations.clone(),
+            modification: self.modification.clone(),
+            sequential_end: self.sequential_end,
+            merger: self.merger.clone(),
+            touch: self.touch.as_ref().map(SavedTouch::from),
+        }
+    }
+
+    /// The volume that [`Volume::save`] saved at `now`.
+    pub fn from_saved(saved: &SavedVolume, now: Nanos) -> Volume {
+        let mut volume = Volume::new(saved.limits.clone(), saved.options.clone(), 0);
+        volume.restore(&saved.state);
+        volume.failed = saved.failed;
+        volume.degradations = saved.degradations.clone();
+        volume.modification = saved.modification.clone();
+        volume.sequential_end = saved.sequential_end;
+        volume.merger = saved.merger.clone();
+        volume.touch = saved.touch.as_ref().map(FirstTouch::from);
+        volume.apply_rates(now);
+        volume
     }
 
     /// Goes on where [`Volume::state`] was taken, on a volume of the same limits and options.

@@ -3,10 +3,10 @@
 use crate::simulate::tell;
 use crate::{date, sim_error, to_python};
 use headrace_catalog::{Catalog, InstanceLimits};
+use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::interval::{run, Load, Scenario, Second, Start};
 use headrace_sim::mysql::standard::tpcc;
 use headrace_sim::mysql::sysbench::{Oltp, SPREADS};
-use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::{Database, Engine, WarmUp};
 use headrace_sim::{Setup, SimError};
 use pyo3::prelude::*;
@@ -181,7 +181,12 @@ fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64)
 #[pyfunction]
 fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let options: Oltp = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {
-        crate::CoreError::new_err(("sysbench".to_string(), error.to_string(), "sysbench --help; docs/reference/workload-file.md", "check the option's name and value"))
+        crate::CoreError::new_err((
+            "sysbench".to_string(),
+            error.to_string(),
+            "sysbench --help; docs/reference/workload-file.md",
+            "check the option's name and value",
+        ))
     })?;
     let database = options.database().map_err(sim_error)?;
     let answer = PyDict::new(py);

@@ -215,7 +215,7 @@ impl Fluid {
                 }
             }
         }
-        if let Some(instance) = &setup.instance {
+        if let Some(instance) = setup.instance.as_ref().filter(|_| !setup.is_local()) {
             lines.extend(instance_lines(instance, amplification, setup.options.saved_second));
         }
         let mut fluid = Fluid::of_lines(lines);
@@ -239,6 +239,13 @@ impl Fluid {
             for line in self.lines.iter_mut().filter(|line| line.is_credits()) {
                 line.level = line.depth * (percent / 100.0).clamp(0.0, 1.0);
             }
+        }
+    }
+
+    /// Credits hold at least what a step refills: [`Fluid::most`] never counts on it, so what a step leaves unused counts from the first one on.
+    pub(crate) fn keep_a_refill(&mut self, seconds: f64) {
+        for line in self.lines.iter_mut().filter(|line| line.is_credits()) {
+            line.level = line.level.max((line.rate * seconds).min(line.depth));
         }
     }
 
@@ -270,8 +277,11 @@ impl Fluid {
         }
     }
 
-    /// How an array multiplies I/Os on their way through the instance: (per read, per write).
+    /// How an array multiplies I/Os on their way through the instance: (per read, per write). Those of local disks do not pass its EBS limits.
     pub fn amplification(setup: &Setup) -> (f64, f64) {
+        if setup.is_local() {
+            return (0.0, 0.0);
+        }
         let by = Amplification::of(setup.storage.raid, setup.limits.len());
         (by.reads_per_read, by.reads_per_write + by.writes_per_write)
     }

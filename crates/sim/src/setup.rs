@@ -2,7 +2,7 @@
 
 use crate::SimError;
 use chrono::NaiveDate;
-use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeLimits};
+use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeLimits, VolumeType};
 use headrace_model::fault::Degradation;
 use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::modification::{Modification, ModificationState, Rates};
@@ -80,6 +80,11 @@ impl Setup {
             }
         }
         Host { instance, devices: vec![device] }
+    }
+
+    /// On local disks.
+    pub(crate) fn is_local(&self) -> bool {
+        self.storage.members.iter().all(|member| member.volume_type == VolumeType::InstanceStore)
     }
 
     pub(crate) fn has_events(&self) -> bool {

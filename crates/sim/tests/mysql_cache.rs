@@ -42,11 +42,7 @@ const INNODB: Rules = Rules { old_share: 0.375, ordered_while_filling: false };
 const LRU: Rules = Rules { old_share: 1.0, ordered_while_filling: true };
 
 fn rules() -> impl Strategy<Value = Rules> {
-    prop_oneof![
-        Just(INNODB),
-        Just(LRU),
-        (0.1f64..1.0, any::<bool>()).prop_map(|(old_share, ordered_while_filling)| Rules { old_share, ordered_while_filling }),
-    ]
+    prop_oneof![Just(INNODB), Just(LRU), (0.1f64..1.0, any::<bool>()).prop_map(|(old_share, ordered_while_filling)| Rules { old_share, ordered_while_filling }),]
 }
 
 /// The list with every page in it, head first. Reads enter at the midpoint, hits go to the head, the tail is evicted; nothing moves before the first eviction if so ruled.
@@ -146,8 +142,9 @@ fn cold(popularity: &Popularity, capacity: f64, rules: Rules) -> Cache {
 }
 
 /// What a count of independent events may be off by, and the fluid: a read is a coin with a small chance, so n of them scatter by sqrt(n); the pages outside scatter by as much again; five
-/// of these. 1 % on top: within a step the fluid does not know what came first, and cohorts are merged.
-fn allowed(counted: f64) -> f64 {
+/// of these, of the larger count. 1 % on top: within a step the fluid does not know what came first, and cohorts are merged.
+fn allowed(one: f64, other: f64) -> f64 {
+    let counted = one.max(other);
     5.0 * (2.0 * counted).sqrt() + 0.01 * counted + 1.0
 }
 
@@ -171,29 +168,33 @@ proptest! {
             }
             add(&mut fluid, &pass_in_steps(&mut cache, touched / popularity.touches_per_tx(), FINE));
             let same = |what: &str, fluid: f64, list: f64| {
-                prop_assert!((fluid - list).abs() <= allowed(list), "window {window}, {what}: {fluid} by fluid, {list} by list, allowed {}", allowed(list));
+                let allowed = allowed(fluid, list);
+                prop_assert!((fluid - list).abs() <= allowed, "window {window}, {what}: {fluid} by fluid, {list} by list, allowed {allowed}");
                 Ok(())
             };
             same("reads in it", fluid.reads - by_then.reads, list.moved.reads - before.reads)?;
             same("reads so far", fluid.reads, list.moved.reads)?;
-            same("evicted of the first", fluid.evicted_first, list.moved.evicted_first)?;
-            same("evicted later", fluid.evicted_later, list.moved.evicted_later)?;
+            // What leaves depends on when the cache was full, which is as uncertain as a cache's worth of reads: counted with it.
+            let by = |list: f64| list + capacity;
+            same("evicted of the first", by(fluid.evicted_first), by(list.moved.evicted_first))?;
+            same("evicted later", by(fluid.evicted_later), by(list.moved.evicted_later))?;
             let first = list.pages.iter().filter(|&&page| list.first[page as usize]).count();
             same("first ones left", cache.first_share() * cache.held(), first as f64)?;
         }
     }
 
-    /// Che's approximation of LRU: every page stays for the same time T without a touch, `sum of pages x (1 - exp(-touches T)) = capacity`. The fluid's pages of one cohort share an age
-    /// where Che has a sharp one: 64 cohorts, and steps as fine as this, leave 0.5 %.
+    /// Che's approximation of LRU: every page stays for the same time T without a touch, `sum of pages x (1 - exp(-touches T)) = capacity`. Where Che has a sharp T the fluid has a cohort
+    /// of pages of like age: 0.5 %, and what Che himself says for 0.2 % more or less capacity, since the hot pages of some cases just about fill the cache.
     #[test]
     fn settled_lru_misses_as_che_says(popularity in classes(), share in 0.1f64..0.7, ordered_while_filling in any::<bool>()) {
         let capacity = share * popularity.pages();
         let mut cache = cold(&popularity, capacity, Rules { old_share: 1.0, ordered_while_filling });
         let moved = pass_in_steps(&mut cache, 6.0 * stay(&popularity, capacity), FINE);
         prop_assume!(moved.evicted_first + moved.evicted_later > 0.0);
-        let che = popularity.first_touches_per_tx(stay(&popularity, capacity));
-        let ratio = cache.reads_per_tx() / che;
-        prop_assert!((ratio - 1.0).abs() < 0.005, "{} reads per transaction, {che} by Che, ratio {ratio}", cache.reads_per_tx());
+        let che = |capacity: f64| popularity.first_touches_per_tx(stay(&popularity, capacity));
+        let allowed = 0.005 * che(capacity) + che(0.998 * capacity) - che(1.002 * capacity);
+        let reads = cache.reads_per_tx();
+        prop_assert!((reads - che(capacity)).abs() < allowed, "{reads} reads per transaction, {} by Che, allowed {allowed}", che(capacity));
     }
 
     /// Where all pages are alike no list is better than another: a touch misses with what is outside.
@@ -268,4 +269,219 @@ fn stay(popularity: &Popularity, capacity: f64) -> f64 {
         *(if popularity.touched(middle) < capacity { &mut low } else { &mut high }) = middle;
     }
     low
+}
+
+/// The curve's steps are coarse. On the standard workloads halving them moves reads, from a cold start through six turnovers, by less than 1 %, and steps twenty times finer by less than 1.5 %.
+///
+/// Why there is an error at all: what a step evicts can be read again in the next one only, so in a step a class that is touched often misses less than it should: by half the step's
+/// evictions of it times its touches. It falls with the step. The rate at one moment is right to 1 %: cohorts leave one by one.
+#[test]
+fn finer_steps_change_little() {
+    for (engine, warehouses, gib) in
+        [(Engine::Innodb, 5_000.0, 54.0), (Engine::Innodb, 5_000.0, 5.0), (Engine::Myrocks, 5_000.0, 25.0), (Engine::Innodb, 1_000.0, 54.0)]
+    {
+        let database = standard::tpcc(engine, warehouses).unwrap();
+        let rules = Rules { old_share: database.old_share, ordered_while_filling: database.ordered_while_filling };
+        let capacity = database.cache_pages(gib * GIB);
+        let tx = 6.0 * stay(&database.popularity, capacity);
+        let followed = |share: f64| {
+            let mut cache = cold(&database.popularity, capacity, rules);
+            (pass_in_steps(&mut cache, tx, share).reads, cache.reads_per_tx())
+        };
+        let (coarse, half, fine) = (followed(STEP), followed(0.5 * STEP), followed(FINE));
+        let off = |a: f64, b: f64| (a / b - 1.0).abs();
+        assert!(off(coarse.0, half.0) < 0.01, "{engine:?} {gib} GiB: {coarse:?} {half:?}");
+        assert!(off(coarse.0, fine.0) < 0.015, "{engine:?} {gib} GiB: {coarse:?} {fine:?}");
+        assert!(off(coarse.1, fine.1) < 0.01, "{engine:?} {gib} GiB: {coarse:?} {fine:?}");
+    }
+}
+
+fn tpcc(warehouses: f64) -> Database {
+    standard::tpcc(Engine::Innodb, warehouses).unwrap()
+}
+
+fn values(at: &At) -> [f64; 8] {
+    [at.reads, at.evicted_dirty, at.flushed, at.turned, at.cached_share, at.dirty_share, at.shape, at.full]
+}
+
+fn database_with(popularity: Popularity, dirty_slope: f64) -> Database {
+    let mut database = Database { popularity, old_share: 0.375, usable_share: 1.0, ..tpcc(1.0) };
+    database.writes.dirty_slope = dirty_slope;
+    database.check().unwrap();
+    database
+}
+
+/// The curve at any transactions, whatever hint: linear between its points, its ends hold.
+#[test]
+fn a_curve_is_linear_between_its_points_whatever_the_hint() {
+    let warm_up = WarmUp::new(&tpcc(1_000.0), 10.0 * GIB);
+    let points = warm_up.points();
+    assert!(points.windows(2).all(|pair| pair[1].tx > pair[0].tx && pair[1].turned >= pair[0].turned && pair[1].full >= pair[0].full));
+    let full_at = warm_up.full_at_tx.unwrap();
+    // A step ends where the cache is full; points lie in the middle of steps of at most 2 % of the cache.
+    assert!(points.iter().all(|point| if point.full == 1.0 { point.tx > 0.99 * full_at } else { point.tx < 1.01 * full_at }));
+    let mut random = ChaCha8Rng::seed_from_u64(3);
+    let (first, last) = (points[0], points[points.len() - 1]);
+    assert_eq!(values(&warm_up.at(0.0, &mut 0)), values(&first));
+    assert_eq!(values(&warm_up.at(10.0 * last.tx, &mut 0)), values(&last));
+    assert_eq!(warm_up.settled_tx(), last.tx);
+    let mut rolling = 0;
+    for (index, pair) in points.windows(2).enumerate() {
+        let share = (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let tx = pair[0].tx + share * (pair[1].tx - pair[0].tx);
+        let at = warm_up.at(tx, &mut rolling);
+        assert_eq!(at.tx, tx);
+        assert_eq!(rolling, index);
+        // The share itself rounds to a part in 2^53 of tx over the distance of points, at least some thousandths of tx.
+        for ((a, b), got) in values(&pair[0]).into_iter().zip(values(&pair[1])).zip(values(&at)) {
+            assert!((got - (a + share * (b - a))).abs() <= 1e-9 * (a.abs() + b.abs()), "{got} between {a} and {b} at {share}");
+        }
+        for mut hint in [0, index, index + 1, points.len() - 1, usize::MAX, (random.next_u64() % points.len() as u64) as usize] {
+            assert_eq!(warm_up.at(tx, &mut hint), at);
+        }
+    }
+}
+
+/// While the cache fills, a point is the mean of its step, from the closed form: distinct pages touched by the end less those touched by the beginning, over the transactions.
+#[test]
+fn the_curve_begins_with_first_touches() {
+    let database = tpcc(1_000.0);
+    let warm_up = WarmUp::new(&database, 10.0 * GIB);
+    let full_at = warm_up.full_at_tx.unwrap();
+    assert!((database.popularity.touched(full_at) / database.cache_pages(10.0 * GIB) - 1.0).abs() < 1e-3, "full at {full_at}");
+    for point in warm_up.points().iter().filter(|point| point.full == 0.0) {
+        // A step is at most 8 % of the transactions so far; the curve's own bend over it is second order: (0.08)^2 / 24 times a second derivative of the size of reads itself.
+        let expected = database.popularity.first_touches_per_tx(point.tx);
+        assert!((point.reads / expected - 1.0).abs() < 1e-3, "{} for {expected} at {}", point.reads, point.tx);
+        assert_eq!(point.evicted_dirty, 0.0);
+        assert_eq!(point.turned, 0.0);
+    }
+}
+
+/// Everything fits: reads end, nothing is ever evicted.
+#[test]
+fn data_that_fits_is_read_once() {
+    let database = tpcc(10.0);
+    let warm_up = WarmUp::new(&database, 1.1 * database.popularity.pages() * database.cached_bytes / database.usable_share);
+    assert_eq!(warm_up.full_at_tx, None);
+    let (first, last) = (warm_up.points()[0], warm_up.points()[warm_up.points().len() - 1]);
+    assert!(last.reads < 2e-4 * first.reads, "{last:?}");
+    assert!(warm_up.points().iter().all(|point| point.full == 0.0 && point.evicted_dirty == 0.0 && point.turned == 0.0));
+    assert!(warm_up.points().windows(2).all(|pair| pair[1].reads < pair[0].reads && pair[1].cached_share > pair[0].cached_share));
+    // What is held belongs to the end of a step, whose middle is at most 4 % back.
+    let touched = |tx: f64| database.popularity.touched(tx) / database.popularity.pages() / 1.1;
+    assert!((touched(last.tx)..touched(1.05 * last.tx)).contains(&last.cached_share), "{last:?}");
+}
+
+/// Twice the data, twice the cache: the same at twice the transactions. Only rounding differs.
+#[test]
+fn twice_the_data_in_twice_the_cache_takes_twice_as_long() {
+    let mut database = tpcc(500.0);
+    database.shape.filling = vec![(1e3, 1.3), (5e4, 0.9), (1e6, 1.1)];
+    database.shape.full = vec![(0.5, 1.2), (3.0, 0.8)];
+    let one = WarmUp::new(&database, 4.0 * GIB);
+    let two = WarmUp::new(&database.grown(2.0), 8.0 * GIB);
+    assert_eq!(one.points().len(), two.points().len());
+    for (a, b) in one.points().iter().zip(two.points()) {
+        assert!((b.tx / a.tx - 2.0).abs() < 1e-9);
+        for (x, y) in values(a).into_iter().zip(values(b)) {
+            assert!((x - y).abs() <= 1e-9 * (1.0 + x.abs()), "{a:?} {b:?}");
+        }
+    }
+}
+
+/// Measured over modelled: by transactions while the cache fills, by turnovers once it evicts; linear between points, the ends hold, 1 where there are none.
+#[test]
+fn shape_is_looked_up_where_it_belongs() {
+    let mut database = tpcc(500.0);
+    let plain = WarmUp::new(&database, 4.0 * GIB);
+    assert!(plain.points().iter().all(|point| point.shape == 1.0));
+    let full_at = plain.full_at_tx.unwrap();
+    database.shape.filling = vec![(0.1 * full_at, 2.0), (0.3 * full_at, 1.0), (0.4 * full_at, 1.5)];
+    database.shape.full = vec![(1.0, 3.0), (2.0, 4.0)];
+    let warm_up = WarmUp::new(&database, 4.0 * GIB);
+    let (mut filling, mut full) = (0, 0);
+    for point in warm_up.points() {
+        let expected = if point.full == 0.0 {
+            filling += 1;
+            let share = point.tx / full_at;
+            if share <= 0.3 {
+                2.0 - ((share - 0.1) / 0.2).clamp(0.0, 1.0)
+            } else {
+                1.0 + 0.5 * ((share - 0.3) / 0.1).clamp(0.0, 1.0)
+            }
+        } else {
+            full += 1;
+            3.0 + (point.turned - 1.0).clamp(0.0, 1.0)
+        };
+        assert!((point.shape - expected).abs() < 1e-9, "{point:?}: {expected}");
+    }
+    assert!(filling > 20 && full > 20, "{filling} {full}");
+    // It changes nothing else.
+    let pairs = plain.points().iter().zip(warm_up.points());
+    assert!(pairs.clone().all(|(a, b)| At { shape: 1.0, ..*b } == *a));
+}
+
+/// A class of pages nobody touches: never read, never evicted, and nothing about the others becomes undefined.
+#[test]
+fn pages_nobody_touches_change_no_reads() {
+    let curve = |classes: &[(f64, f64)], slope: f64| {
+        let warm_up = WarmUp::new(&database_with(popularity(classes), slope), 1e5 * 16_384.0);
+        assert!(warm_up.points().iter().all(|point| values(point).into_iter().all(f64::is_finite)), "{classes:?}");
+        warm_up
+    };
+    let (two, three) = ([(5e4, 1e-4), (5e5, 2e-6)], [(5e4, 1e-4), (5e5, 2e-6), (1e6, 0.0)]);
+    let without = curve(&two, 0.0);
+    for slope in [0.0, 0.3] {
+        let with = curve(&three, slope);
+        assert_eq!(without.points().len(), with.points().len());
+        for (a, b) in without.points().iter().zip(with.points()) {
+            assert!((a.reads / b.reads - 1.0).abs() < 1e-9, "{a:?} {b:?}");
+            assert!(b.full == 0.0 || b.evicted_dirty < 0.95 * b.reads, "{b:?}");
+        }
+    }
+    assert_eq!(curve(&[(1e3, 0.0)], 0.3).points()[0].reads, 0.0);
+}
+
+/// Pages read before the first eviction: what has left of them by a point and what is still there make a full cache. With such pages all dirty and later ones clean, the curve tells both.
+#[test]
+fn first_pages_leave_once() {
+    let mut database = tpcc(1_000.0);
+    (database.writes.first_dirty, database.writes.later_dirty, database.writes.dirty_slope) = (1.0, 0.0, 0.0);
+    let warm_up = WarmUp::new(&database, 10.0 * GIB);
+    let capacity = database.cache_pages(10.0 * GIB);
+    let (mut begin, mut left) = (0.0, 0.0);
+    // A point lies in the middle of its step, but from the last one followed on, where steps are no longer taken: its turnovers grow by 15 % at once.
+    let followed = warm_up.points().windows(2).take_while(|pair| pair[1].reads != pair[0].reads || pair[1].full == 0.0).count();
+    for point in &warm_up.points()[..followed] {
+        let step = 2.0 * (point.tx - begin);
+        left += point.evicted_dirty * step;
+        begin += step;
+        if point.full == 1.0 {
+            assert!((left / capacity + point.dirty_share - 1.0).abs() < 1e-6, "{point:?}: {left} have left of {capacity}");
+        }
+    }
+    assert!(left > 0.5 * capacity && left < capacity, "{left} of {capacity}");
+}
+
+/// With dirty shares of 1 a page leaves dirty however read: as many as are read, once full. A slope makes rare pages dirtier and leaves hot ones cleaner.
+#[test]
+fn evicted_pages_are_dirty_by_their_share() {
+    let settled = |slope: f64, share: f64| {
+        let mut database = database_with(popularity(&[(5e4, 1e-4), (5e5, 2e-6)]), slope);
+        (database.writes.first_dirty, database.writes.later_dirty) = (share, share);
+        let warm_up = WarmUp::new(&database, 1e5 * 16_384.0);
+        warm_up.at(warm_up.settled_tx(), &mut 0)
+    };
+    let flat = settled(0.0, 1.0);
+    // As many leave as come, to the billionth of the cache by which it may be over-full.
+    assert!((flat.evicted_dirty / flat.reads - 1.0).abs() < 1e-6, "{flat:?}");
+    assert!((settled(0.0, 0.25).evicted_dirty / flat.reads - 0.25).abs() < 1e-6);
+    // As many of each class leave as come, and as touches tell: rare ones miss almost always.
+    let steep = settled(0.3, 0.25);
+    let mean = (5e4 * 1e-4 + 5e5 * 2e-6) / 5.5e5;
+    let (hot, rare) = ((1e-4f64 / mean).powf(-0.3), (2e-6f64 / mean).powf(-0.3));
+    let of_rare = (steep.evicted_dirty / 0.25 - hot * steep.reads) / (rare - hot);
+    // Of the 5e5 rare ones 4.5e5 to 5e5 are outside, each read 2e-6 times; the step's middle is 1 % of the cache away from its end.
+    assert!((0.9 * 0.99..1.0).contains(&of_rare), "{of_rare}");
 }

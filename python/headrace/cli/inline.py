@@ -60,7 +60,12 @@ def standard_benchmark(text: str):
     for part in filter(None, rest.split(",")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in keys:
-            raise InputError(shown(part), f"each part is KEY=VALUE with one of {', '.join(keys)}", STANDARD_SOURCE, did_you_mean(key, keys) or STANDARD_EXAMPLE)
+            raise InputError(
+                shown(part),
+                f"each part is KEY=VALUE with one of {', '.join(keys)}",
+                STANDARD_SOURCE,
+                did_you_mean(key, keys) or STANDARD_EXAMPLE,
+            )
         if key in given:
             raise InputError(f"{key}={value[:40]}", f"{key} was given before", STANDARD_SOURCE, "Give it once.")
         given[key] = _typed(key, value)

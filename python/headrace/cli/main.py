@@ -39,7 +39,9 @@ app.add_typer(workload.app, name="workload", short_help="What a database asks of
 app.command("plan", epilog=plan.EPILOG, short_help="The cheapest storage that meets your goals, and why the others lost.")(plan.plan)
 app.command("simulate", epilog=simulate.EPILOG, short_help="Run a load on a storage: what is delivered, what waits.")(simulate.simulate)
 app.command("calibrate", epilog=transactions.CALIBRATE_EPILOG, short_help="Identify a database from measured runs.")(transactions.calibrate)
-app.command("compare-run", epilog=transactions.COMPARE_EPILOG, short_help="Score a prediction against a measured run.")(transactions.compare_run)
+app.command("compare-run", epilog=transactions.COMPARE_EPILOG, short_help="Score a prediction against a measured run.")(
+    transactions.compare_run
+)
 app.add_typer(catalog.app, name="catalog", short_help="Limits and prices by day, each with its source.")
 app.add_typer(study.app, name="study", short_help="Published experiments run again: their figures and ours.")
 

@@ -47,7 +47,8 @@ Exit code 1 when nothing meets the goals: then the closest are shown, with what 
 def plan(
     workload: WorkloadArgument,
     goal: Annotated[
-        list[str] | None, typer.Option("--goal", metavar="GOAL", help="Repeatable. Default: p99_ms<=20 and throttled_min<=0; of a database at least one.")
+        list[str] | None,
+        typer.Option("--goal", metavar="GOAL", help="Repeatable. Default: p99_ms<=20 and throttled_min<=0; of a database at least one."),
     ] = None,
     size_gib: Annotated[
         float | None, typer.Option("--size-gib", metavar="GIB", help="Data to hold. Default: the workload's, times the growth.")
@@ -70,24 +71,42 @@ def plan(
     ] = None,
     compare: Annotated[
         str | None,
-        typer.Option("--compare", metavar="CURRENT", help="Today's storage, set beside the answer; for a database INSTANCE+STORAGE[+LOG_STORAGE].", autocompletion=complete_storage),
+        typer.Option(
+            "--compare",
+            metavar="CURRENT",
+            help="Today's storage, set beside the answer; for a database INSTANCE+STORAGE[+LOG_STORAGE].",
+            autocompletion=complete_storage,
+        ),
     ] = None,
     start_balance: Annotated[
         float | None, typer.Option("--start-balance", metavar="PERCENT", help="Credits at the start. Default: as AWS starts them.")
     ] = None,
     threads: Annotated[int | None, typer.Option("--threads", metavar="N", help="Database: clients. Default: the workload's.")] = None,
     arrivals_tps: Annotated[
-        float | None, typer.Option("--arrivals-tps", metavar="TPS", help="Database: this many transactions arrive a second, instead of clients that wait.")
+        float | None,
+        typer.Option(
+            "--arrivals-tps", metavar="TPS", help="Database: this many transactions arrive a second, instead of clients that wait."
+        ),
     ] = None,
     start: Annotated[str | None, typer.Option("--start", metavar="cold|warm", help="Database: cache at the start. Default: warm.")] = None,
-    hours: Annotated[float | None, typer.Option("--hours", metavar="H", help="Database: length looked at; its worst hour counts. Default: 24.")] = None,
+    hours: Annotated[
+        float | None, typer.Option("--hours", metavar="H", help="Database: length looked at; its worst hour counts. Default: 24.")
+    ] = None,
     cache_share: Annotated[
-        float | None, typer.Option("--cache-share", metavar="SHARE", help="Database: share of an instance's memory for the cache. Default: 0.75, at least 2 GiB left.")
+        float | None,
+        typer.Option(
+            "--cache-share",
+            metavar="SHARE",
+            help="Database: share of an instance's memory for the cache. Default: 0.75, at least 2 GiB left.",
+        ),
     ] = None,
     confidence: Annotated[
-        float | None, typer.Option("--confidence", metavar="SHARE", help="Database: probability from which a goal counts as met. Default: 0.8.")
+        float | None,
+        typer.Option("--confidence", metavar="SHARE", help="Database: probability from which a goal counts as met. Default: 0.8."),
     ] = None,
-    draws: Annotated[int | None, typer.Option("--draws", metavar="N", help="Database: databases drawn from the calibration. Default: 32.")] = None,
+    draws: Annotated[
+        int | None, typer.Option("--draws", metavar="N", help="Database: databases drawn from the calibration. Default: 32.")
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="SEED", help="Database: of those draws. Default: 1.")] = None,
     against: Annotated[
         str | None, typer.Option("--against", metavar="WORKLOAD", help="Another database under the same goals: InnoDB against MyRocks.")
@@ -126,7 +145,12 @@ def read_database(text: str):
 
     load = read_workload(text)
     if not isinstance(load, TransactionWorkload):
-        raise InputError(f"--against {text}", "is no database", "headrace plan --help", "Give a workload that `headrace calibrate` wrote, or sysbench-tpcc:...")
+        raise InputError(
+            f"--against {text}",
+            "is no database",
+            "headrace plan --help",
+            "Give a workload that `headrace calibrate` wrote, or sysbench-tpcc:...",
+        )
     return load
 
 

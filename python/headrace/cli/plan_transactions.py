@@ -68,11 +68,14 @@ def show(plans, words: str | None, whole, output: Output, explain: bool) -> None
     show_parts(*parts)
 
 
+NARROW = 160  # characters: below, the table leaves out what --explain tells
+
+
 def _parts(plan, explain: bool) -> list:
-    from headrace.report.tables import table
+    from headrace.report.tables import console, table
     from headrace.report.transaction_plan import RIGHT, VERDICTS, choice_table, found, title, verdict_rows
 
-    columns, rows = choice_table(plan)
+    columns, rows = choice_table(plan, narrow=console().width < NARROW)
     lost = [row for row in verdict_rows(plan) if row[1] != "wins"]
     parts = [*(line for line, _ in found(plan)), "", table(columns, rows, title=title(plan), right=RIGHT), ""]
     parts += [table(VERDICTS, lost, title="Why the others lost", right=("USD/month",)), ""] if lost else []

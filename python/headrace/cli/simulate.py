@@ -133,12 +133,17 @@ def simulate(
     ] = None,
     log_storage: LogStorageOption = None,
     cache_gib: Annotated[
-        float | None, typer.Option("--cache-gib", metavar="GIB", help="Buffer pool or block cache. Default: as measured.", rich_help_panel=MYSQL)
+        float | None,
+        typer.Option("--cache-gib", metavar="GIB", help="Buffer pool or block cache. Default: as measured.", rich_help_panel=MYSQL),
     ] = None,
-    threads: Annotated[int | None, typer.Option("--threads", metavar="N", help="Clients. Default: as measured.", rich_help_panel=MYSQL)] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", metavar="N", help="Clients. Default: as measured.", rich_help_panel=MYSQL)
+    ] = None,
     arrivals_tps: Annotated[
         float | None,
-        typer.Option("--arrivals-tps", metavar="TPS", help="Transactions that arrive, instead of clients that wait.", rich_help_panel=MYSQL),
+        typer.Option(
+            "--arrivals-tps", metavar="TPS", help="Transactions that arrive, instead of clients that wait.", rich_help_panel=MYSQL
+        ),
     ] = None,
     start: Annotated[Start | None, typer.Option("--start", help="Cache at the start. Default: cold.", rich_help_panel=MYSQL)] = None,
     output: OutputOption = Output.table,
@@ -149,11 +154,19 @@ def simulate(
 
     check_chart_path(plot)
     load = read_workload(workload)
-    of_databases = {"--log-storage": log_storage, "--cache-gib": cache_gib, "--threads": threads, "--arrivals-tps": arrivals_tps, "--start": start}
+    of_databases = {
+        "--log-storage": log_storage,
+        "--cache-gib": cache_gib,
+        "--threads": threads,
+        "--arrivals-tps": arrivals_tps,
+        "--start": start,
+    }
     of_demand = {"--interval": interval, "--no-merge": no_merge, "--no-saved-second": no_saved_second, "--no-holds": no_holds, "--xen": xen,
                  "--snapshot-gib": snapshot_gib, "--init-rate": init_rate, "--degrade": degrade, "--modify": modify, "--lose-member": lose_member}  # fmt: skip
     if isinstance(load, TransactionWorkload):
         refuse_options(of_demand, "is for demands on disks; this workload is a database in transactions")
+        if arrivals_tps is not None:
+            refuse_options({"--threads": threads}, "is for clients that wait; with --arrivals-tps nobody does")
         simulate_transactions(
             load, storage, output, plot, log_storage=log_storage, instance=instance, cache_gib=cache_gib, threads=threads, arrivals_tps=arrivals_tps,
             as_of=as_of, seconds=whole_seconds(seconds, 60 if form is Form.events else DATABASE_SECONDS), start=str(start or Start.cold), start_balance_percent=start_balance, growth=growth, seed=seed,
@@ -190,7 +203,9 @@ def whole_seconds(seconds: float | None, otherwise: int) -> int:
     if seconds is None:
         return otherwise
     if not 1 <= seconds <= MOST_ROWS or seconds != int(seconds):
-        raise InputError(f"seconds = {seconds:g}", f"must be a whole number from 1 to {MOST_ROWS:,}: a row is a second", "headrace simulate --help")
+        raise InputError(
+            f"seconds = {seconds:g}", f"must be a whole number from 1 to {MOST_ROWS:,}: a row is a second", "headrace simulate --help"
+        )
     return int(seconds)
 
 
@@ -199,7 +214,7 @@ def refuse_options(given: dict[str, object], rule: str) -> None:
     from headrace.errors import InputError
 
     for name, value in given.items():
-        if value:
+        if value is not None and value is not False and value != []:  # 0 was given
             raise InputError(name, rule, "headrace simulate --help", "Leave it out.")
 
 

@@ -26,7 +26,9 @@ Examples:
 def calibrate(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN.toml...", help="Descriptions of measured runs.")],
     to: Annotated[Path | None, typer.Option("-o", "--to", metavar="WORKLOAD.toml", help="Write the workload here.")] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the workload. Default: that of the longest run.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Name of the workload. Default: that of the longest run.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Score instead: predict every run from the others.")] = False,
     from_one: Annotated[bool, typer.Option("--from-one", help="With --check: every run from each single other one.")] = False,
     output: Annotated[TableOrJson, typer.Option("--output", help="What to print on stdout.")] = TableOrJson.table,
@@ -38,6 +40,17 @@ def calibrate(
     from headrace.report.tables import show
     from headrace.workload.runs import describe, load_run
 
+    if from_one and not check:
+        raise InputError("--from-one", "belongs to --check", "headrace calibrate --help", "Add --check.")
+    if check and (to is not None or name is not None):
+        raise InputError(
+            "-o" if to is not None else "--name",
+            "--check scores and makes no workload",
+            "headrace calibrate --help",
+            "Leave one of them out.",
+        )
+    if to is not None and not to.parent.is_dir():
+        raise InputError(str(to), "the folder does not exist", "", "Make it, or name another.")
     if to is None and not check and output is TableOrJson.table:
         say("nothing is written: name a file with -o to keep the workload")
     loaded = [load_run(path) for path in runs]
@@ -54,8 +67,6 @@ def calibrate(
         else:
             show(report.score_table(rows), "", *report.score_words(rows))
         return
-    if from_one:
-        raise InputError("--from-one", "belongs to --check", "headrace calibrate --help", "Add --check.")
     from headrace.calibrating import calibrate as fit
     from headrace.workload import save
 
@@ -77,7 +88,9 @@ def compare_run(
     workload: Annotated[Path, typer.Argument(metavar="WORKLOAD.toml", help="What `headrace calibrate` wrote.")],
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="Same seed, same answer.")] = 1,
     output: OutputOption = Output.table,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a chart of both: .html (a page), .svg or .png.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Write a chart of both: .html (a page), .svg or .png.")
+    ] = None,
 ) -> None:
     """Score a prediction against a run: means, quarters, one-second scatter, stalls."""
     from headrace.report import databases as report
@@ -113,7 +126,12 @@ def read_transactions(path: str):
 
     workload = read_workload(path)
     if not isinstance(workload, TransactionWorkload):
-        raise InputError(path, "is a demand on disks, not a database in transactions", "docs/reference/workload-file.md", "`headrace calibrate` makes one.")
+        raise InputError(
+            path,
+            "is a demand on disks, not a database in transactions",
+            "docs/reference/workload-file.md",
+            "`headrace calibrate` makes one.",
+        )
     return workload
 
 

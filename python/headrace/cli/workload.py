@@ -220,15 +220,47 @@ def show(
 ) -> None:
     """Say in words and a chart what a workload asks. csv prints its points."""
     from headrace.report.output import check_chart_path
+    from headrace.workload import TransactionWorkload
 
     check_chart_path(plot)
-    load = read_workload(workload).scaled(growth)
+    load = read_workload(workload)
+    if isinstance(load, TransactionWorkload):
+        return _show_database(load, growth, plot, output)
+    load = load.scaled(growth)
     if plot is not None:
         from headrace.report.pages import write_workload
 
         write_workload(plot, load)
         say(f"chart written to {plot}")
     _show(load, output)
+
+
+def _show_database(load, growth: float, plot: Path | None, output: Output) -> None:
+    """A database in transactions: what stands behind it, and its parameters."""
+    from headrace.errors import InputError
+    from headrace.report import databases
+    from headrace.report.output import as_csv, as_json
+    from headrace.report.tables import show as print_parts
+    from headrace.workload.model import check_number
+
+    if plot is not None:
+        raise InputError(
+            "--plot",
+            "a database in transactions has no demand over time to draw",
+            "headrace workload show --help",
+            "headrace simulate draws it on a storage.",
+        )
+    if growth != 1.0:
+        load = load.grown(check_number("--growth", growth, 0.001, 1_000.0))
+    if output is Output.json:
+        data(as_json({"name": load.name, "engine": load.engine, "in_words": databases.workload_in_words(load), "parameters": list(load.parameters),
+                      "caveats": list(load.caveats)}))  # fmt: skip
+    elif output is Output.csv:
+        import polars as pl
+
+        data(as_csv(pl.DataFrame(list(load.parameters))))
+    else:
+        print_parts(*databases.workload_in_words(load), "", databases.parameter_table(load))
 
 
 def _show(load, output: Output) -> None:

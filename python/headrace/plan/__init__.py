@@ -98,7 +98,8 @@ def plan(
             compare=compare, start_balance=start_balance, top=top, progress=progress, **of_transactions,
         )  # fmt: skip
     for name in of_transactions:
-        raise InputError(name, "belongs to plans for transactions", "headrace plan --help", "Give a database: a workload that `headrace calibrate` wrote.")
+        hint = "Give a database: a workload that `headrace calibrate` wrote."
+        raise InputError(name, "belongs to plans for transactions", "headrace plan --help", hint)
     parsed, excluded = parse_goals(goals), check_exclude(exclude)
     check_whole("max_volumes", max_volumes, 1, MAX_VOLUMES)
     check_whole("top", top, 1, 1_000)

@@ -88,7 +88,9 @@ class Goal:
         if self.sign != metric.sign:
             raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
         if isinstance(self.limit, bool) or not isinstance(self.limit, (int, float)) or not math.isfinite(self.limit) or self.limit < 0:
-            raise InputError(text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", SOURCE, f"For example {self.example}.")
+            raise InputError(
+                text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", SOURCE, f"For example {self.example}."
+            )
         if self.metric == "headroom_percent" and self.limit > MAX_HEADROOM_PERCENT:
             raise InputError(text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use growth for more.")
         object.__setattr__(self, "limit", float(self.limit))

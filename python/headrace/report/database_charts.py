@@ -32,7 +32,12 @@ def comparison(found) -> alt.VConcatChart:
     time = TimeAxis(None, found.run.span_s)
     parts = [("measured", found.run.series.select("t_s", "tps")), ("simulated", found.prediction.rows.select("t_s", "tps"))]
     frames = [time.add(_thinned(rows).with_columns(pl.lit(1.0).alias("duration_s"), pl.lit(name).alias("what"))) for name, rows in parts]
-    over_time = alt.layer(*(_band(frame, time.x(True), "tps", "transactions a second", style.ROLE_COLOURS[name]) for (name, _), frame in zip(parts, frames, strict=True)))
+    over_time = alt.layer(
+        *(
+            _band(frame, time.x(True), "tps", "transactions a second", style.ROLE_COLOURS[name])
+            for (name, _), frame in zip(parts, frames, strict=True)
+        )
+    )
     halves = pl.concat([rows[rows.height // 2 :].select("tps").with_columns(pl.lit(name).alias("what")) for name, rows in parts])
     density = (
         alt.Chart(halves)
@@ -41,11 +46,19 @@ def comparison(found) -> alt.VConcatChart:
         .encode(
             x=alt.X("tps:Q", title="one-second tps, second half", axis=alt.Axis(labelExpr=SHORT)),
             y=alt.Y("density:Q", title="density (share per tps)", stack=None),
-            color=alt.Color("what:N", scale=alt.Scale(domain=["measured", "simulated"], range=[style.MEASURED, style.SIMULATED]), legend=alt.Legend(title=None, orient="bottom")),
+            color=alt.Color(
+                "what:N",
+                scale=alt.Scale(domain=["measured", "simulated"], range=[style.MEASURED, style.SIMULATED]),
+                legend=alt.Legend(title=None, orient="bottom"),
+            ),
         )
         .properties(width=style.WIDTH, height=DENSITY_HEIGHT)
     )
-    return style.configured(alt.vconcat(over_time.properties(width=style.WIDTH, height=220), density, title=f"{found.run.name}: measured and simulated", spacing=14))
+    return style.configured(
+        alt.vconcat(
+            over_time.properties(width=style.WIDTH, height=220), density, title=f"{found.run.name}: measured and simulated", spacing=14
+        )
+    )
 
 
 def _thinned(rows: pl.DataFrame) -> pl.DataFrame:

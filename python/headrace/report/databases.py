@@ -18,16 +18,30 @@ def in_words(run, workload) -> list[str]:
     log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
     asks = f"{run.threads} clients" if run.threads else "open load"
     scatter = f"seed {run.seed}" if run.seed is not None else "means only"
-    lines = [f"{where}{log}, limits of {run.as_of}; {workload.engine}, cache {number(run.cache_gib)} GiB, {asks}; {span(run.rows.height)}, {scatter}."]
+    lines = [
+        f"{where}{log}, limits of {run.as_of}; {workload.engine}, cache {number(run.cache_gib)} GiB, {asks}; {span(run.rows.height)}, {scatter}."
+    ]
     lines += [f"WARNING: {text}" for text in run.warnings]
-    interval = f" (80 % interval of the mean {number(summary['tps_low'], 4)} to {number(summary['tps_high'], 4)})" if summary["tps_low"] is not None else ""
-    lines.append(f"Second half: {number(summary['tps'], 4)} tps{interval}; one second in twenty below {number(summary['tps_p5'], 4)}, one above {number(summary['tps_p95'], 4)}.")
-    lines.append(f"95th percentile of response times {number(summary['p95_ms'])} ms (median of the second half); {number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s.")
+    interval = (
+        f" (80 % interval of the mean {number(summary['tps_low'], 4)} to {number(summary['tps_high'], 4)})"
+        if summary["tps_low"] is not None
+        else ""
+    )
+    lines.append(
+        f"Second half: {number(summary['tps'], 4)} tps{interval}; one second in twenty below {number(summary['tps_p5'], 4)}, one above {number(summary['tps_p95'], 4)}."
+    )
+    lines.append(
+        f"95th percentile of response times {number(summary['p95_ms'])} ms (median of the second half); {number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s."
+    )
     if summary["response_ms"]:
         shown = summary["response_ms"]
-        lines.append(f"Every I/O simulated: response times mean {number(shown['mean'])} ms, p50 {number(shown['p50'])}, p95 {number(shown['p95'])}, p99 {number(shown['p99'])}.")
+        lines.append(
+            f"Every I/O simulated: response times mean {number(shown['mean'])} ms, p50 {number(shown['p50'])}, p95 {number(shown['p95'])}, p99 {number(shown['p99'])}."
+        )
     lines.append("Quarters of the run: " + ", ".join(number(value, 4) for value in summary["quarters"]) + " tps.")
-    lines.append("What binds: " + ", ".join(f"{cap_words(cap)} {percent(share)} of the time" for cap, share in summary["caps"].items()) + ".")
+    lines.append(
+        "What binds: " + ", ".join(f"{cap_words(cap)} {percent(share)} of the time" for cap, share in summary["caps"].items()) + "."
+    )
     if summary["lowest_balance_percent"] is not None and summary["lowest_balance_percent"] < 100.0:
         lines.append(f"Lowest credit balance {summary['lowest_balance_percent']:.0f} %.")
     if summary["stalls_s"]:
@@ -84,9 +98,13 @@ def document(run, workload) -> dict:
 def workload_in_words(workload) -> list[str]:
     """What the workload is and what stands behind it."""
     size = f", {number(workload.size_gib)} GiB of data" if workload.size_gib else ""
-    lines = [f"{workload.name}: {workload.engine}, {workload.benchmark}{size}; cache {number(workload.cache_gib)} GiB, {workload.threads} clients."]
+    lines = [
+        f"{workload.name}: {workload.engine}, {workload.benchmark}{size}; cache {number(workload.cache_gib)} GiB, {workload.threads} clients."
+    ]
     for run in workload.runs:
-        lines.append(f"Measured: {run['name']} on {run['storage']}, {run['threads']} clients, {run['start']} start, {span(run['seconds'])}, {run['transactions']:,.0f} transactions.")
+        lines.append(
+            f"Measured: {run['name']} on {run['storage']}, {run['threads']} clients, {run['start']} start, {span(run['seconds'])}, {run['transactions']:,.0f} transactions."
+        )
     if not workload.runs:
         lines.append("No run stands behind it: a standard benchmark, with wide intervals.")
     return lines + list(workload.caveats)
@@ -95,7 +113,8 @@ def workload_in_words(workload) -> list[str]:
 def parameter_table(workload):
     """What each parameter was identified from, and how well."""
     cells = [
-        (row["words"], number(row["value"], 4), f"± {100 * row['spread']:.0f} %", f"± {100 * row['before']:.0f} %", row["from"]) for row in workload.parameters
+        (row["words"], number(row["value"], 4), f"± {100 * row['spread']:.0f} %", f"± {100 * row['before']:.0f} %", row["from"])
+        for row in workload.parameters
     ]
     return table(("parameter", "value", "known to", "before", "identified from"), cells, right=("value", "known to", "before"))
 
@@ -113,16 +132,18 @@ def comparison_table(comparison):
 def score_table(rows: list[dict]):
     """A calibration scored on runs it has not seen."""
     names = ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
-    cells = [(row["predicted"], row["from"], *(f"{row[name]:+.1f}" for name in names)) for row in rows]
+    cells = [(row["predicted"], row["from"], *("" if row[name] is None else f"{row[name]:+.1f}" for name in names)) for row in rows]
     titles = ("predicted", "from", "2nd half %", "q1 %", "q2 %", "q3 %", "q4 %", "p5 %", "p95 %")
     return table(titles, cells, right=titles[2:])
 
 
 def score_words(rows: list[dict]) -> list[str]:
-    """Median and 90th percentile of the errors."""
+    """Median and 90th percentile of the errors; a run that stood still has none to score."""
 
-    def line(what: str, values: list[float]) -> str:
-        sizes = sorted(abs(value) for value in values)
+    def line(what: str, values: list[float | None]) -> str:
+        sizes = sorted(abs(value) for value in values if value is not None)
+        if not sizes:
+            return f"{what}: nothing to score, the runs stood still."
         high = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))]
         return f"{what}: median {sizes[len(sizes) // 2]:.1f} %, 90th percentile {high:.1f} %, worst {sizes[-1]:.1f} % of {len(sizes)}."
 

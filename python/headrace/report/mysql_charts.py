@@ -34,7 +34,10 @@ def ridge(frame: pl.DataFrame, chart_data, colour: alt.Color) -> alt.LayerChart:
     # The lowest row is in front, so it is drawn last.
     for label in reversed(labels):
         part = alt.Chart(areas.filter(pl.col("series") == label)).encode(x=x, y=y, color=colour)
-        layers += [part.mark_area(opacity=0.55).encode(y2="top:Q"), part.mark_line(strokeWidth=1.2).encode(y=alt.Y("top:Q", axis=axis, title=chart_data.y_title))]
+        layers += [
+            part.mark_area(opacity=0.55).encode(y2="top:Q"),
+            part.mark_line(strokeWidth=1.2).encode(y=alt.Y("top:Q", axis=axis, title=chart_data.y_title)),
+        ]
     if marks.height:
         layers.append(alt.Chart(marks).mark_tick(orient="vertical", thickness=3, size=20, yOffset=-8).encode(x=x, y=y, color=colour))
     return alt.layer(*layers).properties(width=style.WIDTH - 90, height=RIDGE_STEP * (len(labels) + 1))
@@ -48,18 +51,24 @@ def curves(frame: pl.DataFrame, chart_data, colour: alt.Color) -> alt.LayerChart
     points = frame.filter(pl.col("role") == "published")
     layers = [alt.Chart(lines).mark_line(strokeWidth=1.6).encode(x=x, y=y, color=colour, detail="series:N")]
     if points.height:
-        shapes = alt.Shape("series:N", legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=360, symbolFillColor=style.PUBLISHED))
+        shapes = alt.Shape(
+            "series:N", legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=360, symbolFillColor=style.PUBLISHED)
+        )
         layers.append(alt.Chart(points).mark_point(filled=True, size=75).encode(x=x, y=y, color=colour, shape=shapes))
     names = _names(lines, frame["y"].max())
     layers.append(
-        alt.Chart(names).mark_text(align="left", dx=6, fontSize=10, clip=False).encode(x=x, y=alt.Y("at:Q", title=chart_data.y_title), text="name:N", color=colour)
+        alt.Chart(names)
+        .mark_text(align="left", dx=6, fontSize=10, clip=False)
+        .encode(x=x, y=alt.Y("at:Q", title=chart_data.y_title), text="name:N", color=colour)
     )
     return alt.layer(*layers).properties(width=style.WIDTH - 150, height=CURVE_HEIGHT)
 
 
 def _names(lines: pl.DataFrame, top: float) -> pl.DataFrame:
     """Where each name stands: at the end of its curve, moved up where another is too near."""
-    ends = lines.group_by("series", maintain_order=True).agg(pl.col("role").first(), pl.col("x").sort_by("x").last(), pl.col("y").sort_by("x").last())
+    ends = lines.group_by("series", maintain_order=True).agg(
+        pl.col("role").first(), pl.col("x").sort_by("x").last(), pl.col("y").sort_by("x").last()
+    )
     beside = lines["x"].max() - 0.2 * (lines["x"].max() - lines["x"].min())
     rows: list[dict] = []
     lowest = float("-inf")

@@ -10,7 +10,9 @@ from headrace.report import style
 
 def cost_against_tps(plan) -> alt.LayerChart | None:
     """Sustained tps with the 80 % interval against monthly cost: a line for each family, the goal dashed, the winner ringed. None where there are under two points."""
-    points = [point | {"name": f"{point['family']} on {point['instance']}" if point["instance"] else point["family"]} for point in plan.frontier]
+    points = [
+        point | {"name": f"{point['family']} on {point['instance']}" if point["instance"] else point["family"]} for point in plan.frontier
+    ]
     if len(points) < 2:
         return None
     frame = pl.DataFrame(points, infer_schema_length=None).sort("name", "cost_usd_month")

@@ -14,7 +14,17 @@ published figures in `published/NAME.csv` with source and date, and a line in `_
 from __future__ import annotations
 
 from headrace.errors import InputError
-from headrace.studies import choices, first_hour, gp2_burst, iops_900_3000, published_latency, queue_rule, raid_2009, scaling_2018, whitepaper_2017
+from headrace.studies import (
+    choices,
+    first_hour,
+    gp2_burst,
+    iops_900_3000,
+    published_latency,
+    queue_rule,
+    raid_2009,
+    scaling_2018,
+    whitepaper_2017,
+)
 from headrace.studies.base import ChartData, Progress, Series, Source, Study, StudyResult, Table, Verdict, error_percent
 from headrace.workload.model import did_you_mean
 

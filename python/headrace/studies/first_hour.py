@@ -11,7 +11,21 @@ import time
 from itertools import accumulate
 
 from headrace.prediction import Prediction
-from headrace.studies.base import ChartData, Figure, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, compare, error_percent
+from headrace.studies.base import (
+    ChartData,
+    Figure,
+    Progress,
+    Series,
+    Source,
+    Steps,
+    Study,
+    StudyResult,
+    Table,
+    Verdict,
+    agree,
+    compare,
+    error_percent,
+)
 from headrace.studies.tpcc_runs import ENGINES, SECONDS, Measured, measured, per_minute, simulated
 
 SOURCE = Source("Percona-Lab-results/201808-rocksdb-cloudio, one-second sysbench results", "2018-08-15")
@@ -68,9 +82,28 @@ def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     told = f"{by_clock.value:.2f} x by the clock, {by_ios.value:.2f} x after the same I/Os"
     closer = abs(by_ios.value - 1.0) < abs(by_clock.value - 1.0) / 2.0
     return [
-        compare(f"{name}: tps per IOPS over the hour, {FEW:,} against {MANY:,} IOPS", by_clock, (ours[FEW] / FEW) / (ours[MANY] / MANY), QUARTER_PERCENT, "below 1: worse than proportional"),
-        compare(f"{name}: the same after the same I/Os", by_ios, mine, QUARTER_PERCENT, f"the hour at {FEW:,} and the first quarter at {MANY:,} IOPS: 18 million each"),
-        agree(f"{name}, published runs: most of it is warming", "one curve", told, SOURCE, closer, "the two runs agree better by I/Os done than by the clock, by more than half"),
+        compare(
+            f"{name}: tps per IOPS over the hour, {FEW:,} against {MANY:,} IOPS",
+            by_clock,
+            (ours[FEW] / FEW) / (ours[MANY] / MANY),
+            QUARTER_PERCENT,
+            "below 1: worse than proportional",
+        ),
+        compare(
+            f"{name}: the same after the same I/Os",
+            by_ios,
+            mine,
+            QUARTER_PERCENT,
+            f"the hour at {FEW:,} and the first quarter at {MANY:,} IOPS: 18 million each",
+        ),
+        agree(
+            f"{name}, published runs: most of it is warming",
+            "one curve",
+            told,
+            SOURCE,
+            closer,
+            "the two runs agree better by I/Os done than by the clock, by more than half",
+        ),
     ]
 
 
@@ -86,8 +119,19 @@ def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, Table]:
     hour = [1e3 * cold[iops].summary["tps"] / iops for iops in IOPS if iops >= FEW]
     clock = 100.0 * (max(hour) / min(hour) - 1.0)
     told = f"{statistics.median(apart):.1f} % apart at the same I/Os, {clock:.0f} % by the clock"
-    verdict = agree(f"{name}, simulated: volumes from {FEW:,} IOPS up lie on one curve", "one curve", told, SOURCE, statistics.median(apart) < clock / 2.0, "median over 1-70 million I/Os; second half hour by the clock")
-    return verdict, Table(f"{name}: tps per 1,000 IOPS after so many million I/Os, from a cold start", ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS)), tuple(rows))
+    verdict = agree(
+        f"{name}, simulated: volumes from {FEW:,} IOPS up lie on one curve",
+        "one curve",
+        told,
+        SOURCE,
+        statistics.median(apart) < clock / 2.0,
+        "median over 1-70 million I/Os; second half hour by the clock",
+    )
+    return verdict, Table(
+        f"{name}: tps per 1,000 IOPS after so many million I/Os, from a cold start",
+        ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS)),
+        tuple(rows),
+    )
 
 
 def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[Verdict, list[tuple]]:
@@ -99,7 +143,9 @@ def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction])
     few, many = (1e3 * warm[iops].summary["tps"] / iops for iops in (FEW, MANY))
     apart = error_percent(few, many)
     told = f"{apart:+.1f} % between {FEW:,} and {MANY:,} IOPS warm, {error_percent(cold[FEW].summary['tps'] / FEW, cold[MANY].summary['tps'] / MANY):+.1f} % cold"
-    return agree(f"{ENGINES[engine]}, simulated: warm volumes are proportional", "proportional", told, SOURCE, abs(apart) <= PROPORTIONAL_PERCENT), rows
+    return agree(
+        f"{ENGINES[engine]}, simulated: warm volumes are proportional", "proportional", told, SOURCE, abs(apart) <= PROPORTIONAL_PERCENT
+    ), rows
 
 
 def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
@@ -111,13 +157,17 @@ def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction
         quarters = tuple(1e3 * tps / iops for tps in published_run(engine, iops).quarters)
         middles = tuple(7.5 + 15.0 * i for i in range(4))
         by_clock.append(Series(f"{iops:,} IOPS, published quarters", "published", middles, quarters))
-        by_ios.append(Series(f"{iops:,} IOPS, published quarters", "published", tuple(iops * 60 * minute / 1e6 for minute in middles), quarters))
+        by_ios.append(
+            Series(f"{iops:,} IOPS, published quarters", "published", tuple(iops * 60 * minute / 1e6 for minute in middles), quarters)
+        )
     starts = [
         Series(f"{words} start", "simulated", IOPS, tuple(1e3 * runs[iops].summary["tps"] / iops for iops in IOPS))
         for words, runs in (("cold", cold), ("warm", warm))
     ]
     return (
-        ChartData(f"{name}: by the clock every volume has its own curve", "curves", "time since the cold start (min)", unit, tuple(by_clock)),
+        ChartData(
+            f"{name}: by the clock every volume has its own curve", "curves", "time since the cold start (min)", unit, tuple(by_clock)
+        ),
         ChartData(f"{name}: by I/Os done they lie on one", "curves", "I/Os since the cold start (million)", unit, tuple(by_ios)),
         ChartData(f"{name}: second half of the hour, cold and warm start", "curves", "IOPS of the volume", unit, tuple(starts)),
     )

@@ -15,7 +15,22 @@ from functools import cache
 
 from headrace import _core
 from headrace.errors import core_errors
-from headrace.studies.base import ChartData, Figure, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, compare, error_percent, published
+from headrace.studies.base import (
+    ChartData,
+    Figure,
+    Progress,
+    Series,
+    Source,
+    Steps,
+    Study,
+    StudyResult,
+    Table,
+    Verdict,
+    agree,
+    compare,
+    error_percent,
+    published,
+)
 
 ARTICLE = Source("Understanding Database IOPS, part 1", "2020-07-13")
 STUDY = Study(
@@ -33,7 +48,15 @@ VOLUMES = {3_000: "gp2:1000", 900: "gp2:300"}
 LOADS = {"oltp": "oltp_read_write", "index": "oltp_update_index", "non-index": "oltp_update_non_index", "select": "oltp_point_select"}
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 # 2 GiB of redo-log-file-size in two files (the default number of 8.0.15); log_bin and sync_binlog=1 are defaults of 8.0.
-SETTINGS = {"tables": 20, "table_size": 10_000_000, "redo_gib": 4.0, "cache_gib": 24.0, "log_bin": True, "sync_binlog": 1, "flush_log_at_trx_commit": 1}
+SETTINGS = {
+    "tables": 20,
+    "table_size": 10_000_000,
+    "redo_gib": 4.0,
+    "cache_gib": 24.0,
+    "log_bin": True,
+    "sync_binlog": 1,
+    "flush_log_at_trx_commit": 1,
+}
 # Not stated: a minute a cell. The table of run lengths shows what others would give.
 SECONDS = 60
 OTHER_SECONDS = (30, 90)
@@ -149,7 +172,11 @@ def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
         theirs = [table()[load, 3_000, n] / table()[load, 900, n] for n in THREADS]
         ours = [found[load, 3_000, n][0] / found[load, 900, n][0] for n in THREADS]
         figure = Figure(statistics.geometric_mean(theirs), "times", ARTICLE)
-        verdicts.append(compare(f"{load}: 3,000 over 900 IOPS, all thread counts", figure, statistics.geometric_mean(ours), None, "geometric mean of seven"))
+        verdicts.append(
+            compare(
+                f"{load}: 3,000 over 900 IOPS, all thread counts", figure, statistics.geometric_mean(ours), None, "geometric mean of seven"
+            )
+        )
     less = all(found[load, 900, n][0] < found[load, 3_000, n][0] for load in LOADS for n in THREADS)
     verdicts.append(agree("every cell is less with 900 IOPS", "yes", "yes" if less else "no", ARTICLE, less))
     for load in LOADS:
@@ -162,9 +189,15 @@ def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
 
 # Columns with cells far off, and what we take to be the reason; none of it is in the article.
 WHY = {
-    ("oltp", 900): "one thread published 22 I/Os a transaction, two threads 10: the first run of a series reads into an empty pool; with 16 threads 2.8, ours 2.2; what they are is not published",
+    (
+        "oltp",
+        900,
+    ): "one thread published 22 I/Os a transaction, two threads 10: the first run of a series reads into an empty pool; with 16 threads 2.8, ours 2.2; what they are is not published",
     ("non-index", 3_000): "with 64 threads published 1.45 times the index updates; here both are bound by the same log writes",
-    ("non-index", 900): "one thread published 13 I/Os an update, more than an index update's 10; here both need 8; with 64 threads as at 3,000 IOPS",
+    (
+        "non-index",
+        900,
+    ): "one thread published 13 I/Os an update, more than an index update's 10; here both need 8; with 64 threads as at 3,000 IOPS",
 }
 
 
@@ -181,7 +214,10 @@ def _identified() -> Table:
         "times and both journals' commit records come on top)",
         f"{start:,.0f} selects since it was empty; {held:.0%} of it in use",
     )
-    rows = tuple((f"{load}, {iops:,} IOPS, {threads} threads", words, value) for ((load, iops, threads), words), value in zip(USED.items(), values, strict=True))
+    rows = tuple(
+        (f"{load}, {iops:,} IOPS, {threads} threads", words, value)
+        for ((load, iops, threads), words), value in zip(USED.items(), values, strict=True)
+    )
     return Table("Identified", ("cell", "what", "value"), rows)
 
 
@@ -193,7 +229,13 @@ def _grid(found: dict[Cell, tuple[float, float]]) -> Table:
             for iops in VOLUMES:
                 cell = (load, iops, threads)
                 ours, reads = found[cell]
-                row += [table()[cell], round(ours), round(error_percent(ours, table()[cell]), 1), round(reads, 3), "calibrates" if cell in USED else ""]
+                row += [
+                    table()[cell],
+                    round(ours),
+                    round(error_percent(ours, table()[cell]), 1),
+                    round(reads, 3),
+                    "calibrates" if cell in USED else "",
+                ]
             rows.append(tuple(row))
     columns = tuple(f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use"))
     return Table("The table", ("load", "threads", *columns), tuple(rows))
@@ -207,7 +249,11 @@ def _lengths(found: dict[Cell, tuple[float, float]], steps: Steps) -> Table:
         selects = [abs(error_percent(series[n][0], table()["select", 900, n])) for n in THREADS if ("select", 900, n) not in USED]
         rows.append((seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1)))
         steps.step()
-    return Table("If a cell of the selects at 900 IOPS ran for another time", ("s a cell", "median error % of all", "of selects at 900 IOPS"), tuple(rows))
+    return Table(
+        "If a cell of the selects at 900 IOPS ran for another time",
+        ("s a cell", "median error % of all", "of selects at 900 IOPS"),
+        tuple(rows),
+    )
 
 
 def _charts(found: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
@@ -220,7 +266,12 @@ def _charts(found: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(ChartData(f"{load}: {LOADS[load]}", "line", "threads", unit, tuple(series)))
     off = tuple(
-        Series(f"{load}, {iops:,} IOPS", "simulated", THREADS, tuple(error_percent(found[load, iops, n][0], table()[load, iops, n]) for n in THREADS))
+        Series(
+            f"{load}, {iops:,} IOPS",
+            "simulated",
+            THREADS,
+            tuple(error_percent(found[load, iops, n][0], table()[load, iops, n]) for n in THREADS),
+        )
         for load in LOADS
         for iops in VOLUMES
     )

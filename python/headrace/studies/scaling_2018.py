@@ -12,7 +12,22 @@ import time
 from headrace import _core
 from headrace.errors import core_errors
 from headrace.prediction import Prediction
-from headrace.studies.base import ChartData, Figure, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, compare, error_percent, figures
+from headrace.studies.base import (
+    ChartData,
+    Figure,
+    Progress,
+    Series,
+    Source,
+    Steps,
+    Study,
+    StudyResult,
+    Table,
+    Verdict,
+    agree,
+    compare,
+    error_percent,
+    figures,
+)
 from headrace.studies.tpcc_runs import DAY, ENGINES, GIB_PER_GB, INSTANCE, SECONDS, Measured, calibrated, measured, run_again, simulated
 
 ARTICLE = Source("Percona, Scaling IO-Bound Workloads for MySQL in the Cloud", "2018-08")
@@ -99,7 +114,11 @@ def _held_out(steps: Steps) -> tuple[list[Verdict], Table]:
         ours = run_again(run, draws=24)
         steps.step()
         figure = Figure(run.mean, "tps", run.source)
-        note = "the calibration itself: no test" if run.calibrates else f"80 % interval {ours.summary['tps_low']:.0f} to {ours.summary['tps_high']:.0f}"
+        note = (
+            "the calibration itself: no test"
+            if run.calibrates
+            else f"80 % interval {ours.summary['tps_low']:.0f} to {ours.summary['tps_high']:.0f}"
+        )
         if run.cache_known != "published":
             note += f"; cache {run.cache_known}"
         limit = None if run.calibrates else BARS[run.engine][1]
@@ -110,15 +129,42 @@ def _held_out(steps: Steps) -> tuple[list[Verdict], Table]:
     for engine, found in errors.items():
         middle, limit = statistics.median(found), BARS[engine][0]
         told = f"{middle:.1f} % of {len(found)} runs, worst {max(found):.1f} %"
-        verdicts.append(agree(f"{ENGINES[engine]}, runs not calibrated on: median error", f"at most {limit:g} % (this project's bar)", told, ARTICLE, middle <= limit))
-    columns = ("run", "use", "mean", "ours", "error %", *(f"Q{i} error %" for i in range(1, 5)), "p5", "ours p5", "p50", "ours p50", "p95", "ours p95")
-    return verdicts, Table("Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half", columns, tuple(rows))
+        verdicts.append(
+            agree(
+                f"{ENGINES[engine]}, runs not calibrated on: median error",
+                f"at most {limit:g} % (this project's bar)",
+                told,
+                ARTICLE,
+                middle <= limit,
+            )
+        )
+    columns = (
+        "run",
+        "use",
+        "mean",
+        "ours",
+        "error %",
+        *(f"Q{i} error %" for i in range(1, 5)),
+        "p5",
+        "ours p5",
+        "p50",
+        "ours p50",
+        "p95",
+        "ours p95",
+    )
+    return verdicts, Table(
+        "Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half", columns, tuple(rows)
+    )
 
 
 def _row(run: Measured, ours: Prediction) -> tuple:
     summary = ours.summary
     quarters = (round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True))
-    quantiles = [round(value) for pair in zip((run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True) for value in pair]
+    quantiles = [
+        round(value)
+        for pair in zip((run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True)
+        for value in pair
+    ]
     error = round(error_percent(summary["tps"], run.mean), 1)
     return (run.told, "calibration" if run.calibrates else "test", round(run.mean), round(summary["tps"]), error, *quarters, *quantiles)
 
@@ -138,8 +184,20 @@ def _article(runs: dict) -> list[Verdict]:
         point = 3_400 if kind == "gp2" else 30_000
         ours = {engine: runs[engine, kind][point] for engine in ENGINES}
         widths = {engine: width(run) for engine, run in ours.items()}
-        told = "; ".join(f"{ENGINES[engine]} {widths[engine]:.0f} tps wide ({widths[engine] / run.summary['tps']:.0%} of the mean)" for engine, run in ours.items())
-        verdicts.append(agree(f"MyRocks varies more on {spec}", "a lot of variance", told, ARTICLE, widths["myrocks"] > widths["innodb"], "5th to 95th percentile, as a density plot shows it"))
+        told = "; ".join(
+            f"{ENGINES[engine]} {widths[engine]:.0f} tps wide ({widths[engine] / run.summary['tps']:.0%} of the mean)"
+            for engine, run in ours.items()
+        )
+        verdicts.append(
+            agree(
+                f"MyRocks varies more on {spec}",
+                "a lot of variance",
+                told,
+                ARTICLE,
+                widths["myrocks"] > widths["innodb"],
+                "5th to 95th percentile, as a density plot shows it",
+            )
+        )
     least, most = runs["myrocks", "io1"][1_000].summary["tps"], runs["myrocks", "io1"][30_000].summary["tps"]
     growth = f"{most / least:.0f} times the tps with 30 times the IOPS"
     verdicts.append(agree("MyRocks on io1 grows", "an impressive growth", growth, ARTICLE, most > 10 * least))
@@ -154,8 +212,8 @@ def _scaling_table(runs: dict) -> Table:
     instance = _core.instance_price(INSTANCE, REGION, DAY)
     hourly = 0.0 if instance is None else instance["usd"]
     rows = []
-    for (engine, kind), sweep in runs.items():
-        for point, run in sweep.items():
+    for (engine, _), sweep in runs.items():
+        for run in sweep.values():
             usd, summary = monthly_usd(run.storage), run.summary
             binds = max(summary["caps"], key=summary["caps"].get)
             both = (usd + hourly * HOURS_A_MONTH) / summary["tps"]
@@ -173,10 +231,16 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
         for engine, name in ENGINES.items():
             sweep = runs[engine, kind]
             series.append(Series(f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())))
-            at = {_point(run): run.mean for run in known if run.engine == engine and run.storage.startswith(kind) and run.threads == calibrated(engine).threads}
+            at = {
+                _point(run): run.mean
+                for run in known
+                if run.engine == engine and run.storage.startswith(kind) and run.threads == calibrated(engine).threads
+            }
             if at:
                 series.append(Series(f"{name}, published", "published", tuple(at), tuple(at.values())))
-        charts.append(ChartData(f"Transactions a second on {kind}, mean of the second half of an hour", "curves", x_title, "tps", tuple(series)))
+        charts.append(
+            ChartData(f"Transactions a second on {kind}, mean of the second half of an hour", "curves", x_title, "tps", tuple(series))
+        )
     return charts
 
 
@@ -219,9 +283,12 @@ def _second_charts(runs: dict) -> list[ChartData]:
         seconds = range(SECONDS // 2, SECONDS)
         minutes = tuple(second / 60.0 for second in seconds)
         series = tuple(
-            Series(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :])) for engine, name in ENGINES.items()
+            Series(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :]))
+            for engine, name in ENGINES.items()
         )
-        charts.append(ChartData(f"Second by second on {spec}, second half hour", "curves", "time since the cold start (min)", "tps", series))
+        charts.append(
+            ChartData(f"Second by second on {spec}, second half hour", "curves", "time since the cold start (min)", "tps", series)
+        )
     return charts
 
 
@@ -234,7 +301,9 @@ def _cost_charts(runs: dict) -> list[ChartData]:
         by_tps.append(Series(name, "simulated", tuple(usd), tuple(tps)))
         per_tps.append(Series(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))))
     return [
-        ChartData(f"What more money buys ({REGION}, prices of {DAY}, storage alone)", "curves", "storage (USD a month)", "tps", tuple(by_tps)),
+        ChartData(
+            f"What more money buys ({REGION}, prices of {DAY}, storage alone)", "curves", "storage (USD a month)", "tps", tuple(by_tps)
+        ),
         ChartData("Cost of a transaction a second", "curves", "tps", "USD a month per tps", tuple(per_tps)),
     ]
 

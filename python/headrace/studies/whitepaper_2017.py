@@ -10,7 +10,22 @@ import time
 
 from headrace import _core
 from headrace.errors import core_errors
-from headrace.studies.base import ChartData, Figure, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, compare, error_percent, figures
+from headrace.studies.base import (
+    ChartData,
+    Figure,
+    Progress,
+    Series,
+    Source,
+    Steps,
+    Study,
+    StudyResult,
+    Table,
+    Verdict,
+    agree,
+    compare,
+    error_percent,
+    figures,
+)
 
 PAPER = Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017")
 STUDY = Study(
@@ -72,7 +87,9 @@ def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, f
     pool, redo = SERVERS[server]
     with core_errors():
         rows = _core.mysql_runs(database(selects, pool, redo, tables), [_run(storage, pool, clients=CLIENTS, start="cold")])[0]
-    return {name: statistics.fmean(rows[name]) for name in ("tps", "reads_per_tx", "iops")} | {"cap": max(set(rows["cap"]), key=rows["cap"].count)}
+    return {name: statistics.fmean(rows[name]) for name in ("tps", "reads_per_tx", "iops")} | {
+        "cap": max(set(rows["cap"]), key=rows["cap"].count)
+    }
 
 
 def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, float]:
@@ -84,7 +101,14 @@ def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, 
     reads = told["page_reads"] / SECONDS
     writes = (told["pages_written"] + told["doublewrite_runs"] + told["log_syncs"]) / SECONDS
     kib = (statistics.fmean(rows["mib_s"]) * 1024 - 16 * reads) / writes
-    return {"tps": statistics.fmean(rows["tps"]), "reads": reads, "writes": writes, "write_kib": kib, "mean_ms": told["mean_ms"], "log": told["log_syncs"] / SECONDS}
+    return {
+        "tps": statistics.fmean(rows["tps"]),
+        "reads": reads,
+        "writes": writes,
+        "write_kib": kib,
+        "mean_ms": told["mean_ms"],
+        "log": told["log_syncs"] / SECONDS,
+    }
 
 
 def per_transaction(name: str) -> dict[str, float]:
@@ -113,11 +137,31 @@ def _tuned_or_default(steps: Steps) -> tuple[list[Verdict], Table, dict]:
     io1 = VOLUMES[1]
     for server in SERVERS:
         figure = Figure(theirs[f"{server}_tps"].value, "tps", theirs[f"{server}_tps"].source)
-        verdicts.append(compare(f"{server} server, {io1}", figure, found[1, io1, server]["tps"], TOLERANCE_PERCENT, "the volume is not stated; this one is nearer than gp2:500"))
+        verdicts.append(
+            compare(
+                f"{server} server, {io1}",
+                figure,
+                found[1, io1, server]["tps"],
+                TOLERANCE_PERCENT,
+                "the volume is not stated; this one is nearer than gp2:500",
+            )
+        )
     rows = []
     for (tables, storage, server), run in found.items():
         published = theirs[f"{server}_tps"].value
-        rows.append((tables, storage, server, published, round(run["tps"]), round(error_percent(run["tps"], published), 1), round(run["reads_per_tx"], 2), round(run["iops"]), run["cap"]))
+        rows.append(
+            (
+                tables,
+                storage,
+                server,
+                published,
+                round(run["tps"]),
+                round(error_percent(run["tps"], published), 1),
+                round(run["reads_per_tx"], 2),
+                round(run["iops"]),
+                run["cap"],
+            )
+        )
     columns = ("tables used", "storage", "server", "published tps", "ours", "error %", "reads/tx", "IOPS", "binds")
     return verdicts, Table("Table 4: an hour from a cold start", columns, tuple(rows)), found
 
@@ -143,8 +187,27 @@ def _alike(redo_gib: float, steps: Steps) -> tuple[list[Verdict], Table, dict]:
         compare("MiB/s written", Figure(theirs["volume_writes"].value * theirs["write_kib"].value / 1024, "MiB/s", PAPER), one["writes"] * one["write_kib"] / 1024, None,
                 "the redo log's size was chosen by this figure"),
     ]  # fmt: skip
-    rows = tuple((name, STORAGES[name], round(run["tps"]), round(run["mean_ms"], 2), round(run["reads"]), round(run["writes"]), round(run["write_kib"], 1)) for name, run in runs.items())
-    return verdicts, Table(f"6,000 tps asked of each, redo log of {redo_gib:g} GiB", ("storage", "", "tps", "mean ms", "reads/s", "writes/s", "KiB a write"), rows), runs
+    rows = tuple(
+        (
+            name,
+            STORAGES[name],
+            round(run["tps"]),
+            round(run["mean_ms"], 2),
+            round(run["reads"]),
+            round(run["writes"]),
+            round(run["write_kib"], 1),
+        )
+        for name, run in runs.items()
+    )
+    return (
+        verdicts,
+        Table(
+            f"6,000 tps asked of each, redo log of {redo_gib:g} GiB",
+            ("storage", "", "tps", "mean ms", "reads/s", "writes/s", "KiB a write"),
+            rows,
+        ),
+        runs,
+    )
 
 
 def _redo(steps: Steps) -> tuple[float, Table]:
@@ -156,10 +219,14 @@ def _redo(steps: Steps) -> tuple[float, Table]:
     rows = []
     for redo in REDO_GIB:
         gp2 = asked("gp2:500", redo, tps, selects)
-        rows.append((redo, round(gp2["tps"]), round(gp2["writes"]), round(gp2["write_kib"], 1), round(gp2["writes"] * gp2["write_kib"] / 1024, 1)))
+        rows.append(
+            (redo, round(gp2["tps"]), round(gp2["writes"]), round(gp2["write_kib"], 1), round(gp2["writes"] * gp2["write_kib"] / 1024, 1))
+        )
         steps.step()
     nearest = min((row for row in rows if row[1] > (1 - ALIKE) * tps), key=lambda row: abs(row[4] - wanted))
-    return nearest[0], Table("6,000 tps asked of gp2:500, by redo log", ("redo GiB", "tps", "writes/s", "KiB a write", "MiB/s written"), tuple(rows))
+    return nearest[0], Table(
+        "6,000 tps asked of gp2:500, by redo log", ("redo GiB", "tps", "writes/s", "KiB a write", "MiB/s written"), tuple(rows)
+    )
 
 
 def _counts() -> Table:
@@ -170,7 +237,11 @@ def _counts() -> Table:
         rows.append((f"table 4, {name}", round(of["selects"], 2), round(of["writes"], 2), round(of["other"], 2), round(of["clients"])))
     selects = theirs["alike_selects"].value / theirs["alike_tps"].value
     rows.append(("four storages", selects, 4.0, None, None))
-    return Table("Statements of a transaction, from the printed totals", ("experiment", "selects", "writes", "BEGIN and COMMIT", "clients, by Little's law"), tuple(rows))
+    return Table(
+        "Statements of a transaction, from the printed totals",
+        ("experiment", "selects", "writes", "BEGIN and COMMIT", "clients, by Little's law"),
+        tuple(rows),
+    )
 
 
 def _charts(found: dict, alike: dict) -> tuple[ChartData, ...]:
@@ -198,7 +269,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     redo_gib, by_redo = _redo(steps)
     more, alike_table, alike = _alike(redo_gib, steps)
     theirs = figures("whitepaper_2017")
-    free = database(round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1)["clients"]["cpu_ms"]
+    free = database(round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1)["clients"][
+        "cpu_ms"
+    ]
     notes = (
         f"A hundred tables hold {data_gib(100):.0f} GiB, one {data_gib(1):.1f}. With all hundred in use the pool of 193 GiB misses and ours gives "
         f"{found[100, VOLUMES[1], 'tuned']['tps']:.0f} tps for 3,292; 25 reads a second would be impossible. The command names no number of tables, and oltp.lua's own is one. Simulated: one.",
@@ -209,4 +282,6 @@ def run(progress: Progress | None = None) -> StudyResult:
         f"The redo log of the second experiment is not stated. With table 3's (0.25 GiB) gp2 would not carry 6,000 tps; {redo_gib:g} GiB writes as many bytes as published.",
         f"6,000 tps are asked, not found: by the standard costs of statements 32 vCPUs would give {32e3 / free:,.0f}. What bound the published runs at 6,000 is not storage; the model does not know it.",
     )
-    return StudyResult(STUDY, (*verdicts, *more), (table, _counts(), by_redo, alike_table), _charts(found, alike), notes, time.monotonic() - started)
+    return StudyResult(
+        STUDY, (*verdicts, *more), (table, _counts(), by_redo, alike_table), _charts(found, alike), notes, time.monotonic() - started
+    )

@@ -316,6 +316,8 @@ def _needed(table: dict, needed: tuple[str, ...], prefix: str = "") -> None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file under a temporary name beside it, then rename: a reader sees the old one or the new one."""
+    if path.exists() and not path.is_file():  # renaming would put a file in the place of /dev/null
+        raise CouldNotRun(str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file.")
     temporary = None
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)

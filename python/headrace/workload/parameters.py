@@ -12,36 +12,37 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: `path` in the core's database, `spread` its relative standard deviation before a run (1 = a factor of e), `limit` its largest value."""
+    """One parameter: `path` in the core's database, `spread` its relative standard deviation before a run (1 = a factor of e), `limit` and `least` what the core takes at most and at least."""
 
     name: str
     path: tuple[str, ...]
     spread: float
     words: str
     limit: float = math.inf
+    least: float = 0.0
 
 
 # Spreads: how far the standard benchmark's values differ between the published m5 and c5 runs of 2018, or a guess of like size.
 INNODB = (
     Parameter("pages_touched", ("popularity",), 0.25, "distinct pages transactions touch"),
     Parameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages", 1.0),
-    Parameter("old_share", ("old_share",), 0.15, "share of the list behind the midpoint that acts", 1.0),
-    Parameter("flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages the flush list writes per transaction"),
+    Parameter("old_share", ("old_share",), 0.15, "share of the list behind the midpoint that acts", 1.0, 0.05),
+    Parameter("flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages the flush list writes per transaction", 1e5),
     Parameter("flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing is in its stride"),
     Parameter("first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0),
     Parameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later", 2.0),
-    Parameter("dirty_slope", ("writes", "dirty_slope"), 0.35, "how much dirtier rarely touched pages leave"),
-    Parameter("background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second"),
+    Parameter("dirty_slope", ("writes", "dirty_slope"), 0.35, "how much dirtier rarely touched pages leave", 2.0),
+    Parameter("background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6),
     Parameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O"),
-    Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next"),
+    Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next", 64.0, 1.0),
 )
 MYROCKS = (
     Parameter("pages_touched", ("popularity",), 0.4, "distinct blocks transactions touch"),
     Parameter("usable_share", ("usable_share",), 0.05, "share of the block cache that holds blocks", 1.0),
-    Parameter("read_bytes", ("read_bytes",), 0.2, "bytes of a compressed block"),
+    Parameter("read_bytes", ("read_bytes",), 0.2, "bytes of a compressed block", 262_144.0, 512.0),
     Parameter("compaction_bytes", ("compaction", "bytes"), 0.5, "bytes compaction moves per transaction"),
     Parameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O"),
-    Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next"),
+    Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next", 64.0, 1.0),
 )
 
 
@@ -61,10 +62,12 @@ def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:
 
 
 def value(database: dict, parameter: Parameter) -> float:
-    """The parameter's value: touched pages for the popularity, bytes a transaction for compaction."""
+    """The parameter's value: touched pages for the popularity, bytes a transaction for compaction (0 without one)."""
     if parameter.path == ("popularity",):
         return sum(item["pages"] for item in database["popularity"])
     if parameter.path == ("compaction", "bytes"):
+        if database["compaction"] is None:  # a script that only reads
+            return 0.0
         return database["compaction"]["read_bytes_per_tx"] + database["compaction"]["write_bytes_per_tx"]
     place = database
     for key in parameter.path:
@@ -78,10 +81,10 @@ def _multiply(database: dict, parameter: Parameter, factor: float) -> None:
             item["pages"] *= factor
         return
     if parameter.path == ("compaction", "bytes"):
-        for key in ("read_bytes_per_tx", "write_bytes_per_tx"):
+        for key in ("read_bytes_per_tx", "write_bytes_per_tx") if database["compaction"] is not None else ():
             database["compaction"][key] *= factor
         return
     place = database
     for key in parameter.path[:-1]:
         place = place[key]
-    place[parameter.path[-1]] = min(place[parameter.path[-1]] * factor, parameter.limit)
+    place[parameter.path[-1]] = max(min(place[parameter.path[-1]] * factor, parameter.limit), parameter.least)

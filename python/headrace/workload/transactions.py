@@ -71,7 +71,9 @@ class TransactionWorkload:
         """The same over `factor` times the data. What the runs cover grows with it: a cache of twice the size over twice the data does the same."""
         size = None if self.size_gib is None else self.size_gib * factor
         cache = self.covered.cache_gib
-        covered = replace(self.covered, cache_gib=cache and (cache[0] * factor, cache[1] * factor), transactions=self.covered.transactions * factor)
+        covered = replace(
+            self.covered, cache_gib=cache and (cache[0] * factor, cache[1] * factor), transactions=self.covered.transactions * factor
+        )
         return replace(self, database=_core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
 
     def unexplained(self, cache_gib: float) -> float:

@@ -16,7 +16,7 @@ use super::warmup::WarmUp;
 use crate::setup::Setup;
 use crate::SimError;
 use chrono::NaiveDate;
-use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeType};
+use headrace_catalog::{Catalog, InstanceLimits, StorageSpec};
 use headrace_model::{Cap, ModelOptions};
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -210,15 +210,6 @@ fn setup_of(search: &Search<'_>, storage: &StorageSpec, instance: Option<&Instan
     })
 }
 
-/// The instance as this storage meets it: local disks do not pass its EBS limits.
-fn instance_for(instance: &InstanceLimits, storage: &StorageSpec) -> InstanceLimits {
-    let mut instance = instance.clone();
-    if storage.members.iter().all(|member| member.volume_type == VolumeType::InstanceStore) {
-        (instance.baseline_bytes_s, instance.max_bytes_s, instance.baseline_iops, instance.max_iops) = (None, None, None, None);
-    }
-    instance
-}
-
 /// A candidate resolved against the catalog.
 struct Resolved {
     data: Setup,
@@ -231,7 +222,7 @@ impl Resolved {
         let instance = candidate.instance.map(|index| &search.instances[index]);
         let data = setup_of(search, &search.storages[candidate.data], instance)?;
         let log = candidate.log.map(|index| setup_of(search, &search.storages[index], instance)).transpose()?;
-        Ok(Resolved { host: instance.map(|instance| instance_for(instance, &data.storage)), data, log })
+        Ok(Resolved { host: instance.cloned(), data, log })
     }
 
     /// The same with every balance spent.
@@ -288,7 +279,9 @@ fn judge(search: &Search<'_>, calm: &Database, candidate: &Candidate, warm_up: &
         let floor = match &database.compaction {
             None => settle(&spent.scenario(search, database, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?,
             Some(merging) => {
-                let seconds = merging_s(merging, 0.5 * best.tps).min(search.seconds);
+                // Periods are as long as transactions are slow.
+                let slow = steps_of(&spent.scenario(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
+                let seconds = merging_s(merging, slow[FIRST_STEPS - 1].tps).min(search.seconds);
                 Some(follow(&spent.scenario(search, database, warm_up, seconds, MERGING_STEP_S))?)
             }
         };
@@ -336,8 +329,12 @@ fn settle(scenario: &Scenario<'_>) -> Result<Option<Figures>, SimError> {
     let rows = steps_of(scenario)?;
     let (last, before) = (&rows[rows.len() - 1], &rows[rows.len() - 2]);
     let at_rest = (last.tps - before.tps).abs() <= AT_REST * last.tps;
-    let spent = matches!(last.binding, Binding::Data(Cap::VolumeCredits | Cap::InstanceCredits) | Binding::Log(Cap::VolumeCredits));
-    Ok((at_rest && spent).then(|| sum_up(scenario.database, &rows[rows.len() - 1..], scenario.step_s)))
+    Ok((at_rest && is_spent(last)).then(|| sum_up(scenario.database, &rows[rows.len() - 1..], scenario.step_s)))
+}
+
+/// A balance binds: it is gone, but for the refill of a step that always stays behind.
+fn is_spent(second: &Second) -> bool {
+    matches!(second.binding, Binding::Data(Cap::VolumeCredits | Cap::InstanceCredits) | Binding::Log(Cap::VolumeCredits))
 }
 
 fn steps_of(scenario: &Scenario<'_>) -> Result<Vec<Second>, SimError> {
@@ -381,7 +378,7 @@ fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
         backlog_s: rows.iter().map(|row| row.backlog / row.tps.max(1e-6)).fold(0.0, f64::max),
         binding: busiest,
         balance_percent: rows.iter().filter_map(lowest_of).min_by(f64::total_cmp),
-        dry_at_s: rows.iter().find(|row| lowest_of(row).is_some_and(|percent| percent < DRY_PERCENT)).map(|row| row.t_s),
+        dry_at_s: rows.iter().find(|row| is_spent(row) || lowest_of(row).is_some_and(|percent| percent < DRY_PERCENT)).map(|row| row.t_s),
         reads_per_tx: mean(&|row| row.reads_per_tx),
         ios_per_tx: mean(&|row| row.iops) / lowest.max(1e-9),
         mib_per_tx: mean(&|row| row.mib_s) / lowest.max(1e-9),

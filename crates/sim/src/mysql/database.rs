@@ -145,7 +145,11 @@ impl PageWrites {
     #[inline]
     pub fn background(&self, tps: f64, touches_per_tx: f64, written_per_tx: f64) -> f64 {
         let dirtied = (DIRTIED_SHARE * touches_per_tx - written_per_tx).max(0.0) * tps;
-        if tps > 0.0 { self.background_per_s.min(dirtied) } else { self.background_per_s }
+        if tps > 0.0 {
+            self.background_per_s.min(dirtied)
+        } else {
+            self.background_per_s
+        }
     }
 
     /// Pages of `flushed` per transaction that the limit lets the flush list write at `tps`, beside the background.
@@ -203,8 +207,14 @@ impl Database {
             require("pages of a class", class.pages, 0.0, 1e13)?;
             require("touches of a page by a transaction", class.touches_per_tx, 0.0, 1e6)?;
         }
-        for (_, factor) in self.shape.filling.iter().chain(&self.shape.full) {
-            require("measured over modelled I/Os per transaction", *factor, 0.05, 20.0)?;
+        require("pages of all classes", self.popularity.pages(), 1.0, 1e15)?;
+        for points in [&self.shape.filling, &self.shape.full] {
+            let mut last = 0.0;
+            for &(at, factor) in points {
+                require("position of a point of the shape (sorted)", at, last, 1e15)?;
+                require("measured over modelled I/Os per transaction", factor, 0.05, 20.0)?;
+                last = at;
+            }
         }
         self.compaction.as_ref().map_or(Ok(()), Compaction::check)
     }

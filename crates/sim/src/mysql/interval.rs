@@ -24,6 +24,8 @@ use serde::Serialize;
 const MIB: f64 = 1_048_576.0;
 /// Share of a second's change the pace takes over: buf_flush_page_cleaner averages over innodb_flushing_avg_loops, some tens of seconds.
 const PACE_FOLLOWS: f64 = 0.1;
+/// Long steps go only part of the way: background writes follow the pace and take from it, so the whole way would swing.
+const MOST_FOLLOWS: f64 = 0.4;
 /// Coefficient of variation from which the scatter is no longer drawn from a normal distribution: its tail would reach below nothing.
 const NORMAL_UP_TO: f64 = 0.15;
 /// Most of a device that compaction takes from the clients: its threads wait in the same queue. Guess: eight background jobs among a few dozen clients.
@@ -179,15 +181,17 @@ struct Devices {
 
 impl Devices {
     fn new(scenario: &Scenario<'_>) -> Devices {
-        let alone = |setup: &Setup| Fluid::new(&Setup { instance: None, ..setup.clone() });
+        let kept = |mut fluid: Fluid| {
+            fluid.keep_a_refill(scenario.step_s);
+            fluid
+        };
+        let alone = |setup: &Setup| kept(Fluid::new(&Setup { instance: None, ..setup.clone() }));
         let counting = |setup: &Setup| DeviceCounting::new(setup, scenario.database);
         Devices {
             places: Places { data: counting(scenario.data), log: scenario.log.map(counting) },
             data: alone(scenario.data),
             log: scenario.log.map(alone),
-            instance: scenario
-                .instance
-                .map(|limits| Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent)),
+            instance: scenario.instance.map(|limits| kept(Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent))),
             copies: [Fluid::amplification(scenario.data), scenario.log.map_or((1.0, 1.0), Fluid::amplification)],
         }
     }
@@ -198,7 +202,8 @@ impl Devices {
         let by = |flow: &Flow, (reads, writes): (f64, f64)| {
             let mut flow = *flow;
             let m = &mut flow.measured;
-            (m.read_units, m.read_bytes, m.write_units, m.write_bytes) = (m.read_units * reads, m.read_bytes * reads, m.write_units * writes, m.write_bytes * writes);
+            (m.read_units, m.read_bytes, m.write_units, m.write_bytes) =
+                (m.read_units * reads, m.read_bytes * reads, m.write_units * writes, m.write_bytes * writes);
             flow
         };
         by(data, of_data).times_plus(1.0, &by(log, of_log))
@@ -283,7 +288,7 @@ impl State {
             hint: 0,
             before: (0.0, 0.0),
             pace: 0.0,
-            follows: 1.0 - libm::pow(1.0 - PACE_FOLLOWS, scenario.step_s),
+            follows: (1.0 - libm::pow(1.0 - PACE_FOLLOWS, scenario.step_s)).min(MOST_FOLLOWS),
             touches_per_tx: scenario.database.popularity.touches_per_tx(),
             backlog: 0.0,
             compaction: Merging::new(scenario.database.compaction.as_ref(), tx),
@@ -306,32 +311,16 @@ impl State {
         let (data, log) = self.devices.places.of_transaction(database, &at, reads_by, syncs);
         let written = (at.evicted_dirty + at.flushed) * at.shape;
         let background = at.full * database.writes.background(self.pace, self.touches_per_tx, written);
-        let always = self.devices.places.of_second(database, background, compacted);
-        let (storage, bound) = self.devices.most((&data, &log), &always, seconds);
+        let mut always = self.devices.places.of_second(database, background, compacted);
+        let (mut storage, mut bound) = self.devices.most((&data, &log), &always, seconds);
+        if storage <= 0.0 && self.pace <= 0.0 {
+            // The pace that limits the background is not known yet, and without any of it never would be: transactions begin.
+            always = self.devices.places.of_second(database, 0.0, compacted);
+            (storage, bound) = self.devices.most((&data, &log), &always, seconds);
+        }
         let cpu = scenario.instance.filter(|limits| limits.vcpus > 0 && database.clients.cpu_ms > 0.0);
         let cpu = cpu.map_or(f64::INFINITY, |limits| f64::from(limits.vcpus) * 1e3 / database.clients.cpu_ms);
-        let p = database.clients.sharpness;
-        let (tps, response_s, binding) = match &scenario.load {
-            Load::Clients(clients) => {
-                let clients = f64::from(*clients);
-                let alone = clients / alone_s;
-                let mean = softest(&[storage, alone, cpu], p);
-                let tightest = if storage <= alone && storage <= cpu { bound } else if alone <= cpu { Binding::Clients } else { Binding::Cpu };
-                let tps = self.scatter(database, mean, seconds);
-                // A second without an answer is no infinite response time.
-                (tps, clients / tps.max(0.25 * mean).max(1e-6), tightest)
-            }
-            Load::Arrivals(rates) => {
-                let asked = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
-                let most = softest(&[storage, cpu], p);
-                let mean = asked.min(most);
-                self.backlog = (asked - mean) * seconds;
-                let busy = (mean / most).min(0.999);
-                let response_s = alone_s / libm::pow(1.0 - libm::pow(busy, p), 1.0 / p) + self.backlog / mean.max(1e-6);
-                let binding = if asked < most { Binding::Demand } else if storage <= cpu { bound } else { Binding::Cpu };
-                (self.scatter(database, mean, seconds), response_s, binding)
-            }
-        };
+        let (tps, response_s, binding) = self.served(scenario, step, (storage, bound), cpu, alone_s);
         let spent = data.times_plus(tps, &always);
         let logged = log.times_plus(tps, &Flow::default());
         self.devices.take(&spent, &logged, t_s, seconds);
@@ -353,6 +342,45 @@ impl State {
             reads_per_tx: at.reads * at.shape * reads_by,
             backlog: self.backlog,
             compacting: compacted.0 + compacted.1 > 0.0,
+        }
+    }
+
+    /// Transactions a second that storage, processors and the load itself let through, their response time in s, and what binds.
+    fn served(&mut self, scenario: &Scenario<'_>, step: usize, (storage, bound): (f64, Binding), cpu: f64, alone_s: f64) -> (f64, f64, Binding) {
+        let (database, seconds) = (scenario.database, scenario.step_s);
+        let p = database.clients.sharpness;
+        match &scenario.load {
+            Load::Clients(clients) => {
+                let clients = f64::from(*clients);
+                let alone = clients / alone_s;
+                let mean = softest(&[storage, alone, cpu], p);
+                let tightest = if storage <= alone && storage <= cpu {
+                    bound
+                } else if alone <= cpu {
+                    Binding::Clients
+                } else {
+                    Binding::Cpu
+                };
+                let tps = self.scatter(database, mean, seconds);
+                // A second without an answer is no infinite response time.
+                (tps, clients / tps.max(0.25 * mean).max(1e-6), tightest)
+            }
+            Load::Arrivals(rates) => {
+                let asked = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
+                let most = softest(&[storage, cpu], p);
+                let mean = asked.min(most);
+                self.backlog = (asked - mean) * seconds;
+                let busy = (mean / most).min(0.999);
+                let response_s = alone_s / libm::pow(1.0 - libm::pow(busy, p), 1.0 / p) + self.backlog / mean.max(1e-6);
+                let binding = if asked < most {
+                    Binding::Demand
+                } else if storage <= cpu {
+                    bound
+                } else {
+                    Binding::Cpu
+                };
+                (self.scatter(database, mean, seconds), response_s, binding)
+            }
         }
     }
 
@@ -436,7 +464,11 @@ fn softest(limits: &[f64], p: f64) -> f64 {
         .iter()
         .map(|limit| {
             let ratio = least / limit;
-            if p == 4.0 { ratio * ratio * ratio * ratio } else { libm::pow(ratio, p) }
+            if p == 4.0 {
+                ratio * ratio * ratio * ratio
+            } else {
+                libm::pow(ratio, p)
+            }
         })
         .sum();
     least / if p == 4.0 { sum.sqrt().sqrt() } else { libm::pow(sum, 1.0 / p) }

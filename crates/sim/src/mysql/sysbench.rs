@@ -546,7 +546,16 @@ impl Oltp {
 
 impl PageWrites {
     fn none() -> PageWrites {
-        PageWrites { flush_per_tx: 0.0, flush_ramp_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, dirty_slope: 0.0, background_per_s: 0.0, flush_limit_per_s: 1e9, doublewrite: false }
+        PageWrites {
+            flush_per_tx: 0.0,
+            flush_ramp_tx: 0.0,
+            first_dirty: 0.0,
+            later_dirty: 0.0,
+            dirty_slope: 0.0,
+            background_per_s: 0.0,
+            flush_limit_per_s: 1e9,
+            doublewrite: false,
+        }
     }
 }
 

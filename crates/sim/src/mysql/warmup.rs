@@ -53,7 +53,8 @@ impl WarmUp {
         let mean_touches = database.popularity.touches_per_tx() / database.popularity.pages();
         let slope = database.writes.dirty_slope;
         let mut cache = Cache::cold(&database.popularity, database.cache_pages(cache_bytes), database.old_share, database.ordered_while_filling)
-            .weighted(|touches| libm::pow(touches / mean_touches, -slope));
+            // What nobody touches is never read, so never evicted.
+            .weighted(|touches| if touches > 0.0 { libm::pow(touches / mean_touches, -slope) } else { 1.0 });
         let mut curve = WarmUp { points: Vec::with_capacity(1_024), full_at_tx: None };
         let (mut tx, mut evicted, mut settled) = (0.0, 0.0, (0.0, f64::INFINITY));
         let smallest = STEP_OF_CACHE * 0.01 * cache.capacity().min(database.popularity.pages());
@@ -152,7 +153,7 @@ fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first
         flushed: writes.flush_per_tx * ramp,
         turned,
         cached_share: (cache.held() / cache.capacity()).min(1.0),
-        dirty_share: (first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty).min(1.0),
+        dirty_share: (first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty).clamp(0.0, 1.0),
         shape: if cache.is_full() { look_up(&database.shape.full, turned) } else { look_up(&database.shape.filling, tx) },
         full: f64::from(u8::from(cache.is_full())),
     }

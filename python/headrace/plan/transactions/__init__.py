@@ -35,7 +35,7 @@ from headrace.plan.transactions.confidence import KEPT, Sure, rank, surely
 from headrace.plan.transactions.doubt import Regret, Worlds, regrets
 from headrace.plan.transactions.evaluate import Conditions, Evaluator, Pick
 from headrace.plan.transactions.goals import METRICS, TransactionGoal, needed_tps, parse_goals
-from headrace.plan.transactions.hosts import CACHE_SHARE, Host, cache_of, hosts_for
+from headrace.plan.transactions.hosts import CACHE_SHARE, Host, hosts_for
 from headrace.plan.transactions.reasons import compare_engines, explain, family_verdict
 from headrace.plan.transactions.result import EngineComparison, TransactionChoice, TransactionPlan, TransactionVerdict
 from headrace.plan.transactions.search import Found, pick_of, search
@@ -43,7 +43,16 @@ from headrace.plan.transactions.storages import log_gib, log_volumes, routes
 from headrace.workload.model import check_number, check_size, check_whole
 from headrace.workload.transactions import TransactionWorkload
 
-__all__ = ["METRICS", "EngineComparison", "TransactionChoice", "TransactionGoal", "TransactionPlan", "TransactionVerdict", "plan_against", "plan_transactions"]
+__all__ = [
+    "METRICS",
+    "EngineComparison",
+    "TransactionChoice",
+    "TransactionGoal",
+    "TransactionPlan",
+    "TransactionVerdict",
+    "plan_against",
+    "plan_transactions",
+]
 
 DRAWS = 32
 MAX_VOLUMES = 128
@@ -77,7 +86,11 @@ class Searched:
             return None
         picks = [pick_of(route, index) for route, index, _ in priced]
         columns = evaluator.run(picks, bounds=False)
-        distance = sum(np.array([goal.distance(float(value)) for value in columns[goal.metric]]) for goal in evaluator.goals if goal.about.kind == "load")
+        distance = sum(
+            np.array([goal.distance(float(value)) for value in columns[goal.metric]])
+            for goal in evaluator.goals
+            if goal.about.kind == "load"
+        )
         distance = distance + np.array([goal_usd(evaluator, usd) for *_, usd in priced])
         order = min(range(len(picks)), key=lambda i: (round(float(distance[i]), 4), *rank(priced[i])))
         return picks[order]
@@ -120,13 +133,19 @@ def plan_transactions(
     `draws`, `seed`: databases drawn from the calibration. `growth`: times the data. `compare`: today's, `INSTANCE+STORAGE[+LOG_STORAGE]` or `STORAGE`. The rest as in
     `headrace.plan`. The same answer every time. Raises InputError.
     """
-    setting = _setting(workload, goals, size_gib, region, as_of, growth, arrivals_tps, threads, start, hours, start_balance, confidence, draws)
+    setting = _setting(
+        workload, goals, size_gib, region, as_of, growth, arrivals_tps, threads, start, hours, start_balance, confidence, draws
+    )
     excluded = check_exclude(exclude) | {"standard"}
     check_whole("max_volumes", max_volumes, 1, MAX_VOLUMES)
     check_whole("top", top, 1, 1_000)
     conditions, database = setting.conditions, setting.workload
+    check_whole("seed", seed, 0, 2**63 - 1)
+    today = None if compare is None else _today(compare, conditions, cache_share)
     hosts, skipped = hosts_for(instances, conditions.region, conditions.as_of, cache_share, workload.cache_gib)
-    families, verdicts = families_on(conditions.as_of, setting.prices, excluded, max_volumes, [host.instance or {"instance_store_devices": 0} for host in hosts])
+    families, verdicts = families_on(
+        conditions.as_of, setting.prices, excluded, max_volumes, [host.instance or {"instance_store_devices": 0} for host in hosts]
+    )
     verdicts = [_standard(one) for one in verdicts]
     least = needed_tps(setting.goals, conditions.threads, database.database["clients"]["p95_over_mean"])
     evaluator = Evaluator(database.database, hosts, conditions, setting.goals, least)
@@ -137,18 +156,18 @@ def plan_transactions(
     winners, least_regret = _winners(chooser, searched, regret, top)
     winner = winners[0] if winners else None
     lasting = _lasting(chooser, searched, regret)
-    best = {one.family.name: _best(chooser, one, regret) for one in searched}
+    best = {one.family.name: _best(chooser, one, regret, bool(winners)) for one in searched}
     closest = [] if winner else _closest([choice for choice in best.values() if choice])
     told = [TransactionVerdict(one.family, one.outcome, one.why) for one in verdicts]
     told += [family_verdict(one.family, best[one.family.name], winner, one.found, setting.goals) for one in searched]
-    compared = None if compare is None else _compare(chooser, compare, winner, cache_share)
+    compared = None if today is None else _compare(chooser, today, winner)
     shown = [choice for choice in (winner, lasting, least_regret, *closest[:1]) if choice]
     counts = evaluator.counts
     ran = len(counts.ran)
     return TransactionPlan(
         workload=workload.name, engine=workload.engine, winners=winners, least_regret=least_regret, lasting=lasting, closest=closest,
         families=sorted(told, key=_verdict_order), compared=compared,
-        saving_usd_month=compared.cost_usd_month - winner.cost_usd_month if compared and winner else None, goals=setting.goals, confidence=confidence,
+        saving_usd_month=_saving(compared, winner, lasting), goals=setting.goals, confidence=confidence,
         draws=len(worlds.cores), undecided=undecided, threads=conditions.threads, arrivals_tps=arrivals_tps, start=start, hours=float(hours), cache_share=cache_share,
         growth=float(growth), size_gib=float(setting.data_gib), log_gib=setting.log_gib, region=conditions.region, as_of=conditions.as_of, instances=len(hosts),
         considered=ran + len(counts.bounded - counts.ran) + len(counts.invalid), simulated=ran, bounded=len(counts.bounded - counts.ran), invalid=len(counts.invalid),
@@ -169,7 +188,9 @@ class Setting:
     prices: dict
 
 
-def _setting(workload, goals, size_gib, region, as_of, growth, arrivals_tps, threads, start, hours, start_balance, confidence, draws) -> Setting:
+def _setting(
+    workload, goals, size_gib, region, as_of, growth, arrivals_tps, threads, start, hours, start_balance, confidence, draws
+) -> Setting:
     parsed = parse_goals(goals, arrivals_tps is not None)
     if arrivals_tps is not None:
         check_number("arrivals_tps", arrivals_tps, 0.01, 1e6, "tps")
@@ -192,15 +213,19 @@ def _setting(workload, goals, size_gib, region, as_of, growth, arrivals_tps, thr
         day = as_of or _core.newest_date()
         prices = _core.volume_prices(region, day)
     conditions = Conditions(clients, arrivals_tps, start, float(hours), prices["region"], day, start_balance)
-    tps = arrivals_tps or max((goal.limit for goal in parsed if goal.metric in ("tps", "tps_p5")), default=0.0)
-    tps = tps or needed_tps(parsed, clients, grown.database["clients"]["p95_over_mean"])
+    tps = arrivals_tps or needed_tps(parsed, clients, grown.database["clients"]["p95_over_mean"])
     return Setting(grown, parsed, conditions, math.ceil(size), log_gib(grown.database, tps), prices)
 
 
 def _arrivals_suffice(goals: Sequence[Goal], arrivals_tps: float) -> None:
     for goal in goals:
         if goal.metric in ("tps", "tps_p5") and goal.limit > arrivals_tps:
-            raise InputError(str(goal), f"only {arrivals_tps:g} transactions a second arrive", "headrace plan --arrivals-tps", "Ask for less, or let more arrive.")
+            raise InputError(
+                str(goal),
+                f"only {arrivals_tps:g} transactions a second arrive",
+                "headrace plan --arrivals-tps",
+                "Ask for less, or let more arrive.",
+            )
 
 
 def _standard(verdict: FamilyVerdict) -> FamilyVerdict:
@@ -208,7 +233,12 @@ def _standard(verdict: FamilyVerdict) -> FamilyVerdict:
 
 
 def _search(
-    evaluator: Evaluator, worlds: Worlds, families: Sequence[Family], setting: Setting, confidence: float, progress: Callable[[float], None] | None
+    evaluator: Evaluator,
+    worlds: Worlds,
+    families: Sequence[Family],
+    setting: Setting,
+    confidence: float,
+    progress: Callable[[float], None] | None,
 ) -> list[Searched]:
     """All families, single volumes first: what they cost bounds the rest."""
     logs = log_volumes(families, setting.log_gib)
@@ -219,7 +249,11 @@ def _search(
     for done, family in enumerate(order):
         if progress:
             progress(done / len(order))
-        hosts = [(i, host) for i, host in indexed if host.instance and host.instance["instance_store_devices"]] if family.volume_type == "instance-store" else indexed
+        hosts = (
+            [(i, host) for i, host in indexed if host.instance and host.instance["instance_store_devices"]]
+            if family.volume_type == "instance-store"
+            else indexed
+        )
         one = Searched(family, Found(), [], [])
         every = routes(family, hosts, logs, setting.data_gib, setting.log_gib)
         places = [i for i, _ in hosts]
@@ -237,6 +271,14 @@ def _search(
     return searched
 
 
+def _saving(compared: TransactionChoice | None, winner: TransactionChoice | None, lasting: TransactionChoice | None) -> float | None:
+    """USD a month less than today. What keeps its data is set beside what keeps its data."""
+    if compared is None or winner is None:
+        return None
+    answer = lasting if lasting is not None and compared.persistent else winner
+    return compared.cost_usd_month - answer.cost_usd_month
+
+
 def _regrets(evaluator: Evaluator, worlds: Worlds, searched: Sequence[Searched]) -> tuple[dict[Pick, Regret], float | None]:
     """Regret of every candidate that was looked at in all states of the world, nothing above the budget."""
     if not any(one.sure for one in searched):
@@ -249,7 +291,9 @@ def _regrets(evaluator: Evaluator, worlds: Worlds, searched: Sequence[Searched])
     return dict(zip(picks, found, strict=True)), undecided
 
 
-def _winners(chooser: Chooser, searched: Sequence[Searched], regret: dict[Pick, Regret], top: int) -> tuple[list[TransactionChoice], TransactionChoice | None]:
+def _winners(
+    chooser: Chooser, searched: Sequence[Searched], regret: dict[Pick, Regret], top: int
+) -> tuple[list[TransactionChoice], TransactionChoice | None]:
     """The cheapest sure candidate of each family and instance, in order, at most `top`; and the one of least expected regret."""
     rows = []
     for one in searched:
@@ -283,48 +327,67 @@ def _family_of(searched: Sequence[Searched], pick: Pick) -> Family:
     return next(one.family for one in searched if (one.family.volume_type, one.family.layout) == (kind, layout))
 
 
-def _best(chooser: Chooser, one: Searched, regret: dict[Pick, Regret]) -> TransactionChoice | None:
+def _best(chooser: Chooser, one: Searched, regret: dict[Pick, Regret], won: bool) -> TransactionChoice | None:
+    """The family's best or nearest; where no family wins and all of this one is above the budget, the cheapest of it."""
     pick = pick_of(*one.sure[0][:2]) if one.sure else one.nearest(chooser.evaluator, chooser.worlds)
+    if pick is None and not won and one.found.dear is not None:
+        pick = pick_of(*one.found.dear[:2])
     return None if pick is None else chooser.choose([(one.family, pick)], regret)[0]
 
 
 def _closest(choices: Sequence[TransactionChoice]) -> list[TransactionChoice]:
     def distance(choice: TransactionChoice) -> float:
-        return sum(TransactionGoal.parse(goal).distance(choice.metrics[TransactionGoal.parse(goal).metric]) for goal in choice.goal_probabilities)
+        return sum(
+            TransactionGoal.parse(goal).distance(choice.metrics[TransactionGoal.parse(goal).metric]) for goal in choice.goal_probabilities
+        )
 
-    return sorted(choices, key=lambda choice: (-round(choice.probability, 3), round(distance(choice), 4), choice.cost_usd_month, choice.place))[:CLOSEST_SHOWN]
+    return sorted(
+        choices, key=lambda choice: (-round(choice.probability, 3), round(distance(choice), 4), choice.cost_usd_month, choice.place)
+    )[:CLOSEST_SHOWN]
 
 
-def _compare(chooser: Chooser, text: str, winner: TransactionChoice | None, cache_share: float) -> TransactionChoice:
-    """Today's, judged like a candidate: `INSTANCE+STORAGE[+LOG_STORAGE]`; without an instance on the winner's."""
-    evaluator = chooser.evaluator
+@dataclass(frozen=True)
+class Today:
+    """What --compare names: volumes of data and log, and an instance or none."""
+
+    host: Host | None
+    volumes: list[str]
+
+
+def _today(text: object, conditions: Conditions, cache_share: float) -> Today:
+    """Reads `INSTANCE+STORAGE[+LOG_STORAGE]` or `STORAGE`, before anything is searched. Raises InputError."""
     parts = [part.strip() for part in text.split("+")] if isinstance(text, str) else []
     named, volumes = [part for part in parts if part and ":" not in part], [part for part in parts if ":" in part]
     if len(named) > 1 or not 1 <= len(volumes) <= 2 or len(named) + len(volumes) != len(parts):
-        raise InputError(f"compare = {text}", "is written INSTANCE+STORAGE, INSTANCE+STORAGE+LOG_STORAGE or STORAGE", "headrace plan", "For example m5.2xlarge+gp2:1200.")
-    place = _host_of(evaluator, named[0] if named else winner.instance if winner else None, cache_share)
-    conditions, name = evaluator.conditions, evaluator.hosts[place].name
+        raise InputError(
+            f"compare = {text}",
+            "is written INSTANCE+STORAGE, INSTANCE+STORAGE+LOG_STORAGE or STORAGE",
+            "headrace plan",
+            "For example m5.2xlarge+gp2:1200.",
+        )
     with core_errors():
         for volume in volumes:
-            _core.storage_limits(volume, conditions.as_of, name)
+            _core.storage_limits(volume, conditions.as_of, named[0] if named else None)
             _core.monthly_cost(volume, conditions.region, conditions.as_of, 0.0)
-        parsed = [_core.parse_storage(volume) for volume in volumes]
-        eras = {era["volume_type"]: era for era in _core.volume_eras(conditions.as_of)}
-    kind = parsed[0]["members"][0]["volume_type"]
-    family = Family(kind, parsed[0]["raid"] or "single", eras[kind], (len(parsed[0]["members"]),))
-    pick = (parsed[0]["text"], parsed[1]["text"] if len(parsed) > 1 else None, place)
-    return chooser.choose([(family, pick)])[0]
+        volumes = [_core.parse_storage(volume)["text"] for volume in volumes]
+    hosts = hosts_for(named, conditions.region, conditions.as_of, cache_share, 1.0)[0] if named else [None]
+    return Today(hosts[0], volumes)
 
 
-def _host_of(evaluator: Evaluator, name: str | None, cache_share: float) -> int:
+def _compare(chooser: Chooser, today: Today, winner: TransactionChoice | None) -> TransactionChoice:
+    """Today's, judged like a candidate; without an instance on the winner's."""
+    evaluator = chooser.evaluator
     names = [host.name for host in evaluator.hosts]
-    if name is None:
-        return 0
-    if name in names:
-        return names.index(name)
-    hosts, _ = hosts_for([name], evaluator.conditions.region, evaluator.conditions.as_of, cache_share, 1.0)
-    evaluator.hosts.append(Host(hosts[0].instance, cache_of(hosts[0].instance, cache_share), hosts[0].usd_month))
-    return len(evaluator.hosts) - 1
+    name = today.host.name if today.host else winner.instance if winner else names[0]
+    if name not in names:
+        evaluator.hosts.append(today.host)
+    with core_errors():
+        parsed = _core.parse_storage(today.volumes[0])
+        eras = {era["volume_type"]: era for era in _core.volume_eras(evaluator.conditions.as_of)}
+    kind = parsed["members"][0]["volume_type"]
+    family = Family(kind, parsed["raid"] or "single", eras[kind], (len(parsed["members"]),))
+    place = [host.name for host in evaluator.hosts].index(name)
+    return chooser.choose([(family, (today.volumes[0], today.volumes[1] if len(today.volumes) > 1 else None, place))])[0]
 
 
 def _frontier(chooser: Chooser, searched: Sequence[Searched], winner: TransactionChoice | None) -> list[dict]:
@@ -369,10 +432,13 @@ def _verdict_order(one: TransactionVerdict) -> tuple:
 def plan_against(workload: TransactionWorkload, other: TransactionWorkload, **settings) -> EngineComparison:
     """The same goals for two databases, InnoDB against MyRocks as a rule. `settings`: as `plan_transactions`. Raises InputError."""
     if settings.get("size_gib") is not None:
-        raise InputError(f"size_gib = {settings['size_gib']}", "one size cannot hold for two databases", "headrace plan --against", "Write it into both workload files.")
+        raise InputError(
+            f"size_gib = {settings['size_gib']}",
+            "one size cannot hold for two databases",
+            "headrace plan --against",
+            "Write it into both workload files.",
+        )
     progress = settings.pop("progress", None)
     halves = [None, None] if progress is None else [lambda done: progress(0.5 * done), lambda done: progress(0.5 + 0.5 * done)]
     plans = tuple(plan_transactions(one, **settings, progress=half) for one, half in zip((workload, other), halves, strict=True))
     return compare_engines(plans)
-
-

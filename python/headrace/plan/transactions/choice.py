@@ -40,7 +40,9 @@ def binds_in_words(cap: str | None) -> str:
 def missed(goal: Goal, value: float) -> str:
     """`tps 211 against 300`."""
     unit = {"tps": "", "USD": " USD"}.get(goal.about.unit, f" {goal.about.unit}")
-    name = {"tps_p5": "tps of the worst seconds", "usd_month": "monthly cost", "p95_ms": "p95", "backlog_s": "backlog"}.get(goal.metric, goal.metric)
+    name = {"tps_p5": "tps of the worst seconds", "usd_month": "monthly cost", "p95_ms": "p95", "backlog_s": "backlog"}.get(
+        goal.metric, goal.metric
+    )
     return f"{name} {number(value)}{unit} against {number(goal.limit)}"
 
 
@@ -122,7 +124,9 @@ class Chooser:
                     items += [{"part": part} | item for item in _core.monthly_cost(storage, conditions.region, conditions.as_of, 0.0)]
         if host.instance is not None:
             price = host.instance["price"]
-            hourly = [(host.name, price["usd"])] + [(f"{host.name} EBS-optimized", extra) for extra in [price["ebs_optimized_surcharge_usd"]] if extra]
+            hourly = [(host.name, price["usd"])] + [
+                (f"{host.name} EBS-optimized", extra) for extra in [price["ebs_optimized_surcharge_usd"]] if extra
+            ]
             items = [
                 {"part": "instance", "item": item, "quantity": HOURS_PER_MONTH, "unit": "hour", "unit_price_usd": usd, "usd": usd * HOURS_PER_MONTH,
                  "source": price["source"], "as_of": price["as_of"]} for item, usd in hourly
@@ -136,13 +140,21 @@ class Chooser:
         if not limits[0]["persistent"]:
             found.append(LOCAL + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else ""))
         elif log:
-            found.append("Redo and binlog on a volume of their own: snapshots of both volumes must be taken together (multi-volume snapshot) to be consistent.")
+            found.append(
+                "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together (multi-volume snapshot) to be consistent."
+            )
         for limit in limits:
-            found += [f"{limit['spec']['volume_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in limit["caveats"]]
+            found += [
+                f"{limit['spec']['volume_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in limit["caveats"]
+            ]
         if instance is not None:
             name = instance["instance_type"]
             found += [f"{name} {caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in instance["caveats"]]
             found += [f"Price of {name}: {instance['price']['note']}"] if instance["price"]["note"] else []
-        found += [f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if "not confirmed" in item["as_of"] and item["usd"] > 0]
+        found += [
+            f"Price of {item['item']}: seen {item['as_of']} ({item['source']})"
+            for item in items
+            if "not confirmed" in item["as_of"] and item["usd"] > 0
+        ]
         found += latency_doubts(family.volume_type, self.evaluator.conditions.as_of)
         return list(dict.fromkeys(found))

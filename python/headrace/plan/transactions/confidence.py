@@ -37,10 +37,13 @@ def front_runners(found: Found) -> list[Sure]:
 def rank(entry: Sure) -> tuple:
     """Cheapest first; ties: fewer volumes, then by name."""
     route, index, usd = entry
-    return (round(usd, 6), 0 if route.line is None else route.line.members, route.storage(index), route.log or "", route.host)
+    volumes = (0 if route.line is None else route.line.members) + (route.log is not None)
+    return (round(usd, 6), volumes, route.storage(index), route.log or "", route.host)
 
 
-def surely(evaluator: Evaluator, worlds: Worlds, found: Found, confidence: float, best_usd: float, family_usd: float) -> tuple[list[Sure], list[Sure]]:
+def surely(
+    evaluator: Evaluator, worlds: Worlds, found: Found, confidence: float, best_usd: float, family_usd: float
+) -> tuple[list[Sure], list[Sure]]:
     """Front-runners raised until the goals hold with `confidence`, cheapest first; and those that cannot be, at the most they sell. `best_usd`: the cheapest of any family so
     far, `family_usd`: of this one."""
     sure: list[Sure] = []
@@ -57,7 +60,9 @@ def surely(evaluator: Evaluator, worlds: Worlds, found: Found, confidence: float
     return sorted(sure, key=rank), sorted(unsure, key=rank)
 
 
-def _raise(evaluator: Evaluator, worlds: Worlds, runners: list[Sure], confidence: float, family_usd: float, sure: list[Sure], unsure: list[Sure]) -> None:
+def _raise(
+    evaluator: Evaluator, worlds: Worlds, runners: list[Sure], confidence: float, family_usd: float, sure: list[Sure], unsure: list[Sure]
+) -> None:
     routes = [route for route, *_ in runners]
 
     def price(indices: dict[int, int]) -> np.ndarray:

@@ -13,7 +13,19 @@ from headrace.errors import core_errors
 from headrace.plan.goals import SLACK, Goal
 from headrace.plan.transactions.hosts import Host
 
-FIGURES = ("tps", "tps_mean", "tps_p5", "p95_ms", "backlog_s", "reads_per_tx", "ios_per_tx", "mib_per_tx", "cached_share", "balance_percent", "dry_at_s")
+FIGURES = (
+    "tps",
+    "tps_mean",
+    "tps_p5",
+    "p95_ms",
+    "backlog_s",
+    "reads_per_tx",
+    "ios_per_tx",
+    "mib_per_tx",
+    "cached_share",
+    "balance_percent",
+    "dry_at_s",
+)
 
 # A data storage, a log storage or None, and the index of a host.
 Pick = tuple[str, str | None, int]
@@ -60,7 +72,9 @@ class Evaluator:
             getattr(self.counts, status).add(pick)
         return columns
 
-    def run_in(self, cores: Sequence, arrivals_by: Sequence[float], picks: Sequence[Pick], least_tps: float = 0.0) -> list[dict[str, np.ndarray]]:
+    def run_in(
+        self, cores: Sequence, arrivals_by: Sequence[float], picks: Sequence[Pick], least_tps: float = 0.0
+    ) -> list[dict[str, np.ndarray]]:
         """The same under several databases, each with a factor on its arrivals."""
         texts = {text: None for data, log, _ in picks for text in (data, log) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
@@ -82,7 +96,8 @@ class Evaluator:
                 arrivals_by=list(arrivals_by), progress=self.progress,
             )  # fmt: skip
         return [
-            {name: np.array(raw[name], dtype=float) for name in FIGURES} | {name: np.array(raw[name], dtype=object) for name in ("status", "why", "cap")}
+            {name: np.array(raw[name], dtype=float) for name in FIGURES}
+            | {name: np.array(raw[name], dtype=object) for name in ("status", "why", "cap")}
             for raw in answers
         ]
 
@@ -103,10 +118,14 @@ class Evaluator:
 
     def costs(self, picks: Sequence[Pick]) -> np.ndarray:
         """USD a month of each candidate, NaN where a price is not known."""
-        unknown = list(dict.fromkeys(text for data, log, _ in picks for text in (data, log) if text is not None and text not in self.prices))
+        unknown = list(
+            dict.fromkeys(text for data, log, _ in picks for text in (data, log) if text is not None and text not in self.prices)
+        )
         if unknown:
             with core_errors():
                 totals = _core.monthly_totals(unknown, self.conditions.region, self.conditions.as_of, 0.0)
             self.prices.update(zip(unknown, totals, strict=True))
         prices = self.prices
-        return np.array([prices[data] + (0.0 if log is None else prices[log]) + self.hosts[index].usd_month for data, log, index in picks], dtype=float)
+        return np.array(
+            [prices[data] + (0.0 if log is None else prices[log]) + self.hosts[index].usd_month for data, log, index in picks], dtype=float
+        )

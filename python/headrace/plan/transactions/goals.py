@@ -34,7 +34,9 @@ class TransactionGoal(Goal):
 def parse_goals(goals: Iterable[str | Goal] | str | Goal, arrivals: bool) -> tuple[TransactionGoal, ...]:
     """All goals, repeated ones once. Raises InputError where there are none, where one asks for more than can be, or needs arrivals that are not given."""
     given = [goals] if isinstance(goals, (str, Goal)) else list(goals)
-    parsed = tuple(dict.fromkeys(TransactionGoal.parse(str(goal)) if isinstance(goal, Goal) else TransactionGoal.parse(goal) for goal in given))
+    parsed = tuple(
+        dict.fromkeys(TransactionGoal.parse(str(goal)) if isinstance(goal, Goal) else TransactionGoal.parse(goal) for goal in given)
+    )
     if not parsed and arrivals:
         parsed = tuple(TransactionGoal.parse(goal) for goal in OPEN_GOALS)
     if not any(goal.about.kind == "load" for goal in parsed):

@@ -48,11 +48,15 @@ def hosts_for(
     for instance in found:
         cache = cache_of(instance, cache_share)
         if cache < LEAST_CACHE_GIB:
-            skipped.append((instance["instance_type"], f"{instance['memory_mib'] / 1024:g} GiB of memory leave no {LEAST_CACHE_GIB:g} GiB of cache"))
+            skipped.append(
+                (instance["instance_type"], f"{instance['memory_mib'] / 1024:g} GiB of memory leave no {LEAST_CACHE_GIB:g} GiB of cache")
+            )
         else:
             hosts.append(Host(instance, cache, instance_usd_month(instance)))
     if not hosts:
-        raise InputError(", ".join(name for name, _ in skipped[:3]), "no instance has room for a cache", "headrace plan", "Name larger ones.")
+        raise InputError(
+            ", ".join(name for name, _ in skipped[:3]), "no instance has room for a cache", "headrace plan", "Name larger ones."
+        )
     hosts.sort(key=lambda host: (host.usd_month, host.name))
     if names is not None:
         return hosts, skipped
@@ -70,7 +74,11 @@ def sensible_instances(as_of: str) -> list[str]:
     with core_errors():
         known = _core.instances(as_of)
     matched = [(match, entry) for entry in known if (match := SENSIBLE.match(entry["instance_type"]))]
-    matched = [(match, entry) for match, entry in matched if entry["memory_mib"] and any(entry[name] for name in ("baseline_iops", "baseline_bytes_s"))]
+    matched = [
+        (match, entry)
+        for match, entry in matched
+        if entry["memory_mib"] and any(entry[name] for name in ("baseline_iops", "baseline_bytes_s"))
+    ]
     newest: dict[str, list[int]] = {}
     for match, _ in matched:
         newest.setdefault(match["letter"], []).append(int(match["generation"]))
@@ -90,6 +98,9 @@ def undominated(hosts: Sequence[Host]) -> list[Host]:
 
 def _worth(host: Host) -> tuple:
     instance = host.instance
-    figures = tuple(float(instance[name] or 0) for name in ("vcpus", "baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s", "instance_store_gb"))
+    figures = tuple(
+        float(instance[name] or 0)
+        for name in ("vcpus", "baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s", "instance_store_gb")
+    )
     # Local disks are told apart by their number too: it decides the layouts.
     return (*figures, host.cache_gib, float(instance["instance_store_devices"] or 0), float(instance["nitro"]))

@@ -16,12 +16,19 @@ from headrace.plan.transactions.result import EngineComparison, TransactionChoic
 def family_verdict(family: Family, best: TransactionChoice | None, winner: TransactionChoice | None, found, goals) -> TransactionVerdict:
     """The verdict on a family whose best (or nearest) choice is `best`."""
     if best is None:
-        why = f"every {family.name} costs far more than the best of the others" if found.too_dear else f"no {family.name} holds the data with a known price"
+        none = (
+            "no instance given has local disks of that layout that hold the data"
+            if family.volume_type == "instance-store"
+            else f"no {family.name} holds the data with a known price"
+        )
+        why = f"every {family.name} costs far more than the best of the others" if found.too_dear else none
         return TransactionVerdict(family.name, "costs more" if found.too_dear else "impossible", why)
     ratio = best.cost_usd_month / winner.cost_usd_month if winner and winner.cost_usd_month > 0 else None
     if winner is not None and best.place == winner.place:
         why = f"cheapest that meets every goal with {best.probability:.0%}; binds: {best.binds['words']}"
-        return TransactionVerdict(family.name, "wins", why + ("" if best.persistent else "; the data is gone when the instance stops"), best, 1.0)
+        return TransactionVerdict(
+            family.name, "wins", why + ("" if best.persistent else "; the data is gone when the instance stops"), best, 1.0
+        )
     if best.meets_goals:
         return TransactionVerdict(family.name, "costs more", _dearer(best, winner, ratio), best, ratio)
     if winner is not None and found.passing and best.cost_usd_month > winner.cost_usd_month and not best.misses:
@@ -77,7 +84,9 @@ def _engine_in_words(plan: TransactionPlan) -> str:
 
 def explain(evaluator, setting, choices: Sequence[TransactionChoice]) -> list[str]:
     """The arithmetic of some choices, line by line."""
-    lines = [f"data: {setting.data_gib:,} GiB; redo and a day of binlogs: {setting.log_gib:,} GiB, beside the data or on a volume of their own"]
+    lines = [
+        f"data: {setting.data_gib:,} GiB; redo and a day of binlogs: {setting.log_gib:,} GiB, beside the data or on a volume of their own"
+    ]
     about = evaluator.conditions
     asks = f"{about.threads} clients" if about.threads else f"{about.arrivals_tps:g} transactions a second arrive"
     lines.append(f"{asks}; {about.start} start, {about.hours:g} h; what is sustained is the worst hour")
@@ -95,20 +104,33 @@ def _of(choice: TransactionChoice, evaluator) -> list[str]:
     lines = []
     if choice.instance:
         lines.append(f"cache: {choice.memory_gib:,.4g} GiB of memory -> {choice.cache_gib:,.4g} GiB")
-    lines.append(f"a transaction: {per['reads']:.3g} page reads, {per['ios']:.3g} I/Os of up to 256 KiB, {per['mib'] * 1024:,.0f} KiB, on all devices, log included")
-    lines.append(f"{tps:,.0f} tps x {per['ios']:.3g} = {tps * per['ios']:,.0f} IOPS; x {per['mib'] * 1024:,.0f} KiB = {tps * per['mib']:,.0f} MiB/s")
-    lines.append(f"data volumes sell {iops:,} IOPS and {mib_s / MIB:,.0f} MiB/s ({choice.members} x {choice.volume_type}; writes to mirrors count twice)")
+    lines.append(
+        f"a transaction: {per['reads']:.3g} page reads, {per['ios']:.3g} I/Os of up to 256 KiB, {per['mib'] * 1024:,.0f} KiB, on all devices, log included"
+    )
+    lines.append(
+        f"{tps:,.0f} tps x {per['ios']:.3g} = {tps * per['ios']:,.0f} IOPS; x {per['mib'] * 1024:,.0f} KiB = {tps * per['mib']:,.0f} MiB/s"
+    )
+    lines.append(
+        f"data volumes sell {iops:,} IOPS and {mib_s / MIB:,.0f} MiB/s ({choice.members} x {choice.volume_type}; writes to mirrors count twice)"
+    )
     if choice.vcpus:
         cpu = evaluator.database["clients"]["cpu_ms"]
         lines.append(f"processors: {tps:,.0f} tps x {cpu:.3g} ms = {tps * cpu / 1000:.3g} of {choice.vcpus} virtual CPUs")
     if choice.runs_dry_at_s is not None:
         lines.append(f"credits are gone after {choice.runs_dry_at_s / 3600:.3g} h")
     lines.append(f"binds: {choice.binds['words']}")
-    lines.append(f"tps {number(tps)}, 80 % interval {number(choice.tps_low)} to {number(choice.tps_high)}; one-second tps above {number(choice.metrics['tps_p5'])} 95 % of the time; p95 {number(choice.metrics['p95_ms'])} ms")
+    lines.append(
+        f"tps {number(tps)}, 80 % interval {number(choice.tps_low)} to {number(choice.tps_high)}; one-second tps above {number(choice.metrics['tps_p5'])} 95 % of the time; p95 {number(choice.metrics['p95_ms'])} ms"
+    )
     for goal, probability in choice.goal_probabilities.items():
         lines.append(f"goal {goal}: holds with {probability:.0%}")
-    lines += [f"{item['part']}: {item['item']}: {item['quantity']:,.6g} {item['unit']} x {item['unit_price_usd']:g} = {item['usd']:,.2f} USD ({item['source']}, {item['as_of']})" for item in choice.items]
+    lines += [
+        f"{item['part']}: {item['item']}: {item['quantity']:,.6g} {item['unit']} x {item['unit_price_usd']:g} = {item['usd']:,.2f} USD ({item['source']}, {item['as_of']})"
+        for item in choice.items
+    ]
     lines.append(f"together {choice.cost_usd_month:,.2f} USD a month; data: {choice.durability}")
     if choice.regret_expected_usd is not None:
-        lines.append(f"regret over the states of the world: {choice.regret_expected_usd:,.2f} USD a month expected, {choice.regret_worst_usd:,.2f} worst")
+        lines.append(
+            f"regret over what the calibration leaves open: {choice.regret_expected_usd:,.2f} USD a month expected, {choice.regret_worst_usd:,.2f} worst"
+        )
     return lines

@@ -20,11 +20,17 @@ KEPT = 1.3
 
 @dataclass
 class Found:
-    """What a search came to: routes that meet the goals at an index, with their cost; and, of those that do not, the nearest at the most they sell."""
+    """What a search came to: routes that meet the goals at an index, with their cost; of those that do not, the nearest at the most they sell; and the cheapest that was not
+    looked at because of its cost (`dear`)."""
 
     passing: list[tuple[Route, int, float]] = field(default_factory=list)
     failing: list[tuple[Route, int, float]] = field(default_factory=list)
-    too_dear: bool = False
+    dear: tuple[Route, int, float] | None = None
+
+    @property
+    def too_dear(self) -> bool:
+        """Something was not looked at because of its cost."""
+        return self.dear is not None
 
     @property
     def best_usd(self) -> float:
@@ -35,7 +41,12 @@ class Found:
         """Takes over what another search of the family found."""
         self.passing += other.passing
         self.failing += other.failing
-        self.too_dear |= other.too_dear
+        self.cut(other.dear)
+
+    def cut(self, entry: tuple[Route, int, float] | None) -> None:
+        """Takes note of a candidate that costs too much."""
+        if entry is not None and (self.dear is None or entry[2] < self.dear[2]):
+            self.dear = entry
 
 
 def pick_of(route: Route, index: int) -> Pick:
@@ -100,7 +111,11 @@ class Wave:
         usd = self.evaluator.costs([pick_of(self.routes[i], index) for i, index in indices.items()])
         most = [KEPT * self.best.get(self.routes[i].host, float("inf")) for i in indices]
         kept = (usd <= self.limit_usd) & (usd <= np.array(most))
-        self.found.too_dear |= bool(np.any(~kept))
+        dear = np.where(kept | np.isnan(usd), np.inf, usd)
+        if np.isfinite(dear).any():
+            cheapest = int(dear.argmin())
+            i, index = list(indices.items())[cheapest]
+            self.found.cut((self.routes[i], index, float(dear[cheapest])))
         return {i: index for (i, index), fits in zip(indices.items(), kept, strict=True) if fits}
 
 

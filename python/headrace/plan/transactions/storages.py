@@ -108,7 +108,10 @@ def routes(family: Family, hosts: Sequence[tuple[int, Host]], logs: Sequence[str
         ]
     together, apart = ([(line, {}) for line in lines(family, gib)] for gib in (data_gib + logged_gib, data_gib))
     return [
-        Route(line, family, log, index, None, texts) for index, _ in hosts for log in (None, *logs) for line, texts in (together if log is None else apart)
+        Route(line, family, log, index, None, texts)
+        for index, _ in hosts
+        for log in (None, *logs)
+        for line, texts in (together if log is None else apart)
     ]
 
 

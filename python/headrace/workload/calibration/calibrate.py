@@ -13,8 +13,8 @@ from headrace.errors import InputError
 from headrace.workload.calibration import cycle, scatter, shape
 from headrace.workload.calibration.fit import Fit, fit
 from headrace.workload.calibration.observe import Observation, observe
-from headrace.workload.parameters import of_engine, value
 from headrace.workload.calibration.standard import standard
+from headrace.workload.parameters import of_engine, value
 from headrace.workload.runs import Run
 
 DOC = "docs/reference/run-description.md"
@@ -48,7 +48,8 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
     engine = first.engine
     observations = [observe(run) for run in runs]
     begin = standard(first)
-    if engine == "myrocks":
+    compacts = begin["compaction"] is not None  # a script that only reads does not, in MyRocks either
+    if compacts:
         _expect_cycle(begin, first)
     # Measured with doublewrite and pages of 16 KiB.
     usual = begin["writes"]["doublewrite"] and first.settings.get("page_kib", 16) == 16
@@ -57,19 +58,38 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
     for turn in range(ROUNDS):
         fitted = fit(base | {"shape": found}, engine, observations, None if fitted is None else fitted.deltas, kib_known)
         progress((turn + 0.5) / ROUNDS)
-        if engine == "myrocks":
-            ring = cycle.find(fitted.database | {"compaction": {**fitted.database["compaction"], "profile": [1.0]}}, observations, begin["compaction"]["period_tx"])
+        if compacts:
+            ring = cycle.find(
+                fitted.database | {"compaction": {**fitted.database["compaction"], "profile": [1.0]}},
+                observations,
+                begin["compaction"]["period_tx"],
+            )
             if ring is not None:
-                base = base | {"compaction": {**base["compaction"], "period_tx": ring.period_tx, "first_tx": ring.first_tx, "profile": list(ring.profile)}}
-        period = base["compaction"]["period_tx"] if engine == "myrocks" else None
+                base = base | {
+                    "compaction": {
+                        **base["compaction"],
+                        "period_tx": ring.period_tx,
+                        "first_tx": ring.first_tx,
+                        "profile": list(ring.profile),
+                    }
+                }
+        period = base["compaction"]["period_tx"] if compacts else None
         more = shape.unexplained(fitted.database, observations, period)
         found = shape.product(found, more)
         progress((turn + 1.0) / ROUNDS)
     database = fitted.database | {"shape": found}
     if ring is not None:
-        database["compaction"] = {**database["compaction"], "period_tx": ring.period_tx, "first_tx": ring.first_tx, "profile": list(ring.profile)}
+        database["compaction"] = {
+            **database["compaction"],
+            "period_tx": ring.period_tx,
+            "first_tx": ring.first_tx,
+            "profile": list(ring.profile),
+        }
     database["noise"] = scatter.scatter(database, observations)
-    database["clients"] = {**database["clients"], "p95_over_mean": scatter.p95_over_mean(observations, database["clients"]["p95_over_mean"])}
+    database["clients"] = {
+        **database["clients"],
+        "p95_over_mean": scatter.p95_over_mean(observations, database["clients"]["p95_over_mean"]),
+    }
     return Calibrated(engine, database, fitted, ring, tuple(_notes(runs, observations, database)), tuple(observations))
 
 
@@ -79,7 +99,13 @@ def identified(result: Calibrated) -> list[dict]:
     for index, parameter in enumerate(of_engine(result.engine)):
         spread = math.sqrt(max(0.0, float(result.fit.covariance[index, index])))
         narrowed = spread / parameter.spread
-        origin = "the runs" if narrowed < 0.5 else "the runs and the standard benchmark" if narrowed < 0.85 else "the standard benchmark: the runs do not tell"
+        origin = (
+            "the runs"
+            if narrowed < 0.5
+            else "the runs and the standard benchmark"
+            if narrowed < 0.85
+            else "the standard benchmark: the runs do not tell"
+        )
         rows.append({"name": parameter.name, "words": parameter.words, "value": value(result.database, parameter), "spread": min(spread, parameter.spread),
                      "before": parameter.spread, "from": origin})  # fmt: skip
     return rows
@@ -98,14 +124,21 @@ def _check(runs: list[Run]) -> None:
     for run in runs:
         for what, here, there in zip(SAME, _same(run), _same(first), strict=True):
             if here != there:
-                raise InputError(f"{run.name}: {what} = {here}", f"must be {there}, as in {first.name}: one workload has one", DOC, "Calibrate them apart.")
+                raise InputError(
+                    f"{run.name}: {what} = {here}",
+                    f"must be {there}, as in {first.name}: one workload has one",
+                    DOC,
+                    "Calibrate them apart.",
+                )
         if run.span_s < LEAST_SECONDS or run.transactions < LEAST_TRANSACTIONS:
             missing = max(LEAST_SECONDS - run.span_s, (LEAST_TRANSACTIONS / max(run.transactions, 1e-9) - 1.0) * run.span_s)
             raise InputError(
                 f"{run.name}: {run.span_s:,.0f} s, {run.transactions:,.0f} transactions",
                 f"too short to identify anything: at least {LEAST_SECONDS:.0f} s and {LEAST_TRANSACTIONS:,.0f} transactions",
                 DOC,
-                f"Measure about {missing:,.0f} s longer." if math.isfinite(missing) and missing < 1e7 else "The run holds no transactions: check the file.",
+                f"Measure about {missing:,.0f} s longer."
+                if math.isfinite(missing) and missing < 1e7
+                else "The run holds no transactions: check the file.",
             )
 
 
@@ -114,7 +147,11 @@ def _expect_cycle(database: dict, run: Run) -> None:
     memtable_mib = run.settings.get("memtable_mib", 256.0)
     trigger = run.settings.get("l0_trigger", 4)
     by = memtable_mib / 256.0 * trigger / 4.0
-    database["compaction"] = {**database["compaction"], "period_tx": database["compaction"]["period_tx"] * by, "first_tx": database["compaction"]["first_tx"] * by}
+    database["compaction"] = {
+        **database["compaction"],
+        "period_tx": database["compaction"]["period_tx"] * by,
+        "first_tx": database["compaction"]["first_tx"] * by,
+    }
 
 
 def _notes(runs: list[Run], observations: list[Observation], database: dict) -> list[str]:
@@ -132,7 +169,11 @@ def _notes(runs: list[Run], observations: list[Observation], database: dict) -> 
         if run.start == "warm":
             notes.append(f"{run.name}: a warm run shows the end of the warm-up only; its beginning is the standard benchmark's.")
         if not np.isfinite(observation.iops).any():
-            notes.append(f"{run.name}: no disk figures beside the transactions: I/Os per transaction follow from the cap, their parts from the standard benchmark.")
+            notes.append(
+                f"{run.name}: no disk figures beside the transactions: I/Os per transaction follow from the cap, their parts from the standard benchmark."
+            )
     if len({run.threads for run in runs}) == 1:
-        notes.append("All runs have the same number of clients: the response time without I/O is the standard benchmark's; a run with a quarter of the clients would tell.")
+        notes.append(
+            "All runs have the same number of clients: the response time without I/O is the standard benchmark's; a run with a quarter of the clients would tell."
+        )
     return notes

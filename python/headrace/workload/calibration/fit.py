@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from headrace import _core
-from headrace.workload.calibration.observe import GIB, Observation, held_by_clients
+from headrace.workload.calibration.observe import GIB, STANDSTILL_SHARE, Observation, held_by_clients
 from headrace.workload.parameters import applied, of_engine
 
 # How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the same volume an hour later; the published pairs of runs scatter so.
@@ -46,7 +46,10 @@ def fit(database: dict, engine: str, observations: list[Observation], start: np.
     spreads = np.array([parameter.spread for parameter in parameters])
     runs = [observation.core_run for observation in observations]
     measured = [_measured(observation) for observation in observations]
-    full_at = {run.cache_gib: _core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"] for run in (observation.run for observation in observations)}
+    full_at = {
+        run.cache_gib: _core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"]
+        for run in (observation.run for observation in observations)
+    }
 
     def residuals(deltas: np.ndarray) -> np.ndarray:
         changed = applied(database, engine, dict(zip(names, deltas, strict=True)))
@@ -61,7 +64,9 @@ def fit(database: dict, engine: str, observations: list[Observation], start: np.
 
     begin = np.zeros(len(names)) if start is None else start
     bounds = np.log(30.0)
-    found = least_squares(residuals, np.clip(begin, -bounds + 0.01, bounds - 0.01), bounds=(-bounds, bounds), diff_step=0.01, x_scale=spreads, max_nfev=30)
+    found = least_squares(
+        residuals, np.clip(begin, -bounds + 0.01, bounds - 0.01), bounds=(-bounds, bounds), diff_step=0.01, x_scale=spreads, max_nfev=30
+    )
     # Neighbouring bins err together (what the physics misses goes on for a while), so that many of them tell as much as one when it comes to how sure the fit is.
     jacobian = found.jac.copy()
     jacobian[len(names) :] /= np.sqrt(ERR_TOGETHER)
@@ -105,8 +110,14 @@ def _compare(observation: Observation, columns: dict, seen: dict[str, np.ndarray
     for name, values in ours.items():
         if np.isfinite(seen[name]).any():
             binned = observation.binned(values)
-            good = np.isfinite(seen[name]) & np.isfinite(binned) & (seen[name] > 0) & (binned > 0)
-            spread = BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * observation.binned(waiting) if name == "tps" else np.full(len(binned), BIN_SPREAD)
+            # Which bins count may not depend on the parameters: what they make nothing of is very little.
+            good = np.isfinite(seen[name]) & np.isfinite(binned) & (seen[name] > 0)
+            binned[good] = np.maximum(binned[good], STANDSTILL_SHARE * seen[name][good])
+            spread = (
+                BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * observation.binned(waiting)
+                if name == "tps"
+                else np.full(len(binned), BIN_SPREAD)
+            )
             parts.append(_soft(np.log(binned[good] / seen[name][good]) / spread[good]))
     return parts
 

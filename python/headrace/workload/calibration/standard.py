@@ -11,7 +11,15 @@ GIB = 1024.0**3
 # Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018; MyRocks with LZ4).
 TPCC_BYTES = {"innodb": 94.2e6, "myrocks": 20e6}
 # sysbench's options of a distribution, as the core names them.
-DISTRIBUTION_OPTIONS = {"rand_spec_pct": "percent", "rand_spec_res": "share", "rand_spec_iter": "iterations", "rand_pareto_h": "h", "rand_zipfian_exp": "exponent"}
+DISTRIBUTION_OPTIONS = {
+    "rand_spec_pct": "percent",
+    "rand_spec_res": "share",
+    "rand_spec_iter": "iterations",
+    "rand_pareto_h": "h",
+    "rand_zipfian_exp": "exponent",
+}
+# The settings go to 2^64 - 1; no volume writes a million pages a second, and the standard's limit is none.
+MOST_PAGES_PER_S, NO_LIMIT_PER_S = 1e6, 1e9
 # InnoDB's flush settings that mean a log write at every commit.
 AT_COMMIT = 1
 
@@ -44,7 +52,11 @@ def _options(run: Run) -> dict:
     benchmark, settings = run.benchmark, run.settings
     kind = {"type": benchmark.distribution or "special"}
     kind |= {DISTRIBUTION_OPTIONS[name]: value for name, value in benchmark.parameters.items() if name in DISTRIBUTION_OPTIONS}
-    known = {name: settings[name] for name in ("redo_gib", "flush_log_at_trx_commit", "sync_binlog", "io_capacity", "doublewrite", "memtable_mib") if name in settings}
+    known = {
+        name: settings[name]
+        for name in ("redo_gib", "flush_log_at_trx_commit", "sync_binlog", "io_capacity", "doublewrite", "memtable_mib")
+        if name in settings
+    }
     if "binlog" in settings:
         known["log_bin"] = bool(settings["binlog"])
     return {"script": benchmark.script, "distribution": kind, "engine": run.engine, "tables": benchmark.tables, "table_size": benchmark.scale,
@@ -67,7 +79,7 @@ def settled(database: dict, settings: dict) -> dict:
     elif int(settings.get("sync_binlog", 0)) == 1:
         log["syncs_per_commit"] += 2.0  # the binlog grows: its data, then the filesystem's journal
     if database["engine"] == "innodb":
-        writes["background_per_s"] = float(settings.get("io_capacity", writes["background_per_s"]))
-        writes["flush_limit_per_s"] = float(settings.get("io_capacity_max", writes["flush_limit_per_s"]))
+        writes["background_per_s"] = min(float(settings.get("io_capacity", writes["background_per_s"])), MOST_PAGES_PER_S)
+        writes["flush_limit_per_s"] = min(float(settings.get("io_capacity_max", writes["flush_limit_per_s"])), NO_LIMIT_PER_S)
         writes["doublewrite"] = bool(settings.get("doublewrite", writes["doublewrite"]))
     return database | {"log": log, "writes": writes}

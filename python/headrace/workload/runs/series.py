@@ -17,6 +17,8 @@ SIGMA_OF_MAD = 1.4826  # of a normal distribution
 # Where the deviations nearly vanish: counting noise (variance = mean) and 2 % of the level.
 LEAST_SIGMA_SHARE = 0.02
 SHOWN = 5
+# Less than this of the run's median is no slow start: a cold buffer pool's first second does 2 %.
+STANDSTILL_SHARE = 0.005
 # Published sysbench-tpcc runs (Percona, EBS 2018): 28 to 83 % fewer in cold ones, within 2 % in warm ones (RDS 2020).
 WARMING = 0.15
 FEWEST_ROWS = 16
@@ -33,7 +35,10 @@ def marked(series: pl.DataFrame) -> pl.DataFrame:
     mad = pl.col("_away").rolling_median(WINDOW_ROWS, center=True, min_samples=1) * SIGMA_OF_MAD
     noise = (pl.col("_median") / pl.col("duration_s")).sqrt()
     series = series.with_columns(pl.max_horizontal(mad, noise, LEAST_SIGMA_SHARE * pl.col("_median")).alias("_sigma"))
-    stall = (pl.col("tps") < STALL_SHARE * pl.col("_median")) & ~pl.col("suspect")  # clients that left do not stall
+    # Of a stall longer than half the window the median itself is 0: then next to nothing of what the whole run does.
+    usual = pl.col("tps").filter(~pl.col("suspect")).median()
+    still = (pl.col("tps") < STALL_SHARE * pl.col("_median")) | (pl.col("tps") < STANDSTILL_SHARE * usual)
+    stall = still & ~pl.col("suspect")  # clients that left do not stall
     series = series.with_columns(stall.alias("stall"))
     outlier = (pl.col("_away") > OUTLIER_SIGMAS * pl.col("_sigma")) & ~pl.col("stall") & ~pl.col("suspect")
     return series.with_columns(outlier.alias("_outlier"))

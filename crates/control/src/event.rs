@@ -1,0 +1,136 @@
+//! What happened. Written to the journal, so a name or a field is never changed or taken away; new fields have a default.
+
+use crate::attachments::AttachedDevice;
+use crate::ids::VolumeId;
+use crate::modifications::Modification;
+use crate::record::NewVolume;
+use crate::settings::Settings;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A change and its time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Lab time, Unix milliseconds.
+    pub at_ms: u64,
+    /// What changed.
+    pub change: Change,
+}
+
+impl Event {
+    /// Must be on disk before anyone is told. Progress is not: it is measured again.
+    pub fn must_last(&self) -> bool {
+        !matches!(self.change, Change::MemberRebuilding { .. })
+    }
+}
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // the fields are those of the command of the same name
+pub enum Change {
+    /// These are the settings now.
+    Configured { settings: Settings },
+    /// A volume begins to exist.
+    VolumeCreated { volume: VolumeId, new: NewVolume },
+    /// It can be attached.
+    VolumeReady { volume: VolumeId },
+    /// It cannot be used any more.
+    VolumeFailed { volume: VolumeId, reason: String },
+    /// Its files are being removed.
+    VolumeDeleting { volume: VolumeId },
+    /// It is gone.
+    VolumeDeleted { volume: VolumeId },
+    /// Keys removed, then tags set.
+    TagsChanged {
+        volume: VolumeId,
+        #[serde(default)]
+        set: BTreeMap<String, String>,
+        #[serde(default)]
+        remove: Vec<String>,
+    },
+    /// A device is being made.
+    AttachmentStarted {
+        volume: VolumeId,
+        attachment: String,
+        name: String,
+        #[serde(default)]
+        unpaced: bool,
+        #[serde(default)]
+        probe: bool,
+    },
+    /// The device is there.
+    Attached { volume: VolumeId, device: AttachedDevice },
+    /// No device could be made.
+    AttachmentFailed { volume: VolumeId, reason: String },
+    /// The device is being taken away.
+    DetachmentStarted {
+        volume: VolumeId,
+        #[serde(default)]
+        force: bool,
+    },
+    /// It is in use and stays.
+    DetachmentBusy { volume: VolumeId, reason: String },
+    /// It is gone.
+    Detached { volume: VolumeId },
+    /// A modification was accepted.
+    ModificationStarted { volume: VolumeId, modification: Modification },
+    /// The volume has its new specification; limits are in between until completed.
+    ModificationOptimizing { volume: VolumeId, modification: String },
+    /// New limits.
+    ModificationCompleted { volume: VolumeId, modification: String },
+    /// All as before.
+    ModificationFailed { volume: VolumeId, modification: String, reason: String },
+    /// Credits of a member, in millionths of its capacity.
+    BalanceSet { volume: VolumeId, member: u32, per_million: u32 },
+    /// A member is slow.
+    MemberSlowed { volume: VolumeId, member: u32, caps_per_mille: u32, extra_latency_us: u64 },
+    /// A member is as it should be.
+    MemberRestored { volume: VolumeId, member: u32 },
+    /// A member is lost.
+    MemberFailed { volume: VolumeId, member: u32 },
+    /// An empty volume stands in a member's place.
+    MemberReplaced {
+        volume: VolumeId,
+        member: u32,
+        total_bytes: u64,
+        #[serde(default)]
+        mib_s: Option<u64>,
+    },
+    /// Progress of its rebuild.
+    MemberRebuilding { volume: VolumeId, member: u32, done_bytes: u64 },
+    /// Its rebuild is complete.
+    MemberRebuilt { volume: VolumeId, member: u32 },
+}
+
+impl Change {
+    /// The volume it belongs to; settings belong to none.
+    pub fn volume(&self) -> Option<&VolumeId> {
+        match self {
+            Change::Configured { .. } => None,
+            Change::VolumeCreated { volume, .. }
+            | Change::VolumeReady { volume }
+            | Change::VolumeFailed { volume, .. }
+            | Change::VolumeDeleting { volume }
+            | Change::VolumeDeleted { volume }
+            | Change::TagsChanged { volume, .. }
+            | Change::AttachmentStarted { volume, .. }
+            | Change::Attached { volume, .. }
+            | Change::AttachmentFailed { volume, .. }
+            | Change::DetachmentStarted { volume, .. }
+            | Change::DetachmentBusy { volume, .. }
+            | Change::Detached { volume }
+            | Change::ModificationStarted { volume, .. }
+            | Change::ModificationOptimizing { volume, .. }
+            | Change::ModificationCompleted { volume, .. }
+            | Change::ModificationFailed { volume, .. }
+            | Change::BalanceSet { volume, .. }
+            | Change::MemberSlowed { volume, .. }
+            | Change::MemberRestored { volume, .. }
+            | Change::MemberFailed { volume, .. }
+            | Change::MemberReplaced { volume, .. }
+            | Change::MemberRebuilding { volume, .. }
+            | Change::MemberRebuilt { volume, .. } => Some(volume),
+        }
+    }
+}

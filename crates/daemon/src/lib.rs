@@ -1,0 +1,3 @@
+//! The daemon of the lab.
+
+pub mod journal;

@@ -1,0 +1,69 @@
+//! One attached volume.
+
+use crate::gate::Gate;
+use crate::meter::Meter;
+use headrace_model::Nanos;
+use headrace_store::Backing;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::Arc;
+
+const PACED: i64 = -1;
+
+/// How a line answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// When the model says.
+    Model,
+    /// So many ns after arrival; 0: at once. To measure the path itself.
+    Fixed(u64),
+}
+
+/// An attached volume: its place in the model, its bytes, what it did, what is wrong with it.
+pub struct Line {
+    /// Slot of its device in the model.
+    pub slot: usize,
+    /// The name of its file: the volume id.
+    pub id: String,
+    /// Where its bytes live.
+    pub backing: Arc<dyn Backing>,
+    /// What it did.
+    pub meter: Meter,
+    /// Faults.
+    pub gate: Gate,
+    path_ns: AtomicU64,
+    pace: AtomicI64,
+}
+
+impl Line {
+    /// A line that follows the model.
+    pub fn new(slot: usize, id: &str, backing: Arc<dyn Backing>, now: Nanos) -> Line {
+        Line { slot, id: id.to_string(), backing, meter: Meter::new(now), gate: Gate::default(), path_ns: AtomicU64::new(0), pace: AtomicI64::new(PACED) }
+    }
+
+    /// The path's own time, which is part of what the model says and not added to it.
+    pub fn path(&self) -> Nanos {
+        Nanos(self.path_ns.load(Ordering::Relaxed))
+    }
+
+    /// Sets what was measured.
+    pub fn set_path(&self, nanos: u64) {
+        self.path_ns.store(nanos, Ordering::Relaxed);
+    }
+
+    /// How it answers.
+    pub fn pace(&self) -> Pace {
+        match self.pace.load(Ordering::Relaxed) {
+            PACED => Pace::Model,
+            fixed => Pace::Fixed(fixed as u64),
+        }
+    }
+
+    /// Changes how it answers.
+    pub fn set_pace(&self, pace: Pace) {
+        let code = match pace {
+            Pace::Model => PACED,
+            Pace::Fixed(nanos) => i64::try_from(nanos).unwrap_or(i64::MAX),
+        };
+        self.pace.store(code, Ordering::Relaxed);
+    }
+}

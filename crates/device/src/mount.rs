@@ -1,0 +1,325 @@
+//! The FUSE file system: a folder with one file a volume. The only file that names fuser.
+//!
+//! Reader threads take requests from /dev/fuse, each over a descriptor of its own, ask the model, read or write the backing at once, and answer, or leave the answer to
+//! the timer. Data is copied once between the backing and a buffer, and once between the buffer and the kernel.
+
+use crate::line::{Line, Pace};
+use crate::shelf::Shelf;
+use crate::timer::Timer;
+use fuser::{
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
+    MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, WriteFlags,
+};
+use headrace_model::{Cap, Decision, Io, Nanos, Op, Verdict};
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// What /proc/mounts shows as the source of our mounts.
+pub const SOURCE: &str = "headrace";
+/// Requests in the kernel's queue at most: 64 volumes at depth 128, the loop driver's own.
+const MOST_WAITING: u16 = 8_192;
+/// The largest request: the unit of st1 and sc1. A smaller one would be split before it is counted.
+const MOST_BYTES: u32 = 1 << 20;
+/// Buffers kept for reuse, bytes. More are made when needed and freed after.
+const KEPT_BYTES: usize = 64 << 20;
+/// Answers closer than this to their time leave at once.
+const AT_ONCE: u64 = 1_000;
+const ROOT: u64 = 1;
+const FIRST: u64 = 16;
+const FALLOC_KEEP_SIZE: i32 = 1;
+const FALLOC_PUNCH_HOLE: i32 = 2;
+const FALLOC_ZERO_RANGE: i32 = 16;
+
+/// Reader threads for `cores` processors: two each keeps one ready while another copies, up to eight.
+pub fn reader_threads(cores: usize) -> usize {
+    (2 * cores).clamp(2, 8)
+}
+
+/// A mounted lab. Dropping it unmounts.
+pub struct Mount {
+    session: Option<BackgroundSession>,
+    folder: PathBuf,
+    timer: Arc<Timer<Waiting>>,
+}
+
+impl Mount {
+    /// Mounts the volumes of a shelf on an existing folder.
+    pub fn new(shelf: Arc<Shelf>, folder: &Path) -> io::Result<Mount> {
+        let late = shelf.clone();
+        let pool = Arc::new(Pool::default());
+        let back = pool.clone();
+        let timer = Arc::new(Timer::start(shelf.clock, move |waiting: Waiting, at| waiting.answer(&late, &back, at))?);
+        let mut config = Config::default();
+        config.n_threads = Some(reader_threads(std::thread::available_parallelism().map_or(2, usize::from)));
+        config.clone_fd = true;
+        config.mount_options =
+            vec![MountOption::FSName(SOURCE.into()), MountOption::Subtype(SOURCE.into()), MountOption::NoExec, MountOption::NoSuid, MountOption::NoDev];
+        let files = Files { shelf, timer: timer.clone(), pool };
+        let session = Session::new(files, folder, &config)?.spawn()?;
+        Ok(Mount { session: Some(session), folder: folder.to_path_buf(), timer })
+    }
+
+    /// The file of a volume.
+    pub fn file(&self, id: &str) -> PathBuf {
+        self.folder.join(id)
+    }
+
+    /// Answers that wait for their time.
+    pub fn waiting(&self) -> usize {
+        self.timer.waiting()
+    }
+
+    /// Unmounts; an error when a loop device still holds a file.
+    pub fn unmount(mut self) -> io::Result<()> {
+        self.timer.stop();
+        self.session.take().map_or(Ok(()), BackgroundSession::umount_and_join)
+    }
+}
+
+struct Files {
+    shelf: Arc<Shelf>,
+    timer: Arc<Timer<Waiting>>,
+    pool: Arc<Pool>,
+}
+
+enum Reply {
+    Read(ReplyData, Vec<u8>, usize),
+    Write(ReplyWrite),
+}
+
+/// A request whose answer is known, waiting for its time.
+struct Waiting {
+    line: Arc<Line>,
+    arrived: Nanos,
+    io: Io,
+    failed: bool,
+    reply: Reply,
+}
+
+impl Waiting {
+    fn answer(self, shelf: &Shelf, pool: &Pool, at: Nanos) {
+        let Waiting { line, arrived, io, failed, reply } = self;
+        // Before the answer: who waits for it may look at the counters at once.
+        let now = shelf.clock.now();
+        let late = now.0.saturating_sub(at.0);
+        line.meter.answered(arrived, now, io.op, io.bytes, late, failed);
+        match reply {
+            Reply::Read(reply, buffer, bytes) => {
+                if failed {
+                    reply.error(Errno::EIO);
+                } else {
+                    reply.data(&buffer[..bytes]);
+                }
+                pool.put(buffer);
+            }
+            Reply::Write(reply) if failed => reply.error(Errno::EIO),
+            Reply::Write(reply) => reply.written(io.bytes),
+        }
+        shelf.late(late);
+    }
+}
+
+impl Files {
+    fn line(&self, inode: INodeNo) -> Option<Arc<Line>> {
+        self.shelf.line(usize::try_from(inode.0.checked_sub(FIRST)?).ok()?)
+    }
+
+    /// Arrival, when to answer, and whether with an error.
+    fn decide(&self, line: &Line, io: Io) -> (Nanos, Nanos, bool) {
+        let (now, decision) = match line.pace() {
+            Pace::Model => self.shelf.decide(line.slot, io),
+            Pace::Fixed(after) => {
+                let now = self.shelf.clock.now();
+                (now, Decision { start: now, complete: now + Nanos(after), cap: Cap::None, verdict: Verdict::Ok })
+            }
+        };
+        line.meter.arrived(now, Some(&decision));
+        let passed = line.gate.pass(now, io.op, decision.complete);
+        (now, Nanos(passed.at.0.saturating_sub(line.path().0)).max(now), passed.fail || decision.verdict == Verdict::Failed)
+    }
+
+    fn finish(&self, waiting: Waiting, at: Nanos) {
+        if at.0 <= self.shelf.clock.now().0 + AT_ONCE {
+            waiting.answer(&self.shelf, &self.pool, at);
+        } else {
+            self.timer.push(at, waiting);
+        }
+    }
+}
+
+fn attributes(inode: u64, line: Option<&Line>) -> FileAttr {
+    let begin = SystemTime::UNIX_EPOCH;
+    let size = line.map_or(0, |line| line.backing.bytes());
+    FileAttr {
+        ino: INodeNo(inode),
+        size,
+        blocks: size / 512,
+        atime: begin,
+        mtime: begin,
+        ctime: begin,
+        crtime: begin,
+        kind: if line.is_some() { FileType::RegularFile } else { FileType::Directory },
+        perm: if line.is_some() { 0o600 } else { 0o700 },
+        nlink: 1,
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        rdev: 0,
+        blksize: 4_096,
+        flags: 0,
+    }
+}
+
+/// Attributes are never cached by the kernel: a volume that grew must be seen to have grown.
+const UNCACHED: Duration = Duration::ZERO;
+
+impl Filesystem for Files {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let _ = config.set_max_background(MOST_WAITING);
+        let _ = config.set_congestion_threshold(MOST_WAITING);
+        config
+            .set_max_write(MOST_BYTES)
+            .map_err(|most| io::Error::other(format!("the kernel writes at most {most} bytes at once, {MOST_BYTES} are needed")))?;
+        config
+            .add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_MAX_PAGES | InitFlags::FUSE_ASYNC_READ)
+            .map_err(|missing| io::Error::other(format!("the kernel's FUSE lacks {missing:?}")))
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match name.to_str().filter(|_| parent.0 == ROOT).and_then(|name| self.shelf.line_of(name)) {
+            Some(line) => reply.entry(&UNCACHED, &attributes(line.slot as u64 + FIRST, Some(&line)), Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        match self.line(inode) {
+            Some(line) => reply.attr(&UNCACHED, &attributes(inode.0, Some(&line))),
+            None if inode.0 == ROOT => reply.attr(&UNCACHED, &attributes(ROOT, None)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn open(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        match self.line(inode) {
+            // Never through the page cache: every request must reach the model.
+            Some(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn readdir(&self, _request: &Request, inode: INodeNo, _file: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        if inode.0 != ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        for (place, line) in self.shelf.lines().iter().enumerate().skip(offset as usize) {
+            if reply.add(INodeNo(line.slot as u64 + FIRST), place as u64 + 1, FileType::RegularFile, &line.id) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let Some(line) = self.line(inode) else { return reply.error(Errno::EIO) };
+        // A read at the end of the file is answered short, as of any file.
+        let size = size.min(line.backing.bytes().saturating_sub(offset).min(u64::from(MOST_BYTES)) as u32);
+        if size == 0 {
+            return reply.data(&[]);
+        }
+        let io = Io { op: Op::Read, offset, bytes: size };
+        let (arrived, at, mut failed) = self.decide(&line, io);
+        let mut buffer = self.pool.take(size as usize);
+        failed = failed || line.backing.read(&mut buffer[..size as usize], offset).is_err();
+        self.finish(Waiting { line, arrived, io, failed, reply: Reply::Read(reply, buffer, size as usize) }, at);
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let Some(line) = self.line(inode) else { return reply.error(Errno::EIO) };
+        if data.is_empty() || offset.saturating_add(data.len() as u64) > line.backing.bytes() {
+            return reply.error(Errno::ENOSPC);
+        }
+        let io = Io { op: Op::Write, offset, bytes: data.len() as u32 };
+        let (arrived, at, mut failed) = self.decide(&line, io);
+        failed = failed || line.backing.write(data, offset).is_err();
+        self.finish(Waiting { line, arrived, io, failed, reply: Reply::Write(reply) }, at);
+    }
+
+    fn fsync(&self, _request: &Request, inode: INodeNo, _file: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let Some(line) = self.line(inode).filter(|line| !line.gate.is_off()) else { return reply.error(Errno::EIO) };
+        line.meter.flushed();
+        match line.backing.flush() {
+            Ok(()) => reply.ok(),
+            Err(_) => reply.error(Errno::EIO),
+        }
+    }
+
+    fn fallocate(&self, _request: &Request, inode: INodeNo, _file: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
+        let Some(line) = self.line(inode).filter(|line| !line.gate.is_off()) else { return reply.error(Errno::EIO) };
+        let done = match mode & !FALLOC_KEEP_SIZE {
+            FALLOC_PUNCH_HOLE => line.backing.discard(offset, length),
+            FALLOC_ZERO_RANGE => line.backing.zero(offset, length),
+            _ => return reply.error(Errno::EOPNOTSUPP),
+        };
+        match done {
+            Ok(()) => reply.ok(),
+            Err(_) => reply.error(Errno::EIO),
+        }
+    }
+}
+
+/// Buffers for data under way, by powers of two.
+#[derive(Default)]
+struct Pool {
+    kept: Mutex<(Vec<Vec<Vec<u8>>>, usize)>,
+}
+
+impl Pool {
+    fn take(&self, bytes: usize) -> Vec<u8> {
+        let size = bytes.next_power_of_two().max(4_096);
+        let class = size.trailing_zeros() as usize;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(buffer) = kept.0.get_mut(class).and_then(Vec::pop) {
+            kept.1 -= size;
+            return buffer;
+        }
+        drop(kept);
+        vec![0; size]
+    }
+
+    fn put(&self, buffer: Vec<u8>) {
+        let (size, class) = (buffer.len(), buffer.len().trailing_zeros() as usize);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.1 + size > KEPT_BYTES {
+            return;
+        }
+        if kept.0.len() <= class {
+            kept.0.resize_with(class + 1, Vec::new);
+        }
+        kept.0[class].push(buffer);
+        kept.1 += size;
+    }
+}

@@ -1,0 +1,129 @@
+//! Writes the journal of decisions beside the requests, without holding them up.
+
+use headrace_model::record::{Frame, SavedHost};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Frames that may wait for the disk: some 60 MB. A disk slower than that breaks the record, not the volume.
+const MOST_WAITING: usize = 1 << 20;
+const WRITE_EVERY: Duration = Duration::from_millis(50);
+
+#[derive(Default)]
+struct Waiting {
+    frames: Vec<Frame>,
+    stopping: bool,
+    broken: Option<String>,
+    requests: u64,
+}
+
+struct Shared {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+}
+
+/// A record being written.
+pub struct Recorder {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+    path: PathBuf,
+}
+
+impl Recorder {
+    /// Begins a record at `path`, which must not exist.
+    pub fn start(path: &Path, header: &SavedHost) -> io::Result<Recorder> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(&header.encode())?;
+        let shared = Arc::new(Shared { waiting: Mutex::new(Waiting::default()), wake: Condvar::new() });
+        let run = shared.clone();
+        let thread = std::thread::Builder::new().name("headrace-record".into()).spawn(move || run.serve(file))?;
+        Ok(Recorder { shared, thread: Some(thread), path: path.to_path_buf() })
+    }
+
+    /// Where it is written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends a frame.
+    pub fn push(&self, frame: Frame) {
+        let mut waiting = self.shared.lock();
+        if waiting.broken.is_some() {
+            return;
+        }
+        if waiting.frames.len() >= MOST_WAITING {
+            waiting.broken = Some(format!("the disk took less than it was given: {MOST_WAITING} frames waited"));
+            return;
+        }
+        waiting.requests += u64::from(matches!(frame, Frame::Request { .. }));
+        waiting.frames.push(frame);
+    }
+
+    /// Why it ended early, if it did.
+    pub fn broken(&self) -> Option<String> {
+        self.shared.lock().broken.clone()
+    }
+
+    /// Ends it: how many requests it has. An error when not all could be written.
+    pub fn finish(mut self) -> io::Result<u64> {
+        let outcome = self.end();
+        let waiting = self.shared.lock();
+        outcome?;
+        match &waiting.broken {
+            Some(why) => Err(io::Error::other(why.clone())),
+            None => Ok(waiting.requests),
+        }
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.shared.lock().stopping = true;
+        self.shared.wake.notify_one();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) => Err(io::Error::other("the writing thread failed")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, mut file: File) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        loop {
+            let mut waiting = self.lock();
+            if waiting.frames.is_empty() && !waiting.stopping {
+                waiting = self.wake.wait_timeout(waiting, WRITE_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            }
+            let frames = std::mem::take(&mut waiting.frames);
+            let stopping = waiting.stopping;
+            drop(waiting);
+            bytes.clear();
+            frames.iter().for_each(|frame| frame.encode(&mut bytes));
+            if let Err(error) = file.write_all(&bytes) {
+                self.lock().broken = Some(error.to_string());
+                return Err(error);
+            }
+            if stopping && frames.is_empty() {
+                return Ok(());
+            }
+            // Frames come by the thousand: fewer, larger writes.
+            if !stopping {
+                std::thread::sleep(WRITE_EVERY);
+            }
+        }
+    }
+}

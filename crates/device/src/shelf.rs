@@ -1,0 +1,223 @@
+//! The model behind one lock, and the volumes that ask it.
+//!
+//! One lock for all volumes: an instance's limits are shared, a decision takes some hundred nanoseconds, and the order of the journal is the order of the decisions.
+
+use crate::clock::Clock;
+use crate::line::Line;
+use crate::recorder::Recorder;
+use headrace_catalog::{InstanceLimits, StorageSpec};
+use headrace_model::record::{Change, Frame, SavedHost, SavedInstance};
+use headrace_model::{Balance, Decision, Host, Instance, InstanceBalances, Io, Nanos, SavedDevice};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Slots: volumes of one lab.
+pub const MOST_VOLUMES: usize = 1_024;
+
+struct Decider {
+    host: Host,
+    instance: Option<InstanceLimits>,
+    storages: Vec<Option<StorageSpec>>,
+    recorder: Option<Recorder>,
+}
+
+/// All volumes of a lab, in the model and as lines.
+pub struct Shelf {
+    /// Device time.
+    pub clock: Clock,
+    decider: Mutex<Decider>,
+    lines: RwLock<Vec<Option<Arc<Line>>>>,
+}
+
+impl Shelf {
+    /// A shelf that goes on where `saved` was left.
+    pub fn new(saved: &SavedHost) -> Shelf {
+        let decider = Decider {
+            host: Host::from_saved(saved, true),
+            instance: saved.instance.as_ref().map(|kept| kept.limits.clone()),
+            storages: saved.devices.iter().map(|device| device.as_ref().map(|device| device.storage.clone())).collect(),
+            recorder: None,
+        };
+        Shelf { clock: Clock::starting_at(saved.now), decider: Mutex::new(decider), lines: RwLock::new(Vec::new()) }
+    }
+
+    fn decider(&self) -> MutexGuard<'_, Decider> {
+        self.decider.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another instance, its burst buckets full; none: no limits beyond the volumes'. Not while a record is written.
+    pub fn set_instance(&self, limits: Option<&InstanceLimits>) {
+        let mut decider = self.decider();
+        decider.host.instance = limits.map(|limits| Instance::new(limits, true));
+        decider.instance = limits.cloned();
+    }
+
+    /// Puts a volume into the lowest free slot; none when the shelf is full.
+    pub fn put(&self, saved: &SavedDevice) -> Option<usize> {
+        let mut decider = self.decider();
+        let slot = decider.storages.iter().position(Option::is_none).unwrap_or(decider.storages.len());
+        if slot >= MOST_VOLUMES {
+            return None;
+        }
+        if slot == decider.storages.len() {
+            decider.storages.push(None);
+        }
+        decider.storages[slot] = Some(saved.storage.clone());
+        let now = self.clock.now();
+        decider.change(now, &Change::Put { device: slot, saved: Box::new(saved.clone()) });
+        Some(slot)
+    }
+
+    /// Frees a slot.
+    pub fn remove(&self, slot: usize) {
+        let mut decider = self.decider();
+        if let Some(storage) = decider.storages.get_mut(slot) {
+            *storage = None;
+        }
+    }
+
+    /// Makes a change; the moment it holds from.
+    pub fn change(&self, change: &Change) -> Nanos {
+        let mut decider = self.decider();
+        let now = self.clock.now();
+        decider.change(now, change);
+        now
+    }
+
+    /// Asks the model: the moment of arrival and the decision.
+    #[inline]
+    pub fn decide(&self, slot: usize, io: Io) -> (Nanos, Decision) {
+        let mut decider = self.decider();
+        // Taken under the lock, so that times never run backwards.
+        let now = self.clock.now();
+        let decision = decider.host.submit(slot, now, io);
+        if let Some(recorder) = &decider.recorder {
+            recorder.push(Frame::Request { device: slot as u16, member: None, now, io, decision });
+        }
+        (now, decision)
+    }
+
+    /// Asks one member of an array alone.
+    pub fn decide_member(&self, slot: usize, member: usize, io: Io) -> Option<(Nanos, Decision)> {
+        let mut decider = self.decider();
+        let now = self.clock.now();
+        let decision = decider.host.submit_member(slot, member, now, io)?;
+        if let Some(recorder) = &decider.recorder {
+            recorder.push(Frame::Request { device: slot as u16, member: u8::try_from(member).ok(), now, io, decision });
+        }
+        Some((now, decision))
+    }
+
+    /// Notes how late an answer left.
+    pub fn late(&self, nanos: u64) {
+        if let Some(recorder) = &self.decider().recorder {
+            recorder.push(Frame::Late(u32::try_from(nanos).unwrap_or(u32::MAX)));
+        }
+    }
+
+    /// Whether a record is being written.
+    pub fn is_recording(&self) -> bool {
+        self.decider().recorder.is_some()
+    }
+
+    /// Begins a record of every request from now on. An error when there is one already or the file cannot be made.
+    pub fn record(&self, path: &Path) -> io::Result<()> {
+        let mut decider = self.decider();
+        if let Some(running) = &decider.recorder {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("a record is being written to {}", running.path().display())));
+        }
+        let header = decider.save(self.clock.now());
+        decider.recorder = Some(Recorder::start(path, &header)?);
+        Ok(())
+    }
+
+    /// Ends the record: its file and how many requests it has; none when there is none.
+    pub fn stop_recording(&self) -> Option<(PathBuf, io::Result<u64>)> {
+        let recorder = self.decider().recorder.take()?;
+        Some((recorder.path().to_path_buf(), recorder.finish()))
+    }
+
+    /// File of the record being written and why it broke, if it did.
+    pub fn recording(&self) -> Option<(PathBuf, Option<String>)> {
+        self.decider().recorder.as_ref().map(|recorder| (recorder.path().to_path_buf(), recorder.broken()))
+    }
+
+    /// Everything, to be kept over a restart. The volumes are not touched by it.
+    pub fn saved(&self) -> SavedHost {
+        let decider = self.decider();
+        let now = self.clock.now();
+        let mut copy = Decider { host: decider.host.clone(), instance: decider.instance.clone(), storages: decider.storages.clone(), recorder: None };
+        drop(decider);
+        copy.save(now)
+    }
+
+    /// Credit balances of a volume's members; none for those without credits.
+    pub fn balances(&self, slot: usize) -> Vec<Option<Balance>> {
+        let decider = self.decider();
+        let now = self.clock.now();
+        decider.host.devices.get(slot).map_or_else(Vec::new, |device| device.members().iter().map(|member| member.balance(now)).collect())
+    }
+
+    /// Burst balances of the instance.
+    pub fn instance_balances(&self) -> Option<InstanceBalances> {
+        self.decider().host.instance.as_ref().map(|instance| instance.balances(self.clock.now()))
+    }
+
+    /// Where modifications stand, by member: true while one is in progress.
+    pub fn is_modifying(&self, slot: usize) -> bool {
+        let mut decider = self.decider();
+        let now = self.clock.now();
+        let Some(device) = decider.host.devices.get_mut(slot) else { return false };
+        device.advance(now);
+        device.members().iter().any(|member| member.modification_state(now).is_some())
+    }
+
+    /// Makes a line reachable.
+    pub fn open(&self, line: Arc<Line>) {
+        let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() <= line.slot {
+            lines.resize_with(line.slot + 1, || None);
+        }
+        let slot = line.slot;
+        lines[slot] = Some(line);
+    }
+
+    /// Takes a line away; requests that are under way are still answered.
+    pub fn close(&self, slot: usize) -> Option<Arc<Line>> {
+        self.lines.write().unwrap_or_else(PoisonError::into_inner).get_mut(slot)?.take()
+    }
+
+    /// The line of a slot.
+    pub fn line(&self, slot: usize) -> Option<Arc<Line>> {
+        self.lines.read().unwrap_or_else(PoisonError::into_inner).get(slot)?.clone()
+    }
+
+    /// The line of that id.
+    pub fn line_of(&self, id: &str) -> Option<Arc<Line>> {
+        self.lines.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().find(|line| line.id == id).cloned()
+    }
+
+    /// All lines.
+    pub fn lines(&self) -> Vec<Arc<Line>> {
+        self.lines.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
+    }
+}
+
+impl Decider {
+    fn change(&mut self, now: Nanos, change: &Change) {
+        self.host.change(now, change);
+        if let Some(recorder) = &self.recorder {
+            recorder.push(Frame::Change { now, change: change.clone() });
+        }
+    }
+
+    fn save(&mut self, now: Nanos) -> SavedHost {
+        let instance = match (&self.host.instance, &self.instance) {
+            (Some(instance), Some(limits)) => Some(SavedInstance { limits: limits.clone(), state: instance.state() }),
+            _ => None,
+        };
+        let devices = self.host.devices.iter_mut().zip(&self.storages).map(|(device, storage)| storage.as_ref().map(|storage| device.save(storage, now)));
+        SavedHost { now, instance, devices: devices.collect() }
+    }
+}

@@ -1,0 +1,189 @@
+//! Answers that wait for their time, good to some tens of microseconds.
+//!
+//! One thread sleeps until shortly before the earliest deadline and spins the rest. How long before is learnt: the kernel's wake-ups are late by an amount that
+//! changes with the machine and its load. A spin is at most [`MOST_MARGIN`] long, so an idle device costs nothing.
+
+use crate::clock::Clock;
+use headrace_model::Nanos;
+use std::cmp::Ordering as Order;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const LEAST_MARGIN: u64 = 4_000;
+const MOST_MARGIN: u64 = 60_000;
+/// Taken together: closer than two answers can follow each other.
+const TOGETHER: u64 = 1_000;
+
+struct Due<T> {
+    at: u64,
+    order: u64,
+    what: T,
+}
+
+impl<T> PartialEq for Due<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Order::Equal
+    }
+}
+impl<T> Eq for Due<T> {}
+impl<T> PartialOrd for Due<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Order> {
+        Some(self.cmp(other))
+    }
+}
+impl<T> Ord for Due<T> {
+    // The heap gives the greatest first: the earliest is the greatest.
+    fn cmp(&self, other: &Self) -> Order {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+struct Queue<T> {
+    heap: BinaryHeap<Due<T>>,
+    order: u64,
+    stopping: bool,
+}
+
+struct Shared<T> {
+    queue: Mutex<Queue<T>>,
+    wake: Condvar,
+    /// Earliest deadline, for the spinning thread; u64::MAX when there is none.
+    earliest: AtomicU64,
+    /// Deadline the thread sleeps for; 0 while it is awake.
+    sleeping_for: AtomicU64,
+    clock: Clock,
+}
+
+/// Hands things over at their time.
+pub struct Timer<T: Send + 'static> {
+    shared: Arc<Shared<T>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl<T: Send + 'static> Timer<T> {
+    /// Starts the thread; `handle` is called in it with each thing and its deadline.
+    pub fn start(clock: Clock, mut handle: impl FnMut(T, Nanos) + Send + 'static) -> std::io::Result<Timer<T>> {
+        let queue = Queue { heap: BinaryHeap::new(), order: 0, stopping: false };
+        let shared =
+            Arc::new(Shared { queue: Mutex::new(queue), wake: Condvar::new(), earliest: AtomicU64::new(u64::MAX), sleeping_for: AtomicU64::new(0), clock });
+        let run = shared.clone();
+        let thread = std::thread::Builder::new().name("headrace-timer".into()).spawn(move || {
+            // The kernel may delay a sleeper by its slack, 50 us unless asked for less.
+            let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+            run.serve(&mut handle);
+        })?;
+        Ok(Timer { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Hands `what` over at `at`, or as soon as possible when that is past.
+    pub fn push(&self, at: Nanos, what: T) {
+        let mut queue = self.shared.lock();
+        let order = queue.order;
+        queue.order += 1;
+        queue.heap.push(Due { at: at.0, order, what });
+        self.shared.earliest.fetch_min(at.0, Ordering::AcqRel);
+        let asleep = self.shared.sleeping_for.load(Ordering::Acquire);
+        drop(queue);
+        if asleep > at.0 {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.shared.lock().heap.len()
+    }
+
+    /// Hands everything over at once and ends the thread.
+    pub fn stop(&self) {
+        self.shared.lock().stopping = true;
+        self.shared.wake.notify_one();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for Timer<T> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl<T: Send> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, handle: &mut impl FnMut(T, Nanos)) {
+        let mut margin = Margin::default();
+        let mut due: Vec<Due<T>> = Vec::new();
+        let mut queue = self.lock();
+        loop {
+            let now = self.clock.now().0;
+            let stopping = queue.stopping;
+            while queue.heap.peek().is_some_and(|first| stopping || first.at <= now + TOGETHER) {
+                due.extend(queue.heap.pop());
+            }
+            let next = queue.heap.peek().map_or(u64::MAX, |first| first.at);
+            self.earliest.store(next, Ordering::Release);
+            if !due.is_empty() {
+                drop(queue);
+                due.drain(..).for_each(|one| handle(one.what, Nanos(one.at)));
+                queue = self.lock();
+            } else if stopping {
+                return;
+            } else if next > now + margin.nanos() {
+                queue = self.sleep(queue, next, now, &mut margin);
+            } else {
+                drop(queue);
+                self.spin();
+                queue = self.lock();
+            }
+        }
+    }
+
+    fn sleep<'a>(&'a self, queue: MutexGuard<'a, Queue<T>>, next: u64, now: u64, margin: &mut Margin) -> MutexGuard<'a, Queue<T>> {
+        self.sleeping_for.store(next, Ordering::Release);
+        let queue = if next == u64::MAX {
+            self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner)
+        } else {
+            let wanted = next - now - margin.nanos();
+            let (queue, timeout) = self.wake.wait_timeout(queue, Duration::from_nanos(wanted)).unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() {
+                margin.learn(self.clock.now().0.saturating_sub(now + wanted));
+            }
+            queue
+        };
+        self.sleeping_for.store(0, Ordering::Release);
+        queue
+    }
+
+    fn spin(&self) {
+        while self.clock.now().0 < self.earliest.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// How long before a deadline to wake: what wake-ups were late by lately, and half of that again.
+#[derive(Default)]
+struct Margin {
+    late: u64,
+}
+
+impl Margin {
+    fn nanos(&self) -> u64 {
+        (self.late + self.late / 2).clamp(LEAST_MARGIN, MOST_MARGIN)
+    }
+
+    fn learn(&mut self, late: u64) {
+        // Down slowly, up quickly, and no single stall counts for more than the most that can be waited out.
+        let late = late.min(MOST_MARGIN);
+        self.late = if late > self.late { (self.late + late) / 2 } else { (self.late * 15 + late) / 16 };
+    }
+}

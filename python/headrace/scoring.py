@@ -16,12 +16,14 @@ from headrace.workload.transactions import TransactionWorkload
 
 @dataclass(frozen=True)
 class Comparison:
-    """A run beside its prediction. `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes no sense)."""
+    """A run beside its prediction. `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes no sense). `predicted_rows`: the
+    prediction in the run's intervals (`t_s`, `tps`, `p95_ms`): "one-second" figures are of these where the run has longer rows."""
 
     run: Run
     prediction: Prediction
     measured: dict
     figures: tuple[dict, ...]
+    predicted_rows: pl.DataFrame
 
     def error_percent(self, what: str) -> float:
         """The error of one figure, by its name."""
@@ -39,7 +41,8 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     seen = run.series.select("t_s", "tps", "p95_ms")
     measured = summarise(seen)
     # The scatter of means over a longer interval is smaller; the prediction is put into the same intervals.
-    predicted = summarise(_in_intervals(prediction.rows, run.interval_s))
+    rows = _in_intervals(prediction.rows, run.interval_s)
+    predicted = summarise(rows)
     pairs = [("mean tps, second half", "tps", measured["tps"], predicted["tps"])]
     pairs += [(f"mean tps, quarter {i + 1}", "tps", measured["quarters"][i], predicted["quarters"][i]) for i in range(4)]
     pairs += [
@@ -50,7 +53,7 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
         ("p95 response, median", "ms", measured.get("p95_ms"), predicted.get("p95_ms")),
         ("stalled", "s", measured["stalls_s"], predicted["stalls_s"]),
     ]
-    return Comparison(run, prediction, measured, tuple(_figure(*pair) for pair in pairs))
+    return Comparison(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
 
 
 def _in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:

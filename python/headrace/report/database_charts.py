@@ -28,9 +28,9 @@ def prediction(run, title: str) -> alt.VConcatChart:
 
 
 def comparison(found) -> alt.VConcatChart:
-    """One-second tps measured and predicted: over time, and how often each value occurs in the second half."""
+    """tps measured and predicted, in rows of the run's length: over time, and how often each value occurs in the second half."""
     time = TimeAxis(None, found.run.span_s)
-    parts = [("measured", found.run.series.select("t_s", "tps")), ("simulated", found.prediction.rows.select("t_s", "tps"))]
+    parts = [("measured", found.run.series.select("t_s", "tps")), ("simulated", found.predicted_rows.select("t_s", "tps"))]
     frames = [time.add(_thinned(rows).with_columns(pl.lit(1.0).alias("duration_s"), pl.lit(name).alias("what"))) for name, rows in parts]
     over_time = alt.layer(
         *(
@@ -44,7 +44,7 @@ def comparison(found) -> alt.VConcatChart:
         .transform_density("tps", groupby=["what"], as_=["tps", "density"])
         .mark_area(opacity=0.45)
         .encode(
-            x=alt.X("tps:Q", title="one-second tps, second half", axis=alt.Axis(labelExpr=SHORT)),
+            x=alt.X("tps:Q", title=f"tps over {max(1.0, found.run.interval_s):g} s, second half", axis=alt.Axis(labelExpr=SHORT)),
             y=alt.Y("density:Q", title="density (share per tps)", stack=None),
             color=alt.Color(
                 "what:N",

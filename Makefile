@@ -12,10 +12,11 @@ BIN := $(VENV)/bin
 RUST_SOURCES := $(shell find crates data -name '*.rs' -o -name '*.toml' -o -name '*.csv') Cargo.toml Cargo.lock
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test test-rust test-python bench lint generate soak clean
+.PHONY: help demo lab test test-rust test-python bench lint generate soak clean
 
 help:
 	@echo "make demo      set up, plan a recorded day of an InnoDB server, write headrace-report.html"
+	@echo "make lab       build headraced, the daemon of the lab, into .venv/bin"
 	@echo "make test      set up, run every test"
 	@echo "make bench     speed and accuracy, beside SimPy; prints tables (some minutes)"
 	@echo "make lint      formatting, clippy, ruff, facts with sources, sizes of files and functions"
@@ -39,18 +40,34 @@ $(VENV)/system.ok:
 # The package with its Rust core, built in release mode and installed editable.
 $(VENV)/package.ok: $(VENV)/system.ok pyproject.toml $(RUST_SOURCES)
 	@echo "Building headrace (about a minute the first time) ..."
-	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --extras test > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 3; }
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --profile dist --extras test > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 3; }
 	@touch $@
+
+# The daemon of the lab, beside the Python that starts it.
+$(BIN)/headraced: $(VENV)/system.ok $(RUST_SOURCES)
+	@echo "Building headraced ..."
+	@cargo build --release --quiet -p headrace-daemon
+	@install -m 755 target/release/headraced $@
+
+# What the tests of the lab use: file systems and a load. Users of the lab need neither.
+$(VENV)/lab.ok: $(VENV)/system.ok
+	@want=""; command -v fio >/dev/null || want="$$want fio"; command -v mkfs.xfs >/dev/null || want="$$want xfsprogs"; \
+	if [ -n "$$want" ] && command -v apt-get >/dev/null; then \
+	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); $$sudo apt-get update -qq && $$sudo apt-get install -y -qq $$want >/dev/null; \
+	fi
+	@touch $@
+
+lab: $(BIN)/headraced
 
 demo: $(VENV)/package.ok
 	@$(BIN)/headrace demo
 
 test: test-rust test-python
 
-test-rust: $(VENV)/system.ok
+test-rust: $(VENV)/system.ok $(VENV)/lab.ok
 	cargo test --release --workspace --exclude headrace-py --quiet
 
-test-python: $(VENV)/package.ok
+test-python: $(VENV)/package.ok $(VENV)/lab.ok $(BIN)/headraced
 	$(BIN)/python -m pytest -q
 
 bench: $(VENV)/package.ok

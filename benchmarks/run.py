@@ -55,7 +55,7 @@ def configuration() -> dict:
 
 def rust_throughput() -> list[dict]:
     """The forms from inside Rust: crates/sim/examples/throughput.rs."""
-    command = ["cargo", "run", "--release", "--quiet", "-p", "headrace-sim", "--example", "throughput"]
+    command = ["cargo", "run", "--profile", "dist", "--quiet", "-p", "headrace-sim", "--example", "throughput"]
     text = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, check=True).stdout
     return [json.loads(line) for line in text.splitlines()]
 

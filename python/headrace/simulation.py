@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import polars as pl
@@ -67,6 +68,17 @@ class Simulation:
     form: str
     seed: int
     usable_gib: float = 0.0
+
+
+def replay(path: str | Path, *, progress: Callable[[float], None] | None = None) -> dict:
+    """Repeats a record of a real device (`headrace volume record`) on the virtual clock.
+
+    Returns `requests`, `changes`, `equal` (requests whose decision was the recorded one to the nanosecond), `first_difference` (None, or `request`, `asked`, `recorded`,
+    `replayed`), `lateness` (of the device's answers: `answers`, `p50_ns`, `p90_ns`, `p99_ns`, `p99_9_ns`, `max_ns`), `span` (ns), `cut_tail` (it ends inside a
+    frame). Raises InputError for what is no record.
+    """
+    with core_errors():
+        return _core.replay_record(str(path), progress)
 
 
 def simulate(

@@ -116,6 +116,7 @@ fn command(act: &Act, volume: &str) -> Command {
 }
 
 /// `PROPTEST_CASES` asks for more (`make soak`).
+#[allow(clippy::disallowed_methods)] // a test is not control
 fn cases(usual: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

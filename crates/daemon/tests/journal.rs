@@ -13,9 +13,9 @@ use tempfile::TempDir;
 /// Bytes of the header of the file and of a record, written down here once more: they are the format.
 const HEADER: usize = 24;
 
-/// `PROPTEST_CASES` asks for more (`make soak`); each case writes a file and forces it to disk, so at most 2,000.
+/// `PROPTEST_CASES` asks for more (`make soak`); each case writes a file and forces it to disk, so at most 300.
 fn cases(usual: u32) -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual).min(2_000)
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual).min(300)
 }
 
 /// A journal and what it must hold.

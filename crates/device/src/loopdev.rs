@@ -19,6 +19,10 @@ const TRIES: usize = 32;
 /// EBS volumes show 512-byte sectors.
 const BLOCK_BYTES: u32 = 512;
 
+/// The largest request FUSE takes whole, and the unit of st1 and sc1. The driver's own limit, 1,280 KiB, would make every one of 1,280 two, of 1,024 and 256. It also takes
+/// 128 pieces of memory at most, which cannot be changed: 1 MiB in single pages of 4 KiB is split into halves, in larger ones (page cache, huge pages) it is not.
+const LARGEST_KIB: u32 = 1_024;
+
 /// struct loop_info64 of linux/loop.h.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -110,12 +114,22 @@ pub fn attach(file: &Path) -> io::Result<PathBuf> {
         // SAFETY: LOOP_CONFIGURE reads a struct loop_config, which LoopConfig is.
         #[allow(unsafe_code)]
         match unsafe { ioctl(&opened, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) } {
-            Ok(()) => return Ok(path),
+            Ok(()) => {
+                set_largest(&path, LARGEST_KIB);
+                return Ok(path);
+            }
             Err(rustix::io::Errno::BUSY) => last = rustix::io::Errno::BUSY.into(),
             Err(error) => return Err(error.into()),
         }
     }
     Err(last)
+}
+
+/// Sets the largest request of a device, KiB. A kernel that refuses only splits large requests at other places.
+fn set_largest(path: &Path, kib: u32) {
+    if let Some(name) = path.file_name() {
+        let _ = std::fs::write(Path::new("/sys/block").join(name).join("queue/max_sectors_kb"), kib.to_string());
+    }
 }
 
 fn add(control: &File, number: i32) -> io::Result<()> {
@@ -129,6 +143,10 @@ fn add(control: &File, number: i32) -> io::Result<()> {
 /// Tells the device that its file grew.
 pub fn resized(path: &Path) -> io::Result<()> {
     let opened = device(path)?;
+    // Kernels before 6.17 believe the size they saw last: they see it anew when it is asked for.
+    if let Some(file) = file_of(path) {
+        std::fs::metadata(file)?;
+    }
     // SAFETY: LOOP_SET_CAPACITY takes no argument.
     #[allow(unsafe_code)]
     unsafe {
@@ -145,6 +163,8 @@ pub fn is_busy(path: &Path) -> bool {
 /// Lets the device go; at once, or when the last who uses it is done.
 pub fn release(path: &Path) -> io::Result<()> {
     let opened = device(path)?;
+    // 0: the driver's own again, for whoever gets the device next.
+    set_largest(path, 0);
     // SAFETY: LOOP_CLR_FD takes no argument.
     #[allow(unsafe_code)]
     match unsafe { ioctl(&opened, NoArg::<LOOP_CLR_FD>::new()) } {
@@ -162,10 +182,16 @@ pub fn file_of(path: &Path) -> Option<PathBuf> {
 
 /// Loop devices whose file lies in `folder`.
 pub fn under(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    // The kernel shows paths without links. The folder itself may be a dead mount, which cannot be asked.
+    let folder = match (folder.canonicalize(), folder.parent(), folder.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_), Some(parent), Some(name)) => parent.canonicalize()?.join(name),
+        (Err(error), ..) => return Err(error),
+    };
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block")? {
         let path = Path::new("/dev").join(entry?.file_name());
-        if file_of(&path).is_some_and(|file| file.starts_with(folder)) {
+        if file_of(&path).is_some_and(|file| file.starts_with(&folder)) {
             found.push(path);
         }
     }

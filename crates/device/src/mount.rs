@@ -8,11 +8,14 @@ use crate::shelf::Shelf;
 use crate::timer::Timer;
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
-    MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, WriteFlags,
+    OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
 };
 use headrace_model::{Cap, Decision, Io, Nanos, Op, Verdict};
-use std::ffi::OsStr;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::{CString, OsStr};
+use std::fs::OpenOptions;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -40,7 +43,7 @@ pub fn reader_threads(cores: usize) -> usize {
 
 /// A mounted lab. Dropping it unmounts.
 pub struct Mount {
-    session: Option<BackgroundSession>,
+    session: Mutex<Option<BackgroundSession>>,
     folder: PathBuf,
     timer: Arc<Timer<Waiting>>,
 }
@@ -55,11 +58,16 @@ impl Mount {
         let mut config = Config::default();
         config.n_threads = Some(reader_threads(std::thread::available_parallelism().map_or(2, usize::from)));
         config.clone_fd = true;
-        config.mount_options =
-            vec![MountOption::FSName(SOURCE.into()), MountOption::Subtype(SOURCE.into()), MountOption::NoExec, MountOption::NoSuid, MountOption::NoDev];
         let files = Files { shelf, timer: timer.clone(), pool };
-        let session = Session::new(files, folder, &config)?.spawn()?;
-        Ok(Mount { session: Some(session), folder: folder.to_path_buf(), timer })
+        let folder = folder.canonicalize()?;
+        let channel = mount(&folder)?;
+        match Session::from_fd(files, channel, SessionACL::Owner, config).and_then(Session::spawn) {
+            Ok(session) => Ok(Mount { session: Mutex::new(Some(session)), folder, timer }),
+            Err(error) => {
+                let _ = rustix::mount::unmount(&folder, UnmountFlags::DETACH);
+                Err(error)
+            }
+        }
     }
 
     /// The file of a volume.
@@ -72,11 +80,41 @@ impl Mount {
         self.timer.waiting()
     }
 
-    /// Unmounts; an error when a loop device still holds a file.
-    pub fn unmount(mut self) -> io::Result<()> {
-        self.timer.stop();
-        self.session.take().map_or(Ok(()), BackgroundSession::umount_and_join)
+    /// Unmounts; an error when a loop device or anybody else still holds a file: everything goes on then, and can be tried again.
+    pub fn unmount(&self) -> io::Result<()> {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if session.is_none() {
+            return Ok(());
+        }
+        match rustix::mount::unmount(&self.folder, UnmountFlags::empty()) {
+            Ok(()) => session.take().map_or(Ok(()), BackgroundSession::join),
+            // Somebody else has unmounted it. The threads end when its last user does: nobody waits for that.
+            Err(rustix::io::Errno::INVAL) => {
+                *session = None;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Held by a loop device, it lives on until that is released.
+        if let Err(error) = self.unmount() {
+            tracing::warn!("{}: {error}", self.folder.display());
+        }
+    }
+}
+
+/// Mounts on `folder`; the descriptor its requests come from. Not left to fuser, whose unmounting cannot be tried again after it was refused.
+fn mount(folder: &Path) -> io::Result<OwnedFd> {
+    let channel = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let options = format!("fd={},rootmode=40000,user_id={user},group_id={group}", channel.as_raw_fd());
+    let flags = MountFlags::NOEXEC | MountFlags::NOSUID | MountFlags::NODEV;
+    rustix::mount::mount(SOURCE, folder, "fuse", flags, Some(CString::new(options)?.as_c_str()))?;
+    Ok(channel.into())
 }
 
 struct Files {
@@ -272,8 +310,9 @@ impl Filesystem for Files {
         let Some(line) = self.line(inode).filter(|line| !line.gate.is_off()) else { return reply.error(Errno::EIO) };
         line.meter.flushed();
         match line.backing.flush() {
-            Ok(()) => reply.ok(),
-            Err(_) => reply.error(Errno::EIO),
+            // After a power cut that came meanwhile there was nothing left to flush.
+            Ok(()) if !line.gate.is_off() => reply.ok(),
+            _ => reply.error(Errno::EIO),
         }
     }
 

@@ -34,13 +34,16 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a record at `path`, which must not exist.
-    pub fn start(path: &Path, header: &SavedHost) -> io::Result<Recorder> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(&header.encode())?;
+    /// The file of a record, which must not exist yet. Apart from [`Recorder::start`], because the file may lie on a volume that waits for whoever calls that.
+    pub fn file(path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    }
+
+    /// Begins a record in its file. Writes nothing yet.
+    pub fn start(file: File, path: &Path, header: &SavedHost) -> io::Result<Recorder> {
         let shared = Arc::new(Shared { waiting: Mutex::new(Waiting::default()), wake: Condvar::new() });
-        let run = shared.clone();
-        let thread = std::thread::Builder::new().name("headrace-record".into()).spawn(move || run.serve(file))?;
+        let (run, header) = (shared.clone(), header.encode());
+        let thread = std::thread::Builder::new().name("headrace-record".into()).spawn(move || run.serve(file, header))?;
         Ok(Recorder { shared, thread: Some(thread), path: path.to_path_buf() })
     }
 
@@ -101,8 +104,7 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, mut file: File) -> io::Result<()> {
-        let mut bytes = Vec::new();
+    fn serve(&self, mut file: File, mut bytes: Vec<u8>) -> io::Result<()> {
         loop {
             let mut waiting = self.lock();
             if waiting.frames.is_empty() && !waiting.stopping {
@@ -111,12 +113,12 @@ impl Shared {
             let frames = std::mem::take(&mut waiting.frames);
             let stopping = waiting.stopping;
             drop(waiting);
-            bytes.clear();
             frames.iter().for_each(|frame| frame.encode(&mut bytes));
             if let Err(error) = file.write_all(&bytes) {
                 self.lock().broken = Some(error.to_string());
                 return Err(error);
             }
+            bytes.clear();
             if stopping && frames.is_empty() {
                 return Ok(());
             }

@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::line::Line;
 use crate::recorder::Recorder;
 use headrace_catalog::{InstanceLimits, StorageSpec};
+use headrace_model::instance::InstanceState;
 use headrace_model::record::{Change, Frame, SavedHost, SavedInstance};
 use headrace_model::{Balance, Decision, Host, Instance, InstanceBalances, Io, Nanos, SavedDevice};
 use std::io;
@@ -46,11 +47,31 @@ impl Shelf {
         self.decider.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another instance, its burst buckets full; none: no limits beyond the volumes'. Not while a record is written.
+    /// Another instance, its burst buckets full; none: no limits beyond the volumes'.
     pub fn set_instance(&self, limits: Option<&InstanceLimits>) {
-        let mut decider = self.decider();
-        decider.host.instance = limits.map(|limits| Instance::new(limits, true));
-        decider.instance = limits.cloned();
+        let saved = limits.map(|limits| SavedInstance { limits: limits.clone(), state: Instance::new(limits, true).state() });
+        self.change(&Change::Instance { saved: saved.map(Box::new) });
+    }
+
+    /// The instance with the burst buckets it had.
+    pub fn restore_instance(&self, saved: &SavedInstance) {
+        self.change(&Change::Instance { saved: Some(Box::new(saved.clone())) });
+    }
+
+    /// A volume as it is, to be kept over a restart. The volume is not touched by it.
+    pub fn saved_device(&self, slot: usize) -> Option<(Nanos, SavedDevice)> {
+        let decider = self.decider();
+        let now = self.clock.now();
+        let storage = decider.storages.get(slot)?.clone()?;
+        let mut copy = decider.host.devices.get(slot)?.clone();
+        drop(decider);
+        Some((now, copy.save(&storage, now)))
+    }
+
+    /// The instance's burst buckets as they are.
+    pub fn saved_instance(&self) -> Option<(Nanos, InstanceState)> {
+        let decider = self.decider();
+        Some((self.clock.now(), decider.host.instance.as_ref()?.state()))
     }
 
     /// Puts a volume into the lowest free slot; none when the shelf is full.
@@ -123,12 +144,19 @@ impl Shelf {
 
     /// Begins a record of every request from now on. An error when there is one already or the file cannot be made.
     pub fn record(&self, path: &Path) -> io::Result<()> {
+        self.decider().check_no_record()?;
+        // Not under the lock: a file on one of the volumes would wait for it.
+        let file = Recorder::file(path)?;
         let mut decider = self.decider();
-        if let Some(running) = &decider.recorder {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("a record is being written to {}", running.path().display())));
+        let started = decider.check_no_record().and_then(|()| Recorder::start(file, path, &decider.save(self.clock.now())));
+        match started {
+            Ok(recorder) => decider.recorder = Some(recorder),
+            Err(error) => {
+                drop(decider);
+                let _ = std::fs::remove_file(path);
+                return Err(error);
+            }
         }
-        let header = decider.save(self.clock.now());
-        decider.recorder = Some(Recorder::start(path, &header)?);
         Ok(())
     }
 
@@ -205,8 +233,17 @@ impl Shelf {
 }
 
 impl Decider {
+    fn check_no_record(&self) -> io::Result<()> {
+        self.recorder
+            .as_ref()
+            .map_or(Ok(()), |running| Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("a record is being written to {}", running.path().display()))))
+    }
+
     fn change(&mut self, now: Nanos, change: &Change) {
         self.host.change(now, change);
+        if let Change::Instance { saved } = change {
+            self.instance = saved.as_ref().map(|saved| saved.limits.clone());
+        }
         if let Some(recorder) = &self.recorder {
             recorder.push(Frame::Change { now, change: change.clone() });
         }

@@ -45,9 +45,12 @@ struct Queue<T> {
     heap: BinaryHeap<Due<T>>,
     order: u64,
     stopping: bool,
+    /// The thread has ended: whoever pushes now hands over himself.
+    ended: bool,
 }
 
 struct Shared<T> {
+    handle: Box<dyn Fn(T, Nanos) + Send + Sync>,
     queue: Mutex<Queue<T>>,
     wake: Condvar,
     /// Earliest deadline, for the spinning thread; u64::MAX when there is none.
@@ -64,23 +67,27 @@ pub struct Timer<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> Timer<T> {
-    /// Starts the thread; `handle` is called in it with each thing and its deadline.
-    pub fn start(clock: Clock, mut handle: impl FnMut(T, Nanos) + Send + 'static) -> std::io::Result<Timer<T>> {
-        let queue = Queue { heap: BinaryHeap::new(), order: 0, stopping: false };
-        let shared =
-            Arc::new(Shared { queue: Mutex::new(queue), wake: Condvar::new(), earliest: AtomicU64::new(u64::MAX), sleeping_for: AtomicU64::new(0), clock });
+    /// Starts the thread; `handle` is called in it with each thing and its deadline, up to a microsecond before that.
+    pub fn start(clock: Clock, handle: impl Fn(T, Nanos) + Send + Sync + 'static) -> std::io::Result<Timer<T>> {
+        let queue = Mutex::new(Queue { heap: BinaryHeap::new(), order: 0, stopping: false, ended: false });
+        let (earliest, sleeping_for) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        let shared = Arc::new(Shared { handle: Box::new(handle), queue, wake: Condvar::new(), earliest, sleeping_for, clock });
         let run = shared.clone();
         let thread = std::thread::Builder::new().name("headrace-timer".into()).spawn(move || {
             // The kernel may delay a sleeper by its slack, 50 us unless asked for less.
             let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-            run.serve(&mut handle);
+            run.serve();
         })?;
         Ok(Timer { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Hands `what` over at `at`, or as soon as possible when that is past.
+    /// Hands `what` over at `at`, or as soon as possible when that is past or the timer was stopped: nothing is ever left behind.
     pub fn push(&self, at: Nanos, what: T) {
         let mut queue = self.shared.lock();
+        if queue.ended {
+            drop(queue);
+            return (self.shared.handle)(what, at);
+        }
         let order = queue.order;
         queue.order += 1;
         queue.heap.push(Due { at: at.0, order, what });
@@ -114,12 +121,12 @@ impl<T: Send + 'static> Drop for Timer<T> {
     }
 }
 
-impl<T: Send> Shared<T> {
+impl<T: Send + 'static> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, Queue<T>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, handle: &mut impl FnMut(T, Nanos)) {
+    fn serve(&self) {
         let mut margin = Margin::default();
         let mut due: Vec<Due<T>> = Vec::new();
         let mut queue = self.lock();
@@ -133,9 +140,10 @@ impl<T: Send> Shared<T> {
             self.earliest.store(next, Ordering::Release);
             if !due.is_empty() {
                 drop(queue);
-                due.drain(..).for_each(|one| handle(one.what, Nanos(one.at)));
+                due.drain(..).for_each(|one| (self.handle)(one.what, Nanos(one.at)));
                 queue = self.lock();
             } else if stopping {
+                queue.ended = true;
                 return;
             } else if next > now + margin.nanos() {
                 queue = self.sleep(queue, next, now, &mut margin);

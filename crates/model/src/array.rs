@@ -334,7 +334,7 @@ mod tests {
             let layout = Layout::new(level, members, CHUNK, 64 << 20);
             for piece in layout.pieces(0, 20 << 20) {
                 for &(member, offset) in &piece.copies {
-                    assert_eq!(layout.pieces_on(member, offset, piece.bytes), [piece.clone()], "{level:?} {member} {offset}");
+                    assert_eq!(layout.pieces_on(member, offset, piece.bytes), std::slice::from_ref(&piece), "{level:?} {member} {offset}");
                 }
             }
         }

@@ -4,12 +4,12 @@
 //! clock answered stands beside each answer and takes no part in that.
 //!
 //! ```text
-//!  "HRREC1\n"  header length u32  header JSON  frames ...
+//!  "HRREC1\n"  header length u32  check u32  header JSON  frames ...
 //!  frame: 1  device u16  member u8 (255: the device)  op u8  cap u8  verdict u8  bytes u32  offset u64  now u64  start u64  complete u64
-//!         2  now u64  length u32  change JSON
+//!         2  now u64  length u32  check u32  change JSON
 //!         3  late u32 (ns, at most 4.29 s)
 //! ```
-//! Numbers are little-endian. A file may end inside a frame (its writer was killed): what was whole counts.
+//! Numbers are little-endian; a check is the 32-bit FNV-1a of the text behind it. A file may end inside a frame (its writer was killed): what was whole counts.
 
 use crate::fault::Degradation;
 use crate::host::{Device, Host, SavedDevice};
@@ -69,6 +69,11 @@ pub enum Change {
         member: Option<usize>,
         /// 0-100.
         percent: f64,
+    },
+    /// Another instance; none: no limits beyond the volumes'.
+    Instance {
+        /// What comes.
+        saved: Option<Box<SavedInstance>>,
     },
     /// Burst buckets of the instance.
     InstanceBalance {
@@ -144,7 +149,11 @@ impl Host {
                 act(volume);
             }
         };
+        // What was due before comes first, whether or not anything was asked meanwhile.
+        self.advance(now);
         match change {
+            // No request could name it.
+            Change::Put { device, .. } if *device > usize::from(u16::MAX) => {}
             Change::Put { device, saved } => {
                 let fresh = Device::from_saved(saved, now);
                 while self.devices.len() < *device {
@@ -160,6 +169,13 @@ impl Host {
                 let chosen = device.members_mut().iter_mut().enumerate().filter(|(index, _)| member.is_none_or(|wanted| wanted == *index));
                 chosen.for_each(|(_, volume)| {
                     volume.set_balance_percent(now, *percent);
+                });
+            }
+            Change::Instance { saved } => {
+                self.instance = saved.as_ref().map(|saved| {
+                    let mut instance = Instance::new(&saved.limits, true);
+                    instance.restore(&saved.state);
+                    instance
                 });
             }
             Change::InstanceBalance { percent } => {
@@ -218,8 +234,7 @@ impl SavedHost {
     pub fn encode(&self) -> Vec<u8> {
         let json = json_of(self);
         let mut bytes = MAGIC.to_vec();
-        bytes.extend((json.len() as u32).to_le_bytes());
-        bytes.extend(json);
+        push_text(&mut bytes, &json);
         bytes
     }
 
@@ -230,8 +245,8 @@ impl SavedHost {
             return wrong("it does not begin as a record of version 1 does");
         }
         let Some((json, used)) = text_at(bytes, MAGIC.len())? else { return Ok(None) };
-        match serde_json::from_slice(json) {
-            Ok(host) => Ok(Some((host, used))),
+        match serde_json::from_slice::<SavedHost>(json) {
+            Ok(host) => host.devices.iter().flatten().try_for_each(sound).map(|()| Some((host, used))),
             Err(error) => wrong(format!("its header cannot be read: {error}")),
         }
     }
@@ -253,8 +268,7 @@ impl Frame {
                 let json = json_of(change);
                 out.push(CHANGE);
                 out.extend(now.0.to_le_bytes());
-                out.extend((json.len() as u32).to_le_bytes());
-                out.extend(json);
+                push_text(out, &json);
             }
             Frame::Late(nanos) => {
                 out.push(LATE);
@@ -273,6 +287,7 @@ impl Frame {
                 let Some(now) = bytes.get(1..9) else { return Ok(None) };
                 let Some((json, used)) = text_at(bytes, 9)? else { return Ok(None) };
                 match serde_json::from_slice(json) {
+                    Ok(Change::Put { saved, .. }) if sound(&saved).is_err() => wrong("a device that is put has members other than its storage says"),
                     Ok(change) => Ok(Some((Frame::Change { now: Nanos(u64_of(now)), change }, used))),
                     Err(error) => wrong(format!("a change cannot be read: {error}")),
                 }
@@ -280,6 +295,15 @@ impl Frame {
             Some(&LATE) => Ok(bytes.get(1..5).map(|late| (Frame::Late(u32_of(late)), 5))),
             Some(other) => wrong(format!("frame of kind {other} is not known")),
         }
+    }
+}
+
+/// Whether a device can be made of what was saved.
+fn sound(saved: &SavedDevice) -> Result<(), NotARecord> {
+    match saved.storage.check() {
+        Ok(()) if saved.members.len() == saved.storage.members.len() => Ok(()),
+        Ok(()) => wrong(format!("a device of {} has {} members", saved.storage, saved.members.len())),
+        Err(error) => wrong(error.to_string()),
     }
 }
 
@@ -301,15 +325,28 @@ fn request(bytes: &[u8]) -> Result<Frame, NotARecord> {
     })
 }
 
-/// A text with its length before it, and where it ends; none while `bytes` are too few.
+/// A text with its length and check before it, and where it ends; none while `bytes` are too few.
 fn text_at(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, NotARecord> {
-    let Some(length) = bytes.get(at..at + 4) else { return Ok(None) };
-    let length = u32_of(length);
+    let Some(head) = bytes.get(at..at + 8) else { return Ok(None) };
+    let (length, check) = (u32_of(&head[..4]), u32_of(&head[4..]));
     if length > MOST_JSON {
         return wrong(format!("a text of {length} bytes is longer than any this program writes"));
     }
-    let end = at + 4 + length as usize;
-    Ok(bytes.get(at + 4..end).map(|text| (text, end)))
+    let end = at + 8 + length as usize;
+    match bytes.get(at + 8..end) {
+        Some(text) if check_of(text) != check => wrong("a text does not match its check: the file is damaged"),
+        text => Ok(text.map(|text| (text, end))),
+    }
+}
+
+fn push_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend((text.len() as u32).to_le_bytes());
+    out.extend(check_of(text).to_le_bytes());
+    out.extend(text);
+}
+
+fn check_of(text: &[u8]) -> u32 {
+    text.iter().fold(0x811c_9dc5, |check: u32, &byte| (check ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 fn json_of(value: &impl Serialize) -> Vec<u8> {

@@ -7,6 +7,7 @@
 mod catalog;
 mod mysql;
 mod mysql_plan;
+mod replay;
 mod simulate;
 
 use headrace_catalog::{CatalogError, NaiveDate};
@@ -44,5 +45,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     catalog::register(module)?;
     simulate::register(module)?;
     mysql::register(module)?;
+    replay::register(module)?;
     mysql_plan::register(module)
 }

@@ -10,6 +10,7 @@
 //! | `fluid` | the same buckets in closed form |
 //! | `mixture` | latency percentiles of the interval form |
 //! | `recorder`, `report` | rows and summaries of both |
+//! | `replay` | a record of a real device, asked again |
 //! | `mysql` | transactions of InnoDB and MyRocks on top of all this |
 //! | `candidates` | many storages against one demand, in parallel: the planner's inner loop |
 
@@ -22,6 +23,7 @@ pub mod measure;
 pub mod mixture;
 pub mod mysql;
 mod recorder;
+pub mod replay;
 pub mod report;
 pub mod setup;
 

@@ -44,7 +44,7 @@ pub trait Backing: Send + Sync {
 }
 
 /// An error for a range outside `size`.
-pub(crate) fn within(size: u64, offset: u64, bytes: u64) -> io::Result<()> {
+pub fn within(size: u64, offset: u64, bytes: u64) -> io::Result<()> {
     match offset.checked_add(bytes) {
         Some(end) if end <= size => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("bytes {offset} to {offset}+{bytes} are outside a volume of {size} bytes"))),

@@ -28,7 +28,8 @@ pub struct CutReport {
 struct Unflushed {
     offset: u64,
     old: Vec<u8>,
-    new: Vec<u8>,
+    /// What it brings; none: zeros.
+    new: Option<Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -73,16 +74,20 @@ impl PowerCut {
         }
         for write in &writes {
             let fate = chance.next_u64();
-            let sectors = write.new.len() / SECTOR;
+            let bytes = write.old.len();
+            let sectors = bytes / SECTOR;
             let kept = match fate % 3 {
-                0 => write.new.len(),
+                0 => bytes,
                 1 => 0,
                 _ if sectors < 2 => 0,
                 _ => SECTOR * (1 + (fate >> 32) as usize % (sectors - 1)),
             };
             report.lost += u64::from(kept == 0);
-            report.torn += u64::from(kept > 0 && kept < write.new.len());
-            self.inner.write(&write.new[..kept], write.offset)?;
+            report.torn += u64::from(kept > 0 && kept < bytes);
+            match &write.new {
+                Some(new) => self.inner.write(&new[..kept], write.offset)?,
+                None => self.inner.discard(write.offset, kept as u64)?,
+            }
         }
         aside.bytes = 0;
         self.inner.flush()?;
@@ -96,7 +101,12 @@ impl PowerCut {
         }
         within(self.bytes(), offset, bytes)?;
         let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
-        let needed = 2 * bytes as usize;
+        if !self.is_armed() {
+            // The power was cut while it waited: it comes after the cut.
+            drop(aside);
+            return make();
+        }
+        let needed = bytes as usize * if new.is_some() { 2 } else { 1 };
         if aside.bytes + needed > MOST_BYTES {
             self.inner.flush()?;
             *aside = Aside::default();
@@ -105,9 +115,8 @@ impl PowerCut {
         if needed <= MOST_BYTES {
             let mut old = vec![0u8; bytes as usize];
             self.inner.read(&mut old, offset)?;
-            let new = new.map_or_else(|| vec![0u8; bytes as usize], <[u8]>::to_vec);
             aside.bytes += needed;
-            aside.writes.push(Unflushed { offset, old, new });
+            aside.writes.push(Unflushed { offset, old, new: new.map(<[u8]>::to_vec) });
         }
         make()
     }

@@ -22,12 +22,15 @@ impl SparseFile {
     /// A new file of `bytes` that takes no space yet. An error when it exists.
     pub fn create(path: &Path, bytes: u64) -> io::Result<SparseFile> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-        file.set_len(bytes)?;
-        file.sync_all()?;
-        SparseFile::over(file, path, bytes)
+        let made = file.set_len(bytes).and_then(|()| file.sync_all()).and_then(|()| SparseFile::over(file, path, bytes));
+        if made.is_err() {
+            // Larger than the file system takes, say: no empty file stays behind.
+            let _ = std::fs::remove_file(path);
+        }
+        made
     }
 
-    /// An existing file that must have `bytes`. Errors: missing, of another size, or in use.
+    /// An existing file that must have at least `bytes`. Errors: missing, cut, or in use.
     pub fn open(path: &Path, bytes: u64) -> io::Result<SparseFile> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let found = file.metadata()?.len();

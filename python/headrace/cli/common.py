@@ -75,7 +75,7 @@ GrowthOption = Annotated[
     float, typer.Option("--growth", metavar="FACTOR", help="Multiply the demand and the data: 1.5 is half as much again.")
 ]
 WorkloadArgument = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="WORKLOAD",
         help="A workload file; or demo:day, demo:hour (the recorded example); or a closed load in fio's words: "

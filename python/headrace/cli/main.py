@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import catalog, demo, plan, simulate, study, transactions, workload
+from headrace.cli import catalog, demo, lab, plan, simulate, study, transactions, volume, workload
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 # typer shows one class of its usage errors; the others stand above it.
@@ -43,6 +43,8 @@ app.command("compare-run", epilog=transactions.COMPARE_EPILOG, short_help="Score
     transactions.compare_run
 )
 app.add_typer(catalog.app, name="catalog", short_help="Limits and prices by day, each with its source.")
+app.add_typer(lab.app, name="lab", short_help="Block devices of this machine that perform like EBS volumes.")
+app.add_typer(volume.app, name="volume", short_help="Volumes of the lab: create, attach, modify, watch, fail.")
 app.add_typer(study.app, name="study", short_help="Published experiments run again: their figures and ours.")
 
 

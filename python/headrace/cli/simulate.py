@@ -58,13 +58,13 @@ EVENTS = "What happens to the volumes"
 
 
 def simulate(
-    workload: WorkloadArgument,
+    workload: WorkloadArgument = None,
     storage: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--storage", metavar="SPEC", help="gp2:500, 2xgp3:500:6000:250, raid10:4xio1:100:3000", autocompletion=complete_storage
         ),
-    ],
+    ] = None,
     instance: Annotated[
         str | None,
         typer.Option(
@@ -146,6 +146,14 @@ def simulate(
         ),
     ] = None,
     start: Annotated[Start | None, typer.Option("--start", help="Cache at the start. Default: cold.", rich_help_panel=MYSQL)] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay",
+            metavar="FILE",
+            help="Instead: repeat what `headrace volume record` wrote and compare every decision. Exit code 1 where they differ.",
+        ),
+    ] = None,
     output: OutputOption = Output.table,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a chart: .html (a page), .svg or .png.")] = None,
 ) -> None:
@@ -153,7 +161,11 @@ def simulate(
     from headrace.report.output import check_chart_path
 
     check_chart_path(plot)
-    load = read_workload(workload)
+    if replay is not None:
+        refuse_options({"WORKLOAD": workload, "--storage": storage, "--plot": plot}, "is for simulations; a record has its own")
+        return replay_record(replay, output)
+    load = read_workload(needed("WORKLOAD", workload))
+    storage = needed("--storage", storage)
     of_databases = {
         "--log-storage": log_storage,
         "--cache-gib": cache_gib,
@@ -194,6 +206,36 @@ def simulate(
 
 MOST_ROWS = 1_000_000
 DATABASE_SECONDS = 3_600
+
+
+def needed(name: str, value: str | None) -> str:
+    """An argument that only --replay can do without. Raises InputError."""
+    from headrace.errors import InputError
+
+    if value is None:
+        raise InputError(name, "is missing", "headrace simulate --help", "For example: headrace simulate demo:day --storage gp2:500")
+    return value
+
+
+def replay_record(path: Path, output: Output) -> None:
+    """Replays a record and prints what came of it."""
+    from headrace.report.output import as_json
+    from headrace.report.replay import words_of
+    from headrace.report.tables import show
+    from headrace.simulation import replay
+
+    with progress("replaying") as tick:
+        found = replay(path, progress=tick)
+    if output is Output.csv:
+        from headrace.errors import InputError
+
+        raise InputError("--output csv", "a replay has no rows", "headrace simulate --help", "Use table or json.")
+    if output is Output.json:
+        data(as_json({"schema": "headrace-replay/1"} | found))
+    else:
+        show(*words_of(found))
+    if found["equal"] != found["requests"]:
+        raise typer.Exit(1)
 
 
 def whole_seconds(seconds: float | None, otherwise: int) -> int:

@@ -1,0 +1,322 @@
+"""The lab beside its peers on this machine, in one run: the ceiling of the path, added latency, caps, depletion, CPU and memory.
+
+    make bench            (needs root, /dev/fuse and loop devices; says so where they are missing)
+
+Peers, where they are installed: a loop device straight on the file, QEMU's storage daemon (FUSE export + loop, throttle group), nbdkit + nbdfuse + loop, the kernel's blkio throttle.
+Every path has the same file system, file size and fio loads. Each figure is the median of REPETITIONS runs, with its range.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from headrace.bench import fio
+from headrace.errors import HeadraceError
+from headrace.lab import Lab, launch
+
+REPETITIONS = 3
+SECONDS = 4.0
+SIZE_GIB = 1
+CAPS_IOPS = (3_000, 16_000, 30_000)
+CAPS_MIB_S = (125, 500, 1_000)
+MANY = 64
+BLKIO = Path("/sys/fs/cgroup/blkio")
+
+
+def sh(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def appears(path: Path, seconds: float = 5.0) -> None:
+    until = time.monotonic() + seconds
+    while not path.exists() or path.stat().st_size == 0:
+        if time.monotonic() > until:
+            raise TimeoutError(f"{path} did not appear")
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def loop_on(file: Path) -> Iterator[str]:
+    device = sh("losetup", "-f", "--show", "--direct-io=on", str(file))
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "-d", device], check=False)
+
+
+def image(folder: Path) -> Path:
+    """A file full of bytes: holes would be faster."""
+    path = folder / "image"
+    if not path.exists():
+        with path.open("wb") as out:
+            for _ in range(SIZE_GIB * 1024):
+                out.write(os.urandom(1 << 20))
+    return path
+
+
+@contextlib.contextmanager
+def raw_loop(folder: Path, limit: int | None = None) -> Iterator[str]:
+    with loop_on(image(folder)) as device:
+        yield device
+
+
+@contextlib.contextmanager
+def qemu(folder: Path, limit: int | None = None) -> Iterator[str]:
+    """qemu-storage-daemon, its file on FUSE; `limit`: a throttle group of so many IOPS."""
+    point = folder / "qemu"
+    point.touch()
+    words = ["qemu-storage-daemon"]
+    words += ["--blockdev", f"driver=file,node-name=f,filename={image(folder)},cache.direct=off,aio=threads"]
+    node = "f"
+    if limit:
+        words += [
+            "--object",
+            f"throttle-group,id=g,limits.iops-total={limit}",
+            "--blockdev",
+            "driver=throttle,node-name=t,throttle-group=g,file=f",
+        ]
+        node = "t"
+    words += ["--export", f"type=fuse,id=e,node-name={node},mountpoint={point},writable=on"]
+    daemon = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        appears(point)
+        with loop_on(point) as device:
+            yield device
+    finally:
+        daemon.terminate()
+        daemon.wait()
+
+
+@contextlib.contextmanager
+def nbdkit(folder: Path, limit: int | None = None) -> Iterator[str]:
+    point = folder / "nbd"
+    point.mkdir(exist_ok=True)
+    words = ["nbdfuse", str(point / "nbd"), "[", "nbdkit", "--exit-with-parent", "file", str(image(folder)), "]"]
+    daemon = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        appears(point / "nbd")
+        with loop_on(point / "nbd") as device:
+            yield device
+    finally:
+        subprocess.run(["fusermount3", "-u", str(point)], check=False)
+        daemon.wait()
+
+
+PEERS = {"raw loop": (raw_loop, "losetup"), "QEMU storage daemon": (qemu, "qemu-storage-daemon"), "nbdkit + nbdfuse": (nbdkit, "nbdfuse")}
+
+
+@contextlib.contextmanager
+def volume(lab: Lab, spec: str, unpaced: bool = False) -> Iterator[str]:
+    made = lab.create(spec)["id"]
+    try:
+        yield lab.attach(made, unpaced=unpaced)["attachment"]["device"]
+    finally:
+        lab.detach(made, force=True)
+        lab.delete(made)
+
+
+def fill(device: str) -> None:
+    """Written once, as the peers' image is."""
+    subprocess.run(
+        ["dd", "if=/dev/urandom", f"of={device}", "bs=1M", f"count={SIZE_GIB * 1024}", "oflag=direct"], check=True, capture_output=True
+    )
+
+
+def load(rw: str, bs: int, depth: int, seconds: float = SECONDS) -> fio.Load:
+    return fio.Load(rw, bs, depth, seconds, size_gib=SIZE_GIB, ramp_s=1.0)
+
+
+def several(device: str, what: fio.Load, figure: str) -> list[float]:
+    return [getattr(fio.run(what, device), figure) for _ in range(REPETITIONS)]
+
+
+def path_figures(device: str) -> dict[str, list[float]]:
+    return {
+        "read_iops_16k_qd32": several(device, load("randread", 16, 32), "iops"),
+        "write_iops_16k_qd32": several(device, load("randwrite", 16, 32), "iops"),
+        "read_us_4k_qd1": [1e3 * ms for ms in several(device, load("randread", 4, 1), "mean_ms")],
+    }
+
+
+def ceilings(lab: Lab, folder: Path) -> dict[str, dict]:
+    found = {}
+    with volume(lab, "gp3:8", unpaced=True) as device:
+        fill(device)
+        before = cpu_s(lab.pid())
+        figures = path_figures(device)
+        used = cpu_s(lab.pid()) - before
+        requests = sum(sum(values) for name, values in figures.items() if "iops" in name) * (SECONDS + 1.0)
+        found["headrace, unpaced"] = figures | {"cpu_us_per_io": [1e6 * used / requests]}
+    for name, (peer, program) in PEERS.items():
+        if shutil.which(program) is None:
+            found[name] = {"missing": program}
+            continue
+        try:
+            with peer(folder) as device:
+                found[name] = path_figures(device)
+        except (OSError, TimeoutError, subprocess.CalledProcessError, HeadraceError) as error:
+            found[name] = {"missing": f"{program}: {error}"}
+    return found
+
+
+def caps(lab: Lab, folder: Path) -> list[dict]:
+    rows = []
+    for iops in CAPS_IOPS:
+        with volume(lab, f"gp3:100:{iops}:{min(1_000, iops // 4)}") as device:
+            runs = [fio.run(load("randread", 16, 16), device) for _ in range(REPETITIONS)]
+        rows.append(cap_row("headrace", f"{iops} IOPS", iops, [run.iops for run in runs], runs))
+    for mib_s in CAPS_MIB_S:
+        with volume(lab, f"gp3:100:16000:{mib_s}") as device:
+            runs = [fio.run(load("randread", 256, 16), device) for _ in range(REPETITIONS)]
+        rows.append(cap_row("headrace", f"{mib_s} MiB/s", mib_s, [run.mib_s for run in runs], runs))
+    if shutil.which("qemu-storage-daemon"):
+        with qemu(folder, CAPS_IOPS[0]) as device:
+            runs = [fio.run(load("randread", 16, 16), device) for _ in range(REPETITIONS)]
+        rows.append(cap_row("QEMU throttle group", f"{CAPS_IOPS[0]} IOPS", CAPS_IOPS[0], [run.iops for run in runs], runs))
+    with raw_loop(folder) as device, blkio(device, CAPS_IOPS[0]) as limited:
+        if limited:
+            runs = [fio.run(load("randread", 16, 16), device) for _ in range(REPETITIONS)]
+            rows.append(cap_row("kernel blkio throttle", f"{CAPS_IOPS[0]} IOPS", CAPS_IOPS[0], [run.iops for run in runs], runs))
+    return rows
+
+
+def cap_row(who: str, cap: str, wanted: float, values: list[float], runs: list) -> dict:
+    return {
+        "who": who, "cap": cap, "error_percent": [100.0 * (value / wanted - 1.0) for value in values], "cv": [run.sd_ms / run.mean_ms for run in runs],
+        "p99_ms": [run.p99_ms for run in runs],
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def blkio(device: str, iops: int) -> Iterator[bool]:
+    """This process and its children under the kernel's throttle, where cgroup v1 has one."""
+    group = BLKIO / "headrace-bench"
+    try:
+        group.mkdir(exist_ok=True)
+        number = os.stat(device).st_rdev
+        (group / "blkio.throttle.read_iops_device").write_text(f"{os.major(number)}:{os.minor(number)} {iops}\n")
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        (BLKIO / "cgroup.procs").write_text(str(os.getpid()))
+        group.rmdir()
+
+
+def depletion(lab: Lab) -> dict:
+    """A gp2 of 100 GiB with 0.2 % of its credits: I/Os in 8 s beside the closed formula."""
+    rows = []
+    for _ in range(REPETITIONS):
+        made = lab.create("gp2:100")["id"]
+        device = lab.attach(made)["attachment"]["device"]
+        fio.run(load("randread", 16, 16, 2.0), device)
+        lab.set_balance(made, 0.2)
+        before = lab.balance(made)["members"][0]["credits"]
+        done = fio.run(fio.Load("randread", 16, 16, 8.0, size_gib=SIZE_GIB), device)
+        after = lab.balance(made)["members"][0]["credits"]
+        # Credits at the start, what was earned, less what is left. The balance is read some ms before and after the run.
+        rows.append({"ios": done.ios, "formula": before + 300 * done.seconds - after})
+        lab.detach(made, force=True)
+        lab.delete(made)
+    return {"error_percent": [100.0 * (row["ios"] / row["formula"] - 1.0) for row in rows]}
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def many(lab: Lab) -> dict:
+    """64 volumes at once: memory, and the sum of what 1, 4 and 16 busy ones do."""
+    alone = resident_mib(lab.pid())
+    ids = [lab.create("gp3:8")["id"] for _ in range(MANY)]
+    try:
+        devices = [lab.attach(one, unpaced=True)["attachment"]["device"] for one in ids]
+        held = resident_mib(lab.pid())
+        scaling = {}
+        for busy in (1, 4, 16):
+            runs = fio.Load("randread", 16, max(1, 32 // busy), SECONDS, size_gib=SIZE_GIB, ramp_s=1.0)
+            scaling[busy] = [fio.run(runs, ":".join(devices[:busy])).iops]
+    finally:
+        for one in ids:
+            lab.detach(one, force=True)
+            lab.delete(one)
+    return {"volumes": MANY, "mib_per_volume": (held - alone) / MANY, "iops_by_busy_volumes": scaling}
+
+
+def missing() -> str | None:
+    if os.geteuid() != 0:
+        return "the lab's figures need root"
+    for path in ("/dev/fuse", "/dev/loop-control"):
+        if not Path(path).exists():
+            return f"the lab's figures need {path}"
+    return None if shutil.which("fio") else "the lab's figures need fio"
+
+
+def run() -> dict:
+    """All figures, or why there are none."""
+    why = missing()
+    if why:
+        return {"missing": why}
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
+        folder = Path(name)
+        with launch.up(folder / "lab", None, launch.Settings(metrics_port=0)) as lab:
+            try:
+                return {"ceilings": ceilings(lab, folder), "caps": caps(lab, folder), "depletion": depletion(lab), "many": many(lab)}
+            finally:
+                launch.down(lab, True)
+
+
+def spread(values: list[float], digits: int = 4) -> str:
+    return f"{statistics.median(values):,.{digits}g} ({min(values):,.{digits}g} to {max(values):,.{digits}g}, n={len(values)})"
+
+
+def show(console: Console, found: dict) -> None:
+    """The tables."""
+    if "missing" in found:
+        console.print(found["missing"])
+        return
+    paths = Table(
+        "path", "16 KiB reads a second, depth 32", "16 KiB writes a second, depth 32", "4 KiB read, depth 1, us", title="The path alone"
+    )
+    for name, figures in found["ceilings"].items():
+        if "missing" in figures:
+            paths.add_row(name, f"not here: {figures['missing']}")
+            continue
+        paths.add_row(name, *(spread(figures[key]) for key in ("read_iops_16k_qd32", "write_iops_16k_qd32", "read_us_4k_qd1")))
+    console.print(paths)
+    console.print(f"CPU of the daemon: {found['ceilings']['headrace, unpaced']['cpu_us_per_io'][0]:.1f} us a request")
+    limits = Table("who", "cap", "error of the mean, %", "CV of latency", "p99, ms", title="At the cap, depth 16")
+    for row in found["caps"]:
+        limits.add_row(row["who"], row["cap"], spread(row["error_percent"], 2), spread(row["cv"], 2), spread(row["p99_ms"]))
+    console.print(limits)
+    console.print(f"gp2 that runs dry: I/Os beside the formula {spread(found['depletion']['error_percent'], 3)} %")
+    all_of = found["many"]
+    console.print(
+        f"{all_of['volumes']} volumes attached: {all_of['mib_per_volume']:.2f} MiB each; reads a second by busy volumes: {all_of['iops_by_busy_volumes']}"
+    )
+
+
+if __name__ == "__main__":
+    made = run()
+    show(Console(width=180), made)
+    sys.exit(0 if "missing" not in made else 3)

@@ -1,0 +1,236 @@
+//! Devices that come and go: a FUSE file, a loop device on it, stable names.
+
+use crate::engine::{held, Engine};
+use crate::leftovers;
+use crate::problem::{busy, could_not, of_io, Outcome};
+use headrace_control::{AttachedDevice, AttachmentState, Ceiling, Command, VolumeRecord};
+use headrace_device::line::{Line, Pace};
+use headrace_device::loopdev;
+use headrace_device::probe::{self, PathCost};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A measurement of the path counts so long: attaching many volumes measures once.
+const PATH_COUNTS_FOR: Duration = Duration::from_secs(60);
+/// The loop driver lets a device go in its own time.
+const RELEASE_WITHIN: Duration = Duration::from_secs(5);
+
+impl Engine {
+    /// Makes a block device of a volume.
+    pub fn attach(&self, volume: &str, name: Option<String>, unpaced: bool, probe: bool) -> Outcome<VolumeRecord> {
+        let _work = held(&self.work);
+        self.command(&Command::Attach { volume: volume.to_string(), name, unpaced, probe })?;
+        let record = self.find(volume)?;
+        self.finish_attaching(&record)?;
+        self.find(volume)
+    }
+
+    /// After a restart: devices again for what was attached, an end for what was under way.
+    pub(crate) fn reattach(&self, record: &VolumeRecord) -> Outcome<()> {
+        let volume = record.id.to_string();
+        match record.attachment.as_ref().map(|attachment| attachment.state) {
+            None => Ok(()),
+            Some(AttachmentState::Detaching | AttachmentState::Busy) => self.command(&Command::Detached { volume }).map(drop),
+            Some(AttachmentState::Attaching | AttachmentState::Attached) => {
+                if let Err(problem) = self.device_for(record).and_then(|device| self.command(&Command::Attached { volume: volume.clone(), device })) {
+                    tracing::error!(volume, "not attached again: {}: {}", problem.value, problem.rule);
+                    self.take_device(record);
+                    self.command(&Command::Detached { volume })?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn finish_attaching(&self, record: &VolumeRecord) -> Outcome<()> {
+        let volume = record.id.to_string();
+        let made = self.device_for(record).and_then(|device| self.command(&Command::Attached { volume: volume.clone(), device }));
+        if let Err(problem) = made {
+            self.take_device(record);
+            self.command(&Command::AttachFailed { volume, reason: format!("{}: {}", problem.value, problem.rule) })?;
+            return Err(problem);
+        }
+        Ok(())
+    }
+
+    fn device_for(&self, record: &VolumeRecord) -> Outcome<AttachedDevice> {
+        let attachment = record.attachment.as_ref().ok_or_else(|| could_not(record.label(), "has no attachment", "Try again."))?;
+        let cost = if attachment.probe { Some(self.path_cost()?) } else { None };
+        let line = {
+            let mut volumes = held(&self.volumes);
+            let opened = volumes.get_mut(&record.id).ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
+            let line = Arc::new(Line::new(opened.slot, record.id.as_str(), opened.power.clone(), self.shelf.clock.now()));
+            opened.line = Some(line.clone());
+            line
+        };
+        if attachment.unpaced {
+            line.set_pace(Pace::Fixed(0));
+        } else if let Some(cost) = &cost {
+            line.set_path(cost.own_ns);
+        }
+        self.shelf.open(line);
+        let file = self.file_of(record)?;
+        let device = loopdev::attach(&file).map_err(|error| of_io(format!("a loop device on {}", file.display()), &error))?;
+        let links = self.link(record, &attachment.name, &device).map_err(|error| {
+            let _ = loopdev::release(&device);
+            of_io("links to the device", &error)
+        })?;
+        let warnings = cost.map_or_else(Vec::new, |cost| self.beyond(record, &cost, attachment.unpaced));
+        Ok(AttachedDevice {
+            device: device.display().to_string(),
+            links: links.iter().map(|link| link.display().to_string()).collect(),
+            path_ns: cost.map(|cost| cost.own_ns),
+            ceiling: cost.map(|cost| Ceiling { iops: cost.iops as u64, mib_s: cost.mib_s as u64 }),
+            warnings,
+        })
+    }
+
+    pub(crate) fn file_of(&self, record: &VolumeRecord) -> Outcome<PathBuf> {
+        let mount = held(&self.mount);
+        mount.as_ref().map(|mount| mount.file(record.id.as_str())).ok_or_else(|| could_not(record.label(), "the lab is going down", "Start it again."))
+    }
+
+    fn path_cost(&self) -> Outcome<PathCost> {
+        let mut known = held(&self.path);
+        if let Some((_, cost)) = known.filter(|(when, _)| when.elapsed() < PATH_COUNTS_FOR) {
+            return Ok(cost);
+        }
+        let mount = held(&self.mount);
+        let mount = mount.as_ref().ok_or_else(|| could_not("lab", "is going down", "Start it again."))?;
+        let cost = probe::measure(&self.shelf, mount, &self.volumes_folder()).map_err(|error| of_io("measuring the path", &error))?;
+        *known = Some((Instant::now(), cost));
+        Ok(cost)
+    }
+
+    /// What the volume has beyond what this machine can do, in words.
+    fn beyond(&self, record: &VolumeRecord, cost: &PathCost, unpaced: bool) -> Vec<String> {
+        let Ok(limits) = self.lab(|lab| record.limits(&lab.settings)) else { return Vec::new() };
+        if unpaced {
+            return vec!["It is not paced: it answers as fast as this machine can.".to_string()];
+        }
+        let burst = |limit: &headrace_catalog::VolumeLimits| limit.io_burst.as_ref().map_or(limit.iops, |burst| burst.iops.max(limit.iops));
+        let iops: u64 = limits.iter().map(burst).sum();
+        let mib_s: u64 = limits.iter().map(|limit| limit.throughput_bytes_s >> 20).sum();
+        let mut words = Vec::new();
+        if iops as f64 > cost.iops {
+            words.push(format!("{} has {iops} IOPS; this machine does about {:.0} of 16 KiB.", record.spec, cost.iops));
+        }
+        if mib_s as f64 > cost.mib_s {
+            words.push(format!("{} has {mib_s} MiB/s; this machine does about {:.0}.", record.spec, cost.mib_s));
+        }
+        words
+    }
+
+    fn links_of(&self, record: &VolumeRecord, name: &str) -> [PathBuf; 2] {
+        let dev = self.folder.join("dev");
+        [dev.join("by-id").join(record.id.as_str()), dev.join(name)]
+    }
+
+    fn link(&self, record: &VolumeRecord, name: &str, device: &Path) -> io::Result<Vec<PathBuf>> {
+        let links = self.links_of(record, name);
+        for link in &links {
+            // Over a link of an earlier life, in one step: it never points nowhere.
+            let fresh = link.with_extension("new");
+            let _ = std::fs::remove_file(&fresh);
+            std::os::unix::fs::symlink(device, &fresh)?;
+            std::fs::rename(&fresh, link)?;
+        }
+        Ok(links.to_vec())
+    }
+
+    /// Takes the device away again.
+    pub fn detach(&self, volume: &str, force: bool) -> Outcome<VolumeRecord> {
+        let _work = held(&self.work);
+        let record = self.find(volume)?;
+        self.command(&Command::Detach { volume: volume.to_string(), force })?;
+        let device = device_path(&record);
+        let in_use = device.as_deref().is_some_and(loopdev::is_busy);
+        if in_use && !force {
+            let reason = format!("{} is mounted or in an array", device.unwrap_or_default().display());
+            self.command(&Command::DetachBusy { volume: record.id.to_string(), reason: reason.clone() })?;
+            return Err(busy(record.label(), reason, "Unmount it first, or detach it with --force: whoever uses it then sees I/O errors."));
+        }
+        self.take_device(&record);
+        self.command(&Command::Detached { volume: record.id.to_string() })?;
+        self.find(volume)
+    }
+
+    /// Device, line and links of a volume go. What was acknowledged is flushed first.
+    pub(crate) fn take_device(&self, record: &VolumeRecord) {
+        let line = held(&self.volumes).get_mut(&record.id).and_then(|opened| opened.line.take());
+        if let Some(device) = device_path(record).filter(|device| self.is_device_of(device, record)) {
+            if !loopdev::is_busy(&device) {
+                let _ = std::fs::File::open(&device).and_then(|file| file.sync_all());
+            }
+            if let Err(error) = loopdev::release(&device) {
+                tracing::warn!(volume = record.id.as_str(), "releasing {}: {error}", device.display());
+            }
+            let until = Instant::now() + RELEASE_WITHIN;
+            while !loopdev::is_busy(&device) && self.is_device_of(&device, record) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        if let Some(line) = line {
+            // Requests that come now, from who still has it open, fail at once.
+            line.gate.set_power(false);
+            if let Err(error) = line.backing.flush() {
+                tracing::error!(volume = record.id.as_str(), "flushing: {error}");
+            }
+            self.shelf.close(line.slot);
+        }
+        if let Some(attachment) = &record.attachment {
+            self.links_of(record, &attachment.name).iter().for_each(|link| {
+                let _ = std::fs::remove_file(link);
+            });
+        }
+    }
+
+    fn is_device_of(&self, device: &Path, record: &VolumeRecord) -> bool {
+        loopdev::file_of(device).is_some_and(|file| file == self.folder.join("mnt").join(record.id.as_str()))
+    }
+
+    /// Ends the lab: devices go, attachments stay noted and come back with the next start. Without `force` not while something is mounted.
+    pub fn shut_down(&self, force: bool) -> Outcome<()> {
+        let _work = held(&self.work);
+        if self.is_down() {
+            return Ok(());
+        }
+        let attached: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(|record| record.attachment.is_some()).cloned().collect());
+        if let Some(record) = attached.iter().find(|record| !force && device_path(record).is_some_and(|device| loopdev::is_busy(&device))) {
+            let device = device_path(record).unwrap_or_default();
+            return Err(busy(record.label(), format!("{} is mounted or in an array", device.display()), "Unmount it first, or use --force."));
+        }
+        self.stopping.store(true, Ordering::Release);
+        let _ = self.shelf.stop_recording();
+        let devices = attached.iter().filter_map(|record| {
+            let slot = self.slot(record).ok()?;
+            let (now, device) = self.shelf.saved_device(slot)?;
+            Some((record.id.clone(), now, device))
+        });
+        let devices = devices.collect();
+        attached.iter().for_each(|record| self.take_device(record));
+        if let Err(problem) = self.note_balances(devices, self.shelf.saved_instance()) {
+            tracing::error!("noting balances: {}", problem.rule);
+        }
+        self.close_journal();
+        if let Some(mount) = held(&self.mount).take() {
+            if let Err(error) = mount.unmount() {
+                // Somebody still has a device open: he sees errors from now on, and the mount goes with the last of them.
+                tracing::warn!("unmounting: {error}; taken away under whoever uses it");
+                if let Err(error) = leftovers::release(&self.folder.join("mnt")) {
+                    tracing::warn!("taking the mount away: {error}");
+                }
+            }
+        }
+        self.down.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// The block device of an attached volume.
+pub(crate) fn device_path(record: &VolumeRecord) -> Option<PathBuf> {
+    Some(PathBuf::from(&record.attachment.as_ref()?.device.as_ref()?.device))
+}

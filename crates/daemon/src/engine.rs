@@ -1,0 +1,371 @@
+//! State, journal, shelf and mount together: the one place where a lab changes.
+
+use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
+use crate::metrics::Store;
+use crate::opened::{self, Opened};
+use crate::options::Options;
+use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
+use crate::{leftovers, leftovers::Leftovers};
+use headrace_control::{Change, Command, Event, Lab, LabClock, VolumeId, VolumeRecord, VolumeStatus};
+use headrace_device::mount::Mount;
+use headrace_device::probe::PathCost;
+use headrace_device::Shelf;
+use headrace_model::instance::InstanceState;
+use headrace_model::record::{Change as ModelChange, SavedHost, SavedInstance};
+use headrace_model::{ModelOptions, Nanos, SavedDevice};
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// What is written down.
+pub(crate) struct State {
+    pub(crate) lab: Lab,
+    pub(crate) journal: Journal,
+    pub(crate) clock: LabClock,
+    pub(crate) balances: Balances,
+}
+
+/// A lab that runs.
+pub struct Engine {
+    /// Folder of the lab.
+    pub folder: PathBuf,
+    /// Where callers reach it.
+    pub socket: PathBuf,
+    /// When it was started.
+    pub started: Instant,
+    /// What volumes did.
+    pub metrics: Store,
+    /// What was left behind and released at the start.
+    pub leftovers: Leftovers,
+    /// Why the journal was shortened at the start, in words.
+    pub repaired: Option<String>,
+    /// Port of the metrics, 0 for none.
+    pub metrics_port: AtomicU64,
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) mount: Mutex<Option<Mount>>,
+    pub(crate) volumes: Mutex<HashMap<VolumeId, Opened>>,
+    /// One at a time makes or takes devices and files.
+    pub(crate) work: Mutex<()>,
+    pub(crate) path: Mutex<Option<(Instant, PathCost)>>,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) down: AtomicBool,
+    pub(crate) rows_lost: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// A lock whatever happened to its last holder: state is only changed when whole.
+pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
+}
+
+/// Chance of the operating system.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0u8; 8];
+    let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
+    debug_assert_eq!(got, Ok(8));
+    u64::from_le_bytes(bytes)
+}
+
+impl Engine {
+    /// Opens a lab and brings everything back that was attached.
+    ///
+    /// # Errors
+    /// In use, damaged, or something of the machine is missing.
+    pub fn open(options: &Options) -> Outcome<Arc<Engine>> {
+        let folder = made(&options.data_dir)?;
+        if options.group.is_some() {
+            // Its members must reach the socket in it; what else is there stays closed.
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o711)).map_err(|error| of_io("opening the folder to the group", &error))?;
+        }
+        let (journal, recovered) = Journal::open(&folder).map_err(of_journal)?;
+        let mnt = folder.join("mnt");
+        // Before anything else: a dead mount can neither be looked at nor be made again.
+        let leftovers = leftovers::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
+        for name in ["volumes", "metrics", "mnt", "dev/by-id", "records"] {
+            made_with(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
+        }
+        let repaired = recovered.repair.as_ref().map(|cut| format!("{} bytes at {} of the journal: {}", cut.bytes, cut.offset, cut.reason));
+        let Checkpoint { lab, balances } = recovered.state.clone();
+        let now = balances.devices.values().chain(&balances.instance).map(|saved| saved.device_ns).max().unwrap_or(0);
+        let last_ms = match recovered.state.last_ms() {
+            0 => unix_ms(),
+            last => last,
+        };
+        let clock = LabClock::new(last_ms, 0, lab.settings.time_scale);
+        let shelf = Arc::new(Shelf::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
+        let mount = Mount::new(shelf.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
+        let metrics = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
+        let engine = Engine {
+            socket: options.socket(),
+            started: Instant::now(),
+            metrics,
+            leftovers,
+            repaired,
+            metrics_port: AtomicU64::new(0),
+            shelf,
+            mount: Mutex::new(Some(mount)),
+            volumes: Mutex::new(HashMap::new()),
+            work: Mutex::new(()),
+            path: Mutex::new(None),
+            stopping: AtomicBool::new(false),
+            down: AtomicBool::new(false),
+            rows_lost: AtomicU64::new(0),
+            state: Mutex::new(State { lab, journal, clock, balances }),
+            folder,
+        };
+        engine.configure(options)?;
+        engine.restore()?;
+        Ok(Arc::new(engine))
+    }
+
+    fn configure(&self, options: &Options) -> Outcome<()> {
+        let command = Command::Configure {
+            instance_type: options.instance_type.clone(),
+            as_of: options.as_of.clone(),
+            time_scale: options.time_scale,
+            region: None,
+            modification_times: None,
+        };
+        // Devices of an earlier life are gone: nothing is attached while settings change.
+        let mut state = held(&self.state);
+        let mut detached = state.lab.clone();
+        detached.volumes.values_mut().for_each(|record| record.attachment = None);
+        let now = state.clock.lab_ms(0);
+        let events = detached.decide(&command, now, &mut random).map_err(of_control)?;
+        commit(&mut state, events)?;
+        state.clock = state.clock.rescaled(0, state.lab.settings.time_scale);
+        let instance = state.lab.settings.instance().map_err(of_control)?;
+        let kept = state.balances.instance.as_ref().and_then(|saved| saved.state.read::<InstanceState>().ok());
+        drop(state);
+        self.shelf.set_instance(instance.as_ref());
+        if let (Some(limits), Some(levels)) = (instance, kept) {
+            self.shelf.restore_instance(&SavedInstance { limits, state: levels });
+        }
+        Ok(())
+    }
+
+    fn restore(&self) -> Outcome<()> {
+        let _work = held(&self.work);
+        let records: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().cloned().collect());
+        for record in records {
+            let volume = record.id.to_string();
+            match record.status {
+                VolumeStatus::Deleting => {
+                    opened::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+                    self.command(&Command::Deleted { volume })?;
+                }
+                VolumeStatus::Creating => {
+                    let _ = opened::remove_files(&self.volumes_folder(), &record);
+                    self.finish_creation(&record)?;
+                }
+                VolumeStatus::Error => {}
+                VolumeStatus::Available | VolumeStatus::InUse => match self.bring_up(&record) {
+                    Ok(()) => self.reattach(&record)?,
+                    Err(problem) => {
+                        tracing::error!(volume, "{}: {}", problem.value, problem.rule);
+                        if record.attachment.is_some() {
+                            self.command(&Command::Detached { volume: volume.clone() })?;
+                        }
+                        self.command(&Command::VolumeFailed { volume, reason: format!("{}: {}", problem.value, problem.rule) })?;
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a volume's files and puts it into the model.
+    fn bring_up(&self, record: &VolumeRecord) -> Outcome<()> {
+        let saved = self.state(|state| state.balances.devices.get(&record.id).cloned());
+        let limits = self.lab(|lab| record.limits(&lab.settings)).map_err(of_control)?;
+        let kept = saved.as_ref().and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));
+        let device = opened::device_of(record, &limits, &self.model_options()?, kept);
+        let slot = self.shelf.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Delete some."))?;
+        let opened = Opened::open(&self.volumes_folder(), record, slot).map_err(|error| {
+            self.shelf.remove(slot);
+            could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")
+        })?;
+        held(&self.volumes).insert(record.id.clone(), opened);
+        for (index, member) in record.members.iter().enumerate() {
+            // Set after the last balance was noted.
+            if let Some(set) = member.balance.filter(|set| saved.as_ref().is_none_or(|saved| set.at_ms >= saved.at_ms)) {
+                let percent = f64::from(set.per_million) / 10_000.0;
+                self.shelf.change(&ModelChange::Balance { device: slot, member: Some(index), percent });
+            }
+            self.slow_in_model(slot, index, &member.state);
+        }
+        Ok(())
+    }
+
+    /// A new volume, ready to be attached.
+    pub fn create(&self, command: &Command) -> Outcome<VolumeRecord> {
+        let _work = held(&self.work);
+        let events = self.command(command)?;
+        let id = events.iter().find_map(|event| event.change.volume().cloned());
+        let record = id.and_then(|id| self.lab(|lab| lab.volumes.get(&id).cloned()));
+        let record = record.ok_or_else(|| could_not("volume", "was not made", "Try again."))?;
+        self.finish_creation(&record)
+    }
+
+    fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
+        let volume = record.id.to_string();
+        let made = opened::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
+        if let Err(problem) = made.and_then(|()| self.bring_up(record)) {
+            let _ = opened::remove_files(&self.volumes_folder(), record);
+            self.command(&Command::VolumeFailed { volume: volume.clone(), reason: problem.rule.clone() })?;
+            return Err(problem);
+        }
+        self.command(&Command::Created { volume })?;
+        self.find(record.id.as_str())
+    }
+
+    /// Removes a volume and its data.
+    pub fn delete(&self, volume: &str) -> Outcome<()> {
+        let _work = held(&self.work);
+        let record = self.find(volume)?;
+        self.command(&Command::DeleteVolume { volume: volume.to_string() })?;
+        if let Some(opened) = held(&self.volumes).remove(&record.id) {
+            self.shelf.remove(opened.slot);
+        }
+        opened::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+        self.command(&Command::Deleted { volume: record.id.to_string() })?;
+        self.metrics.forget(record.id.as_str());
+        Ok(())
+    }
+
+    /// Decides, writes down, applies.
+    pub fn command(&self, command: &Command) -> Outcome<Vec<Event>> {
+        let mut state = held(&self.state);
+        let now = self.lab_ms_of(&state);
+        let events = state.lab.decide(command, now, &mut random).map_err(of_control)?;
+        commit(&mut state, events.clone())?;
+        Ok(events)
+    }
+
+    /// What is due, without applying it.
+    pub(crate) fn due(&self) -> Vec<Event> {
+        let state = held(&self.state);
+        state.lab.due(self.lab_ms_of(&state))
+    }
+
+    pub(crate) fn commit(&self, event: Event) -> Outcome<()> {
+        commit(&mut held(&self.state), vec![event])
+    }
+
+    /// Notes credits as they are; not forced to disk.
+    pub(crate) fn note_balances(&self, devices: Vec<(VolumeId, Nanos, SavedDevice)>, instance: Option<(Nanos, InstanceState)>) -> Outcome<()> {
+        let mut state = held(&self.state);
+        let at_ms = self.lab_ms_of(&state);
+        let saved = |now: Nanos, json: Result<Json, serde_json::Error>| json.ok().map(|state| Saved { at_ms, device_ns: now.0, state });
+        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&device))?))).collect();
+        let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::of(&state))), devices };
+        state.journal.append(&Entry::Balances(newer.clone()), false).map_err(of_journal)?;
+        state.balances.instance = newer.instance.or(state.balances.instance.take());
+        state.balances.devices.extend(newer.devices);
+        if state.journal.needs_compaction() {
+            let all = Checkpoint { lab: state.lab.clone(), balances: state.balances.clone() };
+            state.journal.compact(&all).map_err(of_journal)?;
+        }
+        Ok(())
+    }
+
+    /// Everything to disk, before the end.
+    pub(crate) fn close_journal(&self) {
+        let mut state = held(&self.state);
+        let all = Checkpoint { lab: state.lab.clone(), balances: state.balances.clone() };
+        if let Err(error) = state.journal.compact(&all) {
+            tracing::error!("the last checkpoint: {error}");
+        }
+    }
+
+    fn lab_ms_of(&self, state: &State) -> u64 {
+        state.clock.lab_ms(self.started.elapsed().as_nanos() as u64)
+    }
+
+    /// Lab time.
+    pub fn lab_ms(&self) -> u64 {
+        self.lab_ms_of(&held(&self.state))
+    }
+
+    /// Device time that a stretch of lab time takes.
+    pub(crate) fn device_span(&self, lab_ms: u64) -> Nanos {
+        let scale = self.lab(|lab| u64::from(lab.settings.time_scale));
+        Nanos(lab_ms.saturating_mul(1_000_000) / scale.max(1))
+    }
+
+    pub(crate) fn state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        look(&held(&self.state))
+    }
+
+    /// Looks at the lab.
+    pub fn lab<R>(&self, look: impl FnOnce(&Lab) -> R) -> R {
+        look(&held(&self.state).lab)
+    }
+
+    /// A volume by id or name.
+    pub fn find(&self, volume: &str) -> Outcome<VolumeRecord> {
+        self.lab(|lab| lab.find(volume).cloned()).map_err(of_control)
+    }
+
+    pub(crate) fn slot(&self, record: &VolumeRecord) -> Outcome<usize> {
+        let volumes = held(&self.volumes);
+        volumes.get(&record.id).map(|opened| opened.slot).ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
+    }
+
+    pub(crate) fn model_options(&self) -> Outcome<ModelOptions> {
+        let instance = self.lab(|lab| lab.settings.instance()).map_err(of_control)?;
+        Ok(ModelOptions { xen: instance.is_some_and(|instance| !instance.nitro), ..ModelOptions::default() })
+    }
+
+    pub(crate) fn volumes_folder(&self) -> PathBuf {
+        self.folder.join("volumes")
+    }
+
+    /// Whether it is going down.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Whether it is down: devices gone, everything on disk. Before that the process must not end: a flush that waits for its own threads would never.
+    pub fn is_down(&self) -> bool {
+        self.down.load(Ordering::Acquire)
+    }
+
+    /// The shelf, for the bench.
+    pub fn shelf(&self) -> &Arc<Shelf> {
+        &self.shelf
+    }
+}
+
+/// Durable before anyone is told.
+fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let durable = events.iter().any(Event::must_last);
+    state.journal.append(&Entry::Events(events.clone()), durable).map_err(of_journal)?;
+    for event in &events {
+        state.lab.apply(event);
+        if let Change::VolumeDeleted { volume } = &event.change {
+            state.balances.devices.remove(volume);
+        }
+    }
+    Ok(())
+}
+
+fn made(folder: &Path) -> Outcome<PathBuf> {
+    made_with(folder).map_err(|error| of_io(format!("making {}", folder.display()), &error))?;
+    folder.canonicalize().map_err(|error| of_io(format!("finding {}", folder.display()), &error))
+}
+
+/// Only its owner may look into a lab.
+fn made_with(folder: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}

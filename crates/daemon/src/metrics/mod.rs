@@ -1,0 +1,227 @@
+//! What volumes did: a row a second kept for an hour, a row a minute kept for 15 days, counters for Prometheus.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `row` | the columns, JSON, CSV |
+//! | `latencies` | histograms over a stretch, and how exact they are |
+//! | `slot` | a stored row with its checksum |
+//! | `ring` | the file of the newest rows |
+//! | `series` | seconds and minutes of one volume or member |
+//! | `totals` | counters since the daemon's start |
+//! | `prometheus` | the text format |
+//! | `http` | GET /metrics |
+//!
+//! Files: `FOLDER/{VOLUME or VOLUME-mN}/{seconds,minutes}`, at most 3.5 and 42.2 MiB. Memory: about 20 KiB a volume or member.
+//!
+//! Rows are in the order they happened: where the clock was set back, `t_s` steps back too. Minutes are those of the clock; one that is not over yet is in the rows, as
+//! far as it has come. A volume keeps its rows while it is detached: an hour means 3,600 rows.
+//!
+//! The counters hold what was recorded; the rows may lack what a full disk refused, which is counted ([`Store::dropped`]).
+
+pub mod http;
+mod latencies;
+mod prometheus;
+mod ring;
+mod row;
+mod series;
+mod slot;
+mod totals;
+
+pub use latencies::{ErrorFactor, Latencies, CLASSES};
+pub use prometheus::{Gauges, VolumeGauges};
+pub use row::{CreditUnit, Extra, Row, COLUMNS};
+
+use headrace_device::meter::Sample;
+use row::Stretch;
+use series::Series;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use totals::Totals;
+
+/// The length of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// One second; 3,600 are kept.
+    Second,
+    /// One minute; 21,600 are kept.
+    Minute,
+}
+
+type Key = (String, Option<u32>);
+
+/// What is known of a volume or member.
+#[derive(Default)]
+struct Known {
+    /// None until its files were looked at.
+    series: Option<Series>,
+    /// None until something was recorded.
+    totals: Option<Totals>,
+    /// Rows lost because its files could not be looked at.
+    dropped: u64,
+    /// A row that came while it was deleted must not bring it back.
+    forgotten: bool,
+}
+
+impl Known {
+    fn series(&mut self, folder: &Path) -> io::Result<&mut Series> {
+        if self.series.is_none() {
+            self.series = Some(Series::open(folder)?);
+        }
+        Ok(self.series.as_mut().expect("just set"))
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped + self.series.as_ref().map_or(0, |series| series.dropped)
+    }
+}
+
+type Shared = Arc<Mutex<Known>>;
+
+/// The rows and counters of all volumes. One store a folder; the folder's lock is the journal's.
+pub struct Store {
+    folder: PathBuf,
+    series: Mutex<BTreeMap<Key, Shared>>,
+    /// Of volumes that were forgotten.
+    dropped: AtomicU64,
+}
+
+impl Store {
+    /// Makes the folder where it is missing. Files of a volume are opened when it is first asked for.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn open(folder: &Path) -> io::Result<Store> {
+        fs::create_dir_all(folder).map_err(|error| named(folder, error))?;
+        Ok(Store { folder: folder.to_path_buf(), series: Mutex::new(BTreeMap::new()), dropped: AtomicU64::new(0) })
+    }
+
+    /// Records what a volume, or a member of an array, did in the second `unix_s`.
+    ///
+    /// # Errors
+    /// A row could not be written (a full disk, most often): it is lost and counted, the next one is tried again. Counters and the minute under way contain it all the
+    /// same. A volume's name that is no name ([`ErrorKind::InvalidInput`]): nothing was recorded.
+    pub fn record(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra) -> io::Result<()> {
+        let folder = self.folder_of(volume, member)?;
+        let shared = Arc::clone(held(&self.series).entry((volume.to_string(), member)).or_default());
+        let mut known = held(&shared);
+        if known.forgotten {
+            return Ok(());
+        }
+        let stretch = Stretch::new(sample, extra);
+        known.totals.get_or_insert_with(Totals::new).add(&stretch);
+        let written = match known.series(&folder) {
+            Ok(series) => series.record(unix_s, &stretch),
+            Err(error) => {
+                known.dropped += 1;
+                Err(error)
+            }
+        };
+        written.map_err(|error| named(&folder, error))
+    }
+
+    /// The newest `last` of the rows from `since_unix_s` on; without them, all that are kept. A volume nothing was recorded of has none.
+    ///
+    /// # Errors
+    /// The files cannot be read; [`ErrorKind::InvalidInput`] for a volume's name that is no name.
+    pub fn rows(&self, volume: &str, member: Option<u32>, resolution: Resolution, since_unix_s: Option<u64>, last: Option<usize>) -> io::Result<Vec<Row>> {
+        self.read(volume, member, |series| series.rows(resolution, since_unix_s.unwrap_or(0), last.unwrap_or(usize::MAX))).map(Option::unwrap_or_default)
+    }
+
+    /// The latencies, by operation and size class, of the rows from `since_unix_s` to before `until_unix_s`; without them, of all that are kept.
+    ///
+    /// # Errors
+    /// As of [`Store::rows`].
+    pub fn histogram(
+        &self,
+        volume: &str,
+        member: Option<u32>,
+        resolution: Resolution,
+        since_unix_s: Option<u64>,
+        until_unix_s: Option<u64>,
+    ) -> io::Result<Latencies> {
+        let (since, until) = (since_unix_s.unwrap_or(0), until_unix_s.unwrap_or(u64::MAX));
+        self.read(volume, member, |series| series.latencies(resolution, since, until)).map(Option::unwrap_or_default)
+    }
+
+    /// Deletes the rows and counters of a volume and its members. Says whether nothing of it is left on disk; what could not be deleted does no harm.
+    pub fn forget(&self, volume: &str) -> bool {
+        let Ok(whole) = self.folder_of(volume, None) else { return true };
+        let mut all = held(&self.series);
+        let gone: Vec<Shared> = {
+            let keys: Vec<Key> = all.keys().filter(|(name, _)| name == volume).cloned().collect();
+            keys.iter().filter_map(|key| all.remove(key)).collect()
+        };
+        for shared in &gone {
+            let mut known = held(shared);
+            self.dropped.fetch_add(known.dropped(), Ordering::Relaxed);
+            *known = Known { forgotten: true, ..Known::default() };
+        }
+        let members = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(volume)?.strip_prefix("-m"));
+            name.is_some_and(|number| number.parse::<u32>().is_ok())
+        });
+        members.chain([whole]).map(fs::remove_dir_all).fold(true, |all_gone, removed| match removed {
+            Err(error) if error.kind() != ErrorKind::NotFound => false,
+            _ => all_gone,
+        })
+    }
+
+    /// Rows that could not be written since the daemon's start.
+    pub fn dropped(&self) -> u64 {
+        let kept: u64 = self.all().iter().map(|(_, shared)| held(shared).dropped()).sum();
+        kept + self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Everything counted since the daemon's start, in the text format of Prometheus (version 0.0.4), with what is so at the moment.
+    pub fn exposition(&self, gauges: &Gauges) -> String {
+        let totals: Vec<(Key, Totals)> = self.all().into_iter().filter_map(|(key, shared)| Some((key, held(&shared).totals.clone()?))).collect();
+        prometheus::text(&totals, gauges, self.dropped())
+    }
+
+    fn all(&self) -> Vec<(Key, Shared)> {
+        held(&self.series).iter().map(|(key, shared)| (key.clone(), Arc::clone(shared))).collect()
+    }
+
+    fn read<R>(&self, volume: &str, member: Option<u32>, look: impl FnOnce(&Series) -> io::Result<R>) -> io::Result<Option<R>> {
+        let folder = self.folder_of(volume, member)?;
+        let shared = {
+            let mut all = held(&self.series);
+            let key = (volume.to_string(), member);
+            // Asking for what is not there leaves no trace.
+            if !all.contains_key(&key) && !folder.exists() {
+                return Ok(None);
+            }
+            Arc::clone(all.entry(key).or_default())
+        };
+        let mut known = held(&shared);
+        if known.forgotten {
+            return Ok(None);
+        }
+        known.series(&folder).and_then(|series| look(series)).map(Some).map_err(|error| named(&folder, error))
+    }
+
+    fn folder_of(&self, volume: &str, member: Option<u32>) -> io::Result<PathBuf> {
+        let plain = volume.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        let like_member = volume.rsplit_once("-m").is_some_and(|(_, number)| number.parse::<u32>().is_ok());
+        if !plain || like_member || !(1..=64).contains(&volume.len()) {
+            let words = format!(
+                "volume {volume:?}: a volume's id has 1-64 letters, digits, - and _, and does not end like a member's (-m0). Ask with the id the lab gave it."
+            );
+            return Err(io::Error::new(ErrorKind::InvalidInput, words));
+        }
+        Ok(self.folder.join(member.map_or_else(|| volume.to_string(), |member| format!("{volume}-m{member}"))))
+    }
+}
+
+fn named(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// A thread that panicked left nothing half-done that matters: sums at most.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

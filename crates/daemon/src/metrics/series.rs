@@ -1,0 +1,147 @@
+//! The rows of one volume or member: seconds, and minutes made of them.
+
+use super::latencies::Latencies;
+use super::ring::{Ring, MINUTES, SECONDS};
+use super::row::{Row, Stretch};
+use super::slot::Slot;
+use super::Resolution;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// Seconds a minute takes at most: a clock that stands still must not let its sums run over.
+const MINUTE_ROWS: u32 = 600;
+
+/// The minute that is being counted.
+struct Minute {
+    t_s: u64,
+    rows: u32,
+    stretch: Stretch,
+}
+
+pub(crate) struct Series {
+    seconds: Ring,
+    minutes: Ring,
+    minute: Option<Minute>,
+    /// Rows that could not be written since the daemon's start.
+    pub dropped: u64,
+}
+
+impl Series {
+    /// Opens what `folder` has; it need not exist. The minute that was being counted is made of its seconds again.
+    pub fn open(folder: &Path) -> io::Result<Series> {
+        let minutes = Ring::open(folder.join("minutes"), MINUTES)?;
+        let mut through = 0;
+        minutes.walk(|slot| {
+            through = slot.through;
+            ControlFlow::Break(())
+        })?;
+        let mut seconds = Ring::open(folder.join("seconds"), SECONDS)?;
+        let mut left = Vec::new();
+        seconds.walk(|slot| {
+            if slot.sequence < through {
+                return ControlFlow::Break(());
+            }
+            left.push(slot);
+            ControlFlow::Continue(())
+        })?;
+        seconds.skip_to(through);
+        let mut series = Series { seconds, minutes, minute: None, dropped: 0 };
+        series.count_again(left);
+        Ok(series)
+    }
+
+    fn count_again(&mut self, newest_first: Vec<Slot>) {
+        for slot in newest_first.into_iter().rev() {
+            // What cannot be written now is counted as dropped, as it is in `record`.
+            let _ = self.close_minute(slot.t_s, slot.sequence);
+            let rows = u32::try_from(slot.rows).unwrap_or(u32::MAX);
+            self.count(slot.t_s, rows, &slot.stretch);
+        }
+    }
+
+    /// Takes the row of a second. An error says that a row was dropped; the minute contains it all the same.
+    pub fn record(&mut self, unix_s: u64, stretch: &Stretch) -> io::Result<()> {
+        let minute = self.close_minute(unix_s, self.seconds.next());
+        let second = self.seconds.push(unix_s, 0, stretch).inspect_err(|_| self.dropped += 1);
+        self.count(unix_s, 1, stretch);
+        minute.and(second)
+    }
+
+    fn count(&mut self, unix_s: u64, rows: u32, stretch: &Stretch) {
+        match &mut self.minute {
+            Some(minute) => {
+                minute.rows = minute.rows.saturating_add(rows);
+                minute.stretch.add(stretch);
+            }
+            None => self.minute = Some(Minute { t_s: unix_s - unix_s % MINUTES.step_s, rows, stretch: stretch.clone() }),
+        }
+    }
+
+    /// Writes the minute when `unix_s` is in another.
+    fn close_minute(&mut self, unix_s: u64, through: u64) -> io::Result<()> {
+        let over = |minute: &mut Minute| minute.t_s != unix_s - unix_s % MINUTES.step_s || minute.rows >= MINUTE_ROWS;
+        match self.minute.take_if(over) {
+            Some(minute) => self.minutes.push(minute.t_s, through, &minute.stretch).inspect_err(|_| self.dropped += 1),
+            None => Ok(()),
+        }
+    }
+
+    /// Slots from the newest to the oldest until `see` breaks off; with how many of its newest rows count, as no more are shown than the resolution keeps, and its step.
+    fn walk(&self, resolution: Resolution, mut see: impl FnMut(Slot, u64, u64) -> ControlFlow<()>) -> io::Result<()> {
+        let (ring, shape) = match resolution {
+            Resolution::Second => (&self.seconds, SECONDS),
+            Resolution::Minute => (&self.minutes, MINUTES),
+        };
+        let mut left = shape.slots;
+        if let Some(minute) = self.minute.as_ref().filter(|_| resolution == Resolution::Minute) {
+            let slot = Slot { sequence: 0, t_s: minute.t_s, rows: 1, through: 0, stretch: minute.stretch.clone() };
+            left -= 1;
+            if see(slot, 1, shape.step_s).is_break() {
+                return Ok(());
+            }
+        }
+        ring.walk(|slot| {
+            let rows = slot.rows.min(left);
+            left -= rows;
+            see(slot, rows, shape.step_s)?;
+            if left == 0 {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The newest `last` rows of those from `since` on, in the order they happened.
+    pub fn rows(&self, resolution: Resolution, since: u64, last: usize) -> io::Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        if last == 0 {
+            return Ok(rows);
+        }
+        self.walk(resolution, |slot, newest, step_s| {
+            for (t_s, stretch) in slot.newest_first(step_s).take(newest as usize).filter(|&(t_s, _)| t_s >= since) {
+                rows.push(Row::of(t_s, &stretch));
+                if rows.len() == last {
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        rows.reverse();
+        Ok(rows)
+    }
+
+    /// The latencies of the rows from `since` to before `until`.
+    pub fn latencies(&self, resolution: Resolution, since: u64, until: u64) -> io::Result<Latencies> {
+        let mut latencies = Latencies::default();
+        self.walk(resolution, |slot, newest, step_s| {
+            // Only idle rows, without any latencies, share a slot.
+            let rows = slot.newest_first(step_s).take(newest as usize).filter(|(t_s, _)| (since..until).contains(t_s)).count();
+            if rows > 0 {
+                latencies.add(&slot.stretch, rows as u64);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(latencies)
+    }
+}

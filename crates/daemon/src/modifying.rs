@@ -1,0 +1,107 @@
+//! Size, type, IOPS and MiB/s of a volume in use.
+
+use crate::attaching::device_path;
+use crate::engine::{held, Engine};
+use crate::problem::{of_control, of_io, Outcome};
+use headrace_control::{Change, Command, Modification, VolumeRecord};
+use headrace_device::loopdev;
+use headrace_model::modification::Modification as ModelModification;
+use headrace_model::record::Change as ModelChange;
+use headrace_store::Backing;
+
+/// What a modification asks for; none: as it is.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// Usable GiB.
+    pub size_gib: Option<u64>,
+    /// Type.
+    pub volume_type: Option<String>,
+    /// IOPS, of each member.
+    pub iops: Option<u64>,
+    /// MiB/s, of each member.
+    pub throughput_mib_s: Option<u64>,
+}
+
+impl Engine {
+    /// Starts a modification.
+    pub fn modify(&self, volume: &str, wish: Wish) -> Outcome<Modification> {
+        let _work = held(&self.work);
+        let record = self.find(volume)?;
+        let used = held(&self.volumes).get(&record.id).and_then(|opened| opened.power.allocated().ok());
+        let Wish { size_gib, volume_type, iops, throughput_mib_s } = wish;
+        let used_gib = used.map(|bytes| bytes.div_ceil(1 << 30));
+        let command = Command::Modify { volume: volume.to_string(), size_gib, volume_type, iops, throughput_mib_s, used_gib };
+        let events = self.command(&command)?;
+        let started = events.into_iter().find_map(|event| match event.change {
+            Change::ModificationStarted { modification, .. } => Some(modification),
+            _ => None,
+        });
+        let modification = started.ok_or_else(|| crate::problem::could_not(volume, "no modification began", "Try again."))?;
+        self.modify_model(&record, &modification)?;
+        Ok(modification)
+    }
+
+    fn modify_model(&self, record: &VolumeRecord, modification: &Modification) -> Outcome<()> {
+        let after = VolumeRecord { spec: modification.to.clone(), ..record.clone() };
+        let limits = self.lab(|lab| after.limits(&lab.settings)).map_err(of_control)?;
+        let now = self.shelf.clock.now();
+        let modifying = self.device_span(modification.modifying_until_ms - modification.started_ms);
+        let optimizing = self.device_span(modification.optimizing_until_ms - modification.modifying_until_ms);
+        let (modifying_until, optimizing_until) = (now + modifying, now + modifying + optimizing);
+        let targets = limits.into_iter().map(|target| ModelModification { target, modifying_until, optimizing_until }).collect();
+        self.shelf.change(&ModelChange::Modify { device: self.slot(record)?, targets });
+        Ok(())
+    }
+
+    /// What happens by itself, as of now: volumes that grow do so as they begin to optimize.
+    pub(crate) fn pass_due(&self) -> Outcome<()> {
+        for event in self.due() {
+            if let Change::ModificationOptimizing { volume, .. } = &event.change {
+                if let Err(problem) = self.grow(volume.as_str()) {
+                    tracing::error!(volume = volume.as_str(), "{}: {}", problem.value, problem.rule);
+                    let reason = format!("{}: {}", problem.value, problem.rule);
+                    self.command(&Command::ModifyFailed { volume: volume.to_string(), reason })?;
+                    self.undo_in_model(volume.as_str())?;
+                    // What else was due may have changed with it: asked again in a moment.
+                    return Ok(());
+                }
+            }
+            self.commit(event)?;
+        }
+        Ok(())
+    }
+
+    fn grow(&self, volume: &str) -> Outcome<()> {
+        let record = self.find(volume)?;
+        let Some(modification) = record.modification() else { return Ok(()) };
+        let bytes = modification.to.usable_gib() << 30;
+        let power = held(&self.volumes).get(&record.id).map(|opened| opened.power.clone());
+        let Some(power) = power.filter(|power| power.bytes() < bytes) else { return Ok(()) };
+        power.grow(bytes).map_err(|error| of_io(format!("growing {volume} to {} GiB", bytes >> 30), &error))?;
+        let Some(device) = device_path(&record) else { return Ok(()) };
+        // The kernel learns a FUSE file's size when it is asked for, the loop device when told.
+        let file = self.file_of(&record)?;
+        let told = std::fs::metadata(&file).and_then(|_| loopdev::resized(&device));
+        told.map_err(|error| of_io(format!("telling {} its new size", device.display()), &error))
+    }
+
+    /// A modification that failed leaves the limits as they were.
+    fn undo_in_model(&self, volume: &str) -> Outcome<()> {
+        let record = self.find(volume)?;
+        let slot = self.slot(&record)?;
+        if let Some((_, mut saved)) = self.shelf.saved_device(slot) {
+            saved.members.iter_mut().for_each(|member| member.modification = None);
+            self.shelf.change(&ModelChange::Put { device: slot, saved: Box::new(saved) });
+        }
+        Ok(())
+    }
+
+    /// All modifications, newest last.
+    pub fn modifications(&self, volume: Option<&str>) -> Outcome<Vec<(VolumeRecord, Modification)>> {
+        let records = match volume {
+            Some(volume) => vec![self.find(volume)?],
+            None => self.lab(|lab| lab.volumes.values().cloned().collect()),
+        };
+        Ok(records.iter().flat_map(|record| record.modifications.iter().map(|one| (record.clone(), one.clone()))).collect())
+    }
+}

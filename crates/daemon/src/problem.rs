@@ -1,0 +1,40 @@
+//! Errors as the protocol writes them.
+
+use crate::journal::JournalError;
+use headrace_control::{ControlError, ErrorKind, Problem};
+use std::io;
+
+/// An error with its five parts.
+pub type Outcome<T> = Result<T, Problem>;
+
+/// An error of the machine, not of the caller.
+pub fn could_not(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
+    Problem { kind: ErrorKind::CouldNot, value: value.into(), rule: rule.into(), source: "operating system".into(), hint: hint.into() }
+}
+
+/// An argument that is not what the protocol asks for.
+pub fn bad_input(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
+    let source = "docs/reference/lab-protocol.md".into();
+    Problem { kind: ErrorKind::Input, value: value.into(), rule: rule.into(), source, hint: hint.into() }
+}
+
+/// Something is in use.
+pub fn busy(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
+    let source = "docs/reference/lab-protocol.md".into();
+    Problem { kind: ErrorKind::Busy, value: value.into(), rule: rule.into(), source, hint: hint.into() }
+}
+
+/// The parts of a rule's error.
+pub fn of_control(error: ControlError) -> Problem {
+    error.problem().clone()
+}
+
+/// A journal that took nothing.
+pub fn of_journal(error: JournalError) -> Problem {
+    could_not("journal", error.to_string(), "Nothing was changed. Free space or repair the disk, then try again.")
+}
+
+/// An I/O error while doing `what`.
+pub fn of_io(what: impl Into<String>, error: &io::Error) -> Problem {
+    could_not(what, error.to_string(), "Look at the daemon's log and the disk of the data directory.")
+}

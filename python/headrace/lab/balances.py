@@ -1,0 +1,36 @@
+"""Credit balances in files: saved now, brought back later, on this volume or on one like it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.lab.answers import Balance
+from headrace.workload.files import write_whole
+
+FORMAT = "headrace-balance/1"
+MAX_FILE_BYTES = 1 << 20
+
+
+def save(balance: Balance, path: str | Path) -> None:
+    """Writes the balance, whole or not at all. Raises CouldNotRun."""
+    write_whole(Path(path), (json.dumps(balance["state"], indent=2) + "\n").encode())
+
+
+def load(path: str | Path) -> dict:
+    """What `save` wrote, for Lab.restore_balance. Raises InputError, CouldNotRun."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}", "", "Save one: headrace volume balance VOL --save FILE.") from None
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", "", "Is it yours to read?") from None
+    try:
+        state = json.loads(raw) if len(raw) <= MAX_FILE_BYTES else None
+    except (ValueError, RecursionError):
+        state = None
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise InputError(str(path), f"is no saved balance ({FORMAT})", "headrace volume balance --save", "Is it the file you meant?")
+    return state

@@ -1,0 +1,255 @@
+"""What a machine lacks for a lab, in words. Looks only: makes, loads and mounts nothing.
+
+fusermount is not needed: the daemon mounts by itself, as root.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.lab.client import Lab
+from headrace.lab.launch import find_headraced
+from headrace.lab.place import Place, place
+
+# LOOP_CONFIGURE with direct I/O and a block size in one call: Linux 5.8, commit 3448914e8cc5 (May 2020).
+OLDEST_KERNEL = (5, 8)
+CAP_SYS_ADMIN = 21  # linux/capability.h
+# A journal (compacted past 16 MiB, so twice that for a moment) and the metrics of a few volumes. Data of volumes comes on top.
+FREE_NEEDED_BYTES = 256 << 20
+FREE_USEFUL_BYTES = 10 << 30
+GIB = 1 << 30
+MOUNT_SOURCE = "headrace"  # by this name the daemon mounts
+LOCK_NAME = "lock"
+OK, MISSING, NOTE = "ok", "missing", "note"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at. `state`: ok, missing (a lab cannot run without it), note (it can). `do`: what to do next, "" when ok."""
+
+    what: str
+    state: str
+    found: str
+    do: str = ""
+
+
+@dataclass
+class Machine:
+    """Where to look: `/`, or a tree made up for a test."""
+
+    root: Path = Path("/")
+    user_id: int = field(default_factory=lambda: os.geteuid())
+    path: str | None = None  # PATH; None: the environment's
+
+    def text(self, name: str) -> str:
+        """A file of /proc or /sys; "" when it is not there."""
+        try:
+            return (self.root / name).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def program(self, name: str) -> str | None:
+        """Where a program is; sbin counts even when it is not in PATH, since the daemon's user is root."""
+        path = self.path if self.path is not None else os.environ.get("PATH", "") + os.pathsep + "/usr/sbin:/sbin"
+        return shutil.which(name, path=path)
+
+
+def examine(data_dir: str | Path | None = None, socket: str | Path | None = None, machine: Machine | None = None) -> list[Check]:
+    """Every check, in the order in which they stand in the way. Raises InputError for a path that cannot be one."""
+    where, machine = place(data_dir, socket), machine or Machine()
+    folder = where.data_dir
+    return [
+        kernel(machine), root(machine), fuse(machine), loop_control(machine), loop_devices(machine), daemon_binary(),
+        *([] if folder is None else [space(folder)]),
+        *(program(machine, *tool) for tool in TOOLS),
+        running(where),
+        *leftovers(machine, where),
+    ]  # fmt: skip
+
+
+def lacks(checks: list[Check]) -> bool:
+    """Whether something is missing that a lab needs."""
+    return any(check.state == MISSING for check in checks)
+
+
+def kernel(machine: Machine) -> Check:
+    """Linux with LOOP_CONFIGURE."""
+    release = machine.text("proc/sys/kernel/osrelease").strip()
+    match = re.match(r"(\d+)\.(\d+)", release)
+    needed = "Linux {}.{} or newer".format(*OLDEST_KERNEL)
+    if match is None:
+        return Check("kernel", MISSING, "no Linux", f"Use {needed}, in a virtual machine for example.")
+    if (int(match[1]), int(match[2])) < OLDEST_KERNEL:
+        return Check("kernel", MISSING, f"Linux {release}", f"Use {needed}: loop devices are made with LOOP_CONFIGURE.")
+    return Check("kernel", OK, f"Linux {release}")
+
+
+def root(machine: Machine) -> Check:
+    """Mounting and making loop devices takes root with CAP_SYS_ADMIN."""
+    if machine.user_id != 0:
+        return Check("root", MISSING, f"user id {machine.user_id}", "Run the lab as root: sudo headrace lab up.")
+    match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", machine.text("proc/self/status"), re.MULTILINE)
+    if match and not int(match[1], 16) >> CAP_SYS_ADMIN & 1:
+        return Check("root", MISSING, "root without CAP_SYS_ADMIN", "Start the container with --privileged, or --cap-add SYS_ADMIN.")
+    return Check("root", OK, "root")
+
+
+def _device(machine: Machine, what: str, name: str, module: str) -> Check:
+    path = machine.root / "dev" / name
+    if not os.path.exists(path):
+        do = f"Load the module: modprobe {module}. In a container: --device /dev/{name}."
+        return Check(what, MISSING, f"no /dev/{name}", do)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        do = f"Become root; in a container also allow the device: --device /dev/{name}."
+        return Check(what, MISSING, f"/dev/{name} cannot be opened: {error.strerror}", do)
+    return Check(what, OK, f"/dev/{name}")
+
+
+def fuse(machine: Machine) -> Check:
+    """/dev/fuse can be opened, and the kernel knows the filesystem."""
+    return _device(machine, "FUSE", "fuse", "fuse")
+
+
+def loop_control(machine: Machine) -> Check:
+    """/dev/loop-control can be opened."""
+    return _device(machine, "loop", "loop-control", "loop")
+
+
+def loop_devices(machine: Machine) -> Check:
+    """Loop devices that are free or can be made, and show up in /dev."""
+    made = sorted(machine.root.glob("sys/block/loop[0-9]*"))
+    busy = [device for device in made if (device / "loop/backing_file").exists()]
+    free = [device.name for device in made if device not in busy]
+    shown = [name for name in free if (machine.root / "dev" / name).exists()]
+    found = f"{len(busy)} of {len(made)} in use"
+    # A /dev that the kernel fills shows new devices by itself; a container's does not.
+    if _grows(machine) or shown:
+        return Check("loop devices", OK, f"{found}, more are made as needed" if _grows(machine) else f"{found}, {len(shown)} free in /dev")
+    return Check(
+        "loop devices", MISSING, f"{found}, none free in /dev, and /dev is not the kernel's own (devtmpfs)",
+        "Make nodes: for n in $(seq 0 63); do mknod -m 660 /dev/loop$n b 7 $n; done. In a container: --privileged -v /dev:/dev.",
+    )  # fmt: skip
+
+
+def _grows(machine: Machine) -> bool:
+    return any(entry.place == "/dev" and entry.kind == "devtmpfs" for entry in mounts(machine))
+
+
+def daemon_binary() -> Check:
+    """headraced is there."""
+    try:
+        return Check("headraced", OK, str(find_headraced()))
+    except HeadraceError as error:
+        return Check("headraced", MISSING, f"{error.value}: {error.rule}", error.hint)
+
+
+def space(folder: Path) -> Check:
+    """Room in the data directory: volumes are sparse, so a GiB written is a GiB taken."""
+    there = folder
+    while not os.path.exists(there) and there != there.parent:
+        there = there.parent
+    try:
+        free = shutil.disk_usage(there).free
+    except OSError as error:
+        return Check("space", MISSING, f"{there}: {error.strerror}", "Choose another directory with --data-dir.")
+    if not os.access(there, os.W_OK):
+        return Check("space", MISSING, f"{there} cannot be written to", "Become root, or choose another directory with --data-dir.")
+    found = f"{free / GIB:,.1f} GiB free for {folder}"
+    if free < FREE_NEEDED_BYTES:
+        return Check("space", MISSING, found, f"Free some: {FREE_NEEDED_BYTES >> 20} MiB are needed without any data.")
+    if free < FREE_USEFUL_BYTES:
+        return Check("space", NOTE, found, "Volumes take what is written to them: choose a larger disk with --data-dir, or write less.")
+    return Check("space", OK, found)
+
+
+# Program, what it is for, Debian package. A lab runs without them.
+TOOLS = (("mkfs.xfs", "filesystems on volumes", "xfsprogs"), ("fio", "headrace lab verify and the examples", "fio"))
+
+
+def program(machine: Machine, name: str, purpose: str, package: str) -> Check:
+    """A program that most users want beside the lab."""
+    found = machine.program(name)
+    if found is None:
+        return Check(name, NOTE, "not found", f"For {purpose}: apt-get install {package} (or your system's package of that name).")
+    return Check(name, OK, found)
+
+
+def running(where: Place) -> Check:
+    """Whether a lab answers there now."""
+    try:
+        with Lab(where.data_dir, where.socket, timeout_s=5) as lab:
+            return Check("lab", OK, f"runs as process {lab.pid()} at {where.socket}")
+    except CouldNotRun as error:
+        if not os.path.exists(where.socket):
+            return Check("lab", OK, "not started")
+        return Check("lab", NOTE, f"{where.socket}: {error.rule}", error.hint)
+
+
+@dataclass(frozen=True)
+class MountEntry:
+    """A line of mountinfo."""
+
+    place: str
+    kind: str
+    source: str
+
+
+def mounts(machine: Machine) -> list[MountEntry]:
+    """What is mounted (proc_pid_mountinfo(5))."""
+    found = []
+    for line in machine.text("proc/self/mountinfo").splitlines():
+        before, dash, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        if dash and len(fields) > 4 and len(rest) > 1:
+            found.append(MountEntry(_unescaped(fields[4]), rest[0], _unescaped(rest[1])))
+    return found
+
+
+def _unescaped(text: str) -> str:
+    """The kernel writes space, tab, newline and backslash as octal."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def leftovers(machine: Machine, where: Place) -> list[Check]:
+    """Mounts and loop devices of labs whose daemon is gone. `lab up` on the same directory releases them."""
+    checks = []
+    folders = {Path(entry.place).parent for entry in mounts(machine) if entry.kind.startswith("fuse") and entry.source == MOUNT_SOURCE}
+    dead = {folder for folder in folders if can_tell(folder) and not daemon_of(machine, folder)}
+    for folder in sorted(dead):
+        do = f"headrace lab up --data-dir {folder} takes it over; umount -l {folder / 'mnt'} only ends it."
+        checks.append(Check("left over", NOTE, f"{folder / 'mnt'} is mounted, and its daemon is gone", do))
+    if where.data_dir is not None and can_tell(where.data_dir) and not daemon_of(machine, where.data_dir):
+        dead.add(where.data_dir)
+    for device in sorted(machine.root.glob("sys/block/loop[0-9]*")):
+        backing = machine.text(f"sys/block/{device.name}/loop/backing_file").strip().removesuffix(" (deleted)")
+        if any(backing.startswith(f"{folder}/mnt/") for folder in dead):
+            do = f"Unmount what is on it (findmnt /dev/{device.name}), then losetup -d /dev/{device.name}; or start that lab again."
+            checks.append(Check("left over", NOTE, f"/dev/{device.name} is on {backing}, whose daemon is gone", do))
+    return checks
+
+
+def can_tell(folder: Path) -> bool:
+    """Whether this user may look into a data directory at all: only its owner may."""
+    return os.access(folder, os.X_OK)
+
+
+def daemon_of(machine: Machine, folder: Path) -> int | None:
+    """Process that holds the lock of a data directory, by the kernel's list: asking the mount itself could wait for a daemon that hangs."""
+    try:
+        lock = os.stat(folder / LOCK_NAME)
+    except OSError:
+        return None
+    here = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
+    for line in machine.text("proc/locks").splitlines():
+        # 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF
+        fields = line.split()
+        if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == here:
+            return int(fields[4])
+    return None

@@ -1,0 +1,246 @@
+"""Starting and ending headraced."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.lab.client import Lab
+from headrace.lab.place import DEFAULT_DATA_DIR, Place, place
+from headrace.lab.wire import LabRefused, NoLab
+
+BINARY = "headraced"
+LOG_NAME = "headraced.log"
+# A longer log is set aside (one is kept) when a lab is started.
+LOG_BYTES = 16 << 20
+# Every volume that was attached gets its device back before the daemon is ready: 64 of them, each some hundred milliseconds, and a journal to read.
+READY_S = 120.0
+# What is written is flushed before the end.
+DOWN_S = 120.0
+LOG_LINES = 8
+LOG_TAIL_BYTES = 16_384
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Arguments of headraced; what is None stays as it was in this data directory. `metrics_port` 0: no Prometheus endpoint."""
+
+    instance_type: str | None = None
+    as_of: str | None = None
+    time_scale: int | None = None
+    metrics_port: int | None = None
+    group: str | None = None
+
+
+def find_headraced() -> Path:
+    """$HEADRACED, else beside this Python, else in PATH. Raises InputError, CouldNotRun."""
+    named = os.environ.get("HEADRACED")
+    if named:
+        if not (os.path.isfile(named) and os.access(named, os.X_OK)):
+            raise InputError(f"HEADRACED={named}", "is not a program that can be run", "", "Name the headraced binary, or unset it.")
+        return Path(os.path.abspath(named))
+    beside = Path(sys.executable).parent / BINARY
+    if beside.is_file() and os.access(beside, os.X_OK):
+        return beside
+    found = shutil.which(BINARY)
+    if found is None:
+        looked = f"was not found: not in HEADRACED, {beside.parent} or PATH"
+        raise CouldNotRun(BINARY, looked, "", "Build it (cargo build --release -p headrace-daemon), then set HEADRACED to its path.")
+    return Path(os.path.abspath(found))
+
+
+def command_line(where: Place, settings: Settings) -> list[str]:
+    """What starts the daemon. Raises InputError, CouldNotRun."""
+    words = [str(find_headraced()), "--data-dir", str(folder_of(where)), "--socket", str(where.socket)]
+    group = None if settings.group is None else _group_id(settings.group)
+    given = {"--instance-type": settings.instance_type, "--as-of": settings.as_of, "--time-scale": settings.time_scale,
+             "--metrics-port": settings.metrics_port, "--group": group}  # fmt: skip
+    for option, value in given.items():
+        words += [] if value is None else [option, str(value)]
+    return words
+
+
+def folder_of(where: Place) -> Path:
+    """The data directory, the default one where only a socket is named."""
+    return where.data_dir or DEFAULT_DATA_DIR
+
+
+def _group_id(group: str) -> int:
+    if group.isascii() and group.isdigit() and len(group) < 10:
+        return int(group)
+    try:
+        return grp.getgrnam(group).gr_gid
+    except (KeyError, ValueError):
+        raise InputError(group, "is not a group of this machine", "/etc/group", "See getent group.") from None
+
+
+def up(
+    data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None, timeout_s: float = READY_S
+) -> Lab:
+    """Starts a daemon of its own session, and returns once it answers.
+
+    Raises LabRefused (busy) when one already answers there, InputError for settings it refuses, CouldNotRun with the last lines of its log.
+    """
+    where, settings = place(data_dir, socket), settings or Settings()
+    refuse_second(where)
+    words = command_line(where, settings)
+    _check_root()
+    with _open_log(where) as log:
+        begun = os.fstat(log.fileno()).st_size
+        try:
+            started = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/")
+        except OSError as error:
+            raise CouldNotRun(words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?") from None
+    with started.stdout:
+        _wait_ready(started, where, begun, timeout_s)
+    # Not ours to wait for any more: it lives on as a process of its own.
+    started.returncode = 0
+    return Lab(where.data_dir, where.socket)
+
+
+def foreground(data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None) -> None:
+    """Becomes the daemon: for systemd, containers and debuggers. Returns only by an error, as `up`."""
+    where = place(data_dir, socket)
+    refuse_second(where)
+    words = command_line(where, settings or Settings())
+    _check_root()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execv(words[0], words)
+    except OSError as error:
+        raise CouldNotRun(words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?") from None
+
+
+def refuse_second(where: Place) -> None:
+    """Raises LabRefused when a lab answers at this place."""
+    with contextlib.suppress(NoLab), Lab(where.data_dir, where.socket, timeout_s=5) as lab:
+        raise LabRefused(
+            "busy",
+            str(where.socket),
+            f"a lab already answers here (process {lab.pid()})",
+            "",
+            f"End it first: headrace lab down{where.flags()}",
+        )
+
+
+def _check_root() -> None:
+    if os.geteuid() != 0:
+        rule = "a lab mounts FUSE and makes loop devices, which only root may"
+        raise CouldNotRun(
+            f"user id {os.geteuid()}", rule, "mount(2), loop(4)", "Run it with sudo. headrace lab doctor says what else is missing."
+        )
+
+
+def _open_log(where: Place):
+    """The log in the data directory, to append to. The daemon's owner alone may look into a lab, so both are made that way."""
+    folder = folder_of(where)
+    path = folder / LOG_NAME
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LOG_BYTES:
+            path.replace(path.with_name(f"{LOG_NAME}.1"))
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab", buffering=0)
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Choose another directory with --data-dir.") from None
+
+
+def _wait_ready(started: subprocess.Popen, where: Place, begun: int, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    line = b""
+    try:
+        while b"\n" not in line:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([started.stdout], [], [], left)[0]:
+                raise TimeoutError
+            part = os.read(started.stdout.fileno(), 4096)
+            if not part:
+                break
+            line += part
+    except TimeoutError:
+        _end(started)
+        raise CouldNotRun(BINARY, f"was not ready after {timeout_s:g} s: {_tail(where, begun)}", "", _log_hint(where)) from None
+    except BaseException:
+        _end(started)  # Ctrl-C: no half-started lab stays behind
+        raise
+    if line.strip() == b"ready":
+        return
+    code = _end(started) if line else started.wait()
+    raise _refusal(code, where, begun)
+
+
+# As headraced ends: error: VALUE: RULE (SOURCE). HINT
+LAST_WORDS = re.compile(r"error: (?P<value>.*?): (?P<rule>.*?)(?: \((?P<source>[^()]*(?:\([^()]*\)[^()]*)*)\)\. (?P<hint>.*))?")
+
+
+def _refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
+    """What the daemon said before it ended, in its parts where it has them."""
+    for line in _log_since(where, begun).splitlines():
+        match = LAST_WORDS.fullmatch(line)
+        if match:
+            made = InputError if code == 2 else CouldNotRun
+            return made(match["value"], match["rule"], match["source"] or "", match["hint"] or _log_hint(where))
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return CouldNotRun(BINARY, f"{how} before it was ready: {_tail(where, begun)}", "", _log_hint(where))
+
+
+def _end(started: subprocess.Popen) -> int:
+    """Ends a daemon that did not become ready: kindly, then not."""
+    started.terminate()
+    try:
+        return started.wait(10)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        return started.wait()
+
+
+def _tail(where: Place, begun: int) -> str:
+    """The last lines of what it said."""
+    lines = _log_since(where, begun).strip().splitlines()
+    return " | ".join(line.strip() for line in lines[-LOG_LINES:]) or "it said nothing"
+
+
+def _log_since(where: Place, begun: int) -> str:
+    """The log from a place in it on, its end when that is long."""
+    try:
+        with open(folder_of(where) / LOG_NAME, "rb") as file:
+            file.seek(max(begun, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _log_hint(where: Place) -> str:
+    return f"headrace lab doctor{where.flags()} looks at this machine; {folder_of(where) / LOG_NAME} has more."
+
+
+def down(lab: Lab, force: bool = False, timeout_s: float = DOWN_S) -> int:
+    """Detaches everything, ends the daemon, and waits until its process is gone; its process id. Raises as Lab.down, and CouldNotRun when it does not end."""
+    pid = lab.pid()
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise NoLab(str(lab.place.socket), "the lab has just ended", "", "") from None
+    try:
+        lab.down(force)
+        # The daemon ends when its last caller is gone, or sooner.
+        lab.close()
+        if not select.select([watched], [], [], timeout_s)[0]:
+            rule = f"still runs {timeout_s:g} s after it was told to end"
+            hint = f"See {LOG_NAME}; what uses a volume shows in `lsblk` and `fuser -m`."
+            raise CouldNotRun(f"{BINARY}, process {pid}", rule, "", hint)
+    finally:
+        os.close(watched)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # it may be a child of this process, when `up` was called here
+    return pid

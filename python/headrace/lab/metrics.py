@@ -1,0 +1,165 @@
+"""Rows of metrics: as a frame, as rates a person reads, and how long credits last."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.errors import InputError
+from headrace.lab.answers import Balance, MemberBalance
+
+SECONDS_OF = {"second": 1, "minute": 60}
+# What the daemon keeps: an hour of seconds, 15 days of minutes.
+KEPT_ROWS = {"second": 3_600, "minute": 21_600}
+DEFAULT_ROWS = 60
+MIB = 1 << 20
+US_PER_MS = 1_000
+US_PER_S = 1_000_000
+
+
+def frame(answer: dict) -> pl.DataFrame:
+    """The answer of `Lab.metrics` as a frame with its columns: sums and means of a second or minute, units in the names."""
+    columns = answer["columns"]
+    return pl.DataFrame(answer["rows"], schema=list(columns), orient="row", infer_schema_length=None)
+
+
+def stretch(seconds: int | None, minutes: int | None, resolution: str | None) -> tuple[str, int]:
+    """(resolution, rows) for the last `seconds` or `minutes`; without either, 60 rows. Raises InputError."""
+    if seconds is not None and minutes is not None:
+        raise InputError("--seconds and --minutes", "say the same twice", "headrace volume metrics --help", "Give one of them.")
+    resolution = resolution or ("minute" if minutes is not None else "second")
+    if seconds is None and minutes is None:
+        return resolution, DEFAULT_ROWS
+    asked_s = seconds if seconds is not None else 60 * minutes
+    if asked_s < 1:
+        raise InputError(f"{asked_s} s", "must be a second or more", "", "For example --seconds 60.")
+    rows = -(-asked_s // SECONDS_OF[resolution])
+    if rows > KEPT_ROWS[resolution]:
+        kept = "seconds are kept for an hour" if resolution == "second" else "minutes are kept for 15 days"
+        raise InputError(
+            f"{rows:,} rows", kept, "docs/reference/lab-protocol.md, volume.metrics", "Ask for less, or for --resolution minute."
+        )
+    return resolution, rows
+
+
+@dataclass(frozen=True)
+class Rates:
+    """A row as a person reads it. Latencies are percentiles of the histogram of the row in ms, None without I/O of that kind."""
+
+    t_s: int
+    read_iops: float
+    write_iops: float
+    read_mib_s: float
+    write_mib_s: float
+    queue: float
+    read_p50_ms: float | None
+    read_p99_ms: float | None
+    write_p50_ms: float | None
+    write_p99_ms: float | None
+    balance_percent: float | None
+    exceeded_percent: float
+
+    @property
+    def iops(self) -> float:
+        """Both kinds."""
+        return self.read_iops + self.write_iops
+
+    @property
+    def mib_s(self) -> float:
+        """Both kinds."""
+        return self.read_mib_s + self.write_mib_s
+
+
+EXCEEDED = ("volume_iops_exceeded_us", "volume_throughput_exceeded_us", "instance_iops_exceeded_us", "instance_throughput_exceeded_us")
+
+
+def rates(columns: Sequence[str], row: Sequence, seconds: int = 1) -> Rates:
+    """A row that stands for `seconds`. `exceeded_percent`: share of the time in which more was asked than the tightest limit gives."""
+    named = dict(zip(columns, row, strict=True))
+
+    def per_second(name: str, unit: int = 1) -> float:
+        return (named.get(name) or 0) / unit / seconds
+
+    def in_ms(name: str) -> float | None:
+        value = named.get(name)
+        return None if value is None else value / US_PER_MS
+
+    idle_of = {"read": not named.get("reads"), "write": not named.get("writes")}
+    latencies = {
+        f"{op}_{percentile}_ms": None if idle_of[op] else in_ms(f"{op}_{percentile}_us")
+        for op in ("read", "write")
+        for percentile in ("p50", "p99")
+    }
+    exceeded_us = max(named.get(name) or 0 for name in EXCEEDED)
+    return Rates(
+        t_s=int(named["t_s"]),
+        read_iops=per_second("reads"),
+        write_iops=per_second("writes"),
+        read_mib_s=per_second("read_bytes", MIB),
+        write_mib_s=per_second("write_bytes", MIB),
+        queue=named.get("queue_mean") or 0.0,
+        balance_percent=named.get("balance_percent"),
+        exceeded_percent=min(100.0, 100 * exceeded_us / (seconds * US_PER_S)),
+        **latencies,
+    )
+
+
+class Emptying:
+    """How long credits last at the present rate: the slope of the balance over the last seconds, measured, not modelled."""
+
+    WINDOW = 10  # readings, one a second: short enough to follow a load, long enough not to jump with each second's I/Os
+    EMPTY_SHARE = 1e-4  # of the capacity: 540 of gp2's 5.4 million credits, a fifth of a second of its burst
+    # More than any load does in a second (gp2: 3,000 of 5.4 million; st1: 500 MiB of 125 GiB at least): somebody set the balance.
+    JUMP_SHARE = 0.05
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[float, list[MemberBalance | None]]] = deque(maxlen=self.WINDOW)
+
+    def add(self, at_s: float, balance: Balance) -> None:
+        """A reading; `at_s` on a clock that does not jump."""
+        members = balance["members"]
+        if self._readings and _jumped(self._readings[-1][1], members, self.JUMP_SHARE):
+            self._readings.clear()
+        self._readings.append((at_s, members))
+
+    def seconds(self) -> float | None:
+        """Seconds until the first member is empty, 0 when one is; None while no balance falls, or too little is known."""
+        if not self._readings:
+            return None
+        (first_s, first), (last_s, last) = self._readings[0], self._readings[-1]
+        if any(member["credits"] <= self.EMPTY_SHARE * member["capacity"] for member in last if member):
+            return 0.0
+        if last_s <= first_s:
+            return None
+        pairs = [(before["credits"], now["credits"]) for before, now in zip(first, last, strict=True) if before and now]
+        falling = [(now, (before - now) / (last_s - first_s)) for before, now in pairs if before > now]
+        return min((now / per_s for now, per_s in falling), default=None)
+
+
+def _jumped(before: list[MemberBalance | None], now: list[MemberBalance | None], share: float) -> bool:
+    """Whether somebody set a balance, or the volume became another, between two readings."""
+    if [bool(member) for member in before] != [bool(member) for member in now]:
+        return True
+    return any(
+        was["capacity"] != member["capacity"] or abs(was["credits"] - member["credits"]) > share * member["capacity"]
+        for was, member in zip(before, now, strict=True)
+        if was and member
+    )
+
+
+def time_text(seconds: float | None) -> str:
+    """`-`, `empty`, `42 s`, `28 min`, `5 h 10 min`, `9 d`."""
+    if seconds is None:
+        return "-"
+    if seconds <= 0:
+        return "empty"
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours < 48 else f"{round(hours / 24)} d"

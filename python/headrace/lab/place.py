@@ -1,0 +1,70 @@
+"""Where a lab is: its data directory and its socket."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import InputError
+
+DEFAULT_DATA_DIR = Path("/var/lib/headrace")
+DEFAULT_SOCKET = Path("/run/headrace/lab.sock")
+SOCKET_NAME = "lab.sock"
+# struct sockaddr_un holds 108 bytes, one of them the final zero (unix(7)).
+MAX_SOCKET_BYTES = 107
+
+
+@dataclass(frozen=True)
+class Place:
+    """`data_dir` as given (None: only the socket is known), `socket` to talk to."""
+
+    data_dir: Path | None
+    socket: Path
+
+    def flags(self) -> str:
+        """What a `headrace` command needs to find this lab again: "" for the default."""
+        if self.data_dir is not None and self.socket == socket_of(self.data_dir):
+            return "" if self.data_dir == DEFAULT_DATA_DIR else f" --data-dir {self.data_dir}"
+        return f" --socket {self.socket}" if self.socket != DEFAULT_SOCKET else ""
+
+
+def socket_of(data_dir: Path) -> Path:
+    """The socket of a data directory: /run/headrace/lab.sock for the default one, else DATA/lab.sock."""
+    return DEFAULT_SOCKET if data_dir == DEFAULT_DATA_DIR else data_dir / SOCKET_NAME
+
+
+def place(data_dir: str | Path | None = None, socket: str | Path | None = None) -> Place:
+    """The lab that is meant: what is given, else HEADRACE_LAB (a data directory, or a socket that ends in .sock), else the default.
+
+    Raises InputError for a path that cannot be one.
+    """
+    if data_dir is None and socket is None:
+        named = os.environ.get("HEADRACE_LAB")
+        if named and named.endswith(".sock"):
+            socket = named
+        elif named:
+            data_dir = named
+    folder = _absolute(data_dir, "the data directory") if data_dir is not None else None
+    # os.path: a directory that may not be looked into is no error here.
+    if folder is not None and os.path.exists(folder) and not os.path.isdir(folder):
+        raise InputError(str(folder), "the data directory is not a directory", "", "Name a directory, or one that can be made.")
+    if socket is not None:
+        return Place(folder, _socket(_absolute(socket, "the socket")))
+    folder = folder or DEFAULT_DATA_DIR
+    return Place(folder, _socket(socket_of(folder)))
+
+
+def _absolute(path: str | Path, what: str) -> Path:
+    text = str(path)
+    if not text or "\0" in text:
+        raise InputError(repr(text), f"{what} must be a path", "headrace lab up --help", f"The default is {DEFAULT_DATA_DIR}.")
+    return Path(os.path.abspath(text))
+
+
+def _socket(path: Path) -> Path:
+    if len(os.fsencode(path)) > MAX_SOCKET_BYTES:
+        raise InputError(
+            str(path), f"the path of a socket has at most {MAX_SOCKET_BYTES} bytes", "unix(7)", "Use a shorter data directory, or --socket."
+        )
+    return path

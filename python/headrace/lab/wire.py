@@ -1,0 +1,183 @@
+"""The wire to headraced: one JSON object a line over a Unix socket, and what can go wrong with that.
+
+docs/reference/lab-protocol.md describes the protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.lab.place import Place
+
+PROTOCOL = "docs/reference/lab-protocol.md"
+MAX_LINE_BYTES = 1 << 20
+# An answer is longer than a call: 21,600 minutes of metrics at some 300 bytes each are 6.5 MB.
+MAX_ANSWER_BYTES = 64 << 20
+CHUNK_BYTES = 1 << 16
+
+
+class LabRefused(InputError):
+    """The lab did not do what was asked. `kind`: input, refused, busy or not-found. Exit code 2."""
+
+    def __init__(self, kind: str, value: str, rule: str, source: str = "", hint: str = "") -> None:
+        super().__init__(value, rule, source, hint)
+        self.kind = kind
+
+    def __reduce__(self):
+        return (type(self), (self.kind, self.value, self.rule, self.source, self.hint))
+
+
+class NoLab(CouldNotRun):
+    """No lab answers at that socket. Exit code 3."""
+
+
+class Wire:
+    """One connection. Calls from several threads wait for each other. A connection that was lost between two calls is made again."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._left = b""
+        self._id = 0
+
+    def call(self, name: str, args: dict, timeout_s: float) -> dict:
+        """The result of a call. Raises LabRefused, NoLab, CouldNotRun."""
+        with self._lock:
+            self._id += 1
+            line = _line({"id": self._id, "call": name, "args": args}, name)
+            deadline = time.monotonic() + timeout_s
+            try:
+                self._send(line, deadline)
+                answer = self._receive(deadline, name)
+            except TimeoutError:
+                self.close()
+                raise self._late(name, timeout_s) from None
+            except OSError as error:
+                self.close()
+                raise self._lost(name, error.strerror or str(error)) from None
+            except BaseException:
+                # Its answer may still come, and would be taken for that of the next call.
+                self.close()
+                raise
+            return self._checked(answer, name)
+
+    def peer_pid(self, timeout_s: float = 5.0) -> int:
+        """Process id of the daemon, by the kernel's word. Raises NoLab, CouldNotRun."""
+        with self._lock:
+            connected = self._connect(time.monotonic() + timeout_s)
+            pid, _, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            return pid
+
+    def close(self) -> None:
+        """Ends the connection; the next call makes a new one."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._left = None, b""
+
+    def _connect(self, deadline: float) -> socket.socket:
+        if self._socket is not None:
+            return self._socket
+        path = str(self.place.socket)
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.settimeout(_left_until(deadline))
+            made.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+            made.close()
+            raise NoLab(path, "no lab answers at this socket", "", f"Start one: headrace lab up{self.place.flags()}") from None
+        except PermissionError:
+            made.close()
+            raise NoLab(path, "you may not use this lab", PROTOCOL, "Run it as root (sudo), or start the lab with --group.") from None
+        except OSError:
+            made.close()
+            raise
+        self._socket, self._left = made, b""
+        return made
+
+    def _send(self, line: bytes, deadline: float) -> None:
+        fresh = self._socket is None
+        connected = self._connect(deadline)
+        try:
+            connected.settimeout(_left_until(deadline))
+            connected.sendall(line)
+        except (BrokenPipeError, ConnectionResetError):
+            if fresh:
+                return  # refused at the door: the daemon's words about that are there to be read
+            # The daemon went away since the last call, so it has not read this one.
+            self.close()
+            self._send(line, deadline)
+
+    def _receive(self, deadline: float, name: str) -> object:
+        parts, size = [self._left], len(self._left)
+        while b"\n" not in parts[-1]:
+            self._socket.settimeout(_left_until(deadline))
+            part = self._socket.recv(CHUNK_BYTES)
+            if not part:
+                raise ConnectionResetError(0, "the lab ended the connection")
+            size += len(part)
+            if size > MAX_ANSWER_BYTES:
+                raise self._nonsense(name, f"an answer is longer than {MAX_ANSWER_BYTES:,} bytes")
+            parts.append(part)
+        line, _, self._left = b"".join(parts).partition(b"\n")
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError):
+            raise self._nonsense(name, f"an answer is not JSON: {line[:60]!r}") from None
+
+    def _checked(self, answer: object, name: str) -> dict:
+        # An error with id null is about the connection itself: too many, or a line that was not understood.
+        named = answer.get("id", False) if isinstance(answer, dict) else False
+        ours = type(named) is int and named == self._id
+        if ours or named is None:
+            error, result = answer.get("error"), answer.get("result")
+            if isinstance(error, dict):
+                if named is None:
+                    self.close()
+                raise _refusal(error)
+            if ours and isinstance(result, dict):
+                return result
+        self.close()
+        raise self._nonsense(name, f"an answer is not one to this call: {json.dumps(answer)[:60]}")
+
+    def _nonsense(self, name: str, what: str) -> CouldNotRun:
+        return CouldNotRun(f"{self.place.socket}: {name}", what, PROTOCOL, "Is it headraced, and of the same version?")
+
+    def _late(self, name: str, timeout_s: float) -> CouldNotRun:
+        rule = f"the lab did not answer within {timeout_s:g} s; whether it was done is not known"
+        return CouldNotRun(f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log.")
+
+    def _lost(self, name: str, why: str) -> CouldNotRun:
+        rule = f"the connection was lost before the answer came ({why}); whether it was done is not known"
+        return CouldNotRun(f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log.")
+
+
+def _left_until(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _line(call: dict, name: str) -> bytes:
+    try:
+        # A lone surrogate (a file name that is not UTF-8) has no place in JSON text.
+        line = json.dumps(call, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            name, f"an argument cannot be written as JSON: {str(error)[:100]}", PROTOCOL, "Use text and finite numbers."
+        ) from None
+    if len(line) > MAX_LINE_BYTES:
+        raise InputError(f"{name}: {len(line):,} bytes", f"a call has at most {MAX_LINE_BYTES:,} bytes", PROTOCOL, "Send less at once.")
+    return line
+
+
+def _refusal(error: dict) -> CouldNotRun | LabRefused:
+    kind = str(error.get("kind", ""))
+    said = [str(error.get(part) or "") for part in ("value", "rule", "source", "hint")]
+    return LabRefused(kind, *said) if kind in ("input", "refused", "busy", "not-found") else CouldNotRun(*said)

@@ -1,0 +1,96 @@
+"""Labs of tests: made in folders of their own, ended and cleaned up whatever happened; and headrace as a user runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from headrace import lab as lab_package
+from headrace.errors import HeadraceError
+from headrace.lab import Lab, Settings, doctor
+
+NO_METRICS_PORT = 0  # labs beside each other must not want the same one
+
+
+class Labs:
+    """Makes folders for labs, and afterwards leaves no daemon, mount, loop device or file of theirs."""
+
+    def __init__(self) -> None:
+        self.folders: list[Path] = []
+
+    def folder(self) -> Path:
+        # Short: the path of a socket has at most 107 bytes.
+        self.folders.append(Path(tempfile.mkdtemp(prefix="lab-")))
+        return self.folders[-1]
+
+    def up(self, folder: Path | None = None, **settings) -> Lab:
+        return lab_package.up(folder or self.folder(), settings=Settings(metrics_port=NO_METRICS_PORT, **settings))
+
+    def close(self) -> None:
+        for folder in self.folders:
+            clean_up(folder)
+
+
+def clean_up(folder: Path) -> None:
+    try:
+        with Lab(folder, timeout_s=20) as lab:
+            lab_package.down(lab, force=True)
+    except HeadraceError:
+        kill(folder)
+    mounted = {entry.place: entry for entry in doctor.mounts(doctor.Machine())}
+    loops = loops_of(folder)
+    for place in sorted(mounted, reverse=True):
+        if place.startswith(f"{folder}/") or mounted[place].source in loops:
+            subprocess.run(["umount", "-l", place], check=False)
+    for device in loops_of(folder):
+        subprocess.run(["losetup", "-d", device], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def kill(folder: Path) -> None:
+    """kill -9 of the daemon of a folder, if there is one; returns when it is gone."""
+    pid = doctor.daemon_of(doctor.Machine(), folder)
+    if pid is None:
+        return
+    watched = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while doctor.daemon_of(doctor.Machine(), folder) == pid and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.close(watched)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def loops_of(folder: Path) -> list[str]:
+    found = []
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if backing.read_text().startswith(f"{folder}/"):
+                found.append(f"/dev/{backing.parts[3]}")
+    return found
+
+
+class Command:
+    """headrace as a user runs it, in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.environment = os.environ | {"HEADRACE_LAB": str(folder), "COLUMNS": "200"}
+
+    def words(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "headrace", *arguments]
+
+    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess:
+        done = subprocess.run(
+            self.words(*arguments), capture_output=True, text=True, timeout=120, env=self.environment, stdin=subprocess.DEVNULL
+        )
+        assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr and "bug in headrace" not in done.stderr
+        return done

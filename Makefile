@@ -10,7 +10,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUST_SOURCES := $(shell find crates data -name '*.rs' -o -name '*.toml' -o -name '*.csv') Cargo.toml Cargo.lock
-export PATH := $(HOME)/.cargo/bin:$(PATH)
+export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 .PHONY: help demo lab test test-rust test-python bench lint generate soak clean
 
@@ -21,7 +21,7 @@ help:
 	@echo "make bench     speed and accuracy, beside SimPy; prints tables (some minutes)"
 	@echo "make lint      formatting, clippy, ruff, facts with sources, sizes of files and functions"
 	@echo "make generate  write docs/reference/cli.md from the commands' own help"
-	@echo "make soak      the property tests with many more cases (an hour)"
+	@echo "make soak      the property tests with many more cases, 50 crashes of the lab (an hour)"
 
 # A linker and the venv module are not part of Rust or Python on a bare Debian.
 $(VENV)/system.ok:
@@ -70,7 +70,7 @@ test-rust: $(VENV)/system.ok $(VENV)/lab.ok
 test-python: $(VENV)/package.ok $(VENV)/lab.ok $(BIN)/headraced
 	$(BIN)/python -m pytest -q
 
-bench: $(VENV)/package.ok
+bench: $(VENV)/package.ok $(VENV)/lab.ok $(BIN)/headraced
 	@$(BIN)/pip install --quiet --disable-pip-version-check "simpy>=4.1,<5"
 	@$(BIN)/python benchmarks/run.py
 
@@ -84,9 +84,9 @@ lint: $(VENV)/package.ok
 generate: $(VENV)/package.ok
 	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md
 
-soak: $(VENV)/package.ok
+soak: $(VENV)/package.ok $(VENV)/lab.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -q
+	HYPOTHESIS_PROFILE=soak CRASHES=50 $(BIN)/python -m pytest -q
 
 clean:
 	rm -rf target $(VENV) headrace-report.html

@@ -72,6 +72,7 @@ test-python: $(VENV)/package.ok $(VENV)/lab.ok $(BIN)/headraced
 
 bench: $(VENV)/package.ok $(VENV)/lab.ok $(BIN)/headraced
 	@$(BIN)/pip install --quiet --disable-pip-version-check "simpy>=4.1,<5"
+	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get install -y -qq qemu-system-common nbdkit libnbd-bin fuse3 >/dev/null 2>&1 || true; fi
 	@$(BIN)/python benchmarks/run.py
 
 lint: $(VENV)/package.ok

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import headrace
+import lab_bench
 import mysql_accuracy
 import simpy_gp2
 from headrace import _core, studies
@@ -168,6 +169,7 @@ def show(console: Console, results: dict) -> None:
         table.add_row(*[f"{cell:,.4g}" if isinstance(cell, float) else str(cell) for cell in cells])
     console.print(table)
     show_databases(console, results["databases"])
+    lab_bench.show(console, results["lab"])
 
 
 def show_databases(console: Console, found: dict) -> None:
@@ -190,7 +192,7 @@ def main() -> int:
     console = Console(width=200)
     results = {"configuration": configuration()}
     steps = {"rust": rust_throughput, "simpy": beside_simpy, "candidates": many_candidates, "plan": whole_plan, "database_plan": database_plan,
-             "accuracy": accuracy, "databases": databases}  # fmt: skip
+             "accuracy": accuracy, "databases": databases, "lab": lab_bench.run}  # fmt: skip
     for name, step in steps.items():
         print(f"{name} ...", file=sys.stderr)
         results[name] = step()

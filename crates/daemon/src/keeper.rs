@@ -47,6 +47,14 @@ impl Engine {
             if self.metrics.record(id.as_str(), None, second, &sample, &extra).is_err() {
                 self.rows_lost.fetch_add(1, Ordering::Relaxed);
             }
+            let members = self.shelf.balances(slot);
+            for (member, sample) in self.shelf.member_samples(slot).iter().enumerate() {
+                let balance_percent = members.get(member).copied().flatten().map(|balance| balance.percent());
+                let extra = Extra { balance_percent, ..extra };
+                if self.metrics.record(id.as_str(), Some(member as u32), second, sample, &extra).is_err() {
+                    self.rows_lost.fetch_add(1, Ordering::Relaxed);
+                }
+            }
             if sample.ops != [0, 0] {
                 used.extend(self.shelf.saved_device(slot).map(|(now, device)| (id, now, device)));
             }

@@ -1,6 +1,6 @@
 //! What a volume did since it was last asked: operations, bytes, times, queue, idle time, time beyond each cap, latencies by size.
 
-use headrace_model::{Cap, Decision, Nanos, Op};
+use headrace_model::{Cap, Decision, Io, Nanos, Op, Verdict};
 use std::sync::{Mutex, PoisonError};
 
 /// Upper bounds of the size classes, bytes; the last has none.
@@ -134,6 +134,8 @@ struct State {
     changed: u64,
     in_flight: u32,
     exceeded_until: [u64; Cap::ALL.len()],
+    /// Answers of a member still to come.
+    pending: Vec<u64>,
 }
 
 /// Counts what a volume does.
@@ -144,7 +146,7 @@ pub struct Meter {
 impl Meter {
     /// Begins at `now`.
     pub fn new(now: Nanos) -> Meter {
-        let state = State { sample: Sample::empty(), since: now.0, changed: now.0, in_flight: 0, exceeded_until: [0; Cap::ALL.len()] };
+        let state = State { sample: Sample::empty(), since: now.0, changed: now.0, in_flight: 0, exceeded_until: [0; Cap::ALL.len()], pending: Vec::new() };
         Meter { state: Mutex::new(state) }
     }
 
@@ -159,13 +161,7 @@ impl Meter {
             state.in_flight += 1;
             state.sample.queue_max = state.sample.queue_max.max(state.in_flight);
             let Some(decision) = decision else { return };
-            if decision.cap != Cap::None && decision.start > now {
-                let cap = Cap::ALL.iter().position(|&cap| cap == decision.cap).unwrap_or(0);
-                // Waits overlap: only what is new counts.
-                let from = now.0.max(state.exceeded_until[cap]);
-                state.sample.exceeded_ns[cap] += decision.start.0.saturating_sub(from);
-                state.exceeded_until[cap] = state.exceeded_until[cap].max(decision.start.0);
-            }
+            state.exceed(now, decision);
         });
     }
 
@@ -182,6 +178,27 @@ impl Meter {
             sample.errors += u64::from(failed);
             sample.latency[op as usize][class_of(bytes)][bucket_of(took)] += 1;
             sample.late[bucket_of(late_ns)] += 1;
+        });
+    }
+
+    /// A member of an array was asked at `now` and answers as decided: nobody sees it arrive or leave, so all of it is counted at once.
+    pub fn decided(&self, now: Nanos, io: &Io, decision: &Decision) {
+        let took = decision.complete.since(now).0;
+        self.with(|state| {
+            // With nothing in flight by its own count, what passed since the last answer was idle.
+            state.pass(now.0);
+            state.exceed(now, decision);
+            state.changed = state.changed.max(decision.complete.0);
+            state.pending.retain(|&complete| complete > now.0);
+            state.pending.push(decision.complete.0);
+            let sample = &mut state.sample;
+            sample.queue_max = sample.queue_max.max(state.pending.len() as u32);
+            sample.queue_ns += took;
+            sample.ops[io.op as usize] += 1;
+            sample.bytes[io.op as usize] += u64::from(io.bytes);
+            sample.time_ns[io.op as usize] += took;
+            sample.errors += u64::from(decision.verdict == Verdict::Failed);
+            sample.latency[io.op as usize][class_of(io.bytes)][bucket_of(took)] += 1;
         });
     }
 
@@ -209,6 +226,16 @@ impl Meter {
 }
 
 impl State {
+    fn exceed(&mut self, now: Nanos, decision: &Decision) {
+        if decision.cap != Cap::None && decision.start > now {
+            let cap = Cap::ALL.iter().position(|&cap| cap == decision.cap).unwrap_or(0);
+            // Waits overlap: only what is new counts.
+            let from = now.0.max(self.exceeded_until[cap]);
+            self.sample.exceeded_ns[cap] += decision.start.0.saturating_sub(from);
+            self.exceeded_until[cap] = self.exceeded_until[cap].max(decision.start.0);
+        }
+    }
+
     fn pass(&mut self, now: u64) {
         let gap = now.saturating_sub(self.changed);
         self.changed = self.changed.max(now);

@@ -4,6 +4,7 @@
 
 use crate::clock::Clock;
 use crate::line::Line;
+use crate::meter::{Meter, Sample};
 use crate::recorder::Recorder;
 use headrace_catalog::{InstanceLimits, StorageSpec};
 use headrace_model::instance::InstanceState;
@@ -20,6 +21,8 @@ struct Decider {
     host: Host,
     instance: Option<InstanceLimits>,
     storages: Vec<Option<StorageSpec>>,
+    /// Of the members of arrays, by slot.
+    meters: Vec<Vec<Meter>>,
     recorder: Option<Recorder>,
 }
 
@@ -38,6 +41,7 @@ impl Shelf {
             host: Host::from_saved(saved, true),
             instance: saved.instance.as_ref().map(|kept| kept.limits.clone()),
             storages: saved.devices.iter().map(|device| device.as_ref().map(|device| device.storage.clone())).collect(),
+            meters: Vec::new(),
             recorder: None,
         };
         Shelf { clock: Clock::starting_at(saved.now), decider: Mutex::new(decider), lines: RwLock::new(Vec::new()) }
@@ -86,6 +90,11 @@ impl Shelf {
         }
         decider.storages[slot] = Some(saved.storage.clone());
         let now = self.clock.now();
+        if decider.meters.len() <= slot {
+            decider.meters.resize_with(slot + 1, Vec::new);
+        }
+        let metered = if saved.storage.raid.is_some() { saved.members.len() } else { 0 };
+        decider.meters[slot] = (0..metered).map(|_| Meter::new(now)).collect();
         decider.change(now, &Change::Put { device: slot, saved: Box::new(saved.clone()) });
         Some(slot)
     }
@@ -112,7 +121,11 @@ impl Shelf {
         let mut decider = self.decider();
         // Taken under the lock, so that times never run backwards.
         let now = self.clock.now();
+        let decider = &mut *decider;
         let decision = decider.host.submit(slot, now, io);
+        if let Some(meters) = decider.meters.get(slot).filter(|meters| !meters.is_empty()) {
+            decider.host.devices[slot].last_parts().for_each(|(member, io, decision)| meters[member].decided(now, &io, &decision));
+        }
         if let Some(recorder) = &decider.recorder {
             recorder.push(Frame::Request { device: slot as u16, member: None, now, io, decision });
         }
@@ -123,7 +136,11 @@ impl Shelf {
     pub fn decide_member(&self, slot: usize, member: usize, io: Io) -> Option<(Nanos, Decision)> {
         let mut decider = self.decider();
         let now = self.clock.now();
+        let decider = &mut *decider;
         let decision = decider.host.submit_member(slot, member, now, io)?;
+        if let Some(meter) = decider.meters.get(slot).and_then(|meters| meters.get(member)) {
+            meter.decided(now, &io, &decision);
+        }
         if let Some(recorder) = &decider.recorder {
             recorder.push(Frame::Request { device: slot as u16, member: u8::try_from(member).ok(), now, io, decision });
         }
@@ -175,7 +192,7 @@ impl Shelf {
     pub fn saved(&self) -> SavedHost {
         let decider = self.decider();
         let now = self.clock.now();
-        let mut copy = Decider { host: decider.host.clone(), instance: decider.instance.clone(), storages: decider.storages.clone(), recorder: None };
+        let mut copy = Decider { host: decider.host.clone(), instance: decider.instance.clone(), storages: decider.storages.clone(), meters: Vec::new(), recorder: None };
         drop(decider);
         copy.save(now)
     }
@@ -199,6 +216,13 @@ impl Shelf {
         let Some(device) = decider.host.devices.get_mut(slot) else { return false };
         device.advance(now);
         device.members().iter().any(|member| member.modification_state(now).is_some())
+    }
+
+    /// What each member of an array did since it was last asked; empty for a single volume.
+    pub fn member_samples(&self, slot: usize) -> Vec<Sample> {
+        let decider = self.decider();
+        let now = self.clock.now();
+        decider.meters.get(slot).map_or_else(Vec::new, |meters| meters.iter().map(|meter| meter.take(now)).collect())
     }
 
     /// Makes a line reachable.

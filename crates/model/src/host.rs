@@ -20,6 +20,7 @@ pub struct Device {
     members: Vec<Volume>,
     layout: Option<Layout>,
     parts: Vec<Part>,
+    answers: Vec<Decision>,
 }
 
 /// A device at rest.
@@ -45,7 +46,7 @@ impl Device {
     pub fn new(spec: &StorageSpec, limits: &[VolumeLimits], options: &ModelOptions, seed: u64) -> Device {
         let member_seed = |index: usize| seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let members: Vec<Volume> = limits.iter().enumerate().map(|(index, limits)| Volume::new(limits.clone(), options.clone(), member_seed(index))).collect();
-        Device { members, layout: layout_of(spec), parts: Vec::new() }
+        Device { members, layout: layout_of(spec), parts: Vec::new(), answers: Vec::new() }
     }
 
     /// Everything, to go on from `now` elsewhere or later; `storage` is what it was made of.
@@ -56,7 +57,7 @@ impl Device {
     /// The device that [`Device::save`] saved at `now`.
     pub fn from_saved(saved: &SavedDevice, now: Nanos) -> Device {
         let members = saved.members.iter().map(|member| Volume::from_saved(member, now)).collect();
-        Device { members, layout: layout_of(&saved.storage), parts: Vec::new() }
+        Device { members, layout: layout_of(&saved.storage), parts: Vec::new(), answers: Vec::new() }
     }
 
     /// Its volumes.
@@ -78,8 +79,14 @@ impl Device {
         }
     }
 
+    /// What the last request to an array became: member, request and answer of each part. Empty for a single volume.
+    pub fn last_parts(&self) -> impl Iterator<Item = (usize, Io, Decision)> + '_ {
+        self.parts.iter().zip(&self.answers).map(|(part, answer)| (part.member, part.io, *answer))
+    }
+
     fn submit_parts(&mut self, mut instance: Option<&mut Instance>, now: Nanos, io: Io) -> Decision {
         let mut parts = std::mem::take(&mut self.parts);
+        self.answers.clear();
         let layout = self.layout.as_ref().expect("only arrays have parts");
         let whole = layout.split(&io, |member| self.members[member].is_failed(), &mut parts);
         let mut answer = Decision { start: now, complete: now, cap: Default::default(), verdict: Verdict::Ok };
@@ -95,6 +102,7 @@ impl Device {
             if part.phase == 0 {
                 ready = ready.max(decision.complete);
             }
+            self.answers.push(decision);
             answer = answer.join(decision);
         }
         self.parts = parts;

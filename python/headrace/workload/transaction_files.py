@@ -186,22 +186,22 @@ def _covered(table: Any) -> Covered:
     for key in table:
         check_choice("covered", key, COVERED_KEYS)
 
-    def pair(key: str) -> tuple | None:
+    def pair(key: str, least: float, most: float) -> tuple | None:
         value = table.get(key)
         if value is None:
             return None
         if not isinstance(value, list) or len(value) != 2:
             raise InputError(f"covered.{key} = {shown(value)}", "must be the least and the most", DOC)
         low, high = (_number(f"covered.{key}", item) for item in value)
-        if not 0 < low <= high:
-            raise InputError(f"covered.{key} = {shown(value)}", "must be the least and the most", DOC)
+        if not least <= low <= high <= most:
+            raise InputError(f"covered.{key} = {shown(value)}", f"must be the least and the most, from {least:g} to {most:g}", DOC)
         return low, high
 
-    threads = pair("threads")
+    threads = pair("threads", 1, 65_536)
     return Covered(
-        pair("cache_gib"),
+        pair("cache_gib", 1e-3, 65_536.0),
         threads and (int(threads[0]), int(threads[1])),
-        pair("iops"),
+        pair("iops", 1e-3, 1e9),
         _number("covered.transactions", table.get("transactions", 0.0)),
     )
 

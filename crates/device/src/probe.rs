@@ -19,7 +19,7 @@ const SCRATCH_BYTES: u64 = 64 << 20;
 const BLOCK: usize = 16 << 10;
 /// Answers are held back this long while the path is measured, so that the timer's part is in it.
 const HELD_NS: u64 = 400_000;
-const SAMPLES: usize = 200;
+const SAMPLES: usize = 600;
 const DEPTH: usize = 16;
 const CEILING_FOR: Duration = Duration::from_millis(200);
 const NAME: &str = ".probe";
@@ -39,7 +39,7 @@ pub struct PathCost {
 #[repr(C, align(4096))]
 struct Aligned([u8; 256 << 10]);
 
-/// Measures the path through `mount`: some 700 ms. `folder` holds the scratch file while it lasts.
+/// Measures the path through `mount`: some 900 ms. `folder` holds the scratch file while it lasts.
 pub fn measure(shelf: &Arc<Shelf>, mount: &Mount, folder: &Path) -> io::Result<PathCost> {
     let scratch = folder.join(NAME);
     let _ = std::fs::remove_file(&scratch);

@@ -192,7 +192,8 @@ impl Shelf {
     pub fn saved(&self) -> SavedHost {
         let decider = self.decider();
         let now = self.clock.now();
-        let mut copy = Decider { host: decider.host.clone(), instance: decider.instance.clone(), storages: decider.storages.clone(), meters: Vec::new(), recorder: None };
+        let mut copy =
+            Decider { host: decider.host.clone(), instance: decider.instance.clone(), storages: decider.storages.clone(), meters: Vec::new(), recorder: None };
         drop(decider);
         copy.save(now)
     }

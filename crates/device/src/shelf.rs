@@ -124,7 +124,12 @@ impl Shelf {
         let decider = &mut *decider;
         let decision = decider.host.submit(slot, now, io);
         if let Some(meters) = decider.meters.get(slot).filter(|meters| !meters.is_empty()) {
-            decider.host.devices[slot].last_parts().for_each(|(member, io, decision)| meters[member].decided(now, &io, &decision));
+            decider.host.devices[slot].last_parts().for_each(|(member, io, decision)| {
+                // A change may have put a device with more members into the slot.
+                if let Some(meter) = meters.get(member) {
+                    meter.decided(now, &io, &decision);
+                }
+            });
         }
         if let Some(recorder) = &decider.recorder {
             recorder.push(Frame::Request { device: slot as u16, member: None, now, io, decision });

@@ -1,9 +1,10 @@
 //! Faults of seconds, members that are slow, lost or rebuilt, and power cuts.
 
 use crate::engine::{held, random, Engine};
+use crate::opened::member_of;
 use crate::problem::{bad_input, busy, could_not, of_io, Outcome};
 use headrace_catalog::RaidLevel;
-use headrace_control::{Command, MemberState, VolumeRecord};
+use headrace_control::{fault_id, Command, MemberState, VolumeRecord};
 use headrace_device::gate::{Fault, Kind};
 use headrace_device::raid::{Member, REBUILD_STEP};
 use headrace_device::Line;
@@ -73,8 +74,9 @@ fn within(name: &str, value: Option<f64>, default: f64, least: f64, most: f64) -
     Err(bad_input(format!("{name} = {value}"), format!("must be {least} to {most}"), "Give it in the unit of its name."))
 }
 
+/// The gate counts faults by number, callers name them.
 fn fault_name(id: u64) -> String {
-    format!("fault-{id:017x}")
+    fault_id(&mut || id)
 }
 
 fn nanos(seconds: f64) -> Nanos {
@@ -199,14 +201,10 @@ impl Engine {
         let raid = held(&self.volumes).get(&record.id).and_then(|opened| opened.raid.clone());
         // A lost member may take a rebuild with it: all are set.
         for (index, is) in record.members.iter().enumerate() {
-            let gone = matches!(is.state, MemberState::Failed | MemberState::Rebuilding { .. });
-            self.shelf.change(&ModelChange::Failed { device, member: index, failed: gone });
+            let state = member_of(&is.state);
+            // The model knows no rebuild: until it is over the member is lost to it.
+            self.shelf.change(&ModelChange::Failed { device, member: index, failed: state != Member::Good });
             if let Some(raid) = &raid {
-                let state = match is.state {
-                    MemberState::Failed => Member::Failed,
-                    MemberState::Rebuilding { .. } => Member::Rebuilding,
-                    _ => Member::Good,
-                };
                 raid.set_member(index, state);
             }
         }

@@ -72,7 +72,8 @@ impl Opened {
     }
 }
 
-fn member_of(state: &MemberState) -> Member {
+/// A member's state as its bytes' array has it.
+pub(crate) fn member_of(state: &MemberState) -> Member {
     match state {
         MemberState::Ok | MemberState::Slow { .. } => Member::Good,
         MemberState::Failed => Member::Failed,
@@ -96,7 +97,7 @@ pub fn device_of(record: &VolumeRecord, limits: &[VolumeLimits], options: &Model
         }
     }
     for (member, is) in device.members_mut().iter_mut().zip(&record.members) {
-        member.set_failed(matches!(is.state, MemberState::Failed | MemberState::Rebuilding { .. }));
+        member.set_failed(member_of(&is.state) != Member::Good);
     }
     device.save(&record.spec, now)
 }

@@ -79,6 +79,14 @@ impl Sample {
         }
     }
 
+    fn count(&mut self, op: Op, bytes: u32, took_ns: u64, failed: bool) {
+        self.ops[op as usize] += 1;
+        self.bytes[op as usize] += u64::from(bytes);
+        self.time_ns[op as usize] += took_ns;
+        self.errors += u64::from(failed);
+        self.latency[op as usize][class_of(bytes)][bucket_of(took_ns)] += 1;
+    }
+
     /// The latencies of an operation, all sizes together.
     pub fn latency_of(&self, op: Op) -> Histogram {
         let mut sum = [0; BUCKETS];
@@ -160,8 +168,9 @@ impl Meter {
             state.pass(now.0);
             state.in_flight += 1;
             state.sample.queue_max = state.sample.queue_max.max(state.in_flight);
-            let Some(decision) = decision else { return };
-            state.exceed(now, decision);
+            if let Some(decision) = decision {
+                state.exceed(now, decision);
+            }
         });
     }
 
@@ -171,13 +180,8 @@ impl Meter {
         self.with(|state| {
             state.pass(now.0);
             state.in_flight = state.in_flight.saturating_sub(1);
-            let sample = &mut state.sample;
-            sample.ops[op as usize] += 1;
-            sample.bytes[op as usize] += u64::from(bytes);
-            sample.time_ns[op as usize] += took;
-            sample.errors += u64::from(failed);
-            sample.latency[op as usize][class_of(bytes)][bucket_of(took)] += 1;
-            sample.late[bucket_of(late_ns)] += 1;
+            state.sample.count(op, bytes, took, failed);
+            state.sample.late[bucket_of(late_ns)] += 1;
         });
     }
 
@@ -194,11 +198,7 @@ impl Meter {
             let sample = &mut state.sample;
             sample.queue_max = sample.queue_max.max(state.pending.len() as u32);
             sample.queue_ns += took;
-            sample.ops[io.op as usize] += 1;
-            sample.bytes[io.op as usize] += u64::from(io.bytes);
-            sample.time_ns[io.op as usize] += took;
-            sample.errors += u64::from(decision.verdict == Verdict::Failed);
-            sample.latency[io.op as usize][class_of(io.bytes)][bucket_of(took)] += 1;
+            sample.count(io.op, io.bytes, took, decision.verdict == Verdict::Failed);
         });
     }
 

@@ -12,6 +12,7 @@ use headrace_model::record::{Change, Frame, SavedHost, SavedInstance};
 use headrace_model::{Balance, Decision, Host, Instance, InstanceBalances, Io, Nanos, SavedDevice};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Slots: volumes of one lab.
@@ -31,6 +32,8 @@ pub struct Shelf {
     /// Device time.
     pub clock: Clock,
     decider: Mutex<Decider>,
+    /// Whether the decider has a recorder; set under its lock, read without.
+    recording: AtomicBool,
     lines: RwLock<Vec<Option<Arc<Line>>>>,
 }
 
@@ -44,7 +47,7 @@ impl Shelf {
             meters: Vec::new(),
             recorder: None,
         };
-        Shelf { clock: Clock::starting_at(saved.now), decider: Mutex::new(decider), lines: RwLock::new(Vec::new()) }
+        Shelf { clock: Clock::starting_at(saved.now), decider: Mutex::new(decider), recording: AtomicBool::new(false), lines: RwLock::new(Vec::new()) }
     }
 
     fn decider(&self) -> MutexGuard<'_, Decider> {
@@ -152,16 +155,15 @@ impl Shelf {
         Some((now, decision))
     }
 
-    /// Notes how late an answer left.
+    /// Notes how late an answer left, where a record is written.
     pub fn late(&self, nanos: u64) {
+        // Asked for every answer: without a record nobody takes the model's lock for it.
+        if !self.recording.load(Ordering::Relaxed) {
+            return;
+        }
         if let Some(recorder) = &self.decider().recorder {
             recorder.push(Frame::Late(u32::try_from(nanos).unwrap_or(u32::MAX)));
         }
-    }
-
-    /// Whether a record is being written.
-    pub fn is_recording(&self) -> bool {
-        self.decider().recorder.is_some()
     }
 
     /// Begins a record of every request from now on. An error when there is one already or the file cannot be made.
@@ -172,7 +174,10 @@ impl Shelf {
         let mut decider = self.decider();
         let started = decider.check_no_record().and_then(|()| Recorder::start(file, path, &decider.save(self.clock.now())));
         match started {
-            Ok(recorder) => decider.recorder = Some(recorder),
+            Ok(recorder) => {
+                decider.recorder = Some(recorder);
+                self.recording.store(true, Ordering::Relaxed);
+            }
             Err(error) => {
                 drop(decider);
                 let _ = std::fs::remove_file(path);
@@ -184,6 +189,7 @@ impl Shelf {
 
     /// Ends the record: its file and how many requests it has; none when there is none.
     pub fn stop_recording(&self) -> Option<(PathBuf, io::Result<u64>)> {
+        self.recording.store(false, Ordering::Relaxed);
         let recorder = self.decider().recorder.take()?;
         Some((recorder.path().to_path_buf(), recorder.finish()))
     }

@@ -139,7 +139,24 @@ pub struct Database {
     pub shape: Shape,
 }
 
+/// More pages a second than any device writes.
+pub(crate) const UNLIMITED: f64 = 1e9;
+
 impl PageWrites {
+    /// An engine or a load that writes no pages back.
+    pub(crate) fn none() -> PageWrites {
+        PageWrites {
+            flush_per_tx: 0.0,
+            flush_ramp_tx: 0.0,
+            first_dirty: 0.0,
+            later_dirty: 0.0,
+            dirty_slope: 0.0,
+            background_per_s: 0.0,
+            flush_limit_per_s: UNLIMITED,
+            doublewrite: false,
+        }
+    }
+
     /// Pages the cleaner writes in the background a second at `tps`: not more than transactions dirty beside what is written already,
     /// `written_per_tx`. 0 tps: not known yet.
     #[inline]

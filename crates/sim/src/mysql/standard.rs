@@ -2,7 +2,7 @@
 //!
 //! Popularity: `data/mysql/popularity.csv`. Everything else is a constant here, with its source.
 
-use super::database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape};
+use super::database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape, UNLIMITED};
 use super::popularity::{PageClass, Popularity};
 use crate::SimError;
 
@@ -11,8 +11,6 @@ const POPULARITY: &str = include_str!("../../../../data/mysql/popularity.csv");
 /// Pages InnoDB writes in the background a second where nothing is said: 220 to 330 IOPS remain on the c5 runs after the fill whatever the volume; innodb_io_capacity is 200 by
 /// default, and purge and the journal add to it.
 pub const BACKGROUND: f64 = 250.0;
-/// The published c5 runs flush in proportion to transactions at 5,000 as at 20,000 IOPS: no limit showed. The m5 ones, with innodb_io_capacity_max 500, flush 500 pages a second.
-const UNLIMITED: f64 = 1e9;
 /// Compressed 16 KiB blocks as read, bytes: 471 GB in InnoDB are 100 GB in MyRocks (LZ4); 3,600 IOPS moved 24 MiB/s on m5 in 2018, that is 6.9 KiB each.
 const MYROCKS_READ_BYTES: f64 = 7_066.0;
 const PAGE_BYTES: f64 = 16_384.0;
@@ -64,6 +62,8 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
             // The m5 pools of 5 and 25 GB together ask for 0.38, the c5 ones for 0.2.
             dirty_slope: 0.3,
             background_per_s: BACKGROUND,
+            // The published c5 runs flush in proportion to transactions at 5,000 as at 20,000 IOPS: no limit showed. The m5 ones, with innodb_io_capacity_max 500, flush 500
+            // pages a second.
             flush_limit_per_s: UNLIMITED,
             doublewrite: true,
         },
@@ -87,16 +87,7 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         old_share: 1.0,
         ordered_while_filling: true,
         read_ahead_share: 0.0,
-        writes: PageWrites {
-            flush_per_tx: 0.0,
-            flush_ramp_tx: 0.0,
-            first_dirty: 0.0,
-            later_dirty: 0.0,
-            dirty_slope: 0.0,
-            background_per_s: 0.0,
-            flush_limit_per_s: UNLIMITED,
-            doublewrite: false,
-        },
+        writes: PageWrites::none(),
         // 256 MiB memtables hold 81,500 transactions: 3.3 kB each. Binlog as for InnoDB.
         log: Log { redo_bytes_per_tx: 3_300.0, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: 1.0 },
         // Four memtables start one (level0_file_num_compaction_trigger). Bytes: vmstat of the m5 runs, 13 KiB written a transaction, the log left out.

@@ -544,21 +544,6 @@ impl Oltp {
     }
 }
 
-impl PageWrites {
-    fn none() -> PageWrites {
-        PageWrites {
-            flush_per_tx: 0.0,
-            flush_ramp_tx: 0.0,
-            first_dirty: 0.0,
-            later_dirty: 0.0,
-            dirty_slope: 0.0,
-            background_per_s: 0.0,
-            flush_limit_per_s: 1e9,
-            doublewrite: false,
-        }
-    }
-}
-
 /// Transactions a page stays in a cache of `capacity` pages after its last touch: those that touch as many pages as fit (Che 2002). Infinite where all fit.
 fn stay_tx(parts: &[Part], capacity: f64) -> f64 {
     let touched = |tx: f64| parts.iter().map(|part| part.class.pages * -libm::expm1(-part.class.touches_per_tx * tx)).sum::<f64>();

@@ -138,6 +138,17 @@ impl RaidLevel {
         }
     }
 
+    /// How much distinct data `members` members hold, in members: the first number over the second.
+    pub fn data_members(self, members: u64) -> (u64, u64) {
+        match self {
+            RaidLevel::Raid0 => (members, 1),
+            RaidLevel::Raid1 => (1, 1),
+            RaidLevel::Raid5 => (members.saturating_sub(1), 1),
+            RaidLevel::Raid10 => (members / 2, 1),
+            RaidLevel::Raid10F2 => (members, 2),
+        }
+    }
+
     /// Why `members` cannot form this level, or `None` when they can.
     fn refusal(self, members: usize) -> Option<&'static str> {
         match self {
@@ -263,13 +274,8 @@ impl StorageSpec {
     pub fn usable_gib(&self) -> u64 {
         let count = self.members.len() as u64;
         let smallest = self.members.iter().map(|member| member.size_gib).min().unwrap_or(0);
-        match self.raid {
-            None | Some(RaidLevel::Raid1) => smallest,
-            Some(RaidLevel::Raid0) => smallest.saturating_mul(count),
-            Some(RaidLevel::Raid5) => smallest.saturating_mul(count.saturating_sub(1)),
-            Some(RaidLevel::Raid10) => smallest.saturating_mul(count / 2),
-            Some(RaidLevel::Raid10F2) => smallest.saturating_mul(count) / 2,
-        }
+        let (data, share) = self.raid.map_or((1, 1), |level| level.data_members(count));
+        smallest.saturating_mul(data) / share
     }
 
     /// Checks the number of members and the chunk.

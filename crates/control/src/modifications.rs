@@ -18,7 +18,7 @@ use crate::record::{limits_of, spec_text, VolumeRecord, VolumeStatus};
 use crate::volumes::wrong_status;
 use crate::Lab;
 use chrono::{DateTime, NaiveDate};
-use headrace_catalog::{Catalog, RaidLevel, StorageSpec, VolumeSpec, VolumeType};
+use headrace_catalog::{Catalog, StorageSpec, VolumeSpec, VolumeType};
 use headrace_model::modification::{default_optimizing, DEFAULT_MODIFYING};
 use serde::{Deserialize, Serialize};
 
@@ -289,14 +289,7 @@ fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
         ));
     }
     let count = record.members.len() as u64;
-    // Usable size is the member's times `data` over `share`.
-    let (data, share) = match record.spec.raid {
-        None | Some(RaidLevel::Raid1) => (1, 1),
-        Some(RaidLevel::Raid0) => (count, 1),
-        Some(RaidLevel::Raid5) => (count - 1, 1),
-        Some(RaidLevel::Raid10) => (count / 2, 1),
-        Some(RaidLevel::Raid10F2) => (count, 2),
-    };
+    let (data, share) = record.spec.raid.map_or((1, 1), |level| level.data_members(count));
     match size.checked_mul(share) {
         Some(wide) if wide % data == 0 => Ok(wide / data),
         // Sizes stay far below 2^63; one that does not is refused here rather than by the limits of the type.

@@ -321,7 +321,7 @@ impl Engine {
 
     pub(crate) fn model_options(&self) -> Outcome<ModelOptions> {
         let instance = self.lab(|lab| lab.settings.instance()).map_err(of_control)?;
-        Ok(ModelOptions { xen: instance.is_some_and(|instance| !instance.nitro), ..ModelOptions::default() })
+        Ok(ModelOptions::behind(instance.as_ref()))
     }
 
     pub(crate) fn volumes_folder(&self) -> PathBuf {

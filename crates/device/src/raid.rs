@@ -52,13 +52,9 @@ impl Rows {
         let first = |bytes: u32| layout.pieces(0, bytes).swap_remove(0);
         let chunk = (12..31).map(|shift| first(1 << shift)).find(|piece| piece.bytes < 1 << 30 && first(2 * piece.bytes).bytes == piece.bytes);
         let chunk = chunk.map_or(1 << 30, |piece| u64::from(piece.bytes));
-        let (chunks, copies) = match level {
-            RaidLevel::Raid0 => (members, vec![0]),
-            RaidLevel::Raid1 => (1, vec![0]),
-            RaidLevel::Raid5 => (members - 1, vec![0]),
-            RaidLevel::Raid10 => (members / 2, vec![0]),
-            RaidLevel::Raid10F2 => (members, first(1).copies.iter().map(|&(_, offset)| offset).collect()),
-        };
+        let (chunks, _) = level.data_members(members);
+        // Only far copies lie elsewhere than the first.
+        let copies = if level == RaidLevel::Raid10F2 { first(1).copies.iter().map(|&(_, offset)| offset).collect() } else { vec![0] };
         Rows { bytes: chunks * chunk, chunk, copies }
     }
 
@@ -363,15 +359,11 @@ impl Backing for Raid {
         if bytes < self.bytes() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{bytes} bytes are fewer than its {}: a volume never shrinks", self.bytes())));
         }
-        let n = self.members.len() as u64;
-        let holding = match self.level {
-            RaidLevel::Raid0 => n,
-            RaidLevel::Raid1 => 1,
-            RaidLevel::Raid5 => n - 1,
-            RaidLevel::Raid10 => n / 2,
+        if self.level == RaidLevel::Raid10F2 {
             // The second copies begin in the middle of each member: growing moves them all. md refuses it too.
-            RaidLevel::Raid10F2 => return Err(io::Error::new(io::ErrorKind::Unsupported, "a raid10f2 array cannot grow: its far copies would have to move")),
-        };
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "a raid10f2 array cannot grow: its far copies would have to move"));
+        }
+        let (holding, _) = self.level.data_members(self.members.len() as u64);
         self.members.iter().try_for_each(|member| member.grow(bytes.div_ceil(holding).max(member.bytes())))?;
         self.bytes.store(bytes, Ordering::Release);
         Ok(())

@@ -25,7 +25,7 @@ use crate::merge::Merger;
 use crate::modification::{Modification, ModificationState, Rates};
 use crate::pacing::{DeepQueueSpread, HoldProfile};
 use crate::time::Nanos;
-use headrace_catalog::VolumeLimits;
+use headrace_catalog::{InstanceLimits, VolumeLimits};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,11 @@ impl Default for ModelOptions {
 }
 
 impl ModelOptions {
+    /// As volumes behave behind an instance: outside the Nitro System the host is Xen.
+    pub fn behind(instance: Option<&InstanceLimits>) -> Self {
+        ModelOptions { xen: instance.is_some_and(|instance| !instance.nitro), ..ModelOptions::default() }
+    }
+
     /// Only what is documented: caps and credits, no saved second, no latency, no chance. For exact counts.
     pub fn counting() -> Self {
         ModelOptions { merge: false, saved_second: false, holds: false, latency: false, ..ModelOptions::default() }

@@ -12,7 +12,6 @@ use crate::setup::Setup;
 use crate::SimError;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, StorageSpec};
-use headrace_model::ModelOptions;
 use rayon::prelude::*;
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
@@ -94,18 +93,8 @@ fn share(setup: &Setup, load: &OpenLoad) -> Shared {
 fn setup_of(search: &Search<'_>, candidate: &Candidate) -> Result<Setup, SimError> {
     let instance = candidate.instance.map(|index| &search.instances[index]);
     let limits = Catalog::embedded().storage_limits(&candidate.storage, search.as_of, instance)?;
-    Ok(Setup {
-        storage: candidate.storage.clone(),
-        limits,
-        instance: instance.cloned(),
-        options: ModelOptions::default(),
-        seed: 1,
-        start_balance_percent: search.start_balance_percent,
-        snapshot: None,
-        degradations: Vec::new(),
-        modification: None,
-        failed_members: Vec::new(),
-    })
+    let start_balance_percent = search.start_balance_percent;
+    Ok(Setup { start_balance_percent, ..Setup::plain(candidate.storage.clone(), limits, instance.cloned()) })
 }
 
 fn judge(search: &Search<'_>, candidate: &Candidate, shared: Option<&Shared>) -> Outcome {

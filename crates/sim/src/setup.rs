@@ -40,19 +40,23 @@ impl Setup {
         let storage: StorageSpec = storage.parse()?;
         let instance = instance.map(|name| catalog.instance(name, as_of)).transpose()?;
         let limits = catalog.storage_limits(&storage, as_of, instance.as_ref())?;
-        let options = ModelOptions { xen: instance.as_ref().is_some_and(|instance| !instance.nitro), ..ModelOptions::default() };
-        Ok(Setup {
+        Ok(Setup::plain(storage, limits, instance))
+    }
+
+    /// A device as AWS gives it, nothing happening to it.
+    pub(crate) fn plain(storage: StorageSpec, limits: Vec<VolumeLimits>, instance: Option<InstanceLimits>) -> Setup {
+        Setup {
             storage,
             limits,
+            options: ModelOptions::behind(instance.as_ref()),
             instance,
-            options,
             seed: 1,
             start_balance_percent: None,
             snapshot: None,
             degradations: Vec::new(),
             modification: None,
             failed_members: Vec::new(),
-        })
+        }
     }
 
     /// The host with this one device.

@@ -17,7 +17,7 @@ use crate::setup::Setup;
 use crate::SimError;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, StorageSpec};
-use headrace_model::{Cap, ModelOptions};
+use headrace_model::Cap;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -196,18 +196,10 @@ fn check(search: &Search<'_>, candidates: &[Candidate]) -> Result<(), SimError> 
 }
 
 fn setup_of(search: &Search<'_>, storage: &StorageSpec, instance: Option<&InstanceLimits>) -> Result<Setup, SimError> {
-    Ok(Setup {
-        storage: storage.clone(),
-        limits: Catalog::embedded().storage_limits(storage, search.as_of, instance)?,
-        instance: None,
-        options: ModelOptions { xen: instance.is_some_and(|instance| !instance.nitro), ..ModelOptions::default() },
-        seed: 1,
-        start_balance_percent: search.start_balance_percent,
-        snapshot: None,
-        degradations: Vec::new(),
-        modification: None,
-        failed_members: Vec::new(),
-    })
+    let limits = Catalog::embedded().storage_limits(storage, search.as_of, instance)?;
+    let start_balance_percent = search.start_balance_percent;
+    // Data and log volumes share the instance's limits: a candidate has them once, beside both.
+    Ok(Setup { instance: None, start_balance_percent, ..Setup::plain(storage.clone(), limits, instance.cloned()) })
 }
 
 /// A candidate resolved against the catalog.

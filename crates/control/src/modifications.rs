@@ -18,7 +18,7 @@ use crate::record::{limits_of, spec_text, VolumeRecord, VolumeStatus};
 use crate::volumes::wrong_status;
 use crate::Lab;
 use chrono::{DateTime, NaiveDate};
-use headrace_catalog::{Catalog, StorageSpec, VolumeSpec, VolumeType};
+use headrace_catalog::{Catalog, RaidLevel, StorageSpec, VolumeSpec, VolumeType};
 use headrace_model::modification::{default_optimizing, DEFAULT_MODIFYING};
 use serde::{Deserialize, Serialize};
 
@@ -288,23 +288,28 @@ fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
             format!("Use {now} GiB or more, or create a smaller volume and copy the data."),
         ));
     }
-    let count = record.members.len() as u64;
-    let (data, share) = record.spec.raid.map_or((1, 1), |level| level.data_members(count));
-    match size.checked_mul(share) {
-        Some(wide) if wide % data == 0 => Ok(wide / data),
-        // Sizes stay far below 2^63; one that does not is refused here rather than by the limits of the type.
-        None => Err(ControlError::input(format!("{size} GiB"), "is no size of a volume", "data/volumes", "Use a size in GiB.")),
-        Some(_) => {
-            let step = if share == 2 && data % 2 == 0 { data / 2 } else { data };
-            let (below, above) = (size / step * step, size.div_ceil(step).saturating_mul(step));
-            Err(ControlError::input(
-                format!("{size} GiB"),
-                format!("the size of this array must be a multiple of {step} GiB, for every member grows alike"),
-                LAB_RULE,
-                if below > now { format!("Use {below} or {above} GiB.") } else { format!("Use {above} GiB.") },
-            ))
-        }
+    if record.spec.raid == Some(RaidLevel::Raid10F2) && size > now {
+        return Err(ControlError::refused(
+            record.spec.to_string(),
+            "cannot grow: the far copies of a raid10f2 array lie in the middle of its members and would have to move",
+            LAB_RULE,
+            "Create a larger array and copy the data; type, IOPS and MiB/s can be modified.",
+        ));
     }
+    if size == now {
+        return Ok(record.spec.members.iter().map(|member| member.size_gib).min().unwrap_or(size));
+    }
+    let (data, _) = record.spec.raid.map_or((1, 1), |level| level.data_members(record.members.len() as u64));
+    if size % data == 0 {
+        return Ok(size / data);
+    }
+    let (below, above) = (size / data * data, size.div_ceil(data).saturating_mul(data));
+    Err(ControlError::input(
+        format!("{size} GiB"),
+        format!("the size of this array must be a multiple of {data} GiB, for every member grows alike"),
+        LAB_RULE,
+        if below > now { format!("Use {below} or {above} GiB.") } else { format!("Use {above} GiB.") },
+    ))
 }
 
 /// The rule of the volume's day about how often.

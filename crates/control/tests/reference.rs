@@ -323,6 +323,8 @@ impl Naive {
         let gib = match size {
             None => had,
             Some(size) if size < self.size(volume, had) => return Err("refused"),
+            // Halves: a raid10f2 array does not grow.
+            Some(size) if size > self.size(volume, had) && SPECS[self.shape[volume]].2 == 0 => return Err("refused"),
             // Every size of a member up to the largest asked for: the slow way to divide.
             Some(size) => match (1..=size).find(|&gib| self.size(volume, gib) == size && (SPECS[self.shape[volume]].2 > 0 || gib % 2 == 0)) {
                 Some(gib) => gib,

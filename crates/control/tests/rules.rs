@@ -330,7 +330,8 @@ fn what_is_not_named_has_ec2_defaults() {
     assert_eq!(after("gp3:500:6000:300", grow(600)), "gp3:600:6000:300");
     assert_eq!(after("gp3:500", modify(None, None, Some(5_000), Some(400))), "gp3:500:5000:400");
     assert_eq!(after("raid5:3xgp3:100", grow(300)), "raid5:3xgp3:150");
-    assert_eq!(after("raid10f2:4xgp3:100", grow(202)), "raid10f2:4xgp3:101");
+    assert_eq!(after("raid10f2:4xgp3:100", modify(Some(200), None, Some(4_000), None)), "raid10f2:4xgp3:100:4000");
+    Bench::with("raid10f2:4xgp3:100").refuses(grow(202), ErrorKind::Refused, "raid10f2:4xgp3:100", "cannot grow", "lab");
     assert_eq!(after("raid1:gp3:100+gp3:150", grow(120)), "raid1:gp3:120+gp3:150");
 }
 

@@ -267,7 +267,7 @@ fn dispatch(engine: &Arc<Engine>, call: &str, args: Value) -> Outcome<Value> {
         "volume.fail_member" | "volume.slow_member" | "volume.restore_member" | "volume.replace_member" => member(engine, call, read(args)?),
         "volume.metrics" => read(args).and_then(|args| metrics(engine, args)),
         "volume.record" => read(args).and_then(|args| record(engine, args)),
-        "volume.record_stop" => read::<One>(args).and_then(|_| record_stop(engine)),
+        "volume.record_stop" => read::<One>(args).and_then(|args| record_stop(engine, &args.volume)),
         other => Err(bad_input(other, "is no call", format!("The calls are {}.", CALLS.join(", ")))),
     }
 }
@@ -377,7 +377,9 @@ fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Value> {
     Ok(json!({"path": path.display().to_string()}))
 }
 
-fn record_stop(engine: &Arc<Engine>) -> Outcome<Value> {
+fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Value> {
+    // The record is of all volumes of the lab; a name that is none of them is a mistake all the same.
+    engine.find(volume)?;
     let (path, outcome) =
         engine.shelf().stop_recording().ok_or_else(|| bad_input("record", "none is being written", "Begin one with `headrace volume record VOL start`."))?;
     let requests = outcome.map_err(|error| of_io(format!("writing {}", path.display()), &error))?;

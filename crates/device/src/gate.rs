@@ -1,7 +1,7 @@
-//! Faults that stand in front of the model: pauses, more latency, errors, no power. Slow and degraded members are the model's own business.
+//! Faults around the model: more latency, errors and no power when a request comes, pauses when it would be answered. Slow and degraded members are the model's own business.
 
 use headrace_model::{Nanos, Op};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// What a fault does.
@@ -36,10 +36,9 @@ pub struct Gate {
     any: AtomicBool,
     off: AtomicBool,
     faults: Mutex<Vec<(Fault, u64)>>,
-    seen_errors: AtomicU64,
 }
 
-/// What the gate makes of a request.
+/// What the gate makes of a request when it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// When it may be answered.
@@ -82,11 +81,6 @@ impl Gate {
         self.off.load(Ordering::Acquire)
     }
 
-    /// Requests failed by faults so far.
-    pub fn errors(&self) -> u64 {
-        self.seen_errors.load(Ordering::Relaxed)
-    }
-
     /// A request that came at `now` and would be answered at `at`.
     pub fn pass(&self, now: Nanos, op: Op, at: Nanos) -> Passed {
         if self.is_off() {
@@ -102,8 +96,6 @@ impl Gate {
                 continue;
             }
             match fault.kind {
-                // A request under way when the pause begins waits too.
-                Kind::Pause if passed.at >= fault.from && now < fault.until => passed.at = passed.at.max(fault.until),
                 Kind::Latency(more) if fault.from <= now && now < fault.until => passed.at += Nanos(more),
                 Kind::Error(every) if fault.from <= now && now < fault.until => {
                     passed.fail |= *count % every.max(1) == 0;
@@ -112,9 +104,16 @@ impl Gate {
                 _ => {}
             }
         }
-        if passed.fail {
-            self.seen_errors.fetch_add(1, Ordering::Relaxed);
-        }
         passed
+    }
+
+    /// Until when an answer that would leave at `now` is held by pauses; none: it may leave. Asked again then: a pause may have been added or cleared meanwhile.
+    pub fn held(&self, now: Nanos, op: Op) -> Option<Nanos> {
+        if !self.any.load(Ordering::Acquire) || self.is_off() {
+            return None;
+        }
+        let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let pauses = faults.iter().map(|(fault, _)| fault).filter(|fault| fault.kind == Kind::Pause && fault.op.is_none_or(|only| only == op));
+        pauses.filter(|fault| fault.from <= now && now < fault.until).map(|fault| fault.until).max()
     }
 }

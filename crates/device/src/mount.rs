@@ -54,7 +54,7 @@ impl Mount {
         let late = shelf.clone();
         let pool = Arc::new(Pool::default());
         let back = pool.clone();
-        let timer = Arc::new(Timer::start(shelf.clock, move |waiting: Waiting, at| waiting.answer(&late, &back, at))?);
+        let timer = Arc::new(Timer::start(shelf.clock, move |waiting: Waiting, at, last| waiting.due(&late, &back, at, last))?);
         let mut config = Config::default();
         config.n_threads = Some(reader_threads(std::thread::available_parallelism().map_or(2, usize::from)));
         config.clone_fd = true;
@@ -138,6 +138,15 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// Answers, unless a pause holds it; then it comes back with the pause's end.
+    fn due(self, shelf: &Shelf, pool: &Pool, at: Nanos, last: bool) -> Option<(Nanos, Waiting)> {
+        if let Some(until) = self.line.gate.held(shelf.clock.now(), self.io.op).filter(|_| !last) {
+            return Some((until, self));
+        }
+        self.answer(shelf, pool, at);
+        None
+    }
+
     fn answer(self, shelf: &Shelf, pool: &Pool, at: Nanos) {
         let Waiting { line, arrived, io, failed, reply } = self;
         // Before the answer: who waits for it may look at the counters at once.
@@ -180,9 +189,9 @@ impl Files {
     }
 
     fn finish(&self, waiting: Waiting, at: Nanos) {
-        if at.0 <= self.shelf.clock.now().0 + AT_ONCE {
-            waiting.answer(&self.shelf, &self.pool, at);
-        } else {
+        if at.0 > self.shelf.clock.now().0 + AT_ONCE {
+            self.timer.push(at, waiting);
+        } else if let Some((at, waiting)) = waiting.due(&self.shelf, &self.pool, at, false) {
             self.timer.push(at, waiting);
         }
     }

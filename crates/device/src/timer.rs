@@ -1,5 +1,8 @@
 //! Answers that wait for their time, good to some tens of microseconds.
 //!
+//! An answer may leave a little before its time, by [`EARLY_SHARE`] of its wait, when the thread is awake for another: at tens of thousands a second that halves the
+//! wake-ups, and no wait is wrong by more than the machine's own scatter.
+//!
 //! One thread sleeps until shortly before the earliest deadline and spins the rest. How long before is learnt: the kernel's wake-ups are late by an amount that
 //! changes with the machine and its load. A spin is at most [`MOST_MARGIN`] long, so an idle device costs nothing.
 
@@ -14,11 +17,18 @@ use std::time::Duration;
 
 const LEAST_MARGIN: u64 = 4_000;
 const MOST_MARGIN: u64 = 60_000;
-/// Taken together: closer than two answers can follow each other.
-const TOGETHER: u64 = 1_000;
+/// Closer than two answers can follow each other.
+const LEAST_EARLY: u64 = 1_000;
+/// The most an answer may leave early, ns, and as a share of its wait: one part in so many.
+const MOST_EARLY: u64 = 30_000;
+const EARLY_SHARE: u64 = 32;
+/// A thing that cannot be handed over at its time is asked about again after so many ns at most.
+const AGAIN: u64 = 5_000_000;
 
 struct Due<T> {
     at: u64,
+    /// So many ns before `at` are near enough.
+    early: u64,
     order: u64,
     what: T,
 }
@@ -41,6 +51,9 @@ impl<T> Ord for Due<T> {
     }
 }
 
+/// Called with a thing, its deadline, and whether it must be done with now. What it gives back is asked about again, at that time or within 5 ms.
+type Handle<T> = Box<dyn Fn(T, Nanos, bool) -> Option<(Nanos, T)> + Send + Sync>;
+
 struct Queue<T> {
     heap: BinaryHeap<Due<T>>,
     order: u64,
@@ -50,7 +63,7 @@ struct Queue<T> {
 }
 
 struct Shared<T> {
-    handle: Box<dyn Fn(T, Nanos) + Send + Sync>,
+    handle: Handle<T>,
     queue: Mutex<Queue<T>>,
     wake: Condvar,
     /// Earliest deadline, for the spinning thread; u64::MAX when there is none.
@@ -67,8 +80,9 @@ pub struct Timer<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> Timer<T> {
-    /// Starts the thread; `handle` is called in it with each thing and its deadline, up to a microsecond before that.
-    pub fn start(clock: Clock, handle: impl Fn(T, Nanos) + Send + Sync + 'static) -> std::io::Result<Timer<T>> {
+    /// Starts the thread; `handle` is called in it with each thing, its deadline, and whether this is the last time: else it may give the thing back with a later
+    /// deadline.
+    pub fn start(clock: Clock, handle: impl Fn(T, Nanos, bool) -> Option<(Nanos, T)> + Send + Sync + 'static) -> std::io::Result<Timer<T>> {
         let queue = Mutex::new(Queue { heap: BinaryHeap::new(), order: 0, stopping: false, ended: false });
         let (earliest, sleeping_for) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
         let shared = Arc::new(Shared { handle: Box::new(handle), queue, wake: Condvar::new(), earliest, sleeping_for, clock });
@@ -86,11 +100,13 @@ impl<T: Send + 'static> Timer<T> {
         let mut queue = self.shared.lock();
         if queue.ended {
             drop(queue);
-            return (self.shared.handle)(what, at);
+            (self.shared.handle)(what, at, true);
+            return;
         }
+        let early = (at.0.saturating_sub(self.shared.clock.now().0) / EARLY_SHARE).clamp(LEAST_EARLY, MOST_EARLY);
         let order = queue.order;
         queue.order += 1;
-        queue.heap.push(Due { at: at.0, order, what });
+        queue.heap.push(Due { at: at.0, early, order, what });
         self.shared.earliest.fetch_min(at.0, Ordering::AcqRel);
         let asleep = self.shared.sleeping_for.load(Ordering::Acquire);
         drop(queue);
@@ -133,15 +149,16 @@ impl<T: Send + 'static> Shared<T> {
         loop {
             let now = self.clock.now().0;
             let stopping = queue.stopping;
-            while queue.heap.peek().is_some_and(|first| stopping || first.at <= now + TOGETHER) {
+            while queue.heap.peek().is_some_and(|first| stopping || first.at <= now + first.early) {
                 due.extend(queue.heap.pop());
             }
             let next = queue.heap.peek().map_or(u64::MAX, |first| first.at);
             self.earliest.store(next, Ordering::Release);
             if !due.is_empty() {
                 drop(queue);
-                due.drain(..).for_each(|one| (self.handle)(one.what, Nanos(one.at)));
+                let back: Vec<_> = due.drain(..).filter_map(|one| (self.handle)(one.what, Nanos(one.at), stopping)).collect();
                 queue = self.lock();
+                self.wait_more(&mut queue, back);
             } else if stopping {
                 queue.ended = true;
                 return;
@@ -152,6 +169,15 @@ impl<T: Send + 'static> Shared<T> {
                 self.spin();
                 queue = self.lock();
             }
+        }
+    }
+
+    /// Puts back what could not be handed over.
+    fn wait_more(&self, queue: &mut Queue<T>, back: Vec<(Nanos, T)>) {
+        for (at, what) in back {
+            let at = at.0.min(self.clock.now().0 + AGAIN);
+            queue.heap.push(Due { at, early: 0, order: queue.order, what });
+            queue.order += 1;
         }
     }
 

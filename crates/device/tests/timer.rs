@@ -8,8 +8,8 @@ use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Answers this close to their time are taken together: the timer's own bound.
-const EARLY: u64 = 1_000;
+/// An answer may leave so much before its time when the thread is awake for another: the timer's own bound.
+const EARLY: u64 = 30_000;
 const LONG: Duration = Duration::from_secs(60);
 
 type Handed = (u64, Nanos, Nanos);
@@ -17,7 +17,11 @@ type Handed = (u64, Nanos, Nanos);
 fn start() -> (Clock, Timer<u64>, Receiver<Handed>) {
     let clock = Clock::starting_at(Nanos(5_000_000));
     let (give, take) = channel();
-    let timer = Timer::start(clock, move |what, at| give.send((what, at, clock.now())).expect("the test listens")).expect("a thread");
+    let timer = Timer::start(clock, move |what, at, _| {
+        give.send((what, at, clock.now())).expect("the test listens");
+        None
+    })
+    .expect("a thread");
     (clock, timer, take)
 }
 
@@ -90,7 +94,11 @@ fn a_stop_hands_over_everything_pushed_before_and_after() {
     let clock = Clock::starting_at(Nanos::ZERO);
     let handed = Arc::new(Mutex::new(HashSet::new()));
     let into = handed.clone();
-    let timer = Timer::start(clock, move |what: u64, _| assert!(into.lock().expect("the set").insert(what))).expect("a thread");
+    let timer = Timer::start(clock, move |what: u64, _, _| {
+        assert!(into.lock().expect("the set").insert(what));
+        None
+    })
+    .expect("a thread");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let timer = &timer;
@@ -104,6 +112,25 @@ fn a_stop_hands_over_everything_pushed_before_and_after() {
     timer.stop();
     assert_eq!(handed.lock().expect("the set").len() as u64, THREADS * EACH);
     assert_eq!(timer.waiting(), 0);
+}
+
+/// What is given back comes again with its later deadline, or, when that is far, is asked about on the way there; the last time it cannot be given back.
+#[test]
+fn what_is_given_back_comes_again() {
+    let clock = Clock::starting_at(Nanos::ZERO);
+    let (give, take) = channel();
+    let timer = Timer::start(clock, move |left: u64, at: Nanos, last| {
+        give.send((left, last)).expect("the test listens");
+        (left > 0 && !last).then(|| (at + Nanos(1_000_000), left - 1))
+    })
+    .expect("a thread");
+    timer.push(Nanos(0), 3);
+    let seen: Vec<(u64, bool)> = (0..4).map(|_| take.recv_timeout(LONG).expect("handed over")).collect();
+    assert_eq!(seen, [(3, false), (2, false), (1, false), (0, false)]);
+    timer.push(Nanos(clock.now().0 + 3_600_000_000_000), 9);
+    timer.stop();
+    assert_eq!(take.recv_timeout(LONG).expect("at the end"), (9, true));
+    assert!(take.try_recv().is_err(), "and not again");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! SSD types (gp2, gp3, io1, io2): one I/O per started 256 KiB; bytes are bytes.
 //! HDD types (st1, sc1): throughput is what is metered. A sequential request costs its bytes, any other one at least 1 MiB
 //! ("each non-sequential I/O of up to 1 MiB costs a whole 1 MiB credit"); small sequential requests are only put together when they are
-//! larger than 32 KiB. Sources: EC2 user guide, volume types (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
+//! larger than 32 KiB. A disk that reads in units of 1 MiB cannot tell requests of one such stretch apart by their order, and several queues of a host
+//! deliver them out of order: what begins within a unit of where the last one ended is sequential (guessed; the documents do not say how near). Sources: EC2 user guide, volume types (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
 
 use crate::io::Io;
 use headrace_catalog::VolumeLimits;
@@ -38,7 +39,14 @@ impl Accounting {
         Accounting { unit_bytes: 256 * 1024, random_charges_full_unit: false }
     }
 
-    /// Tokens for `io`; `sequential` when it begins where the one before it ended.
+    /// Whether a request that begins at `offset` continues the one that ended at `end`, for what it is charged.
+    #[inline]
+    pub fn continues(&self, end: u64, offset: u64) -> bool {
+        let near = if self.random_charges_full_unit { self.unit_bytes } else { 0 };
+        offset.abs_diff(end) <= near
+    }
+
+    /// Tokens for `io`; `sequential` as of [`Accounting::continues`].
     #[inline]
     pub fn charge(&self, io: &Io, sequential: bool) -> Charge {
         let bytes = u64::from(io.bytes);

@@ -44,6 +44,8 @@ pub struct Bucket {
     depth: u128,
     reserve: u128,
     reserve_depth: u128,
+    /// Made with a saved second: at one token a second its depth is none, at the next rate it may be some.
+    saves: bool,
     at: Nanos,
 }
 
@@ -84,13 +86,13 @@ impl Bucket {
         let second = u128::from(rate) * SCALE;
         let depth = (second >> MAIN_DEPTH_SHIFT).max(SCALE);
         let reserve_depth = if saved_second { second.saturating_sub(depth) } else { 0 };
-        Bucket { rate, level: depth, depth, reserve: reserve_depth, reserve_depth, at: Nanos::ZERO }
+        Bucket { rate, level: depth, depth, reserve: reserve_depth, reserve_depth, saves: saved_second, at: Nanos::ZERO }
     }
 
     /// A credit balance: `capacity` tokens at most, `initial` now, `refill` a second.
     pub fn credits(refill: u64, capacity: u64, initial: u64) -> Bucket {
         let depth = u128::from(capacity) * SCALE;
-        Bucket { rate: refill.max(1), level: (u128::from(initial) * SCALE).min(depth), depth, reserve: 0, reserve_depth: 0, at: Nanos::ZERO }
+        Bucket { rate: refill.max(1), level: (u128::from(initial) * SCALE).min(depth), depth, reserve: 0, reserve_depth: 0, saves: false, at: Nanos::ZERO }
     }
 
     /// Tokens a second.
@@ -125,8 +127,7 @@ impl Bucket {
     /// Changes the rate from `now` on; tokens earned before are kept. Depths of a cap follow its rate.
     pub fn set_cap_rate(&mut self, now: Nanos, rate: u64) {
         self.advance(now);
-        let saved = self.reserve_depth > 0;
-        let fresh = Bucket::cap(rate, saved);
+        let fresh = Bucket::cap(rate, self.saves);
         self.level = self.level.min(fresh.depth);
         self.reserve = self.reserve.min(fresh.reserve_depth);
         (self.rate, self.depth, self.reserve_depth) = (fresh.rate, fresh.depth, fresh.reserve_depth);

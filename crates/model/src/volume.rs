@@ -213,11 +213,11 @@ impl Volume {
         if self.failed {
             return Decision { start: now, complete: now + FAILURE_TAKES, cap: Cap::None, verdict: Verdict::Failed };
         }
-        let sequential = io.offset == self.sequential_end;
-        self.sequential_end = io.offset + u64::from(io.bytes);
-        let mut charge = self.accounting.charge(&io, sequential);
+        let before = std::mem::replace(&mut self.sequential_end, io.offset + u64::from(io.bytes));
+        let mut charge = self.accounting.charge(&io, self.accounting.continues(before, io.offset));
         let joined = match &mut self.merger {
-            Some(merger) if sequential => merger.joins(now, &io),
+            // Merged is only what really touches.
+            Some(merger) if io.offset == before => merger.joins(now, &io),
             _ => None,
         };
         if joined.is_some() {

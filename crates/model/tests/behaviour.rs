@@ -106,6 +106,25 @@ fn an_instance_is_shared_by_its_devices() {
     assert!(starts[0].abs_diff(starts[1]) <= 1);
 }
 
+/// 256 KiB requests of one stream that pass each other on the way cost their bytes; 1 MiB apart and more, each costs a MiB.
+#[test]
+fn hdd_streams_stay_sequential_when_neighbours_change_places() {
+    let mib = |order: &[u64], step: u64| {
+        let mut volume = Volume::new(limits("st1:2000"), ModelOptions::counting(), 1);
+        let before = volume.balance(Nanos::ZERO).unwrap().credits;
+        // All at once: no credits are earned meanwhile.
+        order.iter().for_each(|place| {
+            volume.submit(Nanos::ZERO, Io { op: Op::Read, offset: place * step, bytes: 256 << 10 });
+        });
+        (before - volume.balance(Nanos::ZERO).unwrap().credits) as f64 / f64::from(1 << 20)
+    };
+    // The first costs a MiB, every other a quarter.
+    assert_eq!(mib(&[0, 1, 2, 3, 4, 5, 6, 7], 256 << 10), 1.0 + 7.0 / 4.0);
+    assert_eq!(mib(&[1, 0, 3, 2, 5, 4, 7, 6], 256 << 10), 1.0 + 7.0 / 4.0);
+    assert_eq!(mib(&[3, 0, 2, 1, 6, 5, 7, 4], 256 << 10), 1.0 + 7.0 / 4.0);
+    assert_eq!(mib(&[0, 1, 2, 3], 3 << 20), 4.0);
+}
+
 #[test]
 fn sequential_requests_merge_only_when_they_wait_together() {
     let sequential = |depth: usize, merge: bool| {

@@ -3,6 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `sparse` | a sparse file: space is taken when written, given back when discarded |
+//! | `written` | which parts of a file were ever written |
 //! | `power` | what a power cut does to writes that were not flushed |
 //!
 //! A [`Backing`] may be used by many threads at once. Like a disk it promises nothing about requests that overlap while both are in flight, and keeps what was
@@ -10,6 +11,7 @@
 
 pub mod power;
 pub mod sparse;
+mod written;
 
 pub use power::PowerCut;
 pub use sparse::SparseFile;

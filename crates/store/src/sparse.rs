@@ -1,5 +1,6 @@
 //! A sparse file.
 
+use crate::written::Written;
 use crate::{within, Backing};
 use rustix::fs::{fallocate, FallocateFlags, FlockOperation};
 use std::fs::{File, OpenOptions};
@@ -16,6 +17,7 @@ pub struct SparseFile {
     file: File,
     bytes: AtomicU64,
     path: PathBuf,
+    written: Written,
 }
 
 impl SparseFile {
@@ -45,7 +47,8 @@ impl SparseFile {
     fn over(file: File, path: &Path, bytes: u64) -> io::Result<SparseFile> {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, format!("{} is in use by another process", path.display())))?;
-        Ok(SparseFile { file, bytes: AtomicU64::new(bytes), path: path.to_path_buf() })
+        let written = Written::of(&file, bytes)?;
+        Ok(SparseFile { file, bytes: AtomicU64::new(bytes), path: path.to_path_buf(), written })
     }
 
     /// Where it lies.
@@ -69,11 +72,18 @@ impl Backing for SparseFile {
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         within(self.bytes(), offset, buffer.len() as u64)?;
+        if !self.written.any(offset, buffer.len() as u64) {
+            // The kernel would fill its page cache with zeros first.
+            buffer.fill(0);
+            return Ok(());
+        }
         self.file.read_exact_at(buffer, offset)
     }
 
     fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
         within(self.bytes(), offset, data.len() as u64)?;
+        // Before the bytes are there: who reads meanwhile may see either.
+        self.written.mark(offset, data.len() as u64);
         self.file.write_all_at(data, offset)
     }
 
@@ -112,6 +122,7 @@ impl Backing for SparseFile {
         }
         self.file.set_len(bytes)?;
         self.file.sync_all()?;
+        self.written.grow(bytes);
         self.bytes.store(bytes, Ordering::Release);
         Ok(())
     }

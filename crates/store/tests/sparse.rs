@@ -45,6 +45,24 @@ fn space_is_taken_when_written_and_given_back_when_discarded() {
     assert_eq!(read(&file, (5 << 30) + 3 * MIB, 512), [7; 512]);
 }
 
+/// What a file knows about its unwritten parts when it is opened again, a byte here and there on both sides of a MiB.
+#[test]
+fn what_was_written_is_found_again() {
+    let (_folder, path, file) = fresh(100 * MIB);
+    let places = [0, 5 * MIB - 1, 64 * MIB, 99 * MIB + 4_095, 100 * MIB - 1];
+    places.iter().for_each(|&place| file.write(&[7], place).unwrap());
+    drop(file);
+    let file = SparseFile::open(&path, 100 * MIB).unwrap();
+    let all = read(&file, 0, 100 * MIB as usize);
+    let found: Vec<u64> = all.iter().enumerate().filter(|(_, &byte)| byte != 0).map(|(place, _)| place as u64).collect();
+    assert_eq!(found, places);
+    places.iter().for_each(|&place| assert_eq!(read(&file, place, 1), [7]));
+    file.grow(200 * MIB).unwrap();
+    assert_eq!(read(&file, 150 * MIB, 512), [0; 512]);
+    file.write(&[9; 512], 150 * MIB).unwrap();
+    assert_eq!(read(&file, 150 * MIB, 512), [9; 512]);
+}
+
 #[test]
 fn zeros_keep_their_space() {
     let (_folder, _, file) = fresh(16 * MIB);
@@ -140,10 +158,11 @@ fn what_lies_behind_the_end_does_not_come_back() {
     assert!(read(&file, MIB, MIB as usize).iter().all(|&byte| byte == 0));
 }
 
-/// The file cut under its user: reads say so instead of making up zeros.
+/// The file cut under its user: reads of what was written say so instead of making up zeros.
 #[test]
 fn a_file_cut_while_in_use_is_an_error() {
     let (_folder, path, file) = fresh(MIB);
+    file.write(&[7; 512], MIB / 2).unwrap();
     OpenOptions::new().write(true).open(&path).unwrap().set_len(4_096).unwrap();
     assert_eq!(file.read(&mut [0; 512], MIB / 2).expect_err("gone").kind(), ErrorKind::UnexpectedEof);
 }

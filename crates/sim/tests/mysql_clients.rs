@@ -2,6 +2,9 @@
 //!
 //! Statistical tolerances are three standard errors, from the spread of response times and the number of transactions.
 
+mod common;
+
+use common::{plain_database, PAGE};
 use headrace_catalog::{Catalog, NaiveDate};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::{Cap, ModelOptions, Op};
@@ -13,7 +16,6 @@ use headrace_sim::mysql::{
 };
 use headrace_sim::{Setup, SimError};
 
-const PAGE: f64 = 16_384.0;
 const RUN: f64 = 262_144.0;
 const CACHE_BYTES: f64 = 8e9;
 /// Seconds left out at the start: the saved second, which the interval form does not count on, and the queues' filling.
@@ -29,35 +31,10 @@ fn setup(storage: &str) -> Setup {
     Setup::resolve(storage, None, day()).unwrap()
 }
 
-/// Some 10 reads and 3.4 page writes a transaction once settled.
+/// With a log and scatter.
 fn database() -> Database {
-    let hot = PageClass { pages: 20_000.0, touches_per_tx: 1e-3 };
-    let rest = PageClass { pages: 1_000_000.0, touches_per_tx: 2e-5 };
-    Database {
-        engine: Engine::Innodb,
-        read_bytes: PAGE,
-        cached_bytes: PAGE,
-        popularity: Popularity { classes: vec![hot, rest] },
-        usable_share: 1.0,
-        old_share: 0.375,
-        ordered_while_filling: false,
-        read_ahead_share: 0.0,
-        writes: PageWrites {
-            flush_per_tx: 1.0,
-            flush_ramp_tx: 0.0,
-            first_dirty: 0.4,
-            later_dirty: 0.2,
-            dirty_slope: 0.0,
-            background_per_s: 0.0,
-            flush_limit_per_s: 1e9,
-            doublewrite: true,
-        },
-        log: Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 1.0 },
-        compaction: None,
-        clients: Clients { base_ms: 20.0, cpu_ms: 2.0, sharpness: 4.0, p95_over_mean: 1.6 },
-        noise: Noise { fano: 2.0, cv: 0.05 },
-        shape: Shape::default(),
-    }
+    let log = Log { redo_bytes_per_tx: 3_000.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 1.0 };
+    Database { log, noise: Noise { fano: 2.0, cv: 0.05 }, ..plain_database(4.0) }
 }
 
 /// A warm database on a device, to be varied.

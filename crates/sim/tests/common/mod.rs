@@ -1,0 +1,36 @@
+//! A small InnoDB database for the tests of both forms.
+
+use headrace_sim::mysql::{Clients, Database, Engine, Log, Noise, PageClass, PageWrites, Popularity, Shape};
+
+pub const PAGE: f64 = 16_384.0;
+
+/// Some ten reads and three page writes a transaction once settled; no log, no background, no scatter.
+pub fn plain_database(sharpness: f64) -> Database {
+    let hot = PageClass { pages: 20_000.0, touches_per_tx: 1e-3 };
+    let rest = PageClass { pages: 1_000_000.0, touches_per_tx: 2e-5 };
+    Database {
+        engine: Engine::Innodb,
+        read_bytes: PAGE,
+        cached_bytes: PAGE,
+        popularity: Popularity { classes: vec![hot, rest] },
+        usable_share: 1.0,
+        old_share: 0.375,
+        ordered_while_filling: false,
+        read_ahead_share: 0.0,
+        writes: PageWrites {
+            flush_per_tx: 1.0,
+            flush_ramp_tx: 0.0,
+            first_dirty: 0.4,
+            later_dirty: 0.2,
+            dirty_slope: 0.0,
+            background_per_s: 0.0,
+            flush_limit_per_s: 1e9,
+            doublewrite: true,
+        },
+        log: Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0 },
+        compaction: None,
+        clients: Clients { base_ms: 20.0, cpu_ms: 2.0, sharpness, p95_over_mean: 1.6 },
+        noise: Noise { fano: 0.0, cv: 0.0 },
+        shape: Shape::default(),
+    }
+}

@@ -49,11 +49,11 @@ $(BIN)/headraced: $(VENV)/system.ok $(RUST_SOURCES)
 	@cargo build --release --quiet -p headrace-daemon
 	@install -m 755 target/release/headraced $@
 
-# What the tests of the lab use: file systems and a load. Users of the lab need neither.
-$(VENV)/lab.ok: $(VENV)/system.ok
-	@want=""; command -v fio >/dev/null || want="$$want fio"; command -v mkfs.xfs >/dev/null || want="$$want xfsprogs"; \
-	if [ -n "$$want" ] && command -v apt-get >/dev/null; then \
-	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); $$sudo apt-get update -qq && $$sudo apt-get install -y -qq $$want >/dev/null; \
+# What the tests and `make demo` use: file systems, loads and servers. The planner needs none of it; where apt-get is missing, tests say what they lack.
+$(VENV)/machine.ok: $(VENV)/system.ok
+	@if command -v apt-get >/dev/null; then \
+	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); $$sudo apt-get update -qq && \
+	  $$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq fio xfsprogs sysbench patch mariadb-server mariadb-plugin-rocksdb >/dev/null; \
 	fi
 	@touch $@
 
@@ -64,13 +64,13 @@ demo: $(VENV)/package.ok
 
 test: test-rust test-python
 
-test-rust: $(VENV)/system.ok $(VENV)/lab.ok
+test-rust: $(VENV)/system.ok $(VENV)/machine.ok
 	cargo test --release --workspace --exclude headrace-py --quiet
 
-test-python: $(VENV)/package.ok $(VENV)/lab.ok $(BIN)/headraced
+test-python: $(VENV)/package.ok $(VENV)/machine.ok $(BIN)/headraced
 	$(BIN)/python -m pytest -q
 
-bench: $(VENV)/package.ok $(VENV)/lab.ok $(BIN)/headraced
+bench: $(VENV)/package.ok $(VENV)/machine.ok $(BIN)/headraced
 	@$(BIN)/pip install --quiet --disable-pip-version-check "simpy>=4.1,<5"
 	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get install -y -qq qemu-system-common nbdkit libnbd-bin fuse3 >/dev/null 2>&1 || true; fi
 	@$(BIN)/python benchmarks/run.py
@@ -85,7 +85,7 @@ lint: $(VENV)/package.ok
 generate: $(VENV)/package.ok
 	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md
 
-soak: $(VENV)/package.ok $(VENV)/lab.ok $(BIN)/headraced
+soak: $(VENV)/package.ok $(VENV)/machine.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
 	HYPOTHESIS_PROFILE=soak CRASHES=50 $(BIN)/python -m pytest -q
 

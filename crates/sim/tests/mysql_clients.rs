@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{plain_database, PAGE};
+use common::plain_database;
 use headrace_catalog::{Catalog, NaiveDate};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::{Cap, ModelOptions, Op};
@@ -12,7 +12,7 @@ use headrace_sim::events::quiet;
 use headrace_sim::mysql::clients::{self, ClientsRun, PAGES_BEHIND};
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{
-    interval, Binding, Clients, Compaction, Database, Engine, Load, Log, Noise, PageClass, PageWrites, Popularity, Scenario, Second, Shape, Start, WarmUp,
+    interval, Binding, Clients, Compaction, Database, Engine, Load, Log, Noise, PageClass, PageWrites, Popularity, Scenario, Second, Start, WarmUp,
 };
 use headrace_sim::{Setup, SimError};
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import catalog, demo, lab, plan, simulate, study, transactions, volume, workload
+from headrace.cli import advise, bench, catalog, demo, lab, mysql, plan, prove, simulate, study, transactions, volume, workload
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 # typer shows one class of its usage errors; the others stand above it.
@@ -24,6 +24,7 @@ Examples:
   headrace workload import iostat.txt --to mysql.toml   what your server asks of its disks
   headrace plan mysql.toml --goal 'p99_ms<=20' --report plan.html
   headrace simulate mysql.toml --storage gp2:500 --plot day.html
+  headrace lab up; headrace mysql up --storage gp3:20   a real server on a volume that performs like EBS
 
 Storage is written TYPE:SIZE_GIB[:IOPS[:MIB_S]], an array in front of it: gp3:500:6000:250, 2xgp2:1700 (RAID 0), raid10:4xgp3:500.
 
@@ -32,7 +33,7 @@ Exit codes: 0 fine, 1 findings (a goal missed), 2 usage or bad input, 3 could no
 app = typer.Typer(
     name="headrace", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    help="Plan storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops.",
+    help="Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops.",
 )  # fmt: skip
 app.command("demo", epilog=demo.EPILOG, short_help="All of it on a recorded day: demand, plan, report.")(demo.demo)
 app.add_typer(workload.app, name="workload", short_help="What a database asks of its storage: make, import, show.")
@@ -45,6 +46,12 @@ app.command("compare-run", epilog=transactions.COMPARE_EPILOG, short_help="Score
 app.add_typer(catalog.app, name="catalog", short_help="Limits and prices by day, each with its source.")
 app.add_typer(lab.app, name="lab", short_help="Block devices of this machine that perform like EBS volumes.")
 app.add_typer(volume.app, name="volume", short_help="Volumes of the lab: create, attach, modify, watch, fail.")
+app.add_typer(mysql.app, name="mysql", short_help="Real servers on volumes of the lab: MariaDB and MySQL.")
+app.command("advise", epilog=advise.EPILOG, short_help="Settings of a MySQL or MariaDB server for its storage, with reasons and risks.")(
+    advise.advise
+)
+app.add_typer(bench.app, name="bench", short_help="Standard benchmarks, measured and kept: run, compare, export.")
+app.command("prove", epilog=prove.EPILOG, short_help="Predict, build it on the lab, measure, compare.")(prove.prove)
 app.add_typer(study.app, name="study", short_help="Published experiments run again: their figures and ours.")
 
 
@@ -64,7 +71,7 @@ def top(
         bool, typer.Option("--version", help="Print the version and the day of the catalog.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Plan storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."""
+    """Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."""
 
 
 def show_error(error: HeadraceError) -> None:

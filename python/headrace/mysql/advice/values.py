@@ -1,0 +1,65 @@
+"""Values of settings as servers and option files write them: 193G, 1, ON, O_DIRECT."""
+
+from __future__ import annotations
+
+import re
+
+UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5, "e": 1024**6}
+SIZE = re.compile(r"(\+?\d{1,20})([kmgtpe]?)\Z", re.ASCII | re.IGNORECASE)
+TRUE = ("1", "on", "true", "yes", "detect_and_recover")
+FALSE = ("0", "off", "false", "no")
+
+
+def as_bytes(text: str | None) -> float | None:
+    """A size with or without K, M, G, T, P, E (powers of 1024), in bytes; None where it is none."""
+    match = SIZE.match((text or "").strip())
+    return None if match is None else float(int(match[1]) * UNITS[match[2].lower()])
+
+
+def as_number(text: str | None) -> float | None:
+    """A number, sizes too; None where it is none."""
+    size = as_bytes(text)
+    if size is not None:
+        return size
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def is_on(text: str | None) -> bool:
+    """Whether a switch is on; one without a value is."""
+    return (text or "1").strip().lower() in TRUE
+
+
+def size_text(bytes_: float) -> str:
+    """Bytes with the largest unit that loses nothing: 25769803776 is 24G."""
+    whole = int(bytes_)
+    for unit in ("t", "g", "m", "k"):
+        if whole and whole % UNITS[unit] == 0:
+            return f"{whole // UNITS[unit]}{unit.upper()}"
+    return str(whole)
+
+
+def same(kind: str, one: str, other: str) -> bool:
+    """Whether two values of a parameter of that kind mean the same."""
+    if kind == "switch":
+        return _switch(one) == _switch(other)
+    if kind in ("bytes", "count"):
+        left, right = as_number(one), as_number(other)
+        return left == right if left is not None and right is not None else one.strip().lower() == other.strip().lower()
+    if kind == "path":
+        return one.rstrip("/") == other.rstrip("/")
+    if kind == "text":
+        return _parts(one) == _parts(other)
+    return one.strip().lower().replace("_", "-") == other.strip().lower().replace("_", "-")
+
+
+def _switch(text: str) -> str:
+    word = text.strip().lower()
+    return "on" if word in (*TRUE, "") else "off" if word in FALSE else word
+
+
+def _parts(text: str) -> frozenset[str]:
+    """RocksDB's options: a list whose order does not matter."""
+    return frozenset(part.strip().lower() for part in text.split(";") if part.strip())

@@ -1,0 +1,100 @@
+"""Counters of this machine: /proc/diskstats, /proc/stat, /proc/loadavg, /proc/meminfo."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from headrace.errors import CouldNotRun, InputError
+
+SOURCE = "Documentation/admin-guide/iostats.rst of Linux"
+SECTOR = 512  # /proc/diskstats counts in sectors of 512 bytes, whatever the device's own
+# (field of /proc/diskstats counted from 0, behind the name; factor)
+FIELDS = {
+    "reads": (3, 1), "reads_merged": (4, 1), "read_bytes": (5, SECTOR), "read_ms": (6, 1),
+    "writes": (7, 1), "writes_merged": (8, 1), "write_bytes": (9, SECTOR), "write_ms": (10, 1),
+    "in_flight": (11, 1), "io_ms": (12, 1), "weighted_ms": (13, 1), "discards": (14, 1), "flushes": (18, 1),
+}  # fmt: skip
+# Milliseconds are unsigned 32-bit numbers there (block/genhd.c, diskstats_show).
+WRAPPING = ("read_ms", "write_ms", "io_ms", "weighted_ms")
+WRAP = 2.0**32
+CPU = {
+    "user_s": (0, 1),
+    "system_s": (2, 5, 6),
+    "idle_s": (3,),
+    "iowait_s": (4,),
+    "steal_s": (7,),
+}  # proc(5), /proc/stat; user and nice; irq is system
+
+
+def device_names(devices: Sequence[str]) -> dict[str, str]:
+    """Kernel names of devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`): kernel name to what was given. Raises InputError, CouldNotRun."""
+    known = read_disks(None)
+    found: dict[str, str] = {}
+    for device in devices:
+        path = device if device.startswith("/") else f"/dev/{device}"
+        # A path below /dev is `!` in sysfs and `/` here, as in cciss/c0d0.
+        name = os.path.realpath(path).removeprefix("/dev/")
+        if name not in known:
+            busy = [other for other, row in known.items() if row["reads"] + row["writes"]]
+            raise InputError(
+                device, "is no block device of this machine", "/proc/diskstats", f"There are: {', '.join(busy[:20]) or 'none'}."
+            )
+        if name in found:
+            raise InputError(
+                device, f"is {found[name]} once more" if device != found[name] else "is named twice", "", "Name each device once."
+            )
+        found[name] = device
+    return found
+
+
+def device_of(path: str) -> str | None:
+    """The block device on which a file or folder lies, by its kernel name; None where it cannot be told (overlay, btrfs, no right to look)."""
+    try:
+        number = os.stat(path).st_dev
+        name = os.path.basename(os.path.realpath(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}", strict=True))
+    except (OSError, ValueError):
+        return None
+    return name if name in read_disks([name]) else None
+
+
+def volume_id(name: str) -> str | None:
+    """The EBS volume behind an NVMe device on EC2 (its serial number), else None."""
+    disk = name.split("p")[0] if name.startswith("nvme") else name
+    try:
+        with open(f"/sys/block/{disk}/device/serial", encoding="ascii") as file:
+            serial = file.read().strip()
+    except (OSError, ValueError):
+        return None
+    return f"vol-{serial[3:]}" if serial.startswith("vol") and serial[3:].isalnum() else None
+
+
+def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
+    """Counters by kernel name, of those named (None: all). A device that is gone is left out. Raises CouldNotRun without /proc."""
+    found = {}
+    for line in _read("/proc/diskstats").splitlines():
+        words = line.split()
+        if len(words) > 13 and (names is None or words[2] in names):
+            found[words[2]] = {key: float(words[at]) * factor for key, (at, factor) in FIELDS.items() if at < len(words)}
+    return found
+
+
+def read_host() -> dict[str, float]:
+    """Seconds of all processors since boot, load over a minute, bytes of memory that can be had without swapping."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    # guest time (8, 9) is in user and nice already.
+    times = [float(word) / ticks for word in _read("/proc/stat").partition("\n")[0].split()[1:9]]
+    row = {name: sum(times[at] for at in places if at < len(times)) for name, places in CPU.items()}
+    row["load1"] = float(_read("/proc/loadavg").split()[0])
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            row["memory_available_bytes"] = float(line.split()[1]) * 1024
+    return row
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError as error:
+        raise CouldNotRun(path, f"cannot be read: {error.strerror}", "proc(5)", "Counters of disk and host are those of Linux.") from None

@@ -1,0 +1,81 @@
+"""Samples that grow: columns of floats in memory, parts on disk when they are long."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# 600 columns for half an hour of seconds: 9 MB.
+PART_ROWS = 1_800
+
+
+class Store:
+    """One series of samples. A column that appears later, or fails to, is null where it was not there. Not for several threads."""
+
+    def __init__(self, name: str, folder: Spill) -> None:
+        self.name, self._folder = name, folder
+        self._columns: dict[str, array] = {}
+        self._rows, self._parts = 0, []
+        self.rows = 0
+
+    def add(self, row: dict[str, float]) -> None:
+        """One sample."""
+        for name, value in row.items():
+            column = self._columns.get(name)
+            if column is None:
+                column = self._columns[name] = array("d", [math.nan]) * self._rows
+            column.append(value)
+        self._rows += 1
+        self.rows += 1
+        if len(row) < len(self._columns):
+            for column in self._columns.values():
+                if len(column) < self._rows:
+                    column.append(math.nan)
+        if self._rows >= PART_ROWS:
+            self._spill()
+
+    def _spill(self) -> None:
+        path = self._folder.path() / f"{self.name}-{len(self._parts):06}.parquet"
+        self._frame().write_parquet(path, compression="zstd")
+        self._parts.append(path)
+        self._columns, self._rows = {}, 0
+
+    def _frame(self) -> pl.DataFrame:
+        import polars as pl
+
+        return pl.DataFrame({name: pl.Series(name, column, dtype=pl.Float64) for name, column in self._columns.items()})
+
+    def frame(self) -> pl.DataFrame:
+        """All samples in order; NaN became null."""
+        import polars as pl
+
+        parts = [pl.read_parquet(path) for path in self._parts] + ([self._frame()] if self._rows else [])
+        if not parts:
+            return pl.DataFrame(schema={"t_unix": pl.Float64})
+        return pl.concat(parts, how="diagonal").fill_nan(None)
+
+
+class Spill:
+    """A folder for parts, made when the first one is written."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+
+    def path(self) -> Path:
+        """The folder. Raises OSError when none can be made."""
+        if self._path is None:
+            self._path = Path(tempfile.mkdtemp(prefix="headrace-samples-"))
+        return self._path
+
+    def remove(self) -> None:
+        """Takes it away with all parts."""
+        if self._path is not None:
+            shutil.rmtree(self._path, ignore_errors=True)
+            self._path = None

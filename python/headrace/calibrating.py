@@ -13,9 +13,16 @@ from headrace.workload.transactions import Covered, TransactionWorkload
 
 
 def calibrate(
-    runs: Sequence[Run | str | os.PathLike], *, name: str | None = None, progress: Callable[[float], None] = lambda done: None
+    runs: Sequence[Run | str | os.PathLike],
+    *,
+    name: str | None = None,
+    progress: Callable[[float], None] = lambda done: None,
+    least_seconds: float | None = None,
 ) -> TransactionWorkload:
-    """One workload from measured runs (paths of RUN.toml, or what `load_run` gave). Raises InputError or CouldNotRun."""
+    """One workload from measured runs (paths of RUN.toml, or what `load_run` gave). `least_seconds`: of a run, None: what tells a mean and its scatter.
+
+    Raises InputError or CouldNotRun.
+    """
     from headrace.workload.calibration import calibrate as fit_runs
     from headrace.workload.calibration import identified
 
@@ -24,7 +31,7 @@ def calibrate(
     loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
     check_distinct(loaded)
     with core_errors():
-        found = fit_runs(loaded, progress)
+        found = fit_runs(loaded, progress) if least_seconds is None else fit_runs(loaded, progress, least_seconds)
     longest = max(loaded, key=lambda run: run.transactions)
     iops = [run.caps.iops for run in loaded]
     return TransactionWorkload(
@@ -54,13 +61,18 @@ def check_distinct(runs: Sequence[Run]) -> None:
     """Refuses a run that is named twice: it would count twice, and a score would be of what was learnt. Raises InputError."""
     for index, run in enumerate(runs):
         for other in runs[:index]:
-            if run.files["sysbench"][1] == other.files["sysbench"][1]:
+            if measured_by(run) == measured_by(other):
                 raise InputError(
                     f"{run.name} and {other.name}",
                     "are the same benchmark file: a run counts once",
                     "headrace calibrate --help",
                     "Name it once.",
                 )
+
+
+def measured_by(run: Run) -> str:
+    """The hash of the file that holds the run's transactions: the benchmark's, else the server's."""
+    return (run.files.get("sysbench") or run.files["status"])[1]
 
 
 def sysbench_tpcc(

@@ -82,7 +82,13 @@ WRONG = [
     ("io_capacity = 200", "vcpus = 64", "m5.2xlarge has 8"),
     ("io_capacity = 200", "page_kib = 15", "4, 8, 16, 32 or 64"),
     ("doublewrite = true", "doublewrite = 1", "true or false"),
-    ('sysbench = "sysbench.txt"', "", "files.sysbench is missing"),
+    ('sysbench = "sysbench.txt"', 'transactions = ["com_commit"]\ninterval_s = 1', "files.interval_s.*there is none"),
+    ('sysbench = "sysbench.txt"', 'transactions = ["com_comit"]', "Did you mean com_commit"),
+    ('sysbench = "sysbench.txt"', 'transactions = "com_commit"', "a list of counters"),
+    ('sysbench = "sysbench.txt"', 'sysbench = "sysbench.txt"\ntransactions = ["com_commit"]', "the benchmark's reports say"),
+    ('sysbench = "sysbench.txt"', 'sysbench = "sysbench.txt"\ndisk = "absent.csv"', "no such file"),
+    ('sysbench = "sysbench.txt"', 'sysbench = "sysbench.txt"\ndisk = "sysbench.txt"', "no column time"),
+    ("seconds = 180", "seconds = 180\np95_ms = 0", "must be 1e-06"),
     ('sysbench = "sysbench.txt"', 'sysbench = "absent.txt"', "no such file"),
     ('sysbench = "sysbench.txt"', 'sysbench = "."', "is a folder"),
     ('sysbench = "sysbench.txt"', "sysbench = 5", "must be the path"),
@@ -103,6 +109,10 @@ WRONG = [
 def test_wrong_descriptions(tmp_path, old, new, words):
     assert old in TOML
     refused(tmp_path, words, TOML.replace(old, new, 1))
+
+
+def test_a_run_needs_reports_or_samples(tmp_path):
+    refused(tmp_path, "files.sysbench is missing", TOML.replace('sysbench = "sysbench.txt"', "").replace('status = "status.txt"', ""))
 
 
 def test_engines_and_flavors_that_do_not_go_together(tmp_path):

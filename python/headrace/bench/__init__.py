@@ -1,5 +1,60 @@
-"""Loads on real devices, measured.
+"""Loads on real servers and devices, measured and kept.
 
-fio.py           fio: run it, read what it measured
-conformance.py   do the lab's volumes perform as the catalog and the model say?
+target         what is measured: a server or files, the storage below
+benchmark      what every driver can do: prepare, run, check, clean up
+sysbench_oltp  tpcc  mysqlslap        drivers on a server
+sysbench_fileio  fio_job              drivers on files or devices
+preparing      the data, made when they are missing
+runner         run(): the tool, samples beside it, one time line
+timeline       all sources second by second
+environment    the machine, and what else it did
+store          a folder a run; query: DuckDB over all of them
+run_files      RUN.toml, as `headrace calibrate` takes it
+compare        two runs, or two groups: differences with intervals
+fio            conformance    fio once; do the lab's volumes do what the catalog and the model say?
+
+>>> from headrace.bench import SysbenchOltp, prepare, run, server_target
+>>> from headrace.workload.capture import parse_address
+>>> target = server_target(parse_address("mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock"), storage="gp3:100")    # doctest: +SKIP
+>>> load = SysbenchOltp(tables=8, rows=100_000)
+>>> prepare(load, target, threads=16)                                                                                   # doctest: +SKIP
+>>> run(load, target, seconds=60, warmup_s=10, threads=16).summary["tps"]                                               # doctest: +SKIP
+812.4
 """
+
+from headrace.bench.benchmark import Benchmark, Load
+from headrace.bench.compare import Comparison, Difference, compare
+from headrace.bench.fio_job import FioJob
+from headrace.bench.mysqlslap import Mysqlslap
+from headrace.bench.preparing import cleanup, prepare
+from headrace.bench.runner import BrokenRun, Interrupted, Second, run
+from headrace.bench.store import RunRecord, Store, default_store
+from headrace.bench.sysbench_fileio import SysbenchFileio
+from headrace.bench.sysbench_oltp import SysbenchOltp
+from headrace.bench.target import Target, file_target, server_target
+from headrace.bench.tpcc import Tpcc
+
+__all__ = [
+    "Benchmark",
+    "BrokenRun",
+    "Comparison",
+    "Difference",
+    "FioJob",
+    "Interrupted",
+    "Load",
+    "Mysqlslap",
+    "RunRecord",
+    "Second",
+    "Store",
+    "SysbenchFileio",
+    "SysbenchOltp",
+    "Target",
+    "Tpcc",
+    "cleanup",
+    "compare",
+    "default_store",
+    "file_target",
+    "prepare",
+    "run",
+    "server_target",
+]

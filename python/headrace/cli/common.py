@@ -61,9 +61,9 @@ def complete_instance(incomplete: str) -> list[str]:
 
 def complete_study(incomplete: str) -> list[str]:
     """Names of studies for the shell."""
-    from headrace.studies import list_studies
+    from headrace.studies import every_study
 
-    return [study.name for study in list_studies() if study.name.startswith(incomplete)]
+    return [study.name for study in every_study() if study.name.startswith(incomplete)]
 
 
 OutputOption = Annotated[Output, typer.Option("--output", help="What to print on stdout.")]

@@ -1,4 +1,4 @@
-"""`headrace workload`: make, import and show what a database asks of its storage."""
+"""`headrace workload`: make, import, capture and show what a database asks of its storage."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli import capture
 from headrace.cli.common import GrowthOption, Output, OutputOption, TableOrJson, WorkloadArgument, data, read_workload, say
 
 EPILOG = """\b
@@ -17,14 +18,16 @@ Examples:
   headrace workload new --reads-per-s 900 --writes-per-s 400 --size-gib 300 --to shop.toml
   headrace workload new                                  (asks, on a terminal)
   iostat -xt 60 > iostat.txt;  headrace workload import iostat.txt --to shop.toml
+  headrace workload capture mysql://headrace@db.example/ --seconds 3600 --storage gp3:500 -o monday
   headrace workload show shop.toml --plot shop.svg
 
 Files are TOML: docs/reference/workload-file.md."""
 
 app = typer.Typer(
-    no_args_is_help=True, help="What a database asks of its storage: make it, import it, look at it.",
+    no_args_is_help=True, help="What a database asks of its storage: make it, import it, capture it, look at it.",
     epilog=EPILOG,
 )  # fmt: skip
+app.command("capture", epilog=capture.EPILOG)(capture.capture)
 
 ToOption = Annotated[Path | None, typer.Option("--to", metavar="FILE", help="File to write. Default: the workload's name and .toml, here.")]
 ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite the file when it exists.")]

@@ -8,7 +8,7 @@
     client      its client and its log
     volumes, filesystem, datadir, process, record, places: the parts
 
-Linux and root only for what starts servers; importing works anywhere.
+Linux and root for what starts servers; importing works on any Unix.
 """
 
 from headrace.mysql.client import client_command, log_lines

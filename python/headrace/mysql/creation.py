@@ -29,7 +29,7 @@ class Wish:
 
 def wish(
     program: Program, *, name: str, engine: str, storage: str, log_storage: str | None, config_name: str | Path, memory_gib: float | None,
-    settings: dict[str, str] | None, server_path: str | os.PathLike | None, port: int | None, seed_from: Path | None,
+    settings: dict[str, str] | None, server_path: str | os.PathLike | None, port: int | None, unpaced: bool, seed_from: Path | None,
 ) -> Wish:  # fmt: skip
     """Raises InputError for what cannot be, CouldNotRun for what lacks here."""
     if engine not in ("innodb", "myrocks"):
@@ -51,7 +51,7 @@ def wish(
     record = Record(
         name=name, flavor=program.flavor, version_text=program.version_text, engine=engine, storage=storage, log_storage=log_storage,
         server_path=None if server_path is None else os.path.abspath(server_path), config=kind, options=chosen.options, settings=on_top,
-        memory_gib=memory, port=port, notes=chosen.notes,
+        memory_gib=memory, port=port, unpaced=unpaced, notes=chosen.notes,
     )  # fmt: skip
     running.check_port(record)
     filesystem.tool("mkfs.xfs", "xfsprogs")
@@ -102,7 +102,7 @@ def _create(lab: Lab, where: Places, wanted: Wish, progress: running.Progress, t
     progress(0.6, "attaching the volumes with their limits")
     for volume, place in volumes.mounts_of(where, record):
         filesystem.unmount(place)
-        filesystem.mount(volumes.attach_fresh(lab, volume), place)
+        filesystem.mount(volumes.attach_fresh(lab, volume, record.unpaced), place)
     progress(0.8, "starting the server")
     with accounts.init_file(where, record.flavor, user) as init_file:
         record = running.launch(where, record, program, init_file, progress, timeout_s)

@@ -57,7 +57,7 @@ def read_saved(folder: Path, program: Program, engine: str) -> dict:
             raise ValueError
     except FileNotFoundError:
         raise InputError(
-            str(folder), f"holds no saved data directory ({SAVED})", GUIDE, "Save one with headrace.mysql.save_data."
+            str(folder), f"holds no saved data directory ({SAVED})", GUIDE, "Save one: headrace mysql save FOLDER NAME."
         ) from None
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(str(folder / SAVED), f"is not {FORMAT}", GUIDE, "Save the data again.") from None

@@ -23,7 +23,8 @@ GUIDE = "docs/guide/mysql-on-the-lab.md"
 
 @dataclass(frozen=True)
 class Record:
-    """`made` False: it never got ready. `wanted`: should run. `clean`: its last end was an orderly one. `options`: of its [mysqld], what Headrace
+    """`made` False: it never got ready. `wanted`: should run. `clean`: its last end was an orderly one. `unpaced`: its volumes
+    are without their limits. `options`: of its [mysqld], what Headrace
     places left out; `settings`: those that were asked for one by one. `log_begun`: where in
     its error log its present life begins."""
 
@@ -39,6 +40,7 @@ class Record:
     settings: dict[str, str | None]
     memory_gib: float | None
     port: int | None
+    unpaced: bool = False
     data_volume: str | None = None
     log_volume: str | None = None
     made: bool = False

@@ -52,8 +52,8 @@ def process_of(where: Places, record: Record) -> process.Process | None:
     return None
 
 
-def write_config(where: Places, record: Record, program: Program, user: process.User) -> None:
-    """The folder in /run with the option file, as the record says. Raises CouldNotRun, InputError."""
+def write_config(where: Places, record: Record, program: Program, user: process.User, path: Path | None = None) -> None:
+    """The folder in /run with the option file (or another one there: `path`), as the record says. Raises CouldNotRun, InputError."""
     try:
         where.run.mkdir(mode=0o711, parents=True, exist_ok=True)
         sock = where.socket.parent
@@ -64,7 +64,7 @@ def write_config(where: Places, record: Record, program: Program, user: process.
     if record.port is not None:
         tls.place(where, user)
     options = config.whole(program, record.engine, where, record.log_storage is not None, record.port, asked(record))
-    config.write(where.config, config.rendered(options, f"{record.name}, {program.label}, {record.engine}"), user.gid)
+    config.write(path or where.config, config.rendered(options, f"{record.name}, {program.label}, {record.engine}"), user.gid)
 
 
 def launch(where: Places, record: Record, program: Program, init_file: Path | None, progress: Progress, timeout_s: float) -> Record:
@@ -128,13 +128,14 @@ def start(lab: Lab, where: Places, record: Record, progress: Progress = quiet, t
     """Brings a made server up from whatever state it is in. On failure nothing runs, and its data are as they were. Raises as Lab, CouldNotRun, InputError."""
     program, user = program_of(record), process.service_user()
     running = process_of(where, record)
-    if running is not None and not volumes.problems(lab, where, record, running=True) and _answers(where, record, running):
+    if running is not None and not volumes.broken(lab, where, record, running=True) and _answers(where, record, running):
         volumes.grow(where, record)
         return record.with_(process=running, wanted=True)
     check_port(record)
     if running is not None:
         # It sits on devices that are gone. What it acknowledged is in its logs.
         _kill(record, running)
+    record = record.with_(version_text=program.version_text)  # packages are upgraded
     try:
         write_config(where, record, program, user)
         progress(0.3, "mounting the volumes")

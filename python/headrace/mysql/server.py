@@ -92,26 +92,30 @@ def up(
     settings: dict[str, str] | None = None,
     server_path: str | os.PathLike | None = None,
     port: int | None = None,
+    unpaced: bool = False,
     seed_from: str | os.PathLike | None = None,
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> Server:
-    """Makes a server and starts it; of one that is there, starts it again with its data (then nothing else may be given, but `settings`, which are put over its own).
+    """Makes a server and starts it; of one that is there, starts it again with its data: then only `settings`, put over its own, and `unpaced` may be given.
 
-    `storage`, `log_storage`: as `gp3:500:6000`; redo, binary log and write-ahead log go to the second. `engine`: innodb or myrocks. `config`: default (the server's own),
-    tuned (`headrace.mysql.advice`), or an option file. `memory_gib`: 3/4 of it caches data. `seed_from`: a folder of `save_data`. `progress`: told a share (0 to 1)
-    and what is done. `timeout_s`: longest wait for the server to answer. Raises InputError, CouldNotRun, LabRefused; an interrupted or failed `up` leaves
-    nothing of a new server, and an old one stopped.
+    `storage`, `log_storage`: as `gp3:500:6000`; redo, binary log and write-ahead log go to the second. `engine`: innodb or myrocks. `config`: default (the
+    server's own), tuned (`headrace.mysql.advice`), or an option file. `memory_gib`: 3/4 of it caches data, unless the advice decides. `unpaced`: its volumes have no limits
+    until the next start, to load data. `seed_from`: a folder of `save_data`. `progress`: told a share (0 to 1) and what is done. `timeout_s`: longest wait for
+    the server to answer.
+
+    Raises InputError, CouldNotRun, LabRefused; an `up` that fails or is interrupted leaves nothing of a new server, and an old one stopped.
     """
     process.check_root()
     where = places(data_dir_of(lab), name)
+    lab.status()  # nothing is begun without one
     new = {"flavor": flavor, "engine": engine, "storage": storage, "log_storage": log_storage, "config": config, "memory_gib": memory_gib,
            "server_path": server_path, "port": port, "seed_from": seed_from}  # fmt: skip
     with records.locked(where), ends_as_interrupts():
         known = records.load(where)
         if known is not None and known.made:
             _refuse_other(known, new)
-            return _view(lab, where, _started(lab, where, known, settings, progress, timeout_s))
+            return _view(lab, where, _started(lab, where, known, settings, unpaced, progress, timeout_s))
         if storage is None:
             raise InputError(
                 name, "is no server of this lab yet, and no storage was named for it", GUIDE, "Add --storage, for example --storage gp3:20."
@@ -119,7 +123,7 @@ def up(
         program = find_program(flavor or "mariadb", server_path)
         wanted = creation.wish(
             program, name=name, engine=engine or "innodb", storage=storage, log_storage=log_storage, config_name=config or "default", memory_gib=memory_gib,
-            settings=settings, server_path=server_path, port=port, seed_from=None if seed_from is None else Path(seed_from),
+            settings=settings, server_path=server_path, port=port, unpaced=unpaced, seed_from=None if seed_from is None else Path(seed_from),
         )  # fmt: skip
         if where.state.exists():
             creation.destroy(lab, where, name)  # an `up` that was killed half-way
@@ -138,34 +142,37 @@ def _refuse_other(known: Record, new: dict[str, object]) -> None:
             )
 
 
-def _started(lab: Lab, where: Places, known: Record, settings: dict[str, str] | None, progress: Progress, timeout_s: float) -> Record:
-    changed = known.with_(settings=_over(known.settings, settings))
-    if changed.settings != known.settings and running.process_of(where, known) is not None:
+def _started(
+    lab: Lab, where: Places, known: Record, settings: dict[str, str] | None, unpaced: bool, progress: Progress, timeout_s: float
+) -> Record:
+    wanted = {"settings": known.settings | checked_settings(settings), "unpaced": unpaced}
+    other = known.with_(**wanted) != known
+    if wanted["settings"] != known.settings:
+        _check_settings(where, known.with_(**wanted))
+    if other and running.process_of(where, known) is not None:
         known = running.stop(lab, where, known, kill=False, progress=progress)
-        changed = known.with_(settings=changed.settings)
-    if changed.settings != known.settings:
-        _check_settings(where, changed)
-    started = running.start(lab, where, changed, progress, timeout_s)
+    started = running.start(lab, where, known.with_(**wanted), progress, timeout_s)
     records.save(where, started)
     return started
-
-
-def _over(old: dict[str, str | None], new: dict[str, str] | None) -> dict[str, str | None]:
-    return old | checked_settings(new)
 
 
 def _check_settings(where: Places, record: Record) -> None:
     """Asks the server itself, before the record knows of them. Raises InputError."""
     from headrace.mysql.config import check
 
-    program = running.program_of(record)
-    running.write_config(where, record, program, process.service_user())
-    check(program, where.config, "settings")
+    program, asked = running.program_of(record), where.config.with_name("asked.cnf")
+    running.write_config(where, record, program, process.service_user(), asked)
+    try:
+        check(program, asked, "settings")
+    finally:
+        asked.unlink(missing_ok=True)
 
 
-def start(server: Server, settings: dict[str, str] | None = None, progress: Progress = quiet, timeout_s: float = READY_S) -> Server:
-    """Starts it again, with `settings` over those it has; one that runs with others is ended first. Raises as `up`."""
-    return up(server.lab, name=server.name, settings=settings, progress=progress, timeout_s=timeout_s)
+def start(
+    server: Server, settings: dict[str, str] | None = None, unpaced: bool = False, progress: Progress = quiet, timeout_s: float = READY_S
+) -> Server:
+    """Starts it again, with `settings` over those it has; one that runs otherwise is ended first, in order. `unpaced`: as for `up`. Raises as `up`."""
+    return up(server.lab, name=server.name, settings=settings, unpaced=unpaced, progress=progress, timeout_s=timeout_s)
 
 
 def stop(server: Server, kill: bool = False, progress: Progress = quiet, timeout_s: float = STOP_S) -> Server:
@@ -236,12 +243,13 @@ def _view(lab: Lab, where: Places, known: Record) -> Server:
         problems.insert(0, f"the server ended by itself: {process.reason_of_death(where.log, known.log_begun)}")
     if not known.made:
         problems.insert(0, "was never finished: its `up` was killed. `up` makes it anew, `destroy` takes it away")
+    unpaced = ["its volumes have no limits; the next `up` gives them back"] if known.unpaced else []
     mount = where.data_mount
     return Server(
         name=known.name, flavor=known.flavor, version_text=known.version_text, engine=known.engine, socket=where.socket, port=known.port,
         pid=now.pid if now else None, state=state, storage=specs[0], log_storage=specs[1], data_volume=known.data_volume,
         log_volume=known.log_volume, devices=devices, datadir=mount / "data", config=known.config, config_file=where.config, settings=known.settings, server_path=known.server_path,
-        memory_gib=known.memory_gib, folder=where.state, log=where.log, client_file=where.client, clean=known.clean, notes=tuple(known.notes),
+        memory_gib=known.memory_gib, folder=where.state, log=where.log, client_file=where.client, clean=known.clean, notes=(*known.notes, *unpaced),
         problems=tuple(problems), lab=lab,
     )  # fmt: skip
 
@@ -257,7 +265,9 @@ def _specs(lab: Lab, known: Record) -> tuple[str, str | None]:
 
 def _of_volumes(lab: Lab, where: Places, known: Record, is_running: bool) -> tuple[tuple[str, ...], list[str]]:
     try:
-        problems = volumes.problems(lab, where, known, is_running)
+        problems = volumes.broken(lab, where, known, is_running)
+        if is_running and not problems:
+            problems = volumes.full(lab, where, known)
         return volumes.devices(lab, known), problems
     except NoLab as gone:
         return (), [f"the lab is down: {gone.rule} ({gone.value})"]

@@ -49,15 +49,18 @@ def attach_fresh(lab: Lab, volume: str, unpaced: bool = False) -> str:
     return lab.attach(volume, unpaced=unpaced, probe=not unpaced)["attachment"]["device"]
 
 
-def needs_attaching(lab: Lab, volume: str) -> str | None:
+def needs_attaching(lab: Lab, volume: str, unpaced: bool) -> str | None:
     """Why its device cannot be used as it is; None when it can."""
-    attachment = lab.describe(volume).get("attachment")
+    described = lab.describe(volume)
+    attachment = described.get("attachment")
+    if described["state"] == "error":
+        return f"is in error: {described.get('error')}"
     if not attachment:
         return "is not attached"
     if attachment["state"] != "attached":
         return f"is {attachment['state']}"
-    if attachment.get("unpaced"):
-        return "is attached without its limits"
+    if bool(attachment.get("unpaced")) != unpaced:
+        return "is attached with its limits" if unpaced else "is attached without its limits"
     # A cut that is to come stays: whoever asked for it is to see it.
     if any(fault["kind"] == "power-cut" and fault["id"] == "power" for fault in lab.faults(volume)):
         return "had its power cut"
@@ -69,8 +72,8 @@ def bring_back(lab: Lab, where: Places, record: Record) -> None:
     for volume, place in mounts_of(where, record):
         # A filesystem that met errors, or whose device went away, answers nothing any more until it is mounted anew.
         release(place)
-        if needs_attaching(lab, volume) is not None:
-            attach_fresh(lab, volume)
+        if needs_attaching(lab, volume, record.unpaced) is not None:
+            attach_fresh(lab, volume, record.unpaced)
         filesystem.mount(lab.describe(volume)["attachment"]["device"], place)
     grow(where, record)
 
@@ -98,33 +101,47 @@ def remove(lab: Lab, volume: str) -> None:
             raise
 
 
-def problems(lab: Lab, where: Places, record: Record, running: bool) -> list[str]:
-    """What is wrong with its volumes, in words: not attached, power gone, mounted from a device that is gone."""
+def broken(lab: Lab, where: Places, record: Record, running: bool) -> list[str]:
+    """Why a server cannot go on with its volumes as they are, in words: not attached, power gone, mounted from a device that is gone. Raises NoLab, CouldNotRun."""
     found = []
     for volume, place in mounts_of(where, record):
-        label, described = volume, None
+        label = volume
         try:
             described = lab.describe(volume)
             label = described.get("name") or volume
-            if described["state"] == "error":
-                found.append(f"volume {label}: {described.get('error') or 'is in error'}")
-                continue
-            why = needs_attaching(lab, volume)
+            why = needs_attaching(lab, volume, record.unpaced)
+            if why is None and running:
+                why = _not_mounted(described["attachment"]["device"], place)
         except LabRefused as refused:
-            found.append(f"volume {label}: {refused.rule}")
-            continue
+            why = refused.rule
         if why is not None:
             found.append(f"volume {label} {why}")
-        elif running:
-            device = described["attachment"]["device"]
-            mounted = filesystem.mounted_device(place)
-            if mounted is None:
-                found.append(f"volume {label} is not mounted")
-            elif mounted != device:
-                found.append(f"volume {label} is {device} now, and mounted as {mounted}")
-            elif filesystem.free_bytes(place) < FULL_BYTES:
-                grow = f"headrace volume modify {label} --size-gib N --wait, then headrace mysql up, makes it larger"
-                found.append(f"volume {label} is full: {filesystem.free_bytes(place) >> 20} MiB left; {grow}")
+    return found
+
+
+def _not_mounted(device: str, place: Path) -> str | None:
+    mounted = filesystem.mounted_device(place)
+    if mounted is None:
+        return "is not mounted"
+    if mounted != device:
+        return f"is {device} now, and mounted as {mounted}"
+    try:
+        filesystem.free_bytes(place)
+    except OSError as error:
+        return f"gives errors: {error.strerror}"
+    return None
+
+
+def full(lab: Lab, where: Places, record: Record) -> list[str]:
+    """Which volumes of a running server have no room left, in words. Raises NoLab, CouldNotRun."""
+    found = []
+    for volume, place in mounts_of(where, record):
+        with contextlib.suppress(OSError, LabRefused):
+            left = filesystem.free_bytes(place)
+            if left < FULL_BYTES:
+                label = lab.describe(volume).get("name") or volume
+                more = f"headrace volume modify {label} --size-gib N --wait, then headrace mysql up {record.name}, makes it larger"
+                found.append(f"volume {label} is full: {left >> 20} MiB left; {more}")
     return found
 
 

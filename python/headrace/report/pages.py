@@ -124,11 +124,13 @@ def _plan_charts(made: Page, plan, workload, runs, shown) -> None:
 
 def write_study(path: Path, result) -> None:
     """A study as a page. Raises CouldNotRun."""
-    from headrace.report.study import VERDICT_COLUMNS, VERDICT_RIGHT, verdict_cells
+    from headrace.report.study import verdict_table
     from headrace.report.study_charts import study
 
     made = Page(result.study.title, result.study.question)
-    made.table(VERDICT_COLUMNS, [verdict_cells(verdict) for verdict in result.verdicts], VERDICT_RIGHT)
+    if result.on == "lab":
+        made.paragraph("Published, simulated beforehand and measured on this machine's lab, at the scale in the table below.")
+    made.table(*verdict_table(result))
     for chart in result.charts:
         made.chart(study(chart), chart.title)
     for table in result.tables:

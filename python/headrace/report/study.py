@@ -6,6 +6,20 @@ from headrace.report.words import number
 
 VERDICT_COLUMNS = ("what", "published", "ours", "unit", "error", "within", "source", "note")
 VERDICT_RIGHT = ("published", "ours", "error")
+LAB_COLUMNS = ("what", "published", "simulated", "measured", "unit", "error", "held", "source", "note")
+LAB_RIGHT = ("error",)
+
+
+def verdict_table(result) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]:
+    """(columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab has simulated and measured side by side."""
+    if result.on != "lab":
+        return VERDICT_COLUMNS, [verdict_cells(verdict) for verdict in result.verdicts], VERDICT_RIGHT
+    rows = []
+    for verdict in result.verdicts:
+        cells = verdict_cells(verdict)
+        simulated = "" if verdict.simulated is None else _figure(verdict.simulated)
+        rows.append((cells[0], cells[1], simulated, *cells[2:]))
+    return LAB_COLUMNS, rows, LAB_RIGHT
 
 
 def verdict_cells(verdict) -> tuple[str, ...]:

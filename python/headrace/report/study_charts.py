@@ -17,7 +17,9 @@ FEW_POINTS = 24  # up to here every point of a line is marked
 
 def study(chart_data) -> alt.LayerChart:
     """A chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter, ridge, curves), `x_title`,
-    `y_title`, `series` with `label`, `role`, `x`, `y`."""
+    `y_title`, `series` with `label`, `role`, `x`, `y`; kind panels: `panels`, charts of lines on one x axis."""
+    if chart_data.kind == "panels":
+        return _panels(chart_data)
     rows = [
         {"series": series.label, "role": series.role, "x": x, "y": float(y)}
         for series in chart_data.series
@@ -30,6 +32,39 @@ def study(chart_data) -> alt.LayerChart:
     frame = pl.DataFrame(rows)
     draw = {"line": _line, "bar": _bar, "quantiles": _quantiles, "scatter": _scatter, "ridge": _ridge, "curves": _curves}[chart_data.kind]
     return style.configured(draw(frame, chart_data, named).properties(title=chart_data.title))
+
+
+PANEL_STEP = 120
+
+
+def _panels(chart_data) -> alt.VConcatChart:
+    """Lines in panels above each other: one time axis for all, titled at the lowest."""
+    drawn = []
+    for index, panel in enumerate(chart_data.panels):
+        last = index == len(chart_data.panels) - 1
+        frame = pl.DataFrame(
+            [
+                {"series": series.label, "role": series.role, "x": float(x), "y": float(y)}
+                for series in panel.series
+                for x, y in zip(series.x, series.y, strict=True)
+                if y is not None
+            ]
+        )
+        roles = list(style.ROLE_COLOURS)
+        legend = alt.Legend(title=None, orient="top") if index == 0 else None
+        colour = alt.Color("role:N", scale=alt.Scale(domain=roles, range=[style.ROLE_COLOURS[role] for role in roles]), legend=legend)
+        x = alt.X(
+            "x:Q", scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(title=chart_data.x_title if last else None, labels=last, tickCount=10)
+        )
+        y = alt.Y("y:Q", scale=alt.Scale(zero=True), axis=alt.Axis(title=panel.y_title, labelExpr=SHORT, tickCount=4, minExtent=44))
+        # Published lies broad and pale below, so that a line on it can still be seen.
+        below, above = frame.filter(pl.col("role") == "published"), frame.filter(pl.col("role") != "published")
+        layers = [alt.Chart(below).mark_line(strokeWidth=5, opacity=0.5)] if below.height else []
+        layers.append(alt.Chart(above).mark_line(strokeWidth=1.5))
+        lines = [layer.encode(x=x, y=y, color=colour, detail="series:N") for layer in layers]
+        drawn.append(alt.layer(*lines).properties(width=style.WIDTH, height=PANEL_STEP, title=panel.title))
+    stacked = alt.vconcat(*drawn, spacing=14).resolve_scale(x="shared", color="shared")
+    return style.configured(stacked.properties(title=alt.TitleParams(chart_data.title, offset=10)))
 
 
 def _name(x: object) -> str:

@@ -8,14 +8,17 @@
     ('burst of 500 GiB, per I/O', 3600.0, 3600)
 
 `StudyResult` holds verdicts, tables and chart data; `headrace.report` draws them. To add a study: a module with `STUDY` and `run`, its
-published figures in `published/NAME.csv` with source and date, and a line in `_STUDIES`.
+published figures in `published/NAME.csv` with source and date, and a line in `_STUDIES`. Some also run for real: `run_on_lab`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.errors import InputError
 from headrace.studies import (
     choices,
+    encrypted,
     first_hour,
     gp2_burst,
     iops_900_3000,
@@ -37,9 +40,13 @@ __all__ = [
     "Table",
     "Verdict",
     "error_percent",
+    "every_study",
     "get",
     "list_studies",
+    "refuse_lab_options",
     "run",
+    "run_on_lab",
+    "runs_on",
 ]
 
 _STUDIES = {module.STUDY.name: module for module in (
@@ -47,9 +54,28 @@ _STUDIES = {module.STUDY.name: module for module in (
 )}  # fmt: skip
 
 
+# Studies that also run on the lab, and one that runs there alone: the module of headrace.studies.measured.
+_ON_LAB = {
+    "iops-900-vs-3000": "iops_threads", "raid-2009": "raid_arrays", "gp2-burst": "burst_oltp", "scaling-2018": "engines", "whitepaper-2017": "tuned_default",
+    encrypted.STUDY.name: "encryption",
+}  # fmt: skip
+_LAB_ONLY = {encrypted.STUDY.name: encrypted}
+
+
 def list_studies() -> tuple[Study, ...]:
-    """All studies in the order they are shown."""
+    """All studies of the model in the order they are shown."""
     return tuple(module.STUDY for module in _STUDIES.values())
+
+
+def every_study() -> tuple[Study, ...]:
+    """Those of `list_studies`, and those that run on the lab alone."""
+    return (*list_studies(), *(module.STUDY for module in _LAB_ONLY.values()))
+
+
+def runs_on(name: str) -> tuple[str, ...]:
+    """model, lab, or both. Raises InputError."""
+    get(name)
+    return (*(("model",) if name in _STUDIES else ()), *(("lab",) if name in _ON_LAB else ()))
 
 
 def get(name: str) -> Study:
@@ -58,11 +84,41 @@ def get(name: str) -> Study:
 
 
 def run(name: str, progress: Progress | None = None) -> StudyResult:
-    """Runs a study: some seconds. `progress` is called with the share done (0-1). Same figures every time. Raises InputError."""
-    return _module(name).run(progress)
+    """Runs a study on the model: some seconds. `progress` is called with the share done (0-1). Same figures every time. Raises InputError."""
+    module = _module(name)
+    if name in _LAB_ONLY:
+        raise InputError(
+            f"study {name}", "runs on the lab alone: the model has nothing to say about it", "headrace study list", "Add --on lab."
+        )
+    return module.run(progress)
+
+
+def run_on_lab(
+    name: str, progress: Callable[[float, str], None] | None = None, say: Callable[[str], None] | None = None, **options: object
+) -> StudyResult:
+    """Runs a study on the lab: a real server on volumes of this machine, minutes. Needs Linux, root and what `headrace lab doctor` looks at.
+
+    `progress` gets the share done and what is done; `say` a line for each cell. `options`: those of `headrace.studies.measured.Options` (scale, minutes, quick, resume,
+    store, work, seed). Raises InputError, CouldNotRun that names everything this machine lacks; after Ctrl-C the finished cells are in the store, for `resume`.
+    """
+    _module(name)
+    if name not in _ON_LAB:
+        raise InputError(
+            f"study {name}", f"does not run on the lab; these do: {', '.join(_ON_LAB)}", "headrace study list", "Leave --on lab out."
+        )
+    from headrace.studies.measured import Options, run_study, silent
+
+    return run_study(_ON_LAB[name], Options(**options), progress or silent, say or silent)
+
+
+def refuse_lab_options(given: dict[str, object]) -> None:
+    """Options of the lab mean nothing on the model. Raises InputError."""
+    if given:
+        raise InputError(f"--{sorted(given)[0]}", "is an option of --on lab", "headrace study run --help", "Add --on lab, or leave it out.")
 
 
 def _module(name: str):
-    if name not in _STUDIES:
-        raise InputError(f"study {name}", f"must be one of {', '.join(_STUDIES)}", "headrace study list", did_you_mean(name, _STUDIES))
-    return _STUDIES[name]
+    known = _STUDIES | _LAB_ONLY
+    if name not in known:
+        raise InputError(f"study {name}", f"must be one of {', '.join(known)}", "headrace study list", did_you_mean(name, known))
+    return known[name]

@@ -12,13 +12,13 @@ from importlib.resources import files
 from typing import Literal
 
 Role = Literal["published", "simulated", "measured"]
-ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge", "curves"]
+ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge", "curves", "panels"]
 Progress = Callable[[float], None]
 
 ROLES: tuple[Role, ...] = ("published", "simulated", "measured")
 # Errors are computed in floating point: an error of exactly the tolerance is within it.
 ROUNDING = 1e-9
-CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter", "ridge", "curves")
+CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter", "ridge", "curves", "panels")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Verdict:
 
     `published` and `ours` are numbers in `unit`, or words where only words or a direction were published. `error_percent` is
     100 x (ours / published - 1), None for words. `within`: inside `tolerance_percent` (for words: the same answer); None where nothing was
-    promised. `note` says why they differ and what of it is guessed.
+    promised. `note` says why they differ and what of it is guessed. On the lab `ours` is measured and `simulated` what the model gives for the same; None elsewhere.
     """
 
     what: str
@@ -69,6 +69,7 @@ class Verdict:
     tolerance_percent: float | None
     source: Source
     note: str = ""
+    simulated: float | str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Series:
 class ChartData:
     """What to draw. Axis titles carry the unit. `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from the first one
     at the bottom up; x the value, y how often it is seen (height 1 at its most frequent), or 0 for single marks on the row. "curves": lines named at
-    their ends, published ones as points.
+    their ends, published ones as points. "panels": no series of its own, but `panels` above each other on one x axis.
     """
 
     title: str
@@ -105,14 +106,15 @@ class ChartData:
     x_title: str
     y_title: str
     series: tuple[Series, ...]
+    panels: tuple[ChartData, ...] = ()
 
     def __post_init__(self) -> None:
-        assert self.kind in CHART_KINDS, self.kind
+        assert self.kind in CHART_KINDS and (self.kind == "panels") == bool(self.panels), self.kind
 
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What running a study gave. `seconds` is how long that took on the wall clock; all else is the same every time."""
+    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model` all else is the same every time. `on`: model or lab."""
 
     study: Study
     verdicts: tuple[Verdict, ...]
@@ -120,6 +122,7 @@ class StudyResult:
     charts: tuple[ChartData, ...]
     notes: tuple[str, ...]
     seconds: float = 0.0
+    on: str = "model"
 
 
 def error_percent(ours: float, published: float) -> float:

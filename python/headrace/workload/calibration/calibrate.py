@@ -27,6 +27,8 @@ LEAST_WINDOWS = 12
 SAME = ("engine", "benchmark", "data", "script", "distribution")
 # Rounds of fit and shape: the third moves no figure by more than 0.2 %.
 ROUNDS = 3
+# A parameter is told by the runs when they leave less of its spread than this; by them and the standard benchmark when less than that.
+TOLD_BY_RUNS, TOLD_BY_BOTH = 0.5, 0.85
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,9 @@ class Calibrated:
     observations: tuple[Observation, ...]
 
 
-def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: None) -> Calibrated:
-    """Fits one database to runs of the same benchmark, data and engine. Raises InputError where they cannot belong together or are too short."""
-    _check(runs)
+def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS) -> Calibrated:
+    """Fits one database to runs of the same benchmark, data and engine. Raises InputError where they cannot belong together or are too short (`least_seconds`)."""
+    _check(runs, least_seconds)
     first = runs[0]
     engine = first.engine
     observations = [observe(run) for run in runs]
@@ -90,7 +92,7 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
         **database["clients"],
         "p95_over_mean": scatter.p95_over_mean(observations, database["clients"]["p95_over_mean"]),
     }
-    return Calibrated(engine, database, fitted, ring, tuple(_notes(runs, observations, database)), tuple(observations))
+    return Calibrated(engine, database, fitted, ring, tuple(_notes(runs, observations, database, fitted)), tuple(observations))
 
 
 def identified(result: Calibrated) -> list[dict]:
@@ -98,12 +100,12 @@ def identified(result: Calibrated) -> list[dict]:
     rows = []
     for index, parameter in enumerate(of_engine(result.engine)):
         spread = math.sqrt(max(0.0, float(result.fit.covariance[index, index])))
-        narrowed = spread / parameter.spread
+        narrowed = _narrowed(result.fit, result.engine, parameter.name)
         origin = (
             "the runs"
-            if narrowed < 0.5
+            if narrowed < TOLD_BY_RUNS
             else "the runs and the standard benchmark"
-            if narrowed < 0.85
+            if narrowed < TOLD_BY_BOTH
             else "the standard benchmark: the runs do not tell"
         )
         rows.append({"name": parameter.name, "words": parameter.words, "value": value(result.database, parameter), "spread": min(spread, parameter.spread),
@@ -117,10 +119,12 @@ def _same(run: Run) -> tuple:
     return run.engine, benchmark.name, size, benchmark.script, benchmark.distribution
 
 
-def _check(runs: list[Run]) -> None:
+def _check(runs: list[Run], least_seconds: float) -> None:
     if not runs:
         raise InputError("no run", "a calibration needs at least one", DOC, "Name a RUN.toml.")
     first = runs[0]
+    # A shorter run that was asked for may hold as many fewer.
+    least_tx = LEAST_TRANSACTIONS * min(1.0, least_seconds / LEAST_SECONDS)
     for run in runs:
         for what, here, there in zip(SAME, _same(run), _same(first), strict=True):
             if here != there:
@@ -130,11 +134,11 @@ def _check(runs: list[Run]) -> None:
                     DOC,
                     "Calibrate them apart.",
                 )
-        if run.span_s < LEAST_SECONDS or run.transactions < LEAST_TRANSACTIONS:
-            missing = max(LEAST_SECONDS - run.span_s, (LEAST_TRANSACTIONS / max(run.transactions, 1e-9) - 1.0) * run.span_s)
+        if run.span_s < least_seconds or run.transactions < least_tx:
+            missing = max(least_seconds - run.span_s, (least_tx / max(run.transactions, 1e-9) - 1.0) * run.span_s)
             raise InputError(
                 f"{run.name}: {run.span_s:,.0f} s, {run.transactions:,.0f} transactions",
-                f"too short to identify anything: at least {LEAST_SECONDS:.0f} s and {LEAST_TRANSACTIONS:,.0f} transactions",
+                f"too short to identify anything: at least {least_seconds:.0f} s and {least_tx:,.0f} transactions",
                 DOC,
                 f"Measure about {missing:,.0f} s longer."
                 if math.isfinite(missing) and missing < 1e7
@@ -154,7 +158,13 @@ def _expect_cycle(database: dict, run: Run) -> None:
     }
 
 
-def _notes(runs: list[Run], observations: list[Observation], database: dict) -> list[str]:
+def _narrowed(found: Fit, engine: str, name: str) -> float:
+    """Spread of a parameter after the fit over that before it."""
+    index = found.names.index(name)
+    return math.sqrt(max(0.0, float(found.covariance[index, index]))) / of_engine(engine)[index].spread
+
+
+def _notes(runs: list[Run], observations: list[Observation], database: dict, found: Fit) -> list[str]:
     notes = []
     for run, observation in zip(runs, observations, strict=True):
         curve = _core.mysql_warm_up(database, observation.core_run["cache_bytes"])
@@ -172,7 +182,7 @@ def _notes(runs: list[Run], observations: list[Observation], database: dict) -> 
             notes.append(
                 f"{run.name}: no disk figures beside the transactions: I/Os per transaction follow from the cap, their parts from the standard benchmark."
             )
-    if len({run.threads for run in runs}) == 1:
+    if len({run.threads for run in runs}) == 1 and _narrowed(found, runs[0].engine, "base_ms") >= TOLD_BY_RUNS:
         notes.append(
             "All runs have the same number of clients: the response time without I/O is the standard benchmark's; a run with a quarter of the clients would tell."
         )

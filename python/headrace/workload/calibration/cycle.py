@@ -51,7 +51,7 @@ def find(database: dict, observations: list[Observation], expected_tx: float) ->
 def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:
     """(transactions, log of measured over modelled I/Os per transaction with its trend over one period taken out), from the second period on."""
     columns = _core.mysql_runs(database, [observation.core_run])[0]
-    value, _ = modelled_over_measured(np.array(columns["tps"]), observation)
+    value, _ = modelled_over_measured(columns, observation)
     tx = observation.tx
     whole = (tx > period) & (tx < tx[-1] - period / 2)
     return tx[whole], (value - _mean(tx, value, tx - period / 2, tx + period / 2))[whole]

@@ -12,12 +12,12 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from headrace import _core
-from headrace.workload.calibration.observe import GIB, STANDSTILL_SHARE, Observation, held_by_clients
+from headrace.workload.calibration.observe import GIB, STANDSTILL_SHARE, Observation, held_by_clients, underused
 from headrace.workload.parameters import applied, of_engine
 
 # How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the same volume an hour later; the published pairs of runs scatter so.
 BIN_SPREAD = 0.05
-# The same where clients or processors hold the run: I/Os per transaction then show through the latency of the volume alone, which differs by some 20 % from volume to volume.
+# The same where clients or processors hold the run (modelled, or the volumes are seen to do less than they could): I/Os per transaction then show through the latency of the volume alone, which differs by some 20 % from volume to volume.
 WAITING_SPREAD = 0.2
 # InnoDB, sysbench-tpcc: (cache over data, KiB of an I/O). m5 runs with vmstat beside them (pools of 5 and 25 GB over 94 GB: 20.4 and 23.2); c5 (54 over 471 GB): the published knee
 # of gp2 at 2,600 GB (160 MiB/s over 7,800 IOPS) says 21.0, io1 under 500 MiB/s (26,000 IOPS) 20.7.
@@ -105,7 +105,7 @@ def _compare(observation: Observation, columns: dict, seen: dict[str, np.ndarray
         "reads_per_tx": np.array(columns["reads_per_tx"]),
         "mib_per_tx": np.array(columns["mib_s"]) / per_tx,
     }
-    waiting = held_by_clients(columns).astype(float)
+    waiting = (held_by_clients(columns) | underused(columns, observation)).astype(float)
     parts = []
     for name, values in ours.items():
         if np.isfinite(seen[name]).any():

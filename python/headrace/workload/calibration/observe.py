@@ -14,6 +14,9 @@ WINDOW_S = 5.0
 BINS = 90
 # A window below this share of the model's tps is a stall, as in run descriptions: it says nothing of I/Os per transaction.
 STALL_SHARE = 0.1
+# Volumes that are seen to do less than this of what the model has them do did not hold the run: tps then does not tell the I/Os per transaction, their count does.
+# At a cap both do what the cap allows, whatever a transaction asks. Over so many windows: one alone scatters by some 3 % of itself.
+AS_MODELLED, TOGETHER = 0.95, 9
 # Below this share of the median a window stood still: however long that took, it is no throughput to fit.
 STANDSTILL_SHARE = 0.02
 
@@ -66,7 +69,7 @@ def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict
         "seconds": int(round(seconds)),
         "step_s": float(step_s),
         "seed": None,
-        "start_balance_percent": None,
+        "start_balance_percent": run.start_balance_percent,
         "follow": None,
     } | changes
 
@@ -96,16 +99,38 @@ def observe(run: Run) -> Observation:
     return Observation(run, step_s, tps, tx, reads + writes, reads, mib, seconds, column("p95_ms"), np.searchsorted(edges, tx))
 
 
-def modelled_over_measured(modelled: np.ndarray, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of modelled over measured tps per window (at a cap: of measured over modelled I/Os per transaction), and which windows tell it.
+def modelled_over_measured(columns: dict, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell it: as counted where the volumes did not hold the run, else modelled
+    over measured tps, which is the same at a cap.
 
     Stalled ones do not; their values are bridged from their neighbours.
     """
+    modelled, ios = np.array(columns["tps"]), np.array(columns["iops"])
     good = (observation.tps > STALL_SHARE * modelled) & (modelled > 0)
     if not good.any():
         return np.zeros(len(modelled)), good
-    at = np.arange(len(modelled))
-    return np.interp(at, at[good], np.log(modelled[good] / observation.tps[good])), good
+    at, counted = np.arange(len(modelled)), underused(columns, observation)
+    by_tps = modelled / np.where(good, observation.tps, 1.0)
+    by_count = by_tps * np.where(counted, observation.iops, 1.0) / np.where(counted, ios, 1.0)
+    value = np.log(np.where(counted, by_count, by_tps), where=good, out=np.zeros(len(modelled)))
+    return np.interp(at, at[good], value[good]), good
+
+
+def underused(columns: dict, observation: Observation) -> np.ndarray:
+    """Windows in which I/Os were counted and the volumes did less than the model has them do: something it does not know held the run."""
+    known = observation.iops > 0
+    if not known.any():
+        return known
+    share = _around(observation.iops / np.maximum(columns["iops"], 1e-9), known)
+    bytes_known = known & np.isfinite(observation.mib_s)
+    of_bytes = _around(observation.mib_s / np.maximum(columns["mib_s"], 1e-9), bytes_known) if bytes_known.any() else np.zeros(len(known))
+    return known & (share < AS_MODELLED) & (of_bytes < AS_MODELLED)
+
+
+def _around(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Means of what is known over the windows around each."""
+    window = np.ones(min(TOGETHER, len(values)))  # "same" is as long as the longer of the two
+    return np.convolve(np.where(known, values, 0.0), window, "same") / np.maximum(np.convolve(known, window, "same"), 1.0)
 
 
 def held_by_clients(columns: dict) -> np.ndarray:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.workload.capture.address import Address
-from headrace.workload.runs.settings import SETTINGS, check_version
+from headrace.workload.runs.settings import PAGES_KIB, SETTINGS, check_version
 
 DOC = "docs/reference/capture.md"
 GIB = 1024.0**3
@@ -40,6 +40,8 @@ VARIABLES = {
     "sync_binlog": ("sync_binlog", int),
     "binlog": ("log_bin", lambda text: text.upper() in ("ON", "1")),
 }
+# include/rocksdb/options.h: what a column family has where nothing is said.
+ROCKSDB_DEFAULTS = "write_buffer_size=64m;level0_file_num_compaction_trigger=4"
 # Other accounts' threads are seen with PROCESS; without it these few count as clients.
 IDLE = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND IN ('Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
 # Bytes on disk of all tables. InnoDB's own list needs PROCESS; it opens no table.
@@ -88,12 +90,14 @@ class Profile:
                 _keep(found, engine, name, make, self.variables[variable])
         prefix = "innodb" if engine == "innodb" else "rocksdb"
         _keep(found, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", ""))
-        _keep(found, engine, "redo_gib", float, str(_redo_bytes(self.variables) / GIB))
+        _keep(found, engine, "redo_gib", lambda _: _redo_bytes(self.variables) / GIB, "")
         family = self.variables.get("rocksdb_default_cf_options", "")
         _keep(found, engine, "memtable_mib", lambda text: _option_bytes(family, text) / MIB, "write_buffer_size")
         _keep(found, engine, "l0_trigger", lambda text: int(_option_bytes(family, text)), "level0_file_num_compaction_trigger")
         if found.get("io_capacity_max", 2**64) < found.get("io_capacity", 0):
             del found["io_capacity_max"]  # the server takes the larger as both
+        if found.get("page_kib", 16) not in PAGES_KIB:
+            del found["page_kib"]
         return found
 
 
@@ -116,8 +120,10 @@ def _redo_bytes(variables: dict[str, str]) -> float:
 
 
 def _option_bytes(options: str, name: str) -> float:
-    """A number of RocksDB's option string, such as write_buffer_size=64m. Raises KeyError."""
-    match = re.search(rf"(?:^|[;{{]){name}=(\d+)([kmgKMG]?)\b", options)
+    """A number of RocksDB's option string, such as write_buffer_size=64m; its own default where it has none. Raises KeyError."""
+    match = re.search(rf"(?:^|[;{{])\s*{name}=(\d+)([kmgKMG]?)\b", options)
+    if match is None:
+        match = re.search(rf"{name}=(\d+)([kmg]?)", ROCKSDB_DEFAULTS)
     if match is None:
         raise KeyError(name)
     return float(match[1]) * {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}[match[2].lower()]

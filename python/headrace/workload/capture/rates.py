@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from headrace.workload.capture import host
+from headrace.workload.runs.counters import hands_on_parts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,7 +36,7 @@ def rates(samples: Samples) -> pl.DataFrame:
     """One row per interval between two samples, on one time line. Null where a sample is missing, or a counter started over.
 
     `t_s` (start of the row, from the first sample of any source), `t_unix`, `duration_s` (nominal). Of the server `NAME_per_s` for counters and `NAME` (end
-    of the row) for levels. Of the disks, all together, and with several also each (`read_iops:loop3`): read_iops, write_iops (without flushes), flush_iops, read_mib_s,
+    of the row) for levels. Of the disks, all together, and with several also each (`read_iops:loop3`): read_iops, write_iops (as a volume counts them: runs/counters.py), flush_iops, read_mib_s,
     write_mib_s, queue (mean requests under way), busy (share of the time), read_wait_ms, write_wait_ms (mean of requests). Of the host
     user_cpus, system_cpus, iowait_cpus, idle_cpus, steal_cpus (processors' worth), load1, memory_available_bytes.
     """
@@ -45,7 +46,7 @@ def rates(samples: Samples) -> pl.DataFrame:
     parts = [_differences(samples.status, step, is_level), _differences(samples.host, step, lambda name: not name.endswith("_s"))]
     parts[1] = parts[1].rename({name: name.replace("_s_per_s", "_cpus") for name in parts[1].columns if name.endswith("_s_per_s")})
     names = sorted(samples.disk["device"].unique().to_list()) if samples.disk.height else []
-    each = {name: _disk(samples.disk.filter(pl.col("device") == name).drop("device"), step) for name in names}
+    each = {name: _disk(name, samples.disk.filter(pl.col("device") == name).drop("device"), step) for name in names}
     if each:
         parts.append(_together(list(each.values())))
     if len(each) > 1:
@@ -92,18 +93,20 @@ def _differences(frame: pl.DataFrame, step: float, level) -> pl.DataFrame:
     return frame.select((pl.col("tick") - 1).alias("tick"), *columns).slice(1)
 
 
-def _disk(frame: pl.DataFrame, step: float) -> pl.DataFrame:
+def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
     import polars as pl
 
-    found = _differences(frame, step, lambda name: name == "in_flight")
+    found = _differences(frame, step, lambda column: column == "in_flight")
     if not found.height:
         return found
-    per = {name: pl.col(f"{name}_per_s") for name in host.FIELDS}
+    per = {column: pl.col(f"{column}_per_s") for column in host.FIELDS}
+    parts = 1.0 if hands_on_parts(name) else 0.0
     return found.select(
         "tick",
-        per["reads"].alias("read_iops"),
-        # A flush is counted among the writes as well: runs/counters.py.
-        (per["writes"] - pl.min_horizontal(per["writes"], per["flushes"].fill_null(0.0))).alias("write_iops"),
+        (per["reads"] + parts * per["reads_merged"].fill_null(0.0)).alias("read_iops"),
+        (
+            per["writes"] - pl.min_horizontal(per["writes"], per["flushes"].fill_null(0.0)) + parts * per["writes_merged"].fill_null(0.0)
+        ).alias("write_iops"),
         per["flushes"].alias("flush_iops"),
         (per["read_bytes"] / MIB).alias("read_mib_s"),
         (per["write_bytes"] / MIB).alias("write_mib_s"),

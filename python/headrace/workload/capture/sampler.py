@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -126,8 +127,10 @@ class Sampler:
         for thread in self._threads:
             thread.join(JOIN_S)
         if self._connection is not None:
-            # A query that still hangs ends with its socket.
-            self._connection._force_close()
+            # A query that still hangs ends with its socket; else the server is told goodbye, and counts no aborted client.
+            hangs = any(thread.is_alive() for thread in self._threads)
+            with suppress(Exception):
+                self._connection._force_close() if hangs else self._connection.close()
         for thread in self._threads:
             thread.join(JOIN_S)
             if thread.is_alive():

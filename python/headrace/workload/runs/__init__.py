@@ -8,7 +8,9 @@
     reading      a measured file as text
     sysbench     the transactions a second: raw output or CSV
     disk         iostat and vmstat, through the importers
+    counters     Headrace's own samples of /proc/diskstats
     status       samples of SHOW GLOBAL STATUS
+    server       the transactions a second where only the server counted them
     align        one time axis: clocks, else a common beginning and correlation
     checks       contradictions between description and files
     series       stalls, outliers, and whether the run warmed up

@@ -83,7 +83,7 @@ def _by_clock(name: str, steps: Steps, rows: pl.DataFrame, clock_at_zero_s: floa
         offset = begin - clock_at_zero_s
         both = min(end_s, offset + steps.span_s) - max(0.0, offset)
         if both >= 0.5 * min(end_s, steps.span_s):
-            findings.append(Finding("alignment", f"{name}: {words}; it begins at {offset:+,.0f} s of the run."))
+            findings.append(Finding("alignment", f"{name}: {words}; it begins at {round(offset):+,} s of the run."))
             return offset
     apart = steps.begin_s - clock_at_zero_s
     hint = "Are they of the same run? Clocks that differ by whole hours: give files.clock_start in the zone of the other file."

@@ -103,14 +103,16 @@ def _queries(queries: float, described: Description, findings: list[Finding]) ->
 
 
 def check_caps(name: str, tool: str, series: pl.DataFrame, described: Description, findings: list[Finding]) -> None:
-    """Measured I/Os and bytes against what the storage could give on that day on that instance."""
+    """Measured I/Os and bytes against what the storage could give on that day on that instance: data and log volumes, where the figures can be of both."""
     caps, log = described.caps, described.log_caps
     host_wide = tool == "vmstat"
+    both = log is not None and (host_wide or tool == "disk" or "+" in (described.files.device or ""))
     iops = _median(series["read_iops"] + series["write_iops"])
     mib_s = _median(series["read_mib_s"] + series["write_mib_s"])
-    most_mib_s = caps.mib_s_burst + (log.mib_s_burst if host_wide and log else 0.0)
+    most_iops = caps.iops_burst + (log.iops_burst if both else 0.0)
+    most_mib_s = caps.mib_s_burst + (log.mib_s_burst if both else 0.0)
     for value, most, far, unit in (
-        (iops, caps.iops_burst, FAR_ABOVE_IOPS, "IOPS"),
+        (iops, most_iops, FAR_ABOVE_IOPS, "IOPS"),
         (mib_s, most_mib_s, FAR_ABOVE_HOST if host_wide else FAR_ABOVE_MIB_S, "MiB/s"),
     ):
         if value is None or value <= ABOVE * most:

@@ -21,7 +21,7 @@ MAX_TOML_BYTES = 1024 * 1024
 GIB_PER_GB = 1e9 / 2**30
 
 KEYS = ("format", "version", "name", "engine", "engine_version", "flavor", "storage", "log_storage", "as_of", "instance",
-        "cache_gib", "cache_gb", "threads", "start", "seconds", "caveats", "benchmark", "settings", "files")  # fmt: skip
+        "cache_gib", "cache_gb", "threads", "start", "start_balance_percent", "seconds", "p95_ms", "caveats", "benchmark", "settings", "files")  # fmt: skip
 NEEDED = ("name", "engine", "storage", "as_of", "threads", "start", "benchmark", "files")
 BENCHMARKS = ("sysbench-tpcc", "sysbench-oltp", "own")
 BENCHMARK_KEYS = ("name", "tables", "scale", "data_gib", "data_gb")
@@ -35,9 +35,15 @@ DISTRIBUTIONS: dict[str, dict[str, tuple[float, float, float]]] = {  # parameter
     "pareto": {"rand_pareto_h": (0.2, 1e-6, 1.0)},
     "zipfian": {"rand_zipfian_exp": (0.8, 0.0, 10.0)},
 }
-FILE_KEYS = ("sysbench", "iostat", "vmstat", "status")
-FILES_KEYS = (*FILE_KEYS, "device", "columns", "status_relative", "clock_start", "interval_s", "iostat_interval_s", "vmstat_interval_s",
-              "status_interval_s")  # fmt: skip
+FILE_KEYS = ("sysbench", "iostat", "vmstat", "disk", "status")
+INTERVAL_KEYS = {"sysbench": "interval_s", "iostat": "iostat_interval_s", "vmstat": "vmstat_interval_s", "status": "status_interval_s"}
+FILES_KEYS = (*FILE_KEYS, "device", "columns", "status_relative", "transactions", "clock_start", *INTERVAL_KEYS.values())
+# What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status Variables).
+COMMITS = ("com_commit", "com_xa_commit")
+WRITES = ("com_insert", "com_insert_select", "com_update", "com_update_multi", "com_delete", "com_delete_multi", "com_replace",
+          "com_replace_select", "com_load")  # fmt: skip
+READS = ("com_select",)
+TRANSACTION_COUNTERS = (*COMMITS, *WRITES, *READS)
 COLUMNS = ("t_s", "time", "threads", "tps", "qps", "lat_p95_ms")
 
 
@@ -49,6 +55,7 @@ class Files:
     device: str | None
     columns: dict[str, str]
     status_relative: bool | None
+    transactions: tuple[str, ...] | None  # counters of the server that are the transactions, in a run without the benchmark's reports
     clock_start: Stamp | None
     intervals: dict[str, float]  # by file key
 
@@ -75,6 +82,8 @@ class Description:
     caps: Caps
     log_caps: Caps | None
     files: Files
+    p95_ms: float | None = None
+    start_balance_percent: float | None = None
 
 
 def parse_toml(name: str, content: bytes) -> dict:
@@ -127,7 +136,7 @@ def check_description(document: dict, folder: Path) -> Description:
     if benchmark.data_gib is not None and benchmark.data_gib > caps.usable_gib:
         raise InputError(f"benchmark.data_gib = {benchmark.data_gib:g}", f"does not fit on storage {storage} with {caps.usable_gib:g} GiB",
                          DOC, "data_gib is what the data take on disk, in GiB; data_gb takes decimal GB.")  # fmt: skip
-    seconds = document.get("seconds")
+    seconds, p95_ms, balance = (document.get(key) for key in ("seconds", "p95_ms", "start_balance_percent"))
     return Description(
         name=_name(document["name"]), engine=engine, engine_version=version, flavor=flavor, storage=storage, log_storage=log_storage,
         as_of=as_of, instance=instance, cache_gib=cache_gib, threads=whole("threads", document["threads"], 1, 100_000),
@@ -135,6 +144,8 @@ def check_description(document: dict, folder: Path) -> Description:
         seconds=None if seconds is None else number("seconds", seconds, 1.0, MAX_SPAN_S, "s"),
         benchmark=benchmark, settings=settings, caveats=_caveats(document.get("caveats", [])), caps=caps, log_caps=log_caps,
         files=_files(_table(document, "files"), folder),
+        p95_ms=None if p95_ms is None else number("p95_ms", p95_ms, 1e-6, 1e7, "ms"),
+        start_balance_percent=None if balance is None else number("start_balance_percent", balance, 0.0, 100.0, "%"),
     )  # fmt: skip
 
 
@@ -174,7 +185,9 @@ def _benchmark(table: dict) -> Benchmark:
 
 def _files(table: dict, folder: Path) -> Files:
     known_keys(table, FILES_KEYS, "[files]", "files.")
-    needed_keys(table, ("sysbench",), "files.")
+    if "sysbench" not in table and "status" not in table:
+        raise InputError("files.sysbench is missing", "the benchmark's reports, or samples of the server (files.status), are needed", DOC,
+                         "Without a benchmark record SHOW GLOBAL STATUS: headrace workload capture does.")  # fmt: skip
     paths = {}
     for key in FILE_KEYS:
         if key in table:
@@ -182,8 +195,8 @@ def _files(table: dict, folder: Path) -> Files:
             if not isinstance(value, str) or not value.strip() or "\0" in value or len(value) > 4_000:
                 raise InputError(f"files.{key} = {shown(value)}", "must be the path of a file, relative to the description", DOC)
             paths[key] = folder / value
-    if "device" in table and "iostat" not in table:
-        raise InputError("files.device", "names a device of the iostat file, and there is none", DOC, "Take it out.")
+    if "device" in table and not {"iostat", "disk"} & set(table):
+        raise InputError("files.device", "names a device of the iostat or disk file, and there is none", DOC, "Take it out.")
     columns = table.get("columns", {})
     if not isinstance(columns, dict):
         raise InputError(f"files.columns = {shown(columns)}", 'must be a table such as { tps = "TPS" }', DOC)
@@ -194,12 +207,31 @@ def _files(table: dict, folder: Path) -> Files:
     relative = table.get("status_relative")
     if relative is not None and not isinstance(relative, bool):
         raise InputError(f"files.status_relative = {shown(relative)}", "must be true or false", DOC)
-    intervals = {}
-    for key in FILE_KEYS:
-        name = "interval_s" if key == "sysbench" else f"{key}_interval_s"
-        if name in table:
-            intervals[key] = number(f"files.{name}", table[name], MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
-    return Files(paths, _text(table, "device", "files."), dict(columns), relative, _clock_start(table.get("clock_start")), intervals)
+    intervals = {
+        key: number(f"files.{name}", table[name], MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
+        for key, name in INTERVAL_KEYS.items()
+        if name in table
+    }
+    return Files(
+        paths,
+        _text(table, "device", "files."),
+        dict(columns),
+        relative,
+        _transactions(table),
+        _clock_start(table.get("clock_start")),
+        intervals,
+    )
+
+
+def _transactions(table: dict) -> tuple[str, ...] | None:
+    value = table.get("transactions")
+    if value is None:
+        return None
+    if "sysbench" in table:
+        raise InputError("files.transactions", "the benchmark's reports say what the transactions are", DOC, "Take it out.")
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        raise InputError(f"files.transactions = {shown(value)}", 'must be a list of counters, such as ["com_commit"]', DOC)
+    return tuple(dict.fromkeys(choice("files.transactions", item.lower(), TRANSACTION_COUNTERS) for item in value))
 
 
 def _clock_start(value: object) -> Stamp | None:

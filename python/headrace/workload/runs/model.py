@@ -74,6 +74,8 @@ class Run:
     length asked for, None when not said. `interval_s`: length of a row of `series`, whose columns are SERIES_COLUMNS.
     `status`: None, or one row per interval between samples: `t_s` (start), `duration_s`, and per counter `NAME_per_s` or,
     for levels, `NAME` at the end of the row. `files`: what was read, by key: name and sha256. `findings` in the order found.
+    `p95_ms`: 95th percentile of response times over the whole run, where it was described or stands in sysbench's summary.
+    `start_balance_percent`: burst credits of the volumes at the beginning, None: full, as AWS starts them.
     """
 
     name: str
@@ -97,6 +99,8 @@ class Run:
     series: pl.DataFrame
     status: pl.DataFrame | None
     findings: tuple[Finding, ...]
+    p95_ms: float | None = None
+    start_balance_percent: float | None = None
 
     @property
     def span_s(self) -> float:

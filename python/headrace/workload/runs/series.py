@@ -86,7 +86,8 @@ def _say_stalls(series: pl.DataFrame, findings: list[Finding]) -> None:
 def check_start(series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[Finding]) -> None:
     """Whether the run begins as described: I/Os a transaction fall by over 15 % in a cold one, and not in a warm one."""
     if described.engine == "innodb" and first_free_share is not None:
-        _by_free_pages(described.start, first_free_share, findings)
+        data_gib = described.benchmark.data_gib
+        _by_free_pages(described.start, first_free_share, None if data_gib is None else data_gib / described.cache_gib, findings)
         return
     good = series.filter(~pl.col("stall") & ~pl.col("suspect"))
     length_s = float(good["duration_s"].sum())
@@ -108,11 +109,15 @@ def _changed(fall: float) -> str:
     return f"fell by {fall:.0%} over the run" if fall >= 0 else f"rose by {-fall:.0%} over the run"
 
 
-def _by_free_pages(start: str, share: float, findings: list[Finding]) -> None:
-    if start == "cold" and share < 0.5:
-        findings.append(Finding("start", f'start = "cold", but only {share:.0%} of the buffer pool was free at the first sample.', 0.0))
-    elif start == "warm" and share > 0.5:
-        findings.append(Finding("start", f'start = "warm", but {share:.0%} of the buffer pool was free at the first sample.', 0.0))
+def looks_cold(free_share: float, data_share: float | None) -> bool:
+    """Whether a buffer pool with so much free is cold: it holds less than half of what it could. `data_share`: data over pool, None: not known."""
+    return 1 - free_share < 0.5 * min(1.0, 1.0 if data_share is None else data_share)
+
+
+def _by_free_pages(start: str, share: float, data_share: float | None, findings: list[Finding]) -> None:
+    if (start == "cold") != looks_cold(share, data_share):
+        only = "only " if start == "cold" else ""
+        findings.append(Finding("start", f'start = "{start}", but {only}{share:.0%} of the buffer pool was free at the first sample.', 0.0))
 
 
 def window_s(described: Description, length_s: float) -> float:

@@ -36,6 +36,7 @@ SETTINGS: dict[str, tuple[str | None, str, type, float, float]] = {
     "vcpus": (None, "virtual CPUs the server may use", int, 1, 2_048),
 }
 
+PAGES_KIB = (4, 8, 16, 32, 64)
 VERSION_TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.\d{1,5})?(?:[-+~. ][\x20-\x7e]{0,80})?\Z", re.ASCII)
 VERSIONS_SOURCE = f"{DOC}, Versions"
 
@@ -55,7 +56,7 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
     if checked.get("io_capacity_max", 2**64) < checked.get("io_capacity", 0):
         raise InputError(f"settings.io_capacity_max = {checked['io_capacity_max']}", f"cannot be below io_capacity = {checked['io_capacity']}",
                          "MySQL manual, innodb_io_capacity_max", "Are the two swapped?")  # fmt: skip
-    if checked.get("page_kib", 16) not in (4, 8, 16, 32, 64):
+    if checked.get("page_kib", 16) not in PAGES_KIB:
         raise InputError(f"settings.page_kib = {checked['page_kib']}", "must be 4, 8, 16, 32 or 64", "MySQL manual, innodb_page_size")
     return checked
 

@@ -20,18 +20,22 @@ from headrace.workload.importers.clock import Stamp, parse_iso
 from headrace.workload.importers.detect import guess
 from headrace.workload.importers.reading import Recording, clip
 from headrace.workload.runs.align import Steps, even_interval
+from headrace.workload.runs.description import READS, WRITES
 from headrace.workload.runs.model import DOC, Finding
 from headrace.workload.runs.sysbench import MAX_ROWS
 
 # Counters that only grow; a rate is the difference over the time between samples. Bytes where the name says so.
 RATES = (
-    "com_commit", "innodb_buffer_pool_reads", "innodb_pages_read", "innodb_pages_written", "innodb_pages_created",
+    "com_commit", "com_xa_commit", *WRITES, *READS, "questions", "innodb_buffer_pool_reads", "innodb_pages_read", "innodb_pages_written", "innodb_pages_created",
     "innodb_os_log_written", "innodb_dblwr_writes", "innodb_dblwr_pages_written", "rocksdb_flush_write_bytes",
     "rocksdb_compact_read_bytes", "rocksdb_compact_write_bytes", "rocksdb_wal_bytes",
 )  # fmt: skip
-# Levels: pages, and bytes of redo since the last checkpoint (Percona Server; MariaDB).
-LEVELS = ("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_dirty", "innodb_buffer_pool_pages_total", "innodb_checkpoint_age")
-HELPERS = ("uptime", "innodb_page_size")
+# Levels: pages, bytes of redo since the last checkpoint, and clients with a statement under way.
+LEVELS = ("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_dirty", "innodb_buffer_pool_pages_total", "innodb_checkpoint_age",
+          "threads_running")  # fmt: skip
+# Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from 10.5.
+CHECKPOINT_ENDS = (("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"), ("innodb_lsn_current", "innodb_lsn_last_checkpoint"))
+HELPERS = ("uptime", "innodb_page_size", *(name for pair in CHECKPOINT_ENDS for name in pair))
 WANTED = (*RATES, *LEVELS, *HELPERS)
 NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,9})?\Z", re.ASCII)
 MOST = 2.0**64
@@ -68,6 +72,7 @@ class Status:
     """`steps`: one per interval between samples, columns as in `Run.status`. `page_bytes`, `pages_total`: None when not told."""
 
     steps: Steps
+    where: list[int]  # line at which each interval ends
     engines: set[str]
     page_bytes: float
     pages_total: float | None
@@ -75,9 +80,9 @@ class Status:
 
 
 def parse(
-    recording: Recording, relative: bool | None, interval_s: float | None, span_s: float, row_s: float, findings: list[Finding]
+    recording: Recording, relative: bool | None, interval_s: float | None, span_s: float | None, row_s: float, findings: list[Finding]
 ) -> Status:
-    """The samples of a file. `span_s`, `row_s`: of the benchmark's rows, for files that do not tell times. Raises InputError."""
+    """The samples of a file. `span_s`, `row_s`: of the benchmark's rows (None: there are none), for files that do not tell times. Raises InputError."""
     head = recording.text[:200_000]
     first = next((line for line in head.split("\n") if line.strip()), "")
     if first.count(",") and any(cell.strip().strip('"').lower() in RATES + LEVELS for cell in first.split(",")):
@@ -99,8 +104,9 @@ def parse(
     levels_known = _add_up(samples) if relative else True
     _cumulative_or_refused(recording, samples)
     starts, durations, begin = _times(recording, samples, relative, interval_s, span_s, row_s, findings)
+    _checkpoint_age(samples)
     steps = _steps(recording, samples, starts, durations, begin, levels_known, findings)
-    return _status(samples, steps, levels_known)
+    return _status(samples, steps, durations, levels_known)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -261,7 +267,7 @@ def _cumulative_or_refused(recording: Recording, samples: Samples) -> None:
                                     "For mysqladmin -r say status_relative = true; else the line is damaged.", DOC)  # fmt: skip
 
 
-def _times(recording: Recording, samples: Samples, relative: bool, asked: float | None, span_s: float, row_s: float,
+def _times(recording: Recording, samples: Samples, relative: bool, asked: float | None, span_s: float | None, row_s: float,
            findings: list[Finding]) -> tuple[list[float], list[float], float | None]:  # fmt: skip
     """(starts, durations) of the intervals between samples, from 0, and the epoch of the beginning or None."""
     count, begin = len(samples.where), None
@@ -284,6 +290,10 @@ def _times(recording: Recording, samples: Samples, relative: bool, asked: float 
         findings.append(
             Finding("status", f"{recording.name}: times are those of Uptime" + ("." if fits else ", whole seconds, as it was not even."))
         )
+    elif span_s is None:
+        raise recording.bad(
+            "", "samples without times", "nothing else of this run has any", "Say how far apart they are (files.status_interval_s).", DOC
+        )
     else:
         step = even_interval(recording, "status", count, span_s, row_s, findings)
         times = [index * step for index in range(count)]
@@ -294,6 +304,15 @@ def _times(recording: Recording, samples: Samples, relative: bool, asked: float 
             )
     first = times[0]
     return [time - first for time in times[:-1]], [b - a for a, b in zip(times, times[1:], strict=False)], begin
+
+
+def _checkpoint_age(samples: Samples) -> None:
+    """Fills the age of the checkpoint in from its ends, where it is not counted."""
+    age = samples.values["innodb_checkpoint_age"]
+    for current, checkpoint in CHECKPOINT_ENDS:
+        for index, (end, begin) in enumerate(zip(samples.values[current], samples.values[checkpoint], strict=True)):
+            if math.isnan(age[index]) and end >= begin:
+                age[index] = end - begin
 
 
 def _steps(recording: Recording, samples: Samples, starts: list[float], durations: list[float], begin: float | None, levels_known: bool,
@@ -339,13 +358,14 @@ def _rate(before: float, after: float, duration: float) -> float | None:
     return None if math.isnan(before) or math.isnan(after) else (after - before) / duration
 
 
-def _status(samples: Samples, steps: Steps, levels_known: bool) -> Status:
+def _status(samples: Samples, steps: Steps, durations: list[float], levels_known: bool) -> Status:
     def first(name: str) -> float | None:
         return next((value for value in samples.values[name] if not math.isnan(value)), None) if levels_known else None
 
     free, total = first("innodb_buffer_pool_pages_free"), first("innodb_buffer_pool_pages_total")
     share = free / total if free is not None and total else None
-    return Status(steps, samples.engines, first("innodb_page_size") or 16_384.0, total, share)
+    where = [line for line, duration in zip(samples.where[1:], durations, strict=True) if duration > 0]
+    return Status(steps, where, samples.engines, first("innodb_page_size") or 16_384.0, total, share)
 
 
 def frame(steps: Steps, offset_s: float) -> pl.DataFrame:

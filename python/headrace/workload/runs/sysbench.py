@@ -35,6 +35,7 @@ REPORT_05 = re.compile(
 )
 LOOKS_LIKE_REPORT = re.compile(r"[^\[]*\[ *\S+?s *\] (thds|threads): ")
 TOTAL = re.compile(r" +transactions: +(\d+) +\(")
+WHOLE_P95 = re.compile(r" +95th percentile: +([0-9.]+)\s*\Z")
 START = re.compile(r"sysbench \d+\.\d")
 # Beyond this the sum of the rows and sysbench's own total do not belong to the same run.
 TOTAL_SLACK = 0.05
@@ -54,6 +55,7 @@ class Rows:
     findings: list[Finding] = field(default_factory=list)
     interval_s: float = 0.0
     clock_at_zero_s: float | None = None  # epoch of t_s = 0, when the file has times
+    whole_p95_ms: float | None = None  # of all transactions, from sysbench's summary
 
 
 def parse(recording: Recording, columns: dict[str, str], interval_s: float | None) -> Rows:
@@ -108,6 +110,8 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
                 raise recording.bad(number, line.strip(), "sysbench was started again here: one run per file", "Cut the file there.", DOC)
         elif total := TOTAL.match(line):
             totals.append((number, float(total[1][:18])))
+        elif whole := WHOLE_P95.match(line):
+            rows.whole_p95_ms = _value(recording, number, "p95_ms", whole[1]) or None
     if not rows.t_s:
         raise recording.bad("", "no report of sysbench", "is in the file", "Run sysbench with --report-interval=1.", DOC)
     if percentiles - {95.0}:
@@ -263,7 +267,7 @@ def _one_axis(recording: Recording, rows: Rows, asked: float | None) -> None:
         rows.findings.append(Finding("duplicate", text, rows.t_s[doubled[0]]))
         _drop(rows, set(doubled))
     rows.interval_s = float(interval)
-    _gaps(recording, rows)
+    say_gaps(recording, rows)
 
 
 def _check_step(recording: Recording, rows: Rows, index: int, interval: float) -> bool:
@@ -301,7 +305,8 @@ def _drop(rows: Rows, gone: set[int]) -> None:
         rows.stamps = [stamp for index, stamp in enumerate(rows.stamps) if index not in gone]
 
 
-def _gaps(recording: Recording, rows: Rows) -> None:
+def say_gaps(recording: Recording, rows: Rows) -> None:
+    """Where rows are missing; nothing is filled in. Raises InputError where too many are."""
     interval, gaps = rows.interval_s, []
     if rows.t_s[0] > 1.5 * interval:
         gaps.append((0.0, rows.t_s[0] - interval, rows.where[0]))

@@ -20,9 +20,9 @@ def _set_up(run: Run) -> list[str]:
     version = f" ({run.flavor or 'version'} {run.engine_version})" if run.engine_version else ""
     where = f" on {run.instance}" if run.instance else ""
     log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
-    data = f" over {run.benchmark.data_gib:,.1f} GiB of data" if run.benchmark.data_gib else ""
+    data = f" over {_gib(run.benchmark.data_gib)} GiB of data" if run.benchmark.data_gib else ""
     script = f" {run.benchmark.script} ({run.benchmark.distribution})" if run.benchmark.script else ""
-    first = f"{run.name}: {engine}{version}, {run.benchmark.name}{script}{data}, {run.threads} threads, {run.start} start with {run.cache_gib:,.1f} GiB of cache{where}."
+    first = f"{run.name}: {engine}{version}, {run.benchmark.name}{script}{data}, {run.threads} threads, {run.start} start with {_gib(run.cache_gib)} GiB of cache{where}."
     if math.isfinite(run.caps.iops):
         burst = f" (with burst credits {run.caps.iops_burst:,.0f})" if run.caps.iops_burst > run.caps.iops else ""
         limits = f"{run.caps.iops:,.0f} IOPS{burst} and {run.caps.mib_s_burst:,.0f} MiB/s on {run.as_of}"
@@ -90,6 +90,10 @@ def _mean(rows: pl.DataFrame, column: str) -> float | None:
     kept = rows.drop_nulls(column)
     length = kept["duration_s"].sum()
     return float((kept[column] * kept["duration_s"]).sum() / length) if length else None
+
+
+def _gib(size: float) -> str:
+    return f"{size:,.1f}" if size >= 1 else f"{size:.3g}"
 
 
 def _length(seconds: float) -> str:

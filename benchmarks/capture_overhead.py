@@ -1,0 +1,226 @@
+"""What a capture costs a server: throughput of sysbench with and without one, in turn, and the processor time of a sample.
+
+    python benchmarks/capture_overhead.py [--pairs N] [--seconds S]
+
+The worst case for it: all data in the buffer pool, so processors bind, with as many clients as processors; server, sysbench and capture share the machine. Pairs go
+with-without, without-with, so that a drift of the machine cancels. The interval is Student's of the pairs' relative differences. Goal: under 1 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import t as student
+
+from headrace.errors import HeadraceError
+from headrace.workload.capture import connect, parse_address
+from headrace.workload.capture.record import VARIABLES
+from headrace.workload.capture.sampler import _statement
+
+NEEDED = ("mariadbd", "mariadb-install-db", "sysbench")
+TABLES, ROWS = 4, 20_000
+# Imports and the first questions of a capture take a second; both arms wait as long.
+SETTLE_S = 3.0
+SAMPLES = 300
+
+
+class Server:
+    """A MariaDB in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.socket = folder, folder / "s"
+        own = ["--user=mysql"] if os.geteuid() == 0 else []
+        if own:
+            folder.chmod(0o755)
+            shutil.chown(folder, "mysql")
+        make = [
+            "mariadb-install-db",
+            "--no-defaults",
+            *own,
+            f"--datadir={folder}/data",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ]
+        subprocess.run(make, check=True, capture_output=True)
+        words = ["mariadbd", "--no-defaults", *own, f"--datadir={folder}/data", f"--socket={self.socket}", "--skip-networking", f"--pid-file={folder}/pid",
+                 "--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M", "--innodb-flush-log-at-trx-commit=0"]  # fmt: skip
+        with (folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(words, stdout=log, stderr=log)
+        self.address = parse_address(f"mysql://root@/?socket={self.socket}")
+        for _ in range(300):
+            try:
+                with connect(self.address) as connection, connection.cursor() as cursor:
+                    cursor.execute("SELECT VERSION()")
+                    self.version = cursor.fetchone()[0]
+                    cursor.execute("CREATE DATABASE sb")
+                return
+            except HeadraceError:
+                time.sleep(0.1)
+        self.close()
+        raise SystemExit(f"mariadbd did not start: {(folder / 'log').read_text()[-500:]}")
+
+    def sysbench(self, *words: str) -> str:
+        base = [
+            "sysbench",
+            "oltp_read_write",
+            f"--mysql-socket={self.socket}",
+            "--mysql-user=root",
+            "--mysql-db=sb",
+            f"--tables={TABLES}",
+            f"--table-size={ROWS}",
+        ]
+        return subprocess.run([*base, *words], check=True, capture_output=True, text=True).stdout
+
+    def tps(self, seconds: int, seed: int) -> float:
+        """Transactions a second of one run."""
+        text = self.sysbench(f"--threads={os.cpu_count()}", f"--time={seconds}", f"--rand-seed={seed}", "run")
+        return float(re.search(r"transactions: .*\(([\d.]+) per sec", text)[1])
+
+    def cpu_s(self) -> float:
+        """Processor time of the server so far, s."""
+        words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+
+class Capturing:
+    """A capture of its own process, as a user starts it, from before the run until after it."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        words = [
+            sys.executable,
+            "-m",
+            "headrace",
+            "workload",
+            "capture",
+            server.address.label,
+            "--seconds",
+            "3600",
+            "--storage",
+            "gp3:100",
+            "-o",
+            str(folder),
+            "--force",
+        ]
+        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        _, said = self.process.communicate()
+        if self.process.returncode != 130:
+            raise SystemExit(f"the capture ended with {self.process.returncode}: {said}")
+
+
+def pairs(server: Server, count: int, seconds: int, folder: Path) -> list[dict]:
+    """`count` pairs of tps, each arm first as often as second."""
+    server.tps(seconds, 1)  # warms pool and caches; not counted
+    found = []
+    for pair in range(count):
+        row = {"pair": pair + 1}
+        for arm in ("with", "without") if pair % 2 == 0 else ("without", "with"):
+            capturing = Capturing(server, folder) if arm == "with" else None
+            time.sleep(SETTLE_S)
+            row[arm] = server.tps(seconds, 100 + pair)
+            if capturing is not None:
+                capturing.stop()
+        found.append(row)
+    return found
+
+
+def cost_of_a_sample(server: Server) -> dict[str, float]:
+    """Processor time of one SHOW GLOBAL STATUS as a capture asks it, ms: of the server and of who asks."""
+    statement = _statement(VARIABLES)
+    with connect(server.address) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        before, own = server.cpu_s(), time.process_time()
+        for _ in range(SAMPLES):
+            cursor.execute(statement)
+            cursor.fetchall()
+        return {"server_ms": (server.cpu_s() - before) / SAMPLES * 1e3, "capture_ms": (time.process_time() - own) / SAMPLES * 1e3}
+
+
+def summary(rows: list[dict]) -> dict[str, float]:
+    """Mean loss of throughput in % with its 95 % interval; negative: faster with a capture."""
+    losses = [100.0 * (1.0 - row["with"] / row["without"]) for row in rows]
+    mean, spread = statistics.mean(losses), statistics.stdev(losses)
+    half = float(student.ppf(0.975, len(losses) - 1)) * spread / len(losses) ** 0.5
+    return {"loss_percent": mean, "low_percent": mean - half, "high_percent": mean + half, "sd_percent": spread, "pairs": len(losses)}
+
+
+def measure(count: int = 12, seconds: int = 8) -> dict:
+    """All of it: configuration, pairs, their summary, and what a sample costs. Ends what it starts."""
+    lacking = [name for name in NEEDED if shutil.which(name) is None]
+    if lacking:
+        raise SystemExit(f"needs {', '.join(lacking)}: apt-get install mariadb-server sysbench")
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="headrace-overhead-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "db").mkdir()
+        server = Server(folder / "db")
+        try:
+            server.sysbench("prepare")
+            rows = pairs(server, count, seconds, folder / "capture")
+            cost = cost_of_a_sample(server)
+        finally:
+            server.close()
+    about = {"server": server.version, "sysbench": "oltp_read_write", "threads": os.cpu_count(), "seconds": seconds, "cores": os.cpu_count(),
+             "kernel": platform.release(), "python": platform.python_version(), "host": socket.gethostname(), "load_before": load}  # fmt: skip
+    return {"configuration": about, "pairs": rows, "throughput": summary(rows), "sample": cost}
+
+
+def show(found: dict) -> None:
+    """Prints the pairs and what follows."""
+    console, table = Console(), Table(title="tps with and without a capture")
+    for column in ("pair", "without", "with", "loss"):
+        table.add_column(column, justify="right")
+    for row in found["pairs"]:
+        table.add_row(
+            str(row["pair"]), f"{row['without']:,.1f}", f"{row['with']:,.1f}", f"{100 * (1 - row['with'] / row['without']):+.2f} %"
+        )
+    console.print(table)
+    told, cost, cores = found["throughput"], found["sample"], found["configuration"]["cores"]
+    console.print(
+        f"loss {told['loss_percent']:+.2f} % (95 % interval {told['low_percent']:+.2f} to {told['high_percent']:+.2f} %, {told['pairs']} pairs)"
+    )
+    share = (cost["server_ms"] + cost["capture_ms"]) / 1e3 / cores
+    console.print(
+        f"a sample takes {cost['server_ms']:.2f} ms of processor in the server and {cost['capture_ms']:.2f} ms in the capture: {share:.3%} of {cores} processors"
+    )
+    console.print(f"[dim]{json.dumps(found['configuration'])}[/dim]")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--seconds", type=int, default=8)
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    asked = parser.parse_args()
+    if asked.pairs < 2 or asked.seconds < 2:
+        parser.error("--pairs and --seconds must be at least 2")
+    found = measure(asked.pairs, asked.seconds)
+    show(found)
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""How well `headrace prove` predicts configurations nobody has seen: one calibration each, then others with other volumes, clients and caches, on the lab.
+
+    python benchmarks/prove_accuracy.py [--quick] [--engine innodb|myrocks] [--distribution uniform|pareto] [--results FILE] [--store DIR] [--quiet-lock FILE]
+
+Every configuration begins with the same data and an empty cache, and its prediction is made before it is run, by a workload calibrated on the first one alone. What was measured is kept
+in --store and not measured again; --results is written after every configuration. `--quiet-lock`: a file that is locked (flock, exclusively) while something is measured, for
+machines that others work on; up to HOLD_S at a time. Needs what `headrace prove` needs: root, /dev/fuse, MariaDB (with MyRocks), sysbench.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import shutil
+import statistics
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace import bench, calibrating
+from headrace import lab as labs
+from headrace.bench import environment
+from headrace.errors import HeadraceError
+from headrace.mysql.interrupts import ends_as_interrupts
+from headrace.prove import Configuration, load, measure, missing
+from headrace.prove.predicting import measured as told
+from headrace.prove.predicting import predicted
+
+HERE = Path(__file__).parent
+SEED = 1
+# Bars: median and nine of ten, percent of mean tps; p95 latency of each.
+BARS = {"innodb": (4.0, 10.0), "myrocks": (5.0, 12.0)}
+P95_BAR = 20.0
+# One holder keeps others from working: not longer than about this at a time.
+HOLD_S = 100.0
+CALIBRATION = "calibration"
+
+
+def configurations(engine: str) -> list[Configuration]:
+    """The one calibrated on, then the others: IOPS 900 to 6,000, types, RAID 0, clients 4 to 64, cache x0.5 and x2."""
+    base = Configuration(CALIBRATION, "gp3:20:3000", 0.5, 16)
+    every = [
+        base,
+        replace(base, name="900 IOPS", storage="io1:20:900"),
+        replace(base, name="6,000 IOPS", storage="gp3:20:6000"),
+        replace(base, name="half the cache", cache_gib=0.25),
+        replace(base, name="twice the cache", cache_gib=1.0),
+        replace(base, name="64 clients", threads=64),
+        replace(base, name="4 clients", threads=4),
+        replace(base, name="RAID 0", storage="2xio1:20:900", threads=32),
+        replace(base, name="6,000 IOPS, 64 clients", storage="gp3:20:6000", threads=64),
+        replace(base, name="1,500 IOPS, 32 clients", storage="io1:40:1500", threads=32),
+        replace(base, name="gp2, credits gone", storage="gp2:300", balance_percent=0.0),
+        replace(base, name="gp2 of 3,000", storage="gp2:1000", threads=32),
+        replace(base, name="4,500 IOPS, twice the cache, 8 clients", storage="gp3:20:4500", cache_gib=1.0, threads=8),
+    ]
+    return every if engine == "innodb" else [every[index] for index in (0, 1, 2, 3, 4, 6)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows of each of 8 tables, seconds of a calibration and of each other configuration, those that do not count, what the caches are divided by."""
+
+    rows: int = 1_000_000
+    calibration_s: int = 170
+    each_s: int = 75
+    warmup_s: int = 25
+    smaller: float = 1.0
+    most: int = 99
+
+
+QUICK = Plan(rows=150_000, calibration_s=60, each_s=25, warmup_s=8, smaller=7.0, most=5)
+
+
+class Quiet:
+    """Holds a lock while something is measured, and a little longer when more is to come."""
+
+    def __init__(self, path: str | None) -> None:
+        self.path, self.file, self.since = path, None, 0.0
+
+    @contextmanager
+    def gate(self):
+        """Around a run."""
+        if self.path and self.file is None:
+            self.file = open(self.path, "a")  # noqa: SIM115
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+            self.since = time.monotonic()
+        try:
+            yield
+        finally:
+            if time.monotonic() - self.since > HOLD_S:
+                self.free()
+
+    def free(self) -> None:
+        """Lets others work."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+def row(name: str, configuration: Configuration, one, seen, when: str) -> dict:
+    """A configuration's figures."""
+    return {
+        "configuration": name, "storage": configuration.storage, "cache_gib": configuration.cache_gib, "threads": configuration.threads,
+        "balance_percent": configuration.balance_percent, "seed": SEED, "n": int(seen.seconds), "predicted_at": when, "run": seen.run,
+        "tps_predicted": one.tps, "tps_measured": seen.tps, "tps_error_percent": 100.0 * (one.tps / seen.tps - 1.0), "p95_ms_predicted": one.p95_ms, "p95_ms_measured": seen.p95_ms,
+        "p95_error_percent": 100.0 * (one.p95_ms / seen.p95_ms - 1.0) if seen.p95_ms else None, "ios_per_tx_predicted": one.ios_per_tx, "ios_per_tx_measured": seen.ios_per_tx,
+        "processors_bound": seen.processors_bound, "findings": list(seen.findings),
+    }  # fmt: skip
+
+
+def quantile(values: list[float], share: float) -> float:
+    """Linear between the ranks."""
+    ordered = sorted(values)
+    at = share * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+
+
+def summary(rows: list[dict], engine: str) -> dict:
+    """Median and p90 of the absolute errors, and whether they are within the bars."""
+    errors = [abs(one["tps_error_percent"]) for one in rows]
+    p95 = [abs(one["p95_error_percent"]) for one in rows if one["p95_error_percent"] is not None]
+    if not errors:
+        return {}
+    median, p90 = statistics.median(errors), quantile(errors, 0.9)
+    bar = BARS[engine]
+    return {
+        "configurations": len(errors), "median_percent": median, "p90_percent": p90, "median_bar": bar[0], "p90_bar": bar[1], "p95_within_20_percent": sum(value <= P95_BAR for value in p95),
+        "p95_counted": len(p95), "p95_median_percent": statistics.median(p95) if p95 else None, "met": median <= bar[0] and p90 <= bar[1] and all(value <= P95_BAR for value in p95),
+    }  # fmt: skip
+
+
+def table(title: str, rows: list[dict], found: dict) -> str:
+    """Markdown."""
+    lines = [f"### {title}", "", "| configuration | storage | cache GiB | clients | seed | n s | tps predicted | measured | error | p95 predicted | measured | error |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for one in rows:
+        p95 = "" if one["p95_error_percent"] is None else f"{one['p95_error_percent']:+.0f} %"
+        lines.append(
+            f"| {one['configuration']} | {one['storage']} | {one['cache_gib']:.3g} | {one['threads']} | {one['seed']} | {one['n']} | {one['tps_predicted']:.1f} | {one['tps_measured']:.1f} | "
+            f"{one['tps_error_percent']:+.1f} % | {one['p95_ms_predicted']:.0f} ms | {one['p95_ms_measured'] or 0:.0f} ms | {p95} |"
+        )
+    if found:
+        lines += ["", f"Median {found['median_percent']:.1f} % (bar {found['median_bar']:g}), p90 {found['p90_percent']:.1f} % (bar {found['p90_bar']:g}); p95 within {P95_BAR:g} % in "
+                      f"{found['p95_within_20_percent']} of {found['p95_counted']}."]  # fmt: skip
+    return "\n".join(lines)
+
+
+class Set:
+    """One engine under one distribution."""
+
+    def __init__(self, engine: str, distribution: str, plan: Plan, place: Path, quiet: Quiet) -> None:
+        self.engine, self.plan, self.place, self.quiet = engine, plan, place, quiet
+        self.title = f"{ {'innodb': 'InnoDB', 'myrocks': 'MyRocks'}[engine] }, {distribution}"
+        self.benchmark = bench.SysbenchOltp(tables=8, rows=plan.rows, distribution=distribution)
+        self.store = bench.Store(place / f"{engine}-{distribution}-{plan.rows}")
+        self.data_folder = place / f"data-{engine}-{plan.rows}"
+        self.lab = self.data = self.workload = None
+
+    def run(self, keep) -> list[dict]:
+        """All configurations; `keep(rows)` after each."""
+        rows: list[dict] = []
+        try:
+            for configuration in configurations(self.engine)[: self.plan.most + 1]:
+                made = replace(configuration, cache_gib=configuration.cache_gib / self.plan.smaller)
+                if made.name == CALIBRATION:
+                    record = self.measured(made, self.plan.calibration_s)
+                    self.workload = calibrating.calibrate([record.run_toml], least_seconds=0.9 * self.plan.calibration_s)
+                    continue
+                one = predicted(self.workload, made, seconds=self.plan.each_s, warmup_s=self.plan.warmup_s, seed=SEED, draws=0)
+                when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                rows.append(row(made.name, made, one, told(self.measured(made, self.plan.each_s)), when))
+                keep(rows)
+                print(table(self.title, rows[-1:], {}).splitlines()[-1], flush=True)
+        finally:
+            self.quiet.free()
+            if self.lab is not None:
+                labs.down(self.lab, force=True)
+                shutil.rmtree(self.place / "lab", ignore_errors=True)
+        return rows
+
+    def measured(self, configuration: Configuration, seconds: int) -> bench.RunRecord:
+        """The run of the store, or a new one."""
+        for record in self.store.runs():
+            if record.document.get("name") == configuration.name and record.state == "complete":
+                return record
+        if self.lab is None:
+            self.lab = labs.up(str(self.place / "lab"), settings=labs.Settings(metrics_port=0))
+            self.data = load(self.lab, self.benchmark, self.data_folder, engine=self.engine, progress=lambda share, what: None)
+        return measure(
+            self.lab,
+            self.data,
+            configuration,
+            seconds=seconds,
+            warmup_s=self.plan.warmup_s,
+            seed=SEED,
+            store=self.store,
+            gate=self.quiet.gate,
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--engine", choices=("innodb", "myrocks"))
+    parser.add_argument("--distribution", choices=("uniform", "pareto"))
+    parser.add_argument("--results", type=Path, default=HERE / "results" / "prove_accuracy.json")
+    parser.add_argument(
+        "--store", type=Path, default=Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headrace" / "prove_accuracy"
+    )
+    parser.add_argument("--quiet-lock")
+    asked = parser.parse_args()
+    wanted = [
+        pair
+        for pair in (("innodb", "uniform"), ("innodb", "pareto"), ("myrocks", "uniform"))
+        if asked.engine in (None, pair[0]) and asked.distribution in (None, pair[1])
+    ]
+    lacks = [line for engine in {pair[0] for pair in wanted} for line in missing("mariadb", engine)]
+    if lacks:
+        print("prove accuracy: skipped, this machine lacks: " + " ".join(dict.fromkeys(lacks)))
+        return 0
+    asked.store.mkdir(parents=True, exist_ok=True)
+    plan, quiet, all_met = QUICK if asked.quick else Plan(), Quiet(asked.quiet_lock), True
+    answers = {"machine": environment.capture(), "quick": asked.quick, "sets": {}}
+    for engine, distribution in wanted:
+        made = Set(engine, distribution, plan, asked.store, quiet)
+
+        def keep(rows: list[dict], made: Set = made) -> None:
+            answers["sets"][made.title] = {
+                "rows": rows,
+                "summary": summary(rows, made.engine),
+                "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            }
+            fresh = asked.results.with_suffix(".new")
+            fresh.write_text(json.dumps(answers, indent=1) + "\n")
+            os.replace(fresh, asked.results)
+
+        with ends_as_interrupts():
+            rows = made.run(keep)
+        found = summary(rows, engine)
+        all_met &= bool(found.get("met"))
+        print(table(made.title, rows, found), flush=True)
+    return 0 if all_met else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except HeadraceError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

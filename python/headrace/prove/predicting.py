@@ -1,0 +1,94 @@
+"""Predictions of configurations, and the file they are kept in before anything is run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headrace.bench import RunRecord
+from headrace.bench.summary import LEAST_IDLE_SHARE
+from headrace.prediction import predict
+from headrace.prove.configuration import Configuration
+from headrace.prove.result import Measured, Predicted
+from headrace.workload.files import write_whole
+from headrace.workload.transactions import TransactionWorkload
+
+PREDICTIONS_FILE = "predictions.json"
+DRAWS = 24
+
+
+def predicted(
+    workload: TransactionWorkload,
+    configuration: Configuration,
+    *,
+    seconds: int,
+    warmup_s: int,
+    as_of: str | None = None,
+    seed: int = 1,
+    draws: int = DRAWS,
+) -> Predicted:
+    """What the configuration does from an empty cache: the per-I/O form, by which the lab's volumes decide too. Raises InputError.
+
+    The mean response time follows from clients and tps (Little's law in a closed loop), its 95th percentile from what that was over the mean in the run calibrated on.
+    """
+    run = predict(
+        workload, configuration.storage, log_storage=configuration.log_storage, cache_gib=configuration.cache_gib, threads=configuration.threads, as_of=as_of,
+        seconds=seconds + warmup_s, start="cold", start_balance_percent=configuration.balance_percent, seed=seed, draws=draws, form="events",
+    )  # fmt: skip
+    part = run.rows.filter(run.rows["t_s"] >= warmup_s)
+    tps = float(part["tps"].mean() or 0.0)
+    spread = run.summary["relative_spread"]
+    low, high = (None, None) if spread is None else (tps * (1.0 - 1.2816 * spread), tps * (1.0 + 1.2816 * spread))
+    binds = part["cap"].value_counts(sort=True)["cap"][0] if part.height else ""
+    return Predicted(
+        tps, low, high, 1e3 * configuration.threads / max(tps, 1e-9) * workload.database["clients"]["p95_over_mean"], float(part["iops"].mean() or 0.0) / max(tps, 1e-9), str(binds), run.warnings,
+        tuple(round(value, 2) for value in run.rows["tps"].to_list()),
+    )  # fmt: skip
+
+
+def measured(record: RunRecord) -> Measured:
+    """A run as a proof keeps it."""
+    summary = record.summary
+    ios = [summary.get(f"{what}_per_transaction") for what in ("reads", "writes")]
+    series = record.series()["tps"].fill_null(0.0).to_list()
+    return Measured(
+        record.id, record.state, summary.get("seconds") or 0.0, summary.get("tps") or 0.0, summary.get("p95_of_seconds_ms"), None if None in ios else sum(ios),
+        record.findings, tuple(round(value, 2) for value in series), _processors_bound(record),
+    )  # fmt: skip
+
+
+def _processors_bound(record: RunRecord) -> bool:
+    """Less idle than a run needs to be one of its storage (headrace.bench.summary)."""
+    cpus = record.document["environment"].get("cpus") or 1
+    idle = [record.summary.get(name) for name in ("idle_cpus", "iowait_cpus")]
+    return idle[0] is not None and idle[0] + (idle[1] or 0.0) < LEAST_IDLE_SHARE * cpus
+
+
+def store(
+    folder: Path, workload_file: Path, calibration_run: str, made: dict[str, tuple[Configuration, Predicted]]
+) -> tuple[Path, str, str]:
+    """Writes the predictions and flushes them to disk: (file, its SHA-256, the time in UTC). Raises CouldNotRun."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    document = {
+        "schema": "headrace-predictions/1",
+        "made_at": now,
+        "workload_sha256": hashlib.sha256(workload_file.read_bytes()).hexdigest(),
+        "calibrated_on_run": calibration_run,
+        "predictions": {
+            name: {
+                "configuration": vars(configuration),
+                "tps": one.tps,
+                "tps_low": one.tps_low,
+                "tps_high": one.tps_high,
+                "p95_ms": one.p95_ms,
+                "binds": one.binds,
+            }
+            for name, (configuration, one) in made.items()
+        },
+    }
+    content = (json.dumps(document, indent=2) + "\n").encode()
+    path = folder / PREDICTIONS_FILE
+    write_whole(path, content)
+    return path, hashlib.sha256(content).hexdigest(), now

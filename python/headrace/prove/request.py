@@ -1,0 +1,144 @@
+"""What is to be proved: read from a plan, or put together from a workload and storages."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.errors import InputError
+from headrace.prove.configuration import DOC, Configuration
+from headrace.prove.standin import settled_miss
+from headrace.workload.files import read_bytes
+from headrace.workload.transactions import TransactionWorkload
+
+PLAN_SCHEMA = "headrace-transaction-plan/1"
+MOST_PLAN_BYTES = 64 << 20
+WINNER, RUNNER_UP, CURRENT, GIVEN = "winner", "runner-up", "current", "given"
+MOST_CONFIGURATIONS = 8
+# Of a plan without its workload: page touches of the database are taken to be spread as sysbench-tpcc's.
+ASSUMED = "The plan does not say how skewed the database's accesses are: sysbench-tpcc's skew was taken. Give --workload, and it is the workload's own."
+
+
+@dataclass(frozen=True)
+class Request:
+    """`configurations`: role and configuration, those of the plan first. `miss`: share of page touches that miss the cache, by the name of a configuration."""
+
+    source: str
+    engine: str
+    size_gib: float
+    as_of: str | None
+    configurations: tuple[tuple[str, Configuration], ...]
+    miss: dict[str, float]
+    notes: tuple[str, ...] = ()
+
+    def with_current(self, storage: str) -> Request:
+        """With today's storage, which then is the one calibrated on; cache and clients as the first has them. Raises InputError."""
+        first = self.configurations[0][1]
+        data, _, log = storage.partition("+")
+        current = replace(first, name=CURRENT, storage=data, log_storage=log or None)
+        others = tuple((role, configuration) for role, configuration in self.configurations if role != CURRENT)
+        return replace(self, configurations=(*others, (CURRENT, current)), miss=self.miss | {CURRENT: self.miss[first.name]})
+
+
+def read(text: str) -> dict | None:
+    """A plan as JSON; None where the file is something else. Raises InputError, CouldNotRun."""
+    if not os.path.isfile(text) or not text.endswith(".json"):
+        return None
+    try:
+        document = json.loads(read_bytes(Path(text), MOST_PLAN_BYTES))
+    except (ValueError, RecursionError):
+        raise InputError(text, "is not JSON", DOC, "Write it with: headrace plan WORKLOAD --output json > plan.json") from None
+    if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA:
+        found = document.get("schema") if isinstance(document, dict) else type(document).__name__
+        raise InputError(
+            f"{text}: schema {found!r}",
+            f"a proof needs a plan for transactions, {PLAN_SCHEMA}",
+            DOC,
+            "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:...",
+        )
+    return document
+
+
+def from_plan(document: dict, text: str, workload: TransactionWorkload | None = None) -> Request:
+    """Winner, runner-up and today's of a plan (what comes closest where nothing wins). Raises InputError."""
+    try:
+        choices = _choices(document)
+        configurations = tuple(
+            (role, Configuration(role, choice["storage"], float(choice["cache_gib"]), int(document["threads"] or 1), choice["log_storage"]))
+            for role, choice in choices
+        )
+        engine, size, as_of, growth = document["engine"], float(document["size_gib"]), document["as_of"], float(document["growth"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{text}: {error}", f"is missing or of another kind in a plan ({PLAN_SCHEMA})", DOC, "Write the plan anew."
+        ) from None
+    if not document["threads"]:
+        raise InputError(text, "plans for arrivals, and a proof drives a closed load of clients", DOC, "Plan it with --threads.")
+    if engine not in ("innodb", "myrocks") or not size > 0:
+        raise InputError(f"{text}: engine {engine!r}, {size:g} GiB", "must be innodb or myrocks, and more than 0 GiB", DOC)
+    if workload is not None and workload.engine != engine:
+        raise InputError(f"--workload of {workload.engine}", f"the plan is for {engine}", DOC)
+    database = _assumed(engine, size) if workload is None else (workload.grown(growth) if growth != 1.0 else workload).database
+    miss = {configuration.name: settled_miss(database, configuration.cache_gib) for _, configuration in configurations}
+    return Request(
+        f"{document.get('workload', text)} (plan {Path(text).name})",
+        engine,
+        size,
+        as_of,
+        configurations,
+        miss,
+        () if workload else (ASSUMED,),
+    )
+
+
+def _choices(document: dict) -> list[tuple[str, dict]]:
+    ranked = document["winners"] or document["closest"]
+    if not ranked:
+        raise KeyError("no choice in winners or closest")
+    found = [(WINNER, ranked[0])]
+    same = ("storage", "log_storage", "cache_gib")
+    # The runner-up: the next choice that is another; else the best of the families that cost more.
+    losers = [family["best"] for family in document["families"] if family.get("best") and family["outcome"] != "impossible"]
+    losers.sort(key=lambda choice: (not choice["meets_goals"], choice["cost_usd_month"]))
+    others = [choice for choice in [*ranked[1:], *losers] if any(choice[key] != ranked[0][key] for key in same)]
+    found += [(RUNNER_UP, others[0])] if others else []
+    found += [(CURRENT, document["compared"])] if document.get("compared") else []
+    return found
+
+
+def _assumed(engine: str, size_gib: float) -> dict:
+    from headrace.calibrating import sysbench_tpcc
+    from headrace.workload.calibration.standard import GIB, TPCC_BYTES
+
+    warehouses = max(1.0, size_gib * GIB / TPCC_BYTES[engine])
+    return sysbench_tpcc(warehouses=warehouses, engine=engine, cache_gib=1.0, threads=1).database
+
+
+def from_workload(workload: TransactionWorkload, storages: list[str], text: str) -> Request:
+    """A workload on storages, each `DATA` or `DATA+LOG`, with its own cache and clients. Raises InputError."""
+    if not storages:
+        raise InputError(
+            text,
+            "is a workload: name the storages to prove it on",
+            DOC,
+            "Add --storage gp3:500:6000 --storage io1:500:3000, or give a plan: headrace plan --output json.",
+        )
+    if len(storages) > MOST_CONFIGURATIONS:
+        raise InputError(f"{len(storages)} storages", f"at most {MOST_CONFIGURATIONS}", DOC)
+    if workload.size_gib is None:
+        raise InputError(workload.name, "does not say how large its data are", DOC, "Give size_gib in the workload file.")
+    configurations = []
+    for spec in dict.fromkeys(storages):
+        data, _, log = spec.partition("+")
+        configurations.append((GIVEN, Configuration(spec, data, workload.cache_gib, workload.threads, log or None)))
+    miss = settled_miss(workload.database, workload.cache_gib)
+    return Request(
+        workload.name,
+        workload.engine,
+        workload.size_gib,
+        workload.as_of,
+        tuple(configurations),
+        {one.name: miss for _, one in configurations},
+    )

@@ -1,0 +1,91 @@
+"""The load that stands for a database on the lab: sysbench's oltp_read_write over as much data, skewed so that as many of its touches miss the cache.
+
+A user's own statements cannot be run here. What a storage notices of a database is how many of its page touches miss the cache, and what it changes; the first is matched, by the
+distribution, and what remains different (statements, how many pages each touches) is the same in every configuration and learnt by the calibration.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from headrace import _core
+from headrace.bench import SysbenchOltp
+from headrace.errors import InputError, core_errors
+from headrace.prove.configuration import DOC
+
+GIB = 2.0**30
+# A row of sbtest with its index entry, bytes on disk: 8 x 1,000,000 rows take 1.84 GiB (InnoDB) and 1.59 GiB (MyRocks, not compressed): MariaDB 10.11, 2026-11-21.
+ROW_BYTES = {"innodb": 247.0, "myrocks": 214.0}
+TABLES = 8
+LEAST_ROWS = 10_000
+SCRIPT = "oltp_read_write"
+# sysbench's --rand-pareto-h: at 0.5 every row is as likely as another; below 0.02 nearly all touches go to a few pages.
+MOST_SKEWED_H, UNIFORM_H = 0.02, 0.5
+# Halving the range of h so often leaves a thousandth of it.
+HALVINGS = 10
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """`benchmark` with its data of `data_gib`; `h` of its distribution (0.5: uniform); `miss` its share of touches that read a page in the settled cache, `wanted` that of the database."""
+
+    benchmark: SysbenchOltp
+    data_gib: float
+    h: float
+    miss: float
+    wanted: float
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        skew = "uniform" if self.h >= UNIFORM_H else f"pareto, h = {self.h:.3f}"
+        return (
+            f"sysbench {SCRIPT} over {self.benchmark.tables} x {self.benchmark.rows:,} rows ({self.data_gib:.2f} GiB, {skew}): {self.miss:.1%} of its page touches miss the "
+            f"cache, {self.wanted:.1%} of the database's."
+        )
+
+
+def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, wanted_miss: float) -> StandIn:
+    """The load over `data_gib` of data whose touches miss a cache of `cache_gib` as often as `wanted_miss` (0..1). Raises InputError for too little data."""
+    rows = int(data_gib * GIB / ROW_BYTES[engine] / TABLES)
+    if rows < LEAST_ROWS:
+        least = LEAST_ROWS * TABLES * ROW_BYTES[engine] / GIB
+        raise InputError(f"{data_gib:.3f} GiB of data", f"are too few: at least {least:.2f} GiB", DOC, "Prove at a larger scale.")
+    low, high = MOST_SKEWED_H, UNIFORM_H
+    most = miss_of(engine, rows, cache_gib, threads, None)
+    if wanted_miss >= most:
+        return StandIn(SysbenchOltp(SCRIPT, TABLES, rows, "uniform"), data_gib, UNIFORM_H, most, wanted_miss)
+    found = most
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        found = miss_of(engine, rows, cache_gib, threads, middle)
+        low, high = (middle, high) if found < wanted_miss else (low, middle)
+    h = round(math.sqrt(low * high), 4)
+    found = miss_of(engine, rows, cache_gib, threads, h)
+    return StandIn(SysbenchOltp(SCRIPT, TABLES, rows, "pareto", {"rand_pareto_h": h}), data_gib, h, found, wanted_miss)
+
+
+def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> float:
+    """Share of page touches that read a page once the cache has settled."""
+    kind = {"type": "uniform"} if h is None else {"type": "pareto", "h": h}
+    options = {
+        "script": SCRIPT,
+        "engine": engine,
+        "tables": TABLES,
+        "table_size": rows,
+        "distribution": kind,
+        "threads": threads,
+        "cache_gib": cache_gib,
+    }
+    with core_errors():
+        database = _core.mysql_sysbench(options)["database"]
+    return settled_miss(database, cache_gib)
+
+
+def settled_miss(database: dict, cache_gib: float) -> float:
+    """The same of any database of the core."""
+    with core_errors():
+        curve = _core.mysql_warm_up(database, cache_gib * GIB)
+    touches = sum(item["pages"] * item["touches_per_tx"] for item in database["popularity"])
+    return float(min(1.0, curve["reads"][-1] / max(touches, 1e-12)))

@@ -1,0 +1,218 @@
+"""Measured runs in words, tables and pages. Reads the run store, runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.report import benchmark_charts as charts
+from headrace.report import style
+from headrace.report.html import Page
+from headrace.report.output import write_text
+from headrace.report.pages import write_chart
+from headrace.report.words import latency, number, percent, span
+
+LIST_COLUMNS = ("run", "state", "benchmark", "threads", "s", "server", "storage", "tps", "p95", "p99", "IOPS")
+LIST_RIGHT = ("threads", "s", "tps", "p95", "p99", "IOPS")
+COMPARE_COLUMNS = ("figure", "unit", "first", "second", "change", "95 % interval", "")
+COMPARE_RIGHT = ("first", "second", "change", "95 % interval")
+VERDICTS = {"higher": "higher", "lower": "lower", "same": "no difference seen", "": ""}
+MOST_SETTINGS = 40
+
+
+def list_row(record) -> list[object]:
+    """The cells of LIST_COLUMNS."""
+    summary, document = record.summary, record.document
+    iops = [summary.get(name) for name in ("read_iops", "write_iops")]
+    return [
+        record.id, record.state, load_words(document), document["load"]["threads"], number(summary.get("seconds")), server_words(document) or "-",
+        document["target"].get("storage") or "-", number(summary.get("tps")), latency(summary.get("p95_ms")), latency(summary.get("p99_ms")),
+        number(sum(iops)) if None not in iops else "-",
+    ]  # fmt: skip
+
+
+def load_words(document: dict) -> str:
+    """The benchmark with the option that says most."""
+    name, options = document["benchmark"]["name"], document["benchmark"]["options"]
+    told = {"sysbench-oltp": "script", "sysbench-fileio": "mode", "fio": "rw", "mysqlslap": "load"}.get(name)
+    if name == "tpcc":
+        return f"tpcc {options.get('warehouses')} warehouses"
+    return f"{name} {options.get(told)}" if told and options.get(told) else name
+
+
+def server_words(document: dict) -> str:
+    """`MariaDB 10.11.6, InnoDB`; "" for files."""
+    target = document["target"]
+    if not target.get("engine"):
+        return ""
+    flavor = {"mariadb": "MariaDB", "percona": "Percona Server"}.get(target.get("flavor") or "", "MySQL")
+    engine = {"innodb": "InnoDB", "myrocks": "MyRocks"}.get(target["engine"], target["engine"])
+    return f"{flavor} {(target.get('version') or '').split('-')[0]}, {engine}"
+
+
+def title_of(record) -> str:
+    """A run in one line."""
+    document = record.document
+    where = document["target"].get("storage") or document["target"].get("label")
+    return f"{load_words(document)} on {where}, {document['load']['threads']} threads"
+
+
+def figure_rows(record) -> list[tuple[str, str]]:
+    """The figures of a run as a person reads them; what was not measured is left out."""
+    summary = record.summary
+    unit = record.document["benchmark"].get("unit", "transactions")
+
+    def of(name: str, words) -> str | None:
+        return None if summary.get(name) is None else words(summary[name])
+
+    cached = summary.get("p95_ms") is not None
+    rows = [
+        ("measured for", of("seconds", span)),
+        (f"{unit} a second", of("tps", lambda value: f"{number(value)} (standard deviation of a second {number(summary.get('tps_sd'))}, least {number(summary.get('tps_min'))})")),
+        ("queries a second", of("qps", number)),
+        ("latency", None if not cached else ", ".join(f"{label} {latency(summary[name])}" for label, name in
+         (("mean", "mean_ms"), ("p50", "p50_ms"), ("p95", "p95_ms"), ("p99", "p99_ms"), ("p99.9", "p999_ms"), ("longest", "max_ms")) if summary.get(name) is not None)),
+        ("p95 of a second, median", of("p95_of_seconds_ms", latency)),
+        ("new orders a minute", of("new_orders_per_min", number)),
+        ("statements, p95", of("statement_p95_ms", latency)),
+        ("errors a second", of("errors_per_s", number)),
+        ("nothing done for", of("stall_s", lambda value: span(value) if value else None)),
+        ("reads", of("read_iops", lambda value: f"{number(value)} IOPS, {number(summary.get('read_mib_s'))} MiB/s, waiting {latency(summary.get('read_wait_ms'))} on average")),
+        ("writes", of("write_iops", lambda value: f"{number(value)} IOPS, {number(summary.get('write_mib_s'))} MiB/s, waiting {latency(summary.get('write_wait_ms'))} on average")),
+        ("I/Os a transaction", None if unit != "transactions" else of("reads_per_transaction", lambda value: f"{number(value)} reads, {number(summary.get('writes_per_transaction'))} writes")),
+        ("requests under way", of("queue", number)),
+        *((f"waited for the {words}", of(name, lambda value: percent(value) if value else None)) for name, words in charts.CAPS.items()),
+        ("credit balance", of("balance_percent_first", lambda value: f"{value:.1f} % at the beginning, {summary['balance_percent_last']:.1f} % at the end")),
+        ("processors", of("idle_cpus", lambda value: f"{number(summary.get('user_cpus'))} user, {number(summary.get('system_cpus'))} system, {number(summary.get('iowait_cpus'))} waiting, {number(value)} idle")),
+    ]  # fmt: skip
+    return [(name, text) for name, text in rows if text not in (None, "-", "0")]
+
+
+def setup_rows(record) -> list[tuple[str, str]]:
+    """What was run on what."""
+    document = record.document
+    load, target, tool, machine = document["load"], document["target"], document["tool"], document["environment"]
+    options = ", ".join(option_words(document["benchmark"]["options"]))
+    rows = [
+        ("run", f"{record.id} ({record.state})"), ("name", document.get("name")), ("began", document.get("began_at")), ("load", f"{document['benchmark']['name']}: {options}"),
+        ("clients", f"{load['threads']} threads, {load['warmup_s']} s of warm-up, then {load['seconds']} s, seed {load['seed']}, {document.get('start') or '?'} start"),
+        ("server", server_words(document)), ("cache", None if not target.get("cache_gib") else f"{number(target['cache_gib'])} GiB"),
+        ("data", None if not target.get("data_gib") else f"{number(target['data_gib'])} GiB"),
+        ("storage", ", ".join(filter(None, (target.get("storage"), target.get("log_storage") and f"log on {target['log_storage']}")))),
+        ("devices", ", ".join(target.get("devices") or ())), ("tool", f"{tool['name']} {tool['version']}"),
+        ("machine", f"{machine.get('cpus')} processors ({machine.get('cpu') or '?'}), {machine.get('memory_gib')} GiB, {machine.get('system')}, Linux {machine.get('kernel')}"),
+        ("before the run", f"{percent((machine.get('before') or {}).get('busy_share'))} of the processors in use, load {number((machine.get('before') or {}).get('load1'))}"),
+    ]  # fmt: skip
+    return [(name, str(text)) for name, text in rows if text]
+
+
+def option_words(options: dict) -> list[str]:
+    """`tables 8`, and what is nested behind its own name: `rand_spec_pct 1`."""
+    found = []
+    for key, value in options.items():
+        if isinstance(value, dict):
+            found += option_words(value)
+        elif value not in ([], None):
+            found.append(
+                f"{key} {' '.join(map(str, value)) if isinstance(value, list) else f'{value:g}' if isinstance(value, float) else value}"
+            )
+    return found
+
+
+def compare_rows(comparison) -> list[tuple[str, ...]]:
+    """The cells of COMPARE_COLUMNS."""
+    rows = []
+    for one in comparison.differences:
+        change = "-" if one.change_percent is None else f"{_signed(one.change_percent)} %"
+        interval = "" if one.low_percent is None else f"{_signed(one.low_percent)} to {_signed(one.high_percent)} %"
+        mark = {True: " (better)", False: " (worse)", None: ""}[one.better]
+        rows.append((one.words, one.unit, number(one.a), number(one.b), change, interval, VERDICTS[one.verdict] + mark))
+    return rows
+
+
+def _signed(value: float) -> str:
+    """Percent with its sign; thousands without their tenths."""
+    return f"{value:+.1f}" if abs(value) < 1_000 else f"{value:+,.0f}"
+
+
+def compare_words(comparison) -> list[str]:
+    """What differs, what is not alike, what to know."""
+    found = [f"Differs: {what}: {left} and {right}" for what, left, right in comparison.differs[:MOST_SETTINGS]]
+    if len(comparison.differs) > MOST_SETTINGS:
+        found.append(f"... and {len(comparison.differs) - MOST_SETTINGS} more settings.")
+    if not comparison.differs:
+        found.append("Nothing of storage, server or settings differs: what differs is chance, or not recorded.")
+    return found + [f"NOT ALIKE: {words}" for words in comparison.unlike]
+
+
+def group_name(records: Sequence) -> str:
+    """One run's id, or how many."""
+    return records[0].id if len(records) == 1 else f"{len(records)} runs from {records[0].id}"
+
+
+def write_run(path: Path, record) -> None:
+    """A run as a page (.html), or its time line as .svg or .png. Raises CouldNotRun."""
+    series = record.series()
+    unit = record.document["benchmark"].get("unit", "transactions")
+    chart = charts.time_line(series, title_of(record), unit)
+
+    def page() -> Page:
+        made = Page(
+            title_of(record),
+            f"Measured {record.document.get('began_at', '')} by {record.document['tool']['name']} {record.document['tool']['version']}; run {record.id}",
+        )
+        made.items(record.findings)
+        made.heading("Figures")
+        made.table(("figure", "measured"), figure_rows(record))
+        made.heading("Second by second")
+        made.chart(chart, f"{title_of(record)}: throughput, latency, disks, balance and caps over time")
+        spread = charts.density([(record.id, series, style.MEASURED)], unit)
+        if spread is not None:
+            made.heading("Spread")
+            made.chart(spread, f"How often each number of {unit} a second occurred")
+        histogram = record.percentiles()
+        tail = charts.percentiles([(record.id, histogram, style.MEASURED)]) if histogram is not None else None
+        if tail is not None:
+            made.heading("Latency")
+            made.chart(tail, "Latency over the percentile, to the last with ten slower transactions")
+        made.heading("Setup")
+        made.table(("what", "is"), setup_rows(record))
+        return made
+
+    write_chart(path, chart, page)
+
+
+def write_comparison(path: Path, comparison) -> None:
+    """Two runs, or groups, as a page. Raises CouldNotRun."""
+    first, second = comparison.a[0], comparison.b[0]
+    unit = first.document["benchmark"].get("unit", "transactions")
+    made = Page(f"{group_name(comparison.b)} against {group_name(comparison.a)}", load_words(first.document))
+    for words in compare_words(comparison):
+        made.paragraph(words, "warn" if words.startswith("NOT ALIKE") else "")
+    made.heading("Differences")
+    made.table(COMPARE_COLUMNS, compare_rows(comparison), COMPARE_RIGHT)
+    marks = charts.intervals(comparison.differences)
+    if marks is not None:
+        made.chart(marks, "Changes in percent with their intervals")
+    labels = [
+        f"{which}: {record.document['target'].get('storage') or record.id}" for which, record in (("first", first), ("second", second))
+    ]
+    colours = (charts.FIRST, charts.SECOND)
+    parts = [(label, record.series(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)]
+    for column, y_title in (("tps", f"{unit} a second"), ("p95_ms", "p95 (ms)"), ("balance_percent", "credit balance (%)")):
+        chart = charts.over_each_other(parts, column, y_title)
+        if chart is not None:
+            made.chart(chart, f"{y_title} of both over time")
+    spread = charts.density(parts, unit)
+    if spread is not None:
+        made.chart(spread, f"How often each number of {unit} a second occurred")
+    histograms = [(label, record.percentiles(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)]
+    tail = charts.percentiles(histograms) if all(histogram is not None for _, histogram, _ in histograms) else None
+    if tail is not None:
+        made.chart(tail, "Latency over the percentile of both")
+    made.heading("What to know")
+    made.items(comparison.notes)
+    for words, record in (("The first", first), ("The second", second)):
+        made.heading(words)
+        made.table(("what", "is"), setup_rows(record))
+    write_text(path, made.render())

@@ -1,0 +1,63 @@
+"""Servers of tests: on labs in folders of their own, ended and cleaned up whatever happened; statements sent to them."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
+
+from lab_folders import Labs
+
+from headrace.lab import Lab
+from headrace.mysql import places as places_of
+from headrace.mysql import process, record, volumes
+from headrace.mysql.server import Server
+from headrace.workload.capture import connect
+
+# A volume that is quick enough for tests, and slow enough to be one.
+SPEC = "gp3:4"
+
+
+class ServerLabs(Labs):
+    """Labs whose servers are ended first."""
+
+    def close(self) -> None:
+        for folder in self.folders:
+            end_servers(folder)
+        super().close()
+
+
+def end_servers(folder: Path) -> None:
+    """Kills the servers of a lab's folder and takes down their mounts and folders in /run."""
+    user = process.service_user()
+    for name in record.names(folder):
+        where = places_of.places(folder, name)
+        while (left := process.with_argument(f"--defaults-file={where.config}", user)) is not None:
+            process.end(left, signal.SIGKILL, 30)
+        volumes.quietly_unmount(where)
+    with contextlib.suppress(OSError):
+        shutil.rmtree(places_of.places(folder, "any").run.parent)
+
+
+def sql(server: Server, *statements: str, tcp: bool = False, timeout_s: float = 60.0) -> tuple:
+    """Rows of the last statement."""
+    with connect(server.address(tcp=tcp), timeout_s) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return cursor.fetchall()
+
+
+def left_of(lab: Lab, name: str) -> list[str]:
+    """What there still is of a server: volumes, mounts, processes, folders. Nothing, when it was taken back whole."""
+    where = places_of.places(places_of.data_dir_of(lab), name)
+    found = [f"volume {one}" for one in volumes.left_by(lab, name)]
+    mounts = Path("/proc/self/mountinfo").read_text()
+    found += [f"mounted: {line}" for line in mounts.splitlines() if f" {where.run}" in line]
+    running = process.with_argument(f"--defaults-file={where.config}", process.service_user())
+    found += [] if running is None else [f"process {running.pid}"]
+    found += [str(folder) for folder in (where.state, where.run) if folder.exists()]
+    return found

@@ -1,0 +1,280 @@
+"""Proofs without a lab: what is asked for, how it is scaled, how long it takes, what a result says, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+import headrace
+from headrace import _core
+from headrace.errors import CouldNotRun, InputError
+from headrace.prove import Configuration, Measured, Predicted, Proof, Step, from_plan, from_workload, keeping, predicting, read, standin
+from headrace.prove import request as requests
+from headrace.prove import scale as scaling
+from headrace.prove.running import CALIBRATION, _calibrated_on, _planned
+from headrace.prove.timing import AROUND_S, timing
+
+SHOP = headrace.sysbench_tpcc(warehouses=1000, cache_gib=22.0, threads=32)
+
+
+def choice(storage: str, cost: float, **more: object) -> dict:
+    return {"storage": storage, "log_storage": None, "cache_gib": 22.0, "cost_usd_month": cost, "meets_goals": True} | more
+
+
+def plan(**more: object) -> dict:
+    winner, second = choice("gp3:500:6000", 100.0), choice("io1:500:5000", 300.0)
+    families = [
+        {"family": "gp3", "outcome": "wins", "best": winner},
+        {"family": "io1", "outcome": "costs more", "best": second},
+        {"family": "st1", "outcome": "impossible", "best": None},
+    ]
+    return {
+        "schema": "headrace-transaction-plan/1", "workload": "shop", "engine": "innodb", "size_gib": 88.0, "as_of": "2026-11-01", "growth": 1.0, "threads": 32,
+        "winners": [winner], "closest": [], "families": families, "compared": None,
+    } | more  # fmt: skip
+
+
+def test_a_plan_gives_winner_runner_up_and_todays():
+    made = from_plan(plan(compared=choice("gp2:1200", 120.0)), "plan.json", SHOP)
+    assert [(role, one.storage, one.threads) for role, one in made.configurations] == [
+        ("winner", "gp3:500:6000", 32), ("runner-up", "io1:500:5000", 32), ("current", "gp2:1200", 32),
+    ]  # fmt: skip
+    assert made.miss["winner"] == standin.settled_miss(SHOP.database, 22.0)
+    assert not made.notes
+
+
+def test_the_runner_up_is_another_choice():
+    twice = plan()
+    twice["winners"].append(choice("gp3:500:6000", 100.0))
+    made = from_plan(twice, "plan.json", SHOP)
+    assert made.configurations[1][1].storage == "io1:500:5000"
+
+
+def test_without_its_workload_the_skew_is_said_to_be_assumed():
+    assert from_plan(plan(), "plan.json").notes == (requests.ASSUMED,)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"winners": [], "closest": []}, "choice"),
+        ({"threads": None}, "arrivals"),
+        ({"size_gib": "much"}, "plan"),
+        ({"engine": "aria"}, "aria"),
+        ({"families": 3}, "plan"),
+        ({"winners": [choice("gp9:1", 1.0)]}, "gp9"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(change, word):
+    with pytest.raises(InputError) as refused:
+        from_plan(plan(**change), "plan.json", SHOP)
+    assert word in str(refused.value)
+
+
+def test_files_that_are_no_plan_are_refused(tmp_path):
+    for name, text in (("a.json", "{"), ("b.json", "[]"), ("c.json", '{"schema": "headrace-plan/1"}'), ("d.json", "\xff")):
+        (tmp_path / name).write_text(text, encoding="latin-1")
+        with pytest.raises(InputError):
+            requests.read(str(tmp_path / name))
+    assert requests.read("shop.toml") is None
+
+
+def test_a_workload_needs_storages_and_its_size():
+    with pytest.raises(InputError, match="name the storages"):
+        from_workload(SHOP, [], "shop")
+    with pytest.raises(InputError, match="how large"):
+        from_workload(replace(SHOP, size_gib=None), ["gp3:500"], "shop")
+    made = from_workload(SHOP, ["gp3:500:6000", "gp3:500:6000", "io1:500:3000+gp3:100"], "shop")
+    assert [one.log_storage for _, one in made.configurations] == [None, "gp3:100"]
+
+
+def test_todays_storage_is_the_one_calibrated_on():
+    made = from_workload(SHOP, ["gp3:500:6000"], "shop").with_current("gp2:1200")
+    calibrated, others = _calibrated_on(made)
+    assert calibrated.storage == "gp2:1200"
+    assert [one.storage for _, one in others] == ["gp3:500:6000"]
+    # Without it: between the others, and none of them.
+    calibrated, others = _calibrated_on(from_workload(SHOP, ["gp3:500:6000", "io1:500:1500"], "shop"))
+    assert calibrated.name == CALIBRATION and 1500 < scaling.iops_of(calibrated.storage) < 6000
+
+
+def test_the_stand_in_misses_as_often_as_the_database():
+    """Random databases and caches. A thousandth of h is its resolution; a few percent of the miss share at steep places: 3 % of it, and a thousandth."""
+    for seed in range(12):
+        chance = random.Random(seed)
+        cache_share, wanted = chance.uniform(0.1, 0.5), chance.uniform(0.02, 0.4)
+        made = standin.stand_in("innodb", 2.0, 2.0 * cache_share, 16, wanted)
+        if made.h < standin.UNIFORM_H:
+            assert made.miss == pytest.approx(wanted, rel=0.03, abs=1e-3), f"seed {seed}"
+        else:
+            assert made.miss <= wanted, f"seed {seed}"
+
+
+def test_the_stand_in_needs_some_data():
+    with pytest.raises(InputError, match="too few"):
+        standin.stand_in("innodb", 0.001, 0.0003, 4, 0.2)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "2", "nan", "inf", "big", ""])
+def test_a_scale_is_a_share(text):
+    with pytest.raises(InputError):
+        scaling.read_scale(text)
+
+
+def test_a_scale_keeps_what_it_says():
+    """Ratios of data to cache and of IOPS to clients: whole clients and whole IOPS, so within one of each; whatever the seed."""
+    for seed in range(40):
+        chance = random.Random(seed)
+        size = chance.uniform(20, 2_000)
+        configuration = Configuration(
+            "one",
+            f"{chance.choice(['', '2x'])}io1:{int(size * 1.5)}:{chance.randrange(1_000, int(min(60_000, 50 * size)))}",
+            size * chance.uniform(0.05, 0.6),
+            chance.randrange(8, 200),
+        )
+        scale = scaling.Scale(chance.uniform(0.001, 0.9), chance.uniform(0.2, 0.9))
+        small, _ = scaling.scaled(configuration, size, scale)
+        assert small.cache_gib / (size * scale.data) == pytest.approx(configuration.cache_gib / size), f"seed {seed}"
+        members = len(_core.parse_storage(configuration.storage)["members"])
+        assert scaling.iops_of(small.storage) == pytest.approx(scale.rate * scaling.iops_of(configuration.storage), abs=members), (
+            f"seed {seed}"
+        )
+        assert abs(small.threads - scale.rate * configuration.threads) <= 0.5, f"seed {seed}"
+        assert len(_core.parse_storage(small.storage)["members"]) == members, f"seed {seed}"
+        assert small.usable_gib >= size * scale.data * 1.35, f"seed {seed}"
+
+
+def test_what_is_not_sold_so_small_becomes_io1_and_is_said():
+    small, notes = scaling.scaled(Configuration("one", "gp3:500:6000", 20.0, 32), 100.0, scaling.Scale(0.02, 0.25))
+    assert small.storage.startswith("io1:") and small.storage.endswith(":1500")
+    assert "io1 with its 1,500 IOPS" in notes[0]
+    kept, notes = scaling.scaled(Configuration("one", "gp3:500:6000:250", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))
+    assert kept.storage == "gp3:500:6000:250" and not notes
+    kept, notes = scaling.scaled(Configuration("one", "gp3:500:12000:500", 20.0, 32), 100.0, scaling.Scale(0.02, 0.5))
+    assert kept.storage.endswith(":6000:250") and kept.storage.startswith("gp3:")
+
+
+def test_credits_are_gone_as_plans_go_by():
+    small, notes = scaling.scaled(Configuration("one", "gp2:300", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))
+    assert small.balance_percent == 0.0 and "credits are gone" in notes[0]
+    assert scaling.scaled(Configuration("one", "gp2:1500", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))[0].balance_percent is None
+
+
+def test_scales_that_cannot_be_are_refused():
+    with pytest.raises(InputError, match="fewer than io1's least"):
+        scaling.scaled(Configuration("one", "io1:100:1000", 20.0, 32), 100.0, scaling.Scale(0.02, 0.01))
+    with pytest.raises(InputError, match="MiB/s"):
+        scaling.scaled(Configuration("one", "st1:1000", 20.0, 32), 100.0, scaling.Scale(0.02, 0.5))
+    with pytest.raises(InputError, match="at least"):
+        Configuration("one", "gp3:100", 0.0, 4)
+    with pytest.raises(InputError, match="clients"):
+        Configuration("one", "gp3:100", 1.0, 0)
+
+
+def test_time_is_divided_and_never_exceeded():
+    for minutes in (2.0, 5.0, 15.0, 60.0):
+        for others in (1, 2, 3):
+            try:
+                parts = timing(minutes, others)
+            except InputError as refused:
+                assert "or more" in refused.hint
+                continue
+            spent = parts.loading_s + parts.calibration_s + others * parts.each_s + (others + 1) * AROUND_S
+            assert spent <= 60.0 * minutes and parts.warmup_s < parts.each_s
+    with pytest.raises(InputError):
+        timing(0.1, 2)
+
+
+def test_a_whole_proof_is_planned_within_the_machine():
+    made = _planned(from_plan(plan(compared=choice("gp2:1200", 120.0)), "plan.json", SHOP), 10.0, None)
+    assert [step.role for step in made.steps] == [CALIBRATION, "winner", "runner-up"]
+    assert made.load.data_gib <= made.timing.data_gib + 1e-9
+    assert all(step.configuration.cache_gib >= scaling.LEAST_CACHE_GIB - 1e-9 for step in made.steps)
+    assert 0 < made.scale.rate <= 1
+
+
+def test_a_scale_too_large_for_the_time_is_refused():
+    with pytest.raises(InputError, match="can be loaded"):
+        _planned(from_plan(plan(), "plan.json", SHOP), 5.0, 1.0)
+
+
+PREDICTED = Predicted(100.0, 95.0, 105.0, 50.0, 20.0, "volume-iops", (), (100.0, 100.0))
+MEASURED = Measured("run", "complete", 60.0, 98.0, 52.0, 20.5, (), (97.0, 99.0))
+
+
+def proof(*steps: Step, **more: object) -> Proof:
+    given = {
+        "name": "p", "folder": "/p", "state": "complete", "began_at": "2026-11-21T00:00:00+00:00", "source": "shop", "engine": "innodb", "server": "MariaDB", "load": "sysbench", "data_gib": 1.0,
+        "data_scale": 0.1, "rate_scale": 0.5, "warmup_s": 10, "seconds": 60, "seed": 1, "steps": steps, "machine": {"cpus": 2},
+    }  # fmt: skip
+    return Proof(**(given | more))
+
+
+def step(name: str, predicted_tps: float, measured_tps: float | None, p95_ms: float = 52.0, **more: object) -> Step:
+    configuration = Configuration(name, "gp3:100", 1.0, 16)
+    measured = None if measured_tps is None else replace(MEASURED, tps=measured_tps, p95_ms=p95_ms, **more)
+    return Step("given", configuration, configuration, replace(PREDICTED, tps=predicted_tps), measured)
+
+
+def test_verdicts():
+    assert step("a", 100.0, 98.0).verdict("innodb") == "holds"
+    assert step("a", 100.0, 90.0).verdict("innodb") == "off"
+    assert step("a", 100.0, 90.0).verdict("myrocks") == "holds"
+    assert step("a", 100.0, 98.0, p95_ms=80.0).verdict("innodb") == "off"
+    assert step("a", 100.0, 70.0, processors_bound=True).verdict("innodb") == "machine"
+    assert step("a", 100.0, None).verdict("innodb") == ""
+    assert step("a", 100.0, 98.0, state="interrupted").verdict("innodb") == ""
+
+
+def test_a_proof_holds_only_whole_and_in_order():
+    assert proof(step("a", 100.0, 98.0), step("b", 200.0, 195.0)).holds is True
+    assert proof(step("a", 100.0, 98.0), step("b", 200.0, 150.0)).holds is False
+    assert proof(step("a", 100.0, 98.0), step("b", 200.0, None)).holds is None
+    assert proof(step("a", 100.0, 98.0), step("b", 200.0, 150.0, processors_bound=True)).holds is None
+    assert proof().holds is None and "Nothing was measured" in proof().verdict
+    # Each within 10 %, the order is not.
+    swapped = proof(step("a", 100.0, 108.0), step("b", 110.0, 102.0))
+    assert swapped.order_holds is False and swapped.holds is False and "NOT" in swapped.verdict
+    # Predicted alike: nothing to order.
+    assert proof(step("a", 100.0, 103.0), step("b", 102.0, 100.0)).order_holds is None
+
+
+def test_a_proof_is_read_as_it_was_written(tmp_path):
+    made = proof(step("a", 100.0, 98.0), step("b", 200.0, None), folder=str(tmp_path), notes=("one",))
+    keeping.write(made)
+    again = read(tmp_path)
+    assert again == made
+    assert json.loads((tmp_path / "proof.json").read_text())["steps"][0]["verdict"] == "holds"
+
+
+def test_damaged_proofs_are_refused(tmp_path):
+    for text in ("", "{}", '{"schema": "headrace-proof/9"}', '{"schema": "headrace-proof/1", "steps": [{}]}', "[1]"):
+        (tmp_path / "proof.json").write_text(text)
+        with pytest.raises(InputError):
+            read(tmp_path)
+    with pytest.raises(CouldNotRun):
+        read(tmp_path / "none")
+
+
+def test_predictions_are_stored_with_their_hash(tmp_path):
+    (tmp_path / "workload.toml").write_text("x")
+    path, digest, when = predicting.store(
+        tmp_path, tmp_path / "workload.toml", "run-1", {"a": (Configuration("a", "gp3:100", 1.0, 16), PREDICTED)}
+    )
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    document = json.loads(path.read_text())
+    assert document["predictions"]["a"]["tps"] == 100.0 and document["made_at"] == when and document["calibrated_on_run"] == "run-1"
+
+
+def test_predictions_are_the_same_for_the_same_seed():
+    workload = headrace.sysbench_oltp(cache_gib=0.2, threads=8, tables=4, table_size=500_000, distribution={"type": "uniform"})
+    configuration = Configuration("a", "io1:20:900", 0.2, 8)
+    first, second = (predicting.predicted(workload, configuration, seconds=20, warmup_s=5, draws=0) for _ in range(2))
+    assert first == second
+    assert len(first.series) == 25
+    # 900 IOPS bind: I/Os a second are what the volume gives, within the second of saved tokens and the row that is cut.
+    assert first.tps * first.ios_per_tx == pytest.approx(900, rel=0.03)

@@ -10,7 +10,7 @@ use headrace_model::latency::LatencyProfile;
 use headrace_model::{Cap, Op};
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{interval, standard};
-use headrace_sim::mysql::{Binding, Clients, Compaction, Database, Engine, Load, Log, Noise, PageWrites, Scenario, Second, Start, WarmUp};
+use headrace_sim::mysql::{Binding, Clients, Compaction, Database, Engine, Load, Log, Noise, PageClass, PageWrites, Scenario, Second, Start, WarmUp};
 use headrace_sim::Setup;
 
 const RUN: f64 = 262_144.0;
@@ -564,3 +564,20 @@ const GOLDEN: [(Engine, Option<u64>, f64); 4] = [
     (Engine::Myrocks, None, 4_074_862.715_601_984_4),
     (Engine::Myrocks, Some(1), 4_075_031.270_861_006),
 ];
+
+/// Reads of one class settle within a few turnovers; what the flush list writes goes on along its ramp, ten times as long.
+#[test]
+fn page_writes_grow_on_where_reads_have_settled() {
+    let mut database = database();
+    database.popularity.classes = vec![PageClass { pages: 1_000_000.0, touches_per_tx: 1e-5 }];
+    let settled = WarmUp::new(&database, CACHE_BYTES).points().iter().find(|point| point.turned > 3.0).unwrap().tx;
+    let ramp = 10.0 * settled;
+    database.writes.flush_ramp_tx = ramp;
+    let curve = WarmUp::new(&database, CACHE_BYTES);
+    for tx in [0.1 * ramp, ramp, 3.0 * ramp] {
+        let expected = database.writes.flush_per_tx * (1.0 - (-tx / ramp).exp());
+        // Points lie 15 % apart: the line between two is below the curve by 0.15^2 / 8, 0.3 % of it, at most.
+        let found = curve.at(tx, &mut 0).flushed;
+        assert!((found / expected - 1.0).abs() < 0.01, "{found} for {expected} at {tx}");
+    }
+}

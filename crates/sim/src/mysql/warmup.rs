@@ -98,6 +98,7 @@ impl WarmUp {
             last.tx += (next - turned) * capacity / evicted_per_tx;
             turned = next;
             (last.turned, last.shape) = (turned, look_up(&database.shape.full, turned));
+            last.flushed = flushed(database, last.tx);
             self.points.push(last);
         }
     }
@@ -144,19 +145,25 @@ impl WarmUp {
 
 fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first, later]: [f64; 3]) -> At {
     let writes = &database.writes;
-    let ramp = if writes.flush_ramp_tx > 0.0 { -libm::expm1(-tx / writes.flush_ramp_tx) } else { 1.0 };
     let first_share = cache.first_share();
     At {
         tx,
         reads,
         evicted_dirty: (first * writes.first_dirty + later * writes.later_dirty).min(reads),
-        flushed: writes.flush_per_tx * ramp,
+        flushed: flushed(database, tx),
         turned,
         cached_share: (cache.held() / cache.capacity()).min(1.0),
         dirty_share: (first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty).clamp(0.0, 1.0),
         shape: if cache.is_full() { look_up(&database.shape.full, turned) } else { look_up(&database.shape.filling, tx) },
         full: f64::from(u8::from(cache.is_full())),
     }
+}
+
+/// Pages the flush list writes per transaction after `tx` of them; that goes on growing where reads have long settled.
+fn flushed(database: &Database, tx: f64) -> f64 {
+    let writes = &database.writes;
+    let ramp = if writes.flush_ramp_tx > 0.0 { -libm::expm1(-tx / writes.flush_ramp_tx) } else { 1.0 };
+    writes.flush_per_tx * ramp
 }
 
 /// Linear between points; the ends hold; 1 where there are none.

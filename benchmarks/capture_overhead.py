@@ -4,12 +4,17 @@
 
 The worst case for it: all data in the buffer pool, so processors bind, with as many clients as processors; server, sysbench and capture share the machine. Pairs go
 with-without, without-with, so that a drift of the machine cancels. The interval is Student's of the pairs' relative differences. Goal: under 1 %.
+
+A machine's own noise is some percent, the cost of one statement a second some hundredths. So the second series samples fifty times as often (five samplers at ten a second),
+and its loss is divided by fifty: the cost goes with the statements.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import os
 import platform
 import re
@@ -20,7 +25,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -28,7 +35,7 @@ from rich.table import Table
 from scipy.stats import t as student
 
 from headrace.errors import HeadraceError
-from headrace.workload.capture import connect, parse_address
+from headrace.workload.capture import Sampler, connect, parse_address
 from headrace.workload.capture.record import VARIABLES
 from headrace.workload.capture.sampler import _statement
 
@@ -37,6 +44,9 @@ TABLES, ROWS = 4, 20_000
 # Imports and the first questions of a capture take a second; both arms wait as long.
 SETTLE_S = 3.0
 SAMPLES = 300
+# Samplers beside each other and their interval, s: as often as 50 captures.
+SAMPLERS, OFTEN_S = 5, 0.1
+AMPLIFIED = SAMPLERS / OFTEN_S
 
 
 class Server:
@@ -101,46 +111,65 @@ class Server:
         self.process.wait()
 
 
-class Capturing:
-    """A capture of its own process, as a user starts it, from before the run until after it."""
+class Beside:
+    """A process beside the run, from before it until after it."""
 
-    def __init__(self, server: Server, folder: Path) -> None:
-        words = [
-            sys.executable,
-            "-m",
-            "headrace",
-            "workload",
-            "capture",
-            server.address.label,
-            "--seconds",
-            "3600",
-            "--storage",
-            "gp3:100",
-            "-o",
-            str(folder),
-            "--force",
-        ]
-        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    def __init__(self, *words: str) -> None:
+        self.process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def stop(self) -> None:
-        self.process.send_signal(signal.SIGINT)
+        self.process.terminate()
         _, said = self.process.communicate()
         if self.process.returncode != 130:
-            raise SystemExit(f"the capture ended with {self.process.returncode}: {said}")
+            raise SystemExit(f"what sampled ended with {self.process.returncode}: {said}")
 
 
-def pairs(server: Server, count: int, seconds: int, folder: Path) -> list[dict]:
+def capturing(server: Server, folder: Path) -> Beside:
+    """A capture as a user starts it."""
+    words = [
+        "-m",
+        "headrace",
+        "workload",
+        "capture",
+        server.address.label,
+        "--seconds",
+        "3600",
+        "--storage",
+        "gp3:100",
+        "-o",
+        str(folder),
+        "--force",
+    ]
+    return Beside(*words)
+
+
+def sampling_often(server: Server) -> Beside:
+    """Fifty samples a second, with what a capture asks for."""
+    return Beside(__file__, "--often", server.address.label)
+
+
+def sample_often(label: str) -> None:
+    """What `sampling_often` runs: until it is ended."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.ExitStack() as stack:
+        for _ in range(SAMPLERS):
+            stack.enter_context(Sampler(parse_address(label), (), OFTEN_S, variables=VARIABLES))
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait(86_400)  # without a limit polars lets no Ctrl-C through
+    sys.exit(130)
+
+
+def pairs(server: Server, count: int, seconds: int, begin: Callable[[], Beside]) -> list[dict]:
     """`count` pairs of tps, each arm first as often as second."""
-    server.tps(seconds, 1)  # warms pool and caches; not counted
     found = []
     for pair in range(count):
         row = {"pair": pair + 1}
         for arm in ("with", "without") if pair % 2 == 0 else ("without", "with"):
-            capturing = Capturing(server, folder) if arm == "with" else None
+            beside = begin() if arm == "with" else None
             time.sleep(SETTLE_S)
             row[arm] = server.tps(seconds, 100 + pair)
-            if capturing is not None:
-                capturing.stop()
+            if beside is not None:
+                beside.stop()
         found.append(row)
     return found
 
@@ -157,15 +186,15 @@ def cost_of_a_sample(server: Server) -> dict[str, float]:
         return {"server_ms": (server.cpu_s() - before) / SAMPLES * 1e3, "capture_ms": (time.process_time() - own) / SAMPLES * 1e3}
 
 
-def summary(rows: list[dict]) -> dict[str, float]:
-    """Mean loss of throughput in % with its 95 % interval; negative: faster with a capture."""
-    losses = [100.0 * (1.0 - row["with"] / row["without"]) for row in rows]
+def summary(rows: list[dict], amplified: float = 1.0) -> dict[str, float]:
+    """Mean loss of throughput in % with its 95 % interval, over `amplified`; negative: faster with a capture. By logarithms, so that a slow arm counts alike on either side."""
+    losses = [100.0 * math.log(row["without"] / row["with"]) / amplified for row in rows]
     mean, spread = statistics.mean(losses), statistics.stdev(losses)
     half = float(student.ppf(0.975, len(losses) - 1)) * spread / len(losses) ** 0.5
     return {"loss_percent": mean, "low_percent": mean - half, "high_percent": mean + half, "sd_percent": spread, "pairs": len(losses)}
 
 
-def measure(count: int = 12, seconds: int = 8) -> dict:
+def measure(count: int = 8, seconds: int = 8) -> dict:
     """All of it: configuration, pairs, their summary, and what a sample costs. Ends what it starts."""
     lacking = [name for name in NEEDED if shutil.which(name) is None]
     if lacking:
@@ -178,29 +207,42 @@ def measure(count: int = 12, seconds: int = 8) -> dict:
         server = Server(folder / "db")
         try:
             server.sysbench("prepare")
-            rows = pairs(server, count, seconds, folder / "capture")
+            server.tps(seconds, 1)  # warms pool and caches; not counted
+            rows = pairs(server, count, seconds, lambda: capturing(server, folder / "capture"))
+            often = pairs(server, count, seconds, lambda: sampling_often(server))
             cost = cost_of_a_sample(server)
         finally:
             server.close()
     about = {"server": server.version, "sysbench": "oltp_read_write", "threads": os.cpu_count(), "seconds": seconds, "cores": os.cpu_count(),
              "kernel": platform.release(), "python": platform.python_version(), "host": socket.gethostname(), "load_before": load}  # fmt: skip
-    return {"configuration": about, "pairs": rows, "throughput": summary(rows), "sample": cost}
+    return {
+        "configuration": about,
+        "pairs": rows,
+        "often": often,
+        "throughput": summary(rows),
+        "throughput_by_often": summary(often, AMPLIFIED),
+        "sample": cost,
+    }
 
 
 def show(found: dict) -> None:
     """Prints the pairs and what follows."""
-    console, table = Console(), Table(title="tps with and without a capture")
-    for column in ("pair", "without", "with", "loss"):
-        table.add_column(column, justify="right")
-    for row in found["pairs"]:
-        table.add_row(
-            str(row["pair"]), f"{row['without']:,.1f}", f"{row['with']:,.1f}", f"{100 * (1 - row['with'] / row['without']):+.2f} %"
+    console = Console()
+    for key, what in (("pairs", "one capture"), ("often", f"{AMPLIFIED:.0f} samples a second")):
+        table = Table(title=f"tps with and without {what}")
+        for column in ("pair", "without", "with", "loss"):
+            table.add_column(column, justify="right")
+        for row in found[key]:
+            table.add_row(
+                str(row["pair"]), f"{row['without']:,.1f}", f"{row['with']:,.1f}", f"{100 * (1 - row['with'] / row['without']):+.2f} %"
+            )
+        console.print(table)
+    for key, what in (("throughput", "as it is"), ("throughput_by_often", f"by {AMPLIFIED:.0f} times as many samples")):
+        told = found[key]
+        console.print(
+            f"loss {what}: {told['loss_percent']:+.3f} % (95 % interval {told['low_percent']:+.3f} to {told['high_percent']:+.3f} %, {told['pairs']} pairs)"
         )
-    console.print(table)
-    told, cost, cores = found["throughput"], found["sample"], found["configuration"]["cores"]
-    console.print(
-        f"loss {told['loss_percent']:+.2f} % (95 % interval {told['low_percent']:+.2f} to {told['high_percent']:+.2f} %, {told['pairs']} pairs)"
-    )
+    cost, cores = found["sample"], found["configuration"]["cores"]
     share = (cost["server_ms"] + cost["capture_ms"]) / 1e3 / cores
     console.print(
         f"a sample takes {cost['server_ms']:.2f} ms of processor in the server and {cost['capture_ms']:.2f} ms in the capture: {share:.3%} of {cores} processors"
@@ -210,10 +252,13 @@ def show(found: dict) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--often", metavar="ADDRESS", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.often:
+        sample_often(asked.often)
     if asked.pairs < 2 or asked.seconds < 2:
         parser.error("--pairs and --seconds must be at least 2")
     found = measure(asked.pairs, asked.seconds)

@@ -27,6 +27,7 @@ from headrace.bench import environment
 from headrace.errors import HeadraceError
 from headrace.mysql.interrupts import ends_as_interrupts
 from headrace.prove import Configuration, load, measure, missing
+from headrace.prove.counting import described
 from headrace.prove.predicting import measured as told
 from headrace.prove.predicting import predicted
 
@@ -66,9 +67,9 @@ class Plan:
     """Rows of each of 8 tables, seconds of a calibration and of each other configuration, those that do not count, what the caches are divided by."""
 
     rows: int = 1_000_000
-    calibration_s: int = 170
-    each_s: int = 75
-    warmup_s: int = 25
+    calibration_s: int = 150
+    each_s: int = 60
+    warmup_s: int = 20
     smaller: float = 1.0
     most: int = 99
 
@@ -171,7 +172,7 @@ class Set:
                 made = replace(configuration, cache_gib=configuration.cache_gib / self.plan.smaller)
                 if made.name == CALIBRATION:
                     record = self.measured(made, self.plan.calibration_s)
-                    self.workload = calibrating.calibrate([record.run_toml], least_seconds=0.9 * self.plan.calibration_s)
+                    self.workload = calibrating.calibrate([described(record)], least_seconds=0.9 * self.plan.calibration_s)
                     continue
                 one = predicted(self.workload, made, seconds=self.plan.each_s, warmup_s=self.plan.warmup_s, seed=SEED, draws=0)
                 when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -255,3 +256,6 @@ if __name__ == "__main__":
     except HeadraceError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted: what was measured is kept, and not measured again", file=sys.stderr)
+        sys.exit(130)

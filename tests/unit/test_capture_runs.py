@@ -138,6 +138,23 @@ def test_a_percentile_of_the_whole_run(tmp_path):
     assert workload.database["clients"]["p95_over_mean"] != calibrate([load_run(write(tmp_path))]).database["clients"]["p95_over_mean"]
 
 
+def test_the_percentile_of_sysbenchs_summary_is_the_runs(tmp_path):
+    text = (
+        make.sysbench_10()
+        + "Latency (ms):\n         min:                                    5.29\n         95th percentile:                      314.45\n"
+    )
+    for name in ("iostat.txt", "status.txt"):
+        (tmp_path / name).write_text(make.FILES[name]())
+    (tmp_path / "sysbench.txt").write_text(text)
+    (tmp_path / "run.toml").write_text(make.RUN_TOML)
+    assert load_run(tmp_path / "run.toml").p95_ms == 314.45
+    (tmp_path / "run.toml").write_text(make.RUN_TOML.replace("seconds = 180", "seconds = 180\np95_ms = 200"))
+    assert load_run(tmp_path / "run.toml").p95_ms == 200  # said is said
+    (tmp_path / "sysbench.txt").write_text(text.replace("95th", "99th"))
+    (tmp_path / "run.toml").write_text(make.RUN_TOML)
+    assert load_run(tmp_path / "run.toml").p95_ms is None
+
+
 def test_a_run_named_twice_is_refused(tmp_path):
     path = write(tmp_path)
     with pytest.raises(InputError, match="same benchmark file"):

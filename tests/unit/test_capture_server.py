@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.main import main
+from headrace.workload.capture import Samples
 from headrace.workload.capture.latency import Latencies, between
 from headrace.workload.capture.profile import Profile
+from headrace.workload.capture.record import _write_somewhere
 from headrace.workload.runs.settings import check_settings
 
 GIB = 2**30
@@ -141,6 +146,8 @@ LOCAL = "mysql://w@/?socket=/nonexistent/mysqld.sock"
         (["mysql://w:hunter2@db/", "--storage", "gp3:500"], 2, "list of processes"),
         (["postgres://w@db/", "--storage", "gp3:500"], 2, "an address is"),
         ([LOCAL, "--storage", "gp3:500"], 3, "no such socket"),
+        ([LOCAL, "--storage", "gp3:500", "--interval", "0.5"], 2, "whole seconds"),
+        ([LOCAL, "--storage", "gp3:500", "--name", "x" * 201], 2, "printable"),
         ([LOCAL, "--storage", "gp3:500", "--defaults-file", "/nonexistent/my.cnf"], 2, "no such file"),
     ],
     ids=lambda value: None,
@@ -151,3 +158,14 @@ def test_the_command_says_what_is_wrong(words, code, said, tmp_path, capsys, mon
     out, err = capsys.readouterr()
     assert said in err and out == "" and "Traceback" not in err and "hunter" not in err
     assert not (tmp_path / "out").exists()
+
+
+def test_what_was_sampled_is_kept_where_the_folder_fails(tmp_path, monkeypatch):
+    """A folder that turned into a file meanwhile stands for a disk that is full."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").write_text("")
+    empty = pl.DataFrame({"t_unix": [1.0, 2.0], "questions": [1.0, 2.0]})
+    place = _write_somewhere(tmp_path / "out", {"caveats": []}, Samples(empty, pl.DataFrame(), pl.DataFrame()))
+    assert place.parent == tmp_path / "elsewhere" and sorted(os.listdir(place)) == ["RUN.toml", "status.csv"]
+    assert "cannot be written" in (place / "RUN.toml").read_text()

@@ -47,9 +47,12 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize(("page", "command", "shown"), examples(), ids=[example[1][:60] for example in examples()])
 def test_example_runs_and_gives_what_is_shown(page, command, shown, folder):
+    command, _, into = command.partition(" > ")
     words = [sys.executable, "-m", "headrace", *shlex.split(command)[1:]]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "150"})
     assert done.returncode in FINE, done.stderr
+    if into:
+        (folder / into).write_text(done.stdout)
     given = iter([line.rstrip() for line in done.stdout.splitlines()])
     for line in shown:
         # "..." stands for lines left out; every other line must come, in order.

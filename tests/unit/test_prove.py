@@ -7,16 +7,32 @@ import json
 import random
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
 import headrace
 from headrace import _core
+from headrace.bench import RunRecord
 from headrace.errors import CouldNotRun, InputError
-from headrace.prove import Configuration, Measured, Predicted, Proof, Step, from_plan, from_workload, keeping, predicting, read, standin
+from headrace.prove import (
+    Configuration,
+    Measured,
+    Predicted,
+    Proof,
+    Step,
+    counting,
+    from_plan,
+    from_workload,
+    keeping,
+    predicting,
+    read,
+    standin,
+)
 from headrace.prove import request as requests
 from headrace.prove import scale as scaling
 from headrace.prove.running import CALIBRATION, _calibrated_on, _planned
 from headrace.prove.timing import AROUND_S, timing
+from headrace.workload.runs import load_run
 
 SHOP = headrace.sysbench_tpcc(warehouses=1000, cache_gib=22.0, threads=32)
 
@@ -278,3 +294,52 @@ def test_predictions_are_the_same_for_the_same_seed():
     assert len(first.series) == 25
     # 900 IOPS bind: I/Os a second are what the volume gives, within the second of saved tokens and the row that is cut.
     assert first.tps * first.ios_per_tx == pytest.approx(900, rel=0.03)
+
+
+RUN_TOML = """
+format = "headrace-run"
+version = 1
+name = "a"
+engine = "myrocks"
+storage = "io1:40:1500"
+as_of = 2026-11-01
+cache_gib = 0.5
+threads = 8
+start = "cold"
+seconds = 60.0
+
+[benchmark]
+name = "sysbench-oltp"
+tables = 8
+scale = 1000000
+script = "oltp_read_write"
+distribution = "uniform"
+
+[files]
+sysbench = "transactions.csv"
+disk = "disk.csv"
+device = "loop3"
+"""
+
+
+def test_a_run_is_calibrated_from_what_the_volumes_counted(tmp_path):
+    """Two volumes, the second asked a second later: their sums, second by second, on the transactions' time."""
+    began = 1_800_000_000
+    (tmp_path / "RUN.toml").write_text(RUN_TOML)
+    rows = [f"{t + 1},{began + t + 1},8,50,1000,180" for t in range(60)]
+    (tmp_path / "transactions.csv").write_text("\n".join(["t_s,time,threads,tps,qps,lat_p95_ms", *rows]) + "\n")
+    for volume, late, reads in (("vol-1", 0, 900), ("vol-2", 1, 300)):
+        seconds = range(began - 5 + late, began + 65)
+        frame = {"t_s": [float(t) for t in seconds], "reads": [reads] * len(seconds), "read_bytes": [reads * 16_384] * len(seconds), "writes": [40] * len(seconds),
+                 "write_bytes": [40 * 4_096] * len(seconds), "flushes": [30] * len(seconds)}  # fmt: skip
+        pl.DataFrame(frame).write_parquet(tmp_path / f"lab-{volume}.parquet")
+    record = RunRecord("run-1", tmp_path, "complete", {}, (), {})
+    run = load_run(counting.described(record))
+    middle = run.series.filter(pl.col("t_s").is_between(5, 55))
+    assert middle["read_iops"].to_list() == pytest.approx([1_200.0] * middle.height)
+    # Flushes ride on journal writes or do not: the volumes have counted either already.
+    assert middle["write_iops"].to_list() == pytest.approx([80.0] * middle.height)
+    (tmp_path / "lab-vol-1.parquet").unlink()
+    (tmp_path / "lab-vol-2.parquet").unlink()
+    with pytest.raises(CouldNotRun, match="no figures"):
+        counting.described(record)

@@ -31,12 +31,18 @@ def module(name: str):
     return import_module(f"headrace.studies.measured.{MODULES[name]}")
 
 
-def run_of(cell, values: list[float], **columns) -> cells.Found:
+def run_of(cell, values: list[float], busy: float = 0.02, **columns) -> cells.Found:
     """A run with these seconds, as the store would have it."""
     n = len(values)
     frame = pl.DataFrame({"t_s": [float(i) for i in range(n)], "tps": values, "phase": ["measure"] * n} | columns)
     summary = {"tps": sum(values) / n, "p95_ms": 5.0, "read_iops": 10.0, "write_iops": 10.0, "idle_cpus": 1.0, "cap_volume_iops": 0.9}
-    record = SimpleNamespace(id=f"20260101-000000-{abs(hash(cell.words)) % 9999}", summary=summary, findings=(), series=lambda: frame)
+    record = SimpleNamespace(
+        id=f"20260101-000000-{abs(hash(cell.words)) % 9999}",
+        summary=summary,
+        findings=(),
+        series=lambda: frame,
+        document={"began_at": "2026-01-01T00:00:00", "environment": {"before": {"busy_share": busy}}},
+    )
     return cells.Found(cell, record)
 
 
@@ -267,6 +273,14 @@ def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_pa
         "seed",
     ):
         assert word in text, word
+
+
+def test_a_busy_machine_is_a_finding():
+    cell = module("iops-900-vs-3000").cells(Options(quick=True))[0]
+    calm, busy = (run_of(cell, [100.0] * 5, busy=share) for share in (0.04, 0.6))
+    assert session.at_rest({"a": calm}).within is True
+    verdict = session.at_rest({"a": calm, "b": busy})
+    assert verdict.within is False and "1 of 2 cells" in verdict.ours and "60%" in verdict.ours
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
     standin        the load that stands for the database
     scale, timing  how large, how long
     measuring      one configuration on the lab
+    counting       its I/Os as the lab's volumes counted them
     predicting     predictions, stored before anything is run
     running        all of it, in order
     result         what it came to

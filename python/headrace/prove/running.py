@@ -20,6 +20,7 @@ from headrace.mysql.interrupts import ends_as_interrupts, undisturbed
 from headrace.prove import keeping, needs, predicting, standin
 from headrace.prove import scale as scaling
 from headrace.prove.configuration import DOC, Configuration
+from headrace.prove.counting import described
 from headrace.prove.measuring import Data, load, measure, quiet
 from headrace.prove.request import CURRENT, Request
 from headrace.prove.result import Proof, Step
@@ -184,10 +185,8 @@ class _Run:
 
     def _calibrated(self, lab: Lab, data: Data) -> TransactionWorkload:
         record = self._measure(lab, data, 0, self.plan.timing.calibration_s)
-        if record.run_toml is None:
-            raise CouldNotRun(record.id, "has no RUN.toml to calibrate from", DOC, "; ".join(record.findings))
         workload = calibrating.calibrate(
-            [record.run_toml], name=f"stand-in of {self.proof.name}", least_seconds=0.9 * record.summary["seconds"]
+            [described(record)], name=f"stand-in of {self.proof.name}", least_seconds=0.9 * record.summary["seconds"]
         )
         files.save(workload, self.place / WORKLOAD_FILE)
         return workload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -10,12 +11,14 @@ from itertools import groupby
 
 import polars as pl
 
-from headrace.bench import RunRecord, run
+from headrace.bench import RunRecord, environment, run
 from headrace.studies.measured.bed import Bed
 from headrace.studies.measured.plan import FILES_CELL_S, SERVER_CELL_S, Cell, OnFiles, OnServer, Options, Say, Tell, silent
 
 # Fewer seconds say nothing of how much they scatter.
 FEWEST_SECONDS = 4
+# How long a cell waits for a machine that has something else to do.
+REST_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -115,20 +118,32 @@ def run_cells(
     if have:
         say(f"{len(have)} of {len(cells)} cells are in the store already")
     number = len(have)
-    # Neighbours of one place share its files; every cell on a server has a server of its own.
-    for _, group in groupby(left, key=lambda cell: (repr(cell.place), isinstance(cell.place, OnFiles) or cell.words)):
-        with ExitStack() as stack:
-            target = None
-            for cell in group:
-                number += 1
-                what = f"{number} of {len(cells)}: {cell.words}"
-                with progress.part(length_s(cell), what) as inside:
-                    target = target or stack.enter_context(_place(bed, cell))
-                    found[cell.key] = _run(
-                        study, cell, target, options, machine, lambda share, _, inside=inside, what=what: inside(share, what)
-                    )
-                say(f"{what}: {found[cell.key].tps:,.1f} {cell.benchmark.unit} a second (run {found[cell.key].record.id})")
+    try:
+        # Neighbours of one place share its files; every cell on a server has a server of its own.
+        for _, group in groupby(left, key=lambda cell: (repr(cell.place), isinstance(cell.place, OnFiles) or cell.words)):
+            with ExitStack() as stack:
+                target = None
+                for cell in group:
+                    number += 1
+                    what = f"{number} of {len(cells)}: {cell.words}"
+                    with progress.part(length_s(cell), what) as inside:
+                        target = target or stack.enter_context(_place(bed, cell))
+                        wait_for_rest()
+                        found[cell.key] = _run(
+                            study, cell, target, options, machine, lambda share, _, inside=inside, what=what: inside(share, what)
+                        )
+                    say(f"{what}: {found[cell.key].tps:,.1f} {cell.benchmark.unit} a second (run {found[cell.key].record.id})")
+    except KeyboardInterrupt:
+        say(f"stopped: {len(found)} of {len(cells)} cells are in the store; the same command with --resume measures the others")
+        raise
     return {cell.key: found[cell.key] for cell in cells}
+
+
+def wait_for_rest() -> None:
+    """Until nothing else keeps the processors busy, but no longer than `REST_S`: a passing job is waited for, a lasting one is told of in the result."""
+    deadline = time.monotonic() + REST_S
+    while time.monotonic() < deadline and environment.load_before()["busy_share"] > environment.BUSY_SHARE:
+        continue
 
 
 def _place(bed: Bed, cell: Cell):

@@ -165,6 +165,15 @@ def _published() -> dict[tuple[str, int], float]:
     return known
 
 
+def _spreads() -> list[tuple[str, int, tuple[float, float, float]]]:
+    """Engine, IOPS and percentiles of one-second tps of the published hours on io1."""
+    return [
+        (run.engine, int(run.storage.rsplit(":", 1)[1]), (run.p5, run.p50, run.p95))
+        for run in published_runs()
+        if run.storage.startswith("io1") and run.threads == calibrated(run.engine).threads
+    ]
+
+
 def _winner(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     known = _published()
     told = {
@@ -269,9 +278,15 @@ def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Chart
     for engine, name in NAMES.items():
         rows = []
         for iops in points:
-            rows.append(Series(f"{iops:,} IOPS", "simulated", *model.density(simulated[engine, iops].rows["tps"].to_list())))
-            rows.append(Series(f"{iops:,} IOPS measured", "measured", *model.density(found[engine, iops].measured()["tps"].to_list())))
-        charts.append(ChartData(f"{name}: how one-second tps are spread", "ridge", "one-second tps", "", tuple(rows)))
+            rows.append(Series(f"{iops:,} IOPS, simulated", "simulated", *model.density(simulated[engine, iops].rows["tps"].to_list())))
+            rows.append(Series(f"{iops:,} IOPS, measured", "measured", *model.density(found[engine, iops].measured()["tps"].to_list())))
+            rows += [
+                Series(f"{iops:,} IOPS, simulated", "published", quantiles, (0.0, 0.0, 0.0))
+                for of, at, quantiles in _spreads()
+                if (of, at) == (engine, iops)
+            ]
+        title = f"{name}: how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
+        charts.append(ChartData(title, "ridge", "one-second tps", "", tuple(rows)))
     top = points[-1]
     seconds = tuple(
         Series(f"{name}, {role}", role, tuple(rows["t_s"] - rows["t_s"][0]), tuple(rows["tps"]))

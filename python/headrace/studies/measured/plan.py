@@ -131,10 +131,10 @@ class Cell:
 
 
 # What a cell takes beside its warm-up and seconds: copying the data and starting the server, looking at the machine, samples before and after, checking the rows,
-# taking it away. Measured on 2 cores with 0.3 GiB of data: 7 to 9 s.
-SERVER_CELL_S = 8.0
+# taking it away. Measured on 2 cores with 0.1 to 0.5 GiB of data: 8 to 10 s.
+SERVER_CELL_S = 9.0
 # Of files: attaching and mounting (once a storage), samples before and after.
-FILES_CELL_S = 5.5
+FILES_CELL_S = 6.0
 
 
 def seconds_each(time_s: float, fixed_s: float, cells: int, each_s: float, least: int, most: int) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from headrace.studies.base import ChartData, Study, StudyResult, Table, Verdict
+from headrace.bench.environment import BUSY_SHARE
+from headrace.studies.base import ChartData, Source, Study, StudyResult, Table, Verdict, agree
 from headrace.studies.measured import machine, tables
 from headrace.studies.measured.bed import Bed
 from headrace.studies.measured.cells import Found, Progress, kept, length_s, run_cells
@@ -46,7 +47,7 @@ class Session:
         )
         return StudyResult(
             study,
-            tuple(verdicts),
+            (*verdicts, at_rest(found)),
             tuple(parts),
             tuple(charts),
             (measured, *notes, *more, *tables.of_machine(self.facts, found)),
@@ -55,10 +56,28 @@ class Session:
         )
 
 
+def at_rest(found: Mapping[tuple, Found]) -> Verdict:
+    """Whether the machine had nothing else to do: what was measured beside other work says little, whatever it says."""
+    shares = [float(one.record.document["environment"]["before"]["busy_share"]) for one in found.values()]
+    busy = [share for share in shares if share > BUSY_SHARE]
+    began = min(str(one.record.document["began_at"])[:10] for one in found.values())
+    said = f"{len(shares) - len(busy)} of {len(shares)} cells" + (
+        f"; before the others {min(busy):.0%} to {max(busy):.0%} of its processors were in use" if busy else ""
+    )
+    note = (
+        "figures above are of a machine that others used too: end what else runs, and measure again"
+        if busy
+        else f"at most {BUSY_SHARE:.0%} in use before each cell"
+    )
+    return agree("the machine was at rest", "needed", said, Source("this machine, looked at before each cell", began), not busy, note)
+
+
 def run(module: ModuleType, options: Options, tell: Tell = silent, say: Say = silent) -> StudyResult:
     """A study's module run on the lab. Raises CouldNotRun when the machine lacks something, and as bench.run, Bed and mysql.up; Ctrl-C leaves finished cells in the store."""
     name = module.STUDY.name
     machine.lacking(name, module.ENGINES, module.FILES_ONLY, options.work, module.data_gib(options))
+    # A store that cannot be written is found out before anything is measured.
+    options.kept.drop(options.kept.begin(name)[1])
     session = Session(options, machine.identity(module.FILES_ONLY))
     cells = module.cells(options)
     have = kept(name, cells, options, session.facts)

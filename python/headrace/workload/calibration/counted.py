@@ -11,13 +11,9 @@ from headrace.workload.runs import Run
 
 PAGE_KIB = 16.0
 GIB = 1024.0**3
-# Redo of a server that does not say how much it has: 2 x 48 MiB (MySQL up to 8.0.29), 96 MiB (MariaDB from 10.5); 100 MiB in MySQL from 8.0.30.
-DEFAULT_REDO_GIB = 96.0 / 1024.0
 # A pool with more of its pages free than this was not full: its free list says nothing.
 FULL_FREE_SHARE = 0.12
 LEAST_SHARE, MOST_SHARE = 0.5, 0.995
-# The core's bounds (GiB of redo).
-LEAST_REDO_GIB, MOST_REDO_GIB = 0.004, 1_024.0
 
 
 def per_transaction(run: Run, *names: str) -> float | None:
@@ -47,14 +43,6 @@ def usable_share(run: Run) -> float | None:
     return float(np.clip((total - free) * page_bytes / (run.cache_gib * GIB), LEAST_SHARE, MOST_SHARE))
 
 
-def redo_gib(run: Run, standard_bytes: float) -> float | None:
-    """The redo log that would hold as many of the standard benchmark's transactions as the real one held of the run's; None where redo was not counted."""
-    counted = per_transaction(run, "innodb_os_log_written") if run.engine == "innodb" else None
-    if counted is None or standard_bytes <= 0:
-        return None
-    return float(np.clip(float(run.settings.get("redo_gib", DEFAULT_REDO_GIB)) * standard_bytes / counted, LEAST_REDO_GIB, MOST_REDO_GIB))
-
-
 def as_counted(database: dict, run: Run) -> dict:
     """The database with what was counted in place."""
     changed = dict(database)
@@ -71,8 +59,15 @@ def as_counted(database: dict, run: Run) -> dict:
         changed["log"] = {**changed["log"], "redo_bytes_per_tx": wal}
         if changed["compaction"] is not None:
             compaction = changed["compaction"]
-            changed["compaction"] = {**compaction, "period_tx": compaction["period_tx"] * factor, "first_tx": compaction["first_tx"] * factor}
-    read, written = per_transaction(run, "rocksdb_compact_read_bytes"), per_transaction(run, "rocksdb_compact_write_bytes", "rocksdb_flush_write_bytes")
+            changed["compaction"] = {
+                **compaction,
+                "period_tx": compaction["period_tx"] * factor,
+                "first_tx": compaction["first_tx"] * factor,
+            }
+    read, written = (
+        per_transaction(run, "rocksdb_compact_read_bytes"),
+        per_transaction(run, "rocksdb_compact_write_bytes", "rocksdb_flush_write_bytes"),
+    )
     if changed["compaction"] is not None and read is not None and written is not None:
         changed["compaction"] = {**changed["compaction"], "read_bytes_per_tx": read, "write_bytes_per_tx": written}
     return changed

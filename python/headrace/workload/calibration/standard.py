@@ -6,7 +6,7 @@ import re
 
 from headrace import _core
 from headrace.errors import InputError, core_errors
-from headrace.workload.calibration.counted import as_counted, redo_gib
+from headrace.workload.calibration.counted import as_counted
 from headrace.workload.runs import Run
 
 DOC = "docs/reference/run-description.md"
@@ -31,20 +31,12 @@ def standard(run: Run) -> dict:
     """The core's database for a run's benchmark, size and settings. Raises InputError for a benchmark no standard is known of."""
     benchmark = run.benchmark
     if benchmark.name == "sysbench-tpcc":
-        return settled(tpcc(run.engine, benchmark.tables * benchmark.scale), run.settings)
+        return _unhurried(settled(tpcc(run.engine, benchmark.tables * benchmark.scale), run.settings), run)
     if benchmark.name == "sysbench-oltp":
-        return as_counted(_oltp(run), run)
+        return as_counted(_unhurried(oltp(_options(run))["database"], run), run)
     if benchmark.data_gib is None:
         raise InputError("benchmark.data_gib is missing", "a load of your own needs the size of its data", DOC, "Give data_gib.")
-    return settled(own(run), run.settings)
-
-
-def _oltp(run: Run) -> dict:
-    """The script's database, its page writes for the transactions that the redo log really held."""
-    options = _options(run)
-    database = oltp(options)["database"]
-    held = redo_gib(run, database["log"]["redo_bytes_per_tx"])
-    return database if held is None else oltp(options | {"redo_gib": held})["database"]
+    return as_counted(_unhurried(settled(own(run), run.settings), run), run)
 
 
 def own(run: Run) -> dict:
@@ -71,8 +63,6 @@ def _options(run: Run) -> dict:
     known = _usual(run) | known
     if "binlog" in settings:
         known["log_bin"] = bool(settings["binlog"])
-    if not writes_in_background(run):
-        known["io_capacity"] = 0.0
     return {"script": benchmark.script, "distribution": kind, "engine": run.engine, "tables": benchmark.tables, "table_size": benchmark.scale,
             "threads": run.threads, "cache_gib": run.cache_gib} | known  # fmt: skip
 
@@ -84,6 +74,11 @@ def writes_in_background(run: Run) -> bool:
     2.8 to 3.3 pages a transaction at 300, 600, 1,000 and 3,000 IOPS alike, with innodb_io_capacity = 500 (a lab, 2026-11-21).
     """
     return run.flavor != "mariadb" or () < _version(run) < (10, 5)
+
+
+def _unhurried(database: dict, run: Run) -> dict:
+    """Without writes in the background where the server makes none."""
+    return database if writes_in_background(run) else database | {"writes": {**database["writes"], "background_per_s": 0.0}}
 
 
 def _version(run: Run) -> tuple[int, ...]:

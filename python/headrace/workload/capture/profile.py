@@ -150,8 +150,8 @@ def read_profile(connection, address: Address) -> Profile:
     return found
 
 
-def data_gib(connection, profile: Profile, engine: str, account: str) -> float:
-    """What the tables take on disk, GiB. Raises InputError naming the GRANT that is missing."""
+def data_gib(connection, engine: str, account: str) -> float | None:
+    """What the tables take on disk, GiB; None where the server does not say. Raises InputError naming the GRANT that is missing."""
     import pymysql
 
     denied = False
@@ -161,11 +161,11 @@ def data_gib(connection, profile: Profile, engine: str, account: str) -> float:
         except pymysql.err.MySQLError as error:
             denied |= error.args[0] in NO_PRIVILEGE
             continue
-        if size:
-            return float(size) / GIB
+        return float(size) / GIB if size else None
     if denied:
-        raise InputError(f"account {account}", "may not see how large the data are", f"{DOC}, Privileges", f"GRANT PROCESS ON *.* TO {account}; or give --data GIB.")  # fmt: skip
-    raise InputError("the size of the data", "cannot be had from this server", DOC, "Give --data GIB: what the tables take on disk.")
+        hint = f"GRANT PROCESS ON *.* TO {account}; or give --data GIB."
+        raise InputError(f"account {account}", "may not see how large the data are", f"{DOC}, Privileges", hint)
+    return None
 
 
 def account_of(connection) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -76,7 +77,7 @@ def capture(
     """
     folder = Path(folder)
     _check(question, folder, force)
-    server, data_gib, before = _ask_before(question)
+    server, sizes_gib, before = _ask_before(question)
     devices, notes = _devices(question, server)
     notes += server.notes
     with Sampler(question.address, devices, question.interval_s, variables=VARIABLES) as sampler:
@@ -87,17 +88,13 @@ def capture(
             question.address.label, f"gave {samples.status.height} samples", "", "; ".join(samples.notes) or "Capture longer."
         )
     engine = question.engine or _busier(server, samples)
-    if data_gib is None:
-        data_gib = _with_connection(
-            question.address, lambda connection: profile.data_gib(connection, server, engine, profile.account_of(connection))
-        )
     after = Latencies() if state == "broken" else _latencies(question.address, server)
     notes += [*samples.notes, *before.notes, *(note for note in after.notes if note not in before.notes)]
     found = between(before, after)
     if before.transactions and after.transactions and "transactions" not in found:
         notes.append("performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are")
-    description = _description(question, server, engine, data_gib, samples, found, notes)
-    _write(folder, description, samples)
+    description = _description(question, server, engine, sizes_gib.get(engine), samples, found, notes)
+    folder = _write_somewhere(folder, description, samples)
     return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], found, tuple(notes))
 
 
@@ -123,24 +120,27 @@ def _check(question: Question, folder: Path, force: bool) -> None:
         raise InputError(str(folder), "its parent folder does not exist", "", "Make it, or name another.")
     if folder.is_dir() and any(folder.iterdir()) and not force:
         raise InputError(str(folder), "is not empty", "", "Name another, or add --force to write over an earlier capture.")
+    # Not after an hour: also a file system that is read only.
+    if not os.access(folder if folder.exists() else folder.absolute().parent, os.W_OK | os.X_OK):
+        raise CouldNotRun(str(folder), "may not be written", "access(2)", "Choose another folder.")
+    if question.name is not None and (not question.name.strip() or len(question.name) > 200 or not question.name.isprintable()):
+        raise InputError(f"name = {question.name[:60]!r}", "must be 1 to 200 printable characters", DOC)
 
 
-def _ask_before(question: Question) -> tuple[profile.Profile, float | None, Latencies]:
+def _ask_before(question: Question) -> tuple[profile.Profile, dict[str, float], Latencies]:
+    """What the server is, GiB of data by engine, and performance_schema as it stands."""
+
     def ask(connection):
         server = profile.read_profile(connection, question.address)
         account = profile.account_of(connection)
         if question.engine is not None and question.engine not in server.engines:
-            raise InputError(
-                f"engine = {question.engine}",
-                "is not loaded in this server",
-                "SHOW ENGINES",
-                f"It has {', '.join(server.engines) or 'neither'}.",
-            )
-        size = question.data_gib
-        engine = question.engine or (server.engines[0] if len(server.engines) == 1 else None)
-        # A privilege that is missing is said now, not after an hour.
-        checked = profile.data_gib(connection, server, engine or "innodb", account) if size is None else size
-        return server, checked if engine or size is not None else None, read_latencies(connection, server.variables, account)
+            has = f"It has {', '.join(server.engines) or 'neither'}."
+            raise InputError(f"engine = {question.engine}", "is not loaded in this server", "SHOW ENGINES", has)
+        # A privilege that is missing is said now, not after an hour; nothing need be asked of a server that may be gone by then.
+        sizes = {engine: profile.data_gib(connection, engine, account) if question.data_gib is None else question.data_gib
+                 for engine in server.engines}  # fmt: skip
+        known = {engine: size for engine, size in sizes.items() if size is not None}
+        return server, known, read_latencies(connection, server.variables, account)
 
     return _with_connection(question.address, ask)
 
@@ -215,7 +215,7 @@ def _span(samples: Samples) -> float:
 
 
 def _description(
-    question: Question, server: profile.Profile, engine: str, data_gib: float, samples: Samples, latencies: dict, notes: list[str]
+    question: Question, server: profile.Profile, engine: str, data_gib: float | None, samples: Samples, latencies: dict, notes: list[str]
 ) -> dict:
     running = samples.status["threads_running"].mean() if "threads_running" in samples.status.columns else None
     mean = max(0.0, (running or 0.0) - server.idle_threads)
@@ -226,7 +226,7 @@ def _description(
         )
     first = samples.status.row(0, named=True)
     free, total = first.get("innodb_buffer_pool_pages_free"), first.get("innodb_buffer_pool_pages_total")
-    cold = engine == "innodb" and free is not None and total and looks_cold(free / total, data_gib / server.cache_gib(engine))
+    cold = engine == "innodb" and free is not None and total and looks_cold(free / total, data_gib and data_gib / server.cache_gib(engine))
     began = datetime.fromtimestamp(samples.status["t_unix"][0], UTC)
     document: dict = {
         "format": "headrace-run", "version": 1,
@@ -243,8 +243,14 @@ def _description(
     }
     if "statement_p95_ms" in latencies and _by_statement(samples):
         document["p95_ms"] = latencies["statement_p95_ms"]
+    if data_gib is None:
+        notes.append("the size of the data could not be had: add data_gib to [benchmark] before calibrating")
     document["caveats"] = [*notes, *_in_words(latencies)]
-    document |= {"benchmark": {"name": "own", "data_gib": data_gib}, "settings": server.settings(engine), "files": {"status": STATUS}}
+    document |= {
+        "benchmark": {"name": "own"} | ({} if data_gib is None else {"data_gib": data_gib}),
+        "settings": server.settings(engine),
+        "files": {"status": STATUS},
+    }
     if samples.disk.height:
         document["files"]["disk"] = DISK
     return document
@@ -270,6 +276,18 @@ def _in_words(latencies: dict[str, float]) -> list[str]:
         )
         words.append(f"statements took {figures} (upper ends of performance_schema's buckets)")
     return words
+
+
+def _write_somewhere(folder: Path, document: dict, samples: Samples) -> Path:
+    """Writes into the folder; where that fails after all (a full disk), into a temporary one, so that what was sampled is not lost."""
+    try:
+        _write(folder, document, samples)
+        return folder
+    except CouldNotRun as error:
+        place = Path(tempfile.mkdtemp(prefix="headrace-capture-"))
+        document["caveats"].append(f"{folder} {error.rule}")
+        _write(place, document, samples)
+        return place
 
 
 def _write(folder: Path, document: dict, samples: Samples) -> None:

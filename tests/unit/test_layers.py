@@ -28,7 +28,8 @@ PYTHON_MAY = {
     "plan": CORE | {"simulation", "catalog", "prediction"},
     "studies": CORE | {"simulation", "catalog", "plan", "prediction", "calibrating", "scoring", "lab", "mysql", "bench"},
     "report": CORE | {"simulation", "catalog", "plan", "studies", "prediction", "bench", "prove"},
-    "cli": CORE | {"simulation", "catalog", "plan", "studies", "report", "prediction", "calibrating", "scoring", "lab", "bench", "mysql", "prove"},
+    "cli": CORE
+    | {"simulation", "catalog", "plan", "studies", "report", "prediction", "calibrating", "scoring", "lab", "bench", "mysql", "prove"},
     "__init__": CORE | {"simulation", "catalog", "plan", "studies", "prediction", "calibrating", "scoring"},
     "__main__": {"cli"},
 }

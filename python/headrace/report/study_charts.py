@@ -54,7 +54,9 @@ def _panels(chart_data) -> alt.VConcatChart:
         legend = alt.Legend(title=None, orient="top") if index == 0 else None
         colour = alt.Color("role:N", scale=alt.Scale(domain=roles, range=[style.ROLE_COLOURS[role] for role in roles]), legend=legend)
         x = alt.X(
-            "x:Q", scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(title=chart_data.x_title if last else None, labels=last, tickCount=10)
+            "x:Q",
+            scale=alt.Scale(nice=False, zero=False),
+            axis=alt.Axis(title=chart_data.x_title if last else None, labels=last, tickCount=10),
         )
         y = alt.Y("y:Q", scale=alt.Scale(zero=True), axis=alt.Axis(title=panel.y_title, labelExpr=SHORT, tickCount=4, minExtent=44))
         # Published lies broad and pale below, so that a line on it can still be seen.

@@ -137,7 +137,8 @@ def test_iostat_beside_the_transactions_identifies_more():
     ):
         without, beside = told(engine), told(engine, "iostat")
         for name in names:
-            assert beside[name].origin == "the runs" and beside[name].spread < 0.6 * without[name].spread, (engine, name)
+            # Counted I/Os halve what is left of most; a third less at least, since each is linearised at its own place.
+            assert beside[name].origin == "the runs" and beside[name].spread < 2 / 3 * without[name].spread, (engine, name)
             # A run has some 60 bins with windows, each known to 5 %, a tenth of them independent: 5 % / sqrt(6) = 2 % times what the parameter weighs in I/Os (a
             # third at least): 6 %, twice.
             assert abs(beside[name].off) < 0.12, (engine, name, beside[name])

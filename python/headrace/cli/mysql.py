@@ -231,7 +231,7 @@ def save(
 
 @app.command()
 def install(
-    flavor: Annotated[Flavor, typer.Argument(metavar="mariadb|mysql")],
+    flavor: Annotated[Flavor, typer.Argument(metavar="mariadb|mysql", help="Which server.")],
     upgrade: Annotated[bool, typer.Option("--upgrade", help="MySQL: fetch the newest, though one is there.")] = False,
 ) -> None:
     """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite, unpacked beside the system."""

@@ -343,3 +343,20 @@ def test_a_run_is_calibrated_from_what_the_volumes_counted(tmp_path):
     (tmp_path / "lab-vol-2.parquet").unlink()
     with pytest.raises(CouldNotRun, match="no figures"):
         counting.described(record)
+
+
+def test_a_smaller_pool_loses_a_larger_share_to_free_pages():
+    """1,300 pages kept free of 32,768 (512 MiB) are as many of 16,384."""
+    workload = headrace.sysbench_oltp(cache_gib=0.5, threads=8, tables=4, table_size=500_000)
+    workload = replace(workload, database=workload.database | {"usable_share": 0.99 - 1_300 / 32_768})
+    assert predicting.with_cache(workload, 0.25).database["usable_share"] == pytest.approx(0.99 - 1_300 / 16_384)
+    assert predicting.with_cache(workload, 1.0).database["usable_share"] == pytest.approx(0.99 - 1_300 / 65_536)
+    assert predicting.with_cache(workload, 0.5).database["usable_share"] == pytest.approx(workload.database["usable_share"])
+
+
+def test_processors_of_the_machine_bound_what_is_predicted():
+    workload = headrace.sysbench_oltp(cache_gib=0.4, threads=64, tables=4, table_size=500_000, distribution={"type": "uniform"})
+    configuration = Configuration("a", "io1:400:20000", 0.4, 64)
+    free, two = (predicting.predicted(workload, configuration, seconds=10, warmup_s=3, draws=0, processors=count) for count in (None, 2))
+    most = 2e3 / workload.database["clients"]["cpu_ms"]
+    assert two.tps < most < free.tps

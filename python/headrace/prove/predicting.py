@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from headrace.workload.transactions import TransactionWorkload
 
 PREDICTIONS_FILE = "predictions.json"
 DRAWS = 24
+# Of a pool, control blocks and hashes take a hundredth (MariaDB 10.11: Innodb_buffer_pool_pages_total over the pool's pages is 0.990).
+MOST_USABLE, LEAST_USABLE = 0.99, 0.5
 
 
 def predicted(
@@ -28,24 +31,46 @@ def predicted(
     as_of: str | None = None,
     seed: int = 1,
     draws: int = DRAWS,
+    processors: int | None = None,
 ) -> Predicted:
     """What the configuration does from an empty cache: the per-I/O form, by which the lab's volumes decide too. Raises InputError.
 
-    The mean response time follows from clients and tps (Little's law in a closed loop), its 95th percentile from what that was over the mean in the run calibrated on.
+    `processors`: of the machine it will be run on, None: enough. The mean response time follows from clients and tps (Little's law in a closed loop), its 95th percentile from what that
+    was over the mean in the run calibrated on.
     """
+    workload = with_cache(workload, configuration.cache_gib)
     run = predict(
         workload, configuration.storage, log_storage=configuration.log_storage, cache_gib=configuration.cache_gib, threads=configuration.threads, as_of=as_of,
         seconds=seconds + warmup_s, start="cold", start_balance_percent=configuration.balance_percent, seed=seed, draws=draws, form="events",
     )  # fmt: skip
     part = run.rows.filter(run.rows["t_s"] >= warmup_s)
-    tps = float(part["tps"].mean() or 0.0)
+    slower = _of_processors(workload.database["clients"], float(part["tps"].mean() or 0.0), processors)
+    tps = float(part["tps"].mean() or 0.0) * slower
     spread = run.summary["relative_spread"]
     low, high = (None, None) if spread is None else (tps * (1.0 - 1.2816 * spread), tps * (1.0 + 1.2816 * spread))
     binds = part["cap"].value_counts(sort=True)["cap"][0] if part.height else ""
     return Predicted(
-        tps, low, high, 1e3 * configuration.threads / max(tps, 1e-9) * workload.database["clients"]["p95_over_mean"], float(part["iops"].mean() or 0.0) / max(tps, 1e-9), str(binds), run.warnings,
-        tuple(round(value, 2) for value in run.rows["tps"].to_list()),
+        tps, low, high, 1e3 * configuration.threads / max(tps, 1e-9) * workload.database["clients"]["p95_over_mean"], float(part["iops"].mean() or 0.0) * slower / max(tps, 1e-9), str(binds), run.warnings,
+        tuple(round(value * slower, 2) for value in run.rows["tps"].to_list()),
     )  # fmt: skip
+
+
+def with_cache(workload: TransactionWorkload, cache_gib: float) -> TransactionWorkload:
+    """The workload with another InnoDB pool. What of a pool holds no data is mostly a number of pages, kept free for reads to come (innodb_lru_scan_depth: 1,000 to 1,536 pages of MariaDB
+    10.11, pools of 128 MiB to 1 GiB), so that a smaller pool loses a larger share of itself."""
+    share = workload.database["usable_share"]
+    if workload.engine != "innodb" or share >= MOST_USABLE:
+        return workload
+    usable = MOST_USABLE - (MOST_USABLE - share) * workload.cache_gib / cache_gib
+    return replace(workload, database=workload.database | {"usable_share": max(LEAST_USABLE, usable)})
+
+
+def _of_processors(clients: dict, tps: float, processors: int | None) -> float:
+    """Share of a throughput that processors leave, by the core's own law: (x^-p + y^-p)^(-1/p)."""
+    if processors is None or not clients["cpu_ms"] > 0 or not tps > 0:
+        return 1.0
+    most = processors * 1e3 / clients["cpu_ms"]
+    return float((1.0 + (tps / most) ** clients["sharpness"]) ** (-1.0 / clients["sharpness"]))
 
 
 def measured(record: RunRecord) -> Measured:

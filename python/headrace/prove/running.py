@@ -196,8 +196,9 @@ class _Run:
         times, steps, made = self.plan.timing, list(self.proof.steps), {}
         for index, step in enumerate(steps[1:], 1):
             one = predicting.predicted(
-                workload, step.configuration, seconds=times.each_s, warmup_s=times.warmup_s, as_of=self.request.as_of, seed=self.seed
-            )
+                workload, step.configuration, seconds=times.each_s, warmup_s=times.warmup_s, as_of=self.request.as_of, seed=self.seed,
+                processors=self.proof.machine["cpus_usable"],
+            )  # fmt: skip
             made[step.configuration.name] = (step.configuration, one)
             steps[index] = replace(step, predicted=one)
         path, digest, when = predicting.store(self.place, self.place / WORKLOAD_FILE, steps[0].measured.run, made)

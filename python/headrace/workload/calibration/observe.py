@@ -100,8 +100,8 @@ def observe(run: Run) -> Observation:
 
 
 def modelled_over_measured(columns: dict, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell it: as counted where the volumes did not hold the run, else modelled
-    over measured tps, which is the same at a cap.
+    """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell it: as counted where they were, else modelled over measured tps, which is the
+    same at a cap that is used whole (a second in which the machine did something else is no second of more I/Os).
 
     Stalled ones do not; their values are bridged from their neighbours.
     """
@@ -109,7 +109,7 @@ def modelled_over_measured(columns: dict, observation: Observation) -> tuple[np.
     good = (observation.tps > STALL_SHARE * modelled) & (modelled > 0)
     if not good.any():
         return np.zeros(len(modelled)), good
-    at, counted = np.arange(len(modelled)), underused(columns, observation)
+    at, counted = np.arange(len(modelled)), observation.iops > 0
     by_tps = modelled / np.where(good, observation.tps, 1.0)
     by_count = by_tps * np.where(counted, observation.iops, 1.0) / np.where(counted, ios, 1.0)
     value = np.log(np.where(counted, by_count, by_tps), where=good, out=np.zeros(len(modelled)))

@@ -10,13 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from headrace import _core
-from headrace.workload.calibration.observe import Observation, held_by_clients, modelled_over_measured, underused
+from headrace.workload.calibration.observe import Observation, held_by_clients, modelled_over_measured
 
 LEAST, MOST = 0.6, 1.7
 # A part's mean is known so well by itself, as a relative standard deviation, or parts are put together until it is: as well as the fit takes a bin to be.
 TOLD_TO = 0.05
-# Windows around the moment at which the cache is full that tell of neither side.
-FILLS_WITHIN = 1.5
 NONE: dict = {"filling": [], "full": []}
 # Twelve parts of the fill; tenths of a turnover while the first pages leave, then ever wider.
 FILLING_PARTS = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 14)])
@@ -32,14 +30,12 @@ def unexplained(database: dict, observations: list[Observation], period_tx: floa
         columns = _core.mysql_runs(database, [observation.core_run])[0]
         curve = _core.mysql_warm_up(database, observation.core_run["cache_bytes"])
         ratio, moving = modelled_over_measured(columns, observation)
-        moving &= ~held_by_clients(columns) | underused(columns, observation)
+        moving &= ~held_by_clients(columns) | (observation.iops > 0)
         scatter = _scatter(ratio[moving])
         ratio = _smooth(ratio, observation.tx, period_tx)
         tx = observation.tx + (curve["tx"][-1] if observation.run.start == "warm" else 0.0)
         at = curve["full_at_tx"] or np.inf
-        # The window in which the cache fills is of both kinds, and the model may be one off: a page written for every page read, or none, is no small difference.
-        clear = moving & ~(np.abs(tx - at) <= FILLS_WITHIN * np.gradient(tx)) if len(tx) > 1 else moving
-        before, after = (tx < at) & clear, (tx >= at) & clear
+        before, after = (tx < at) & moving, (tx >= at) & moving
         filling.append((tx[before], ratio[before], scatter))
         full.append((np.interp(tx[after], curve["tx"], curve["turned"]), ratio[after], scatter))
         fill_tx = max(fill_tx, at if np.isfinite(at) else tx[-1])

@@ -38,7 +38,7 @@ def test_a_proof_from_plan_to_verdict(tmp_path, monkeypatch):
     # As short as runs may be: a test of the parts, not of the accuracy (benchmarks/prove_accuracy.py).
     monkeypatch.setattr(times, "MOST_S", 12)
     said = []
-    made = prove(small_request(), minutes=1.5, folder=tmp_path, progress=lambda share, what: said.append((share, what)))
+    made = prove(small_request(), minutes=2.0, folder=tmp_path, progress=lambda share, what: said.append((share, what)))
     folder = Path(made.folder)
     assert made.state == "complete" and not left(folder)
     assert all(0.0 <= share <= 1.0 for share, _ in said)

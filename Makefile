@@ -18,7 +18,7 @@ help:
 	@echo "make demo      set up, plan a recorded day of an InnoDB server, prove a prediction on a real one; writes headrace-report.html"
 	@echo "make lab       build headraced, the daemon of the lab, into .venv/bin"
 	@echo "make test      set up, run every test"
-	@echo "make bench     speed and accuracy, beside SimPy; prints tables (some minutes)"
+	@echo "make bench     speed and accuracy, beside SimPy and on real servers; prints tables (some 40 minutes)"
 	@echo "make lint      formatting, clippy, ruff, facts with sources, sizes of files and functions"
 	@echo "make generate  write docs/reference/cli.md from the commands' own help"
 	@echo "make soak      the property tests with many more cases, 50 crashes of the lab (an hour)"

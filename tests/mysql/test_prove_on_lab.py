@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.prove import from_workload, prove, read
+from headrace.prove import from_workload, memory, prove, read
 from headrace.prove import timing as times
 
 STORAGES = ("io1:200:900",)
@@ -29,7 +29,7 @@ def small_request():
 
 def left(folder: Path) -> list[str]:
     mounts = Path("/proc/self/mountinfo").read_text()
-    return [str(path) for path in (folder / "lab", folder / "data") if path.exists()] + [
+    return [str(path) for path in (folder / "lab", folder / "data", *memory.MEMORY.glob(f"{memory.PREFIX}*")) if path.exists()] + [
         line for line in mounts.splitlines() if str(folder) in line
     ]
 

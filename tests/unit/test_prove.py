@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
+import subprocess
 from dataclasses import replace
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -24,6 +27,7 @@ from headrace.prove import (
     from_plan,
     from_workload,
     keeping,
+    memory,
     predicting,
     read,
     standin,
@@ -360,3 +364,31 @@ def test_processors_of_the_machine_bound_what_is_predicted():
     free, two = (predicting.predicted(workload, configuration, seconds=10, warmup_s=3, draws=0, processors=count) for count in (None, 2))
     most = 2e3 / workload.database["clients"]["cpu_ms"]
     assert two.tps < most < free.tps
+
+
+def test_a_lab_lies_in_memory_where_it_fits_and_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "MEMORY", tmp_path)
+    monkeypatch.setattr(memory.os.path, "ismount", lambda path: True)
+    monkeypatch.setattr(memory.shutil, "disk_usage", lambda path: SimpleNamespace(free=10 * memory.GIB))
+    monkeypatch.setattr(memory.host, "read_host", lambda: {"memory_available_bytes": 20 * memory.GIB})
+    # 3 x data + 1: 10 GiB for 3; of 20 available six tenths, 12 GiB.
+    assert memory.fits(3.0) and not memory.fits(3.01)
+    monkeypatch.setattr(memory.host, "read_host", lambda: {"memory_available_bytes": 16 * memory.GIB})
+    assert not memory.fits(3.0)
+    with memory.lab_folder(tmp_path / "disk", 1.0) as folder:
+        (folder / "volume").write_text("data")
+        assert folder.parent == tmp_path and folder.stat().st_mode & 0o077 == 0
+    assert not folder.exists()
+    with memory.lab_folder(tmp_path / "disk", 99.0) as folder:
+        assert folder == tmp_path / "disk"
+
+
+def test_what_a_killed_proof_left_in_memory_is_freed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "MEMORY", tmp_path)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left, of_another = tmp_path / f"{memory.PREFIX}{ended.pid}-a", tmp_path / f"{memory.PREFIX}{os.getpid()}-b"
+    for folder in (left, of_another):
+        folder.mkdir()
+    with memory.lab_folder(tmp_path / "disk", 99.0):
+        assert not left.exists() and of_another.exists()

@@ -1,41 +1,13 @@
-"""`headrace bench run`: one command a benchmark; what they share is in bench_common."""
+"""`headrace bench run`: one command a benchmark, with its own options; what they share is in bench_command."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headrace.cli.bench_common import (
-    AddressArgument,
-    AskPasswordOption,
-    CleanupOption,
-    DefaultsFileOption,
-    DeviceOption,
-    EngineOption,
-    FreshOption,
-    InstanceOption,
-    LogStorageOption,
-    NameOption,
-    OnlyOption,
-    Plan,
-    ReportOption,
-    SecondsOption,
-    SeedOption,
-    ServerOption,
-    StorageOption,
-    StoreOption,
-    ThreadsOption,
-    VolumeOption,
-    WarmupOption,
-    carry_out,
-    files,
-    server,
-)
-from headrace.cli.common import Output, OutputOption
-from headrace.cli.lab_common import DataDirOption, SocketOption
+from headrace.cli.bench_command import files, measured, server
 from headrace.errors import InputError
 
 EPILOG = """\b
@@ -59,12 +31,6 @@ class Distribution(StrEnum):
     special = "special"
     pareto = "pareto"
     zipfian = "zipfian"
-
-
-FolderOption = Annotated[
-    Path,
-    typer.Option("--folder", metavar="PATH", readable=False, help="A folder on the volume that is measured; for fio also a block device."),
-]
 
 
 def _pairs(texts: list[str] | None) -> dict[str, str]:
@@ -102,9 +68,8 @@ def _numbers(texts: list[str] | None) -> dict[str, float]:
 
 
 @app.command("sysbench-oltp")
+@measured(server)
 def sysbench_oltp(
-    address: AddressArgument = None,
-    server_name: ServerOption = None,
     script: Annotated[
         str, typer.Option("--script", metavar="NAME", help="oltp_read_write, oltp_read_only, ... : any of sysbench 1.0.")
     ] = "oltp_read_write",
@@ -120,118 +85,41 @@ def sysbench_oltp(
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="K=V", help="Of the script: point_selects=5, skip_trx=on, ... Repeatable.")
     ] = None,
-    storage: StorageOption = None,
-    log_storage: LogStorageOption = None,
-    device: DeviceOption = None,
-    volume: VolumeOption = None,
-    instance: InstanceOption = None,
-    engine: EngineOption = None,
-    threads: ThreadsOption = 16,
-    seconds: SecondsOption = 60,
-    warmup: WarmupOption = 0,
-    seed: SeedOption = 1,
-    name: NameOption = None,
-    fresh: FreshOption = False,
-    cleanup: CleanupOption = False,
-    prepare_only: OnlyOption = False,
-    report: ReportOption = None,
-    store: StoreOption = None,
-    defaults_file: DefaultsFileOption = None,
-    ask_password: AskPasswordOption = False,
-    output: OutputOption = Output.table,
-    data_dir: DataDirOption = None,
-    socket: SocketOption = None,
-) -> None:
+):
     """sysbench's OLTP scripts on a server."""
     from headrace.bench import SysbenchOltp
 
-    load = SysbenchOltp(script, tables, rows, str(distribution), _numbers(parameter), _typed(option))
-    target = server(
-        address, server_name, storage, log_storage, device, volume, instance, engine, defaults_file, ask_password, data_dir, socket
-    )
-    carry_out(load, target, Plan(threads, seconds, warmup, seed, name, store, fresh, cleanup, prepare_only, report, output))
+    return SysbenchOltp(script, tables, rows, str(distribution), _numbers(parameter), _typed(option))
 
 
 @app.command()
+@measured(server)
 def tpcc(
-    address: AddressArgument = None,
-    server_name: ServerOption = None,
     warehouses: Annotated[int, typer.Option("--warehouses", metavar="N", min=1, help="Some 0.1 GiB each in InnoDB.")] = 10,
     items: Annotated[int, typer.Option("--items", metavar="N", help="Fewer than the standard's make a trial, not TPC-C.")] = 100_000,
     customers: Annotated[int, typer.Option("--customers", metavar="N", help="Of a district; the same holds.")] = 3_000,
-    storage: StorageOption = None,
-    log_storage: LogStorageOption = None,
-    device: DeviceOption = None,
-    volume: VolumeOption = None,
-    instance: InstanceOption = None,
-    engine: EngineOption = None,
-    threads: ThreadsOption = 16,
-    seconds: SecondsOption = 60,
-    warmup: WarmupOption = 0,
-    seed: SeedOption = 1,
-    name: NameOption = None,
-    fresh: FreshOption = False,
-    cleanup: CleanupOption = False,
-    prepare_only: OnlyOption = False,
-    report: ReportOption = None,
-    store: StoreOption = None,
-    defaults_file: DefaultsFileOption = None,
-    ask_password: AskPasswordOption = False,
-    output: OutputOption = Output.table,
-    data_dir: DataDirOption = None,
-    socket: SocketOption = None,
-) -> None:
+):
     """TPC-C on a server: five transactions, nine tables, the standard's consistency checked afterwards. No keying and think times."""
     from headrace.bench import Tpcc
 
-    load = Tpcc(warehouses, items, customers)
-    target = server(
-        address, server_name, storage, log_storage, device, volume, instance, engine, defaults_file, ask_password, data_dir, socket
-    )
-    carry_out(load, target, Plan(threads, seconds, warmup, seed, name, store, fresh, cleanup, prepare_only, report, output))
+    return Tpcc(warehouses, items, customers)
 
 
 @app.command()
+@measured(server)
 def mysqlslap(
-    address: AddressArgument = None,
-    server_name: ServerOption = None,
     load: Annotated[str, typer.Option("--load", metavar="KIND", help="mixed, read (scans), key, update or write.")] = "mixed",
     rows: Annotated[int, typer.Option("--rows", metavar="N", help="Rows of the table, some 160 bytes each.")] = 100_000,
-    storage: StorageOption = None,
-    log_storage: LogStorageOption = None,
-    device: DeviceOption = None,
-    volume: VolumeOption = None,
-    instance: InstanceOption = None,
-    engine: EngineOption = None,
-    threads: ThreadsOption = 16,
-    seconds: SecondsOption = 60,
-    warmup: WarmupOption = 0,
-    seed: SeedOption = 1,
-    name: NameOption = None,
-    fresh: FreshOption = False,
-    cleanup: CleanupOption = False,
-    prepare_only: OnlyOption = False,
-    report: ReportOption = None,
-    store: StoreOption = None,
-    defaults_file: DefaultsFileOption = None,
-    ask_password: AskPasswordOption = False,
-    output: OutputOption = Output.table,
-    data_dir: DataDirOption = None,
-    socket: SocketOption = None,
-) -> None:
+):
     """mysqlslap on a server: many clients with the same statements. It tells no latencies."""
     from headrace.bench import Mysqlslap
 
-    made = Mysqlslap(load, rows)
-    target = server(
-        address, server_name, storage, log_storage, device, volume, instance, engine, defaults_file, ask_password, data_dir, socket
-    )
-    carry_out(made, target, Plan(threads, seconds, warmup, seed, name, store, fresh, cleanup, prepare_only, report, output))
+    return Mysqlslap(load, rows)
 
 
 @app.command("sysbench-fileio")
+@measured(files)
 def sysbench_fileio(
-    folder: FolderOption,
     mode: Annotated[str, typer.Option("--mode", metavar="MODE", help="seqwr, seqrewr, seqrd, rndrd, rndwr or rndrw.")] = "rndrw",
     size: Annotated[float, typer.Option("--size", metavar="GIB", help="All files together, GiB.")] = 1.0,
     count: Annotated[int, typer.Option("--files", metavar="N", help="Files.")] = 16,
@@ -240,36 +128,17 @@ def sysbench_fileio(
     flags: Annotated[str, typer.Option("--flags", metavar="F,F", help="Of open: direct, dsync, sync; `none`.")] = "direct",
     fsync_every: Annotated[int, typer.Option("--fsync-every", metavar="N", help="fsync after so many requests; 0: never.")] = 0,
     fsync_all: Annotated[bool, typer.Option("--fsync-all", help="fsync after each write.")] = False,
-    storage: StorageOption = None,
-    device: DeviceOption = None,
-    volume: VolumeOption = None,
-    instance: InstanceOption = None,
-    threads: ThreadsOption = 16,
-    seconds: SecondsOption = 60,
-    warmup: WarmupOption = 0,
-    seed: SeedOption = 1,
-    name: NameOption = None,
-    fresh: FreshOption = False,
-    cleanup: CleanupOption = False,
-    prepare_only: OnlyOption = False,
-    report: ReportOption = None,
-    store: StoreOption = None,
-    output: OutputOption = Output.table,
-    data_dir: DataDirOption = None,
-    socket: SocketOption = None,
-) -> None:
+):
     """sysbench's reads and writes of files in a folder."""
     from headrace.bench import SysbenchFileio
 
     chosen = () if flags in ("", "none") else tuple(flag.strip() for flag in flags.split(","))
-    load = SysbenchFileio(mode, size, count, block, io_mode, chosen, fsync_every, fsync_all)
-    target = files(folder, storage, device, volume, instance, data_dir, socket)
-    carry_out(load, target, Plan(threads, seconds, warmup, seed, name, store, fresh, cleanup, prepare_only, report, output))
+    return SysbenchFileio(mode, size, count, block, io_mode, chosen, fsync_every, fsync_all)
 
 
 @app.command()
+@measured(files, threads=1)
 def fio(
-    folder: FolderOption,
     rw: Annotated[str, typer.Option("--rw", metavar="PATTERN", help="read, write, randread, randwrite, rw or randrw.")] = "randread",
     block: Annotated[int, typer.Option("--block", metavar="KIB", help="KiB a request.")] = 16,
     iodepth: Annotated[int, typer.Option("--iodepth", metavar="N", help="Requests under way of each client.")] = 1,
@@ -279,27 +148,8 @@ def fio(
     direct: Annotated[bool, typer.Option("--direct/--buffered", help="Past the page cache, or through it.")] = True,
     fdatasync: Annotated[int, typer.Option("--fdatasync", metavar="N", help="fdatasync after so many writes; 0: never.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write to a block device: what is on it is lost.")] = False,
-    storage: StorageOption = None,
-    device: DeviceOption = None,
-    volume: VolumeOption = None,
-    instance: InstanceOption = None,
-    threads: ThreadsOption = 1,
-    seconds: SecondsOption = 60,
-    warmup: WarmupOption = 0,
-    seed: SeedOption = 1,
-    name: NameOption = None,
-    fresh: FreshOption = False,
-    cleanup: CleanupOption = False,
-    prepare_only: OnlyOption = False,
-    report: ReportOption = None,
-    store: StoreOption = None,
-    output: OutputOption = Output.table,
-    data_dir: DataDirOption = None,
-    socket: SocketOption = None,
-) -> None:
+):
     """fio on a file in a folder, or on a block device."""
     from headrace.bench import FioJob
 
-    load = FioJob(rw, block, iodepth, size, read_percent, ioengine, direct, fdatasync, overwrite)
-    target = files(folder, storage, device, volume, instance, data_dir, socket)
-    carry_out(load, target, Plan(threads, seconds, warmup, seed, name, store, fresh, cleanup, prepare_only, report, output))
+    return FioJob(rw, block, iodepth, size, read_percent, ioengine, direct, fdatasync, overwrite)

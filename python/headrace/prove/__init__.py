@@ -4,7 +4,7 @@
     request        what is to be proved: from a plan, or from a workload and storages
     standin        the load that stands for the database
     scale, timing  how large, how long
-    measuring      one configuration on the lab
+    measuring      one configuration on the lab; memory: where that lies
     counting       its I/Os as the lab's volumes counted them
     predicting     predictions, stored before anything is run
     running        all of it, in order
@@ -19,7 +19,7 @@
 """
 
 from headrace.prove.configuration import Configuration
-from headrace.prove.demo import demo_request, prove_demo
+from headrace.prove.demo import demo_request
 from headrace.prove.keeping import default_folder, read
 from headrace.prove.measuring import Data, load, measure
 from headrace.prove.needs import missing
@@ -47,7 +47,6 @@ __all__ = [
     "measure",
     "missing",
     "prove",
-    "prove_demo",
     "read",
     "read_scale",
 ]

@@ -1,16 +1,9 @@
-"""Two minutes of proof for `make demo`: one storage calibrated on, two predicted, then run."""
+"""What `make demo` proves: one storage calibrated on, two predicted, then run."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-
 from headrace.calibrating import sysbench_oltp
-from headrace.prove.measuring import quiet
-from headrace.prove.needs import missing
 from headrace.prove.request import Request, from_workload
-from headrace.prove.result import Proof
-from headrace.prove.running import prove
 
 MINUTES = 2.0
 # 72 GiB of data, every row as likely as another, and a pool that holds a quarter of it: what sysbench does to a server that is too small, and storage decides.
@@ -23,9 +16,3 @@ def demo_request() -> Request:
     """What the demonstration proves."""
     workload = sysbench_oltp(cache_gib=CACHE_GIB, threads=THREADS, tables=TABLES, table_size=ROWS, distribution={"type": "uniform"})
     return from_workload(workload, list(STORAGES), workload.name).with_current(CURRENT)
-
-
-def prove_demo(folder: str | os.PathLike | None = None, progress: Callable[[float, str], None] = quiet) -> tuple[Proof | None, list[str]]:
-    """(the proof, or None; what the machine lacks for one, in sentences). Raises as `prove`."""
-    lacks = missing()
-    return (None, lacks) if lacks else (prove(demo_request(), minutes=MINUTES, folder=folder, progress=progress), [])

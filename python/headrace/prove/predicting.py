@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+import polars as pl
 
 from headrace.bench import RunRecord
 from headrace.bench.summary import LEAST_IDLE_SHARE
 from headrace.prediction import predict
 from headrace.prove.configuration import Configuration
 from headrace.prove.result import Measured, Predicted
+from headrace.prove.scale import iops_of
 from headrace.workload.files import write_whole
 from headrace.workload.transactions import TransactionWorkload
 
@@ -22,10 +26,48 @@ DRAWS = 24
 MOST_USABLE, LEAST_USABLE = 0.99, 0.5
 
 
+# A cache fills while more than this share of what was free at first still is; so many seconds tell a percentile.
+STILL_FREE, LEAST_SECONDS = 0.1, 5
+FULL = 0.999
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """How far the 95th percentile of response times lies above their mean.
+
+    `spread`: relative to the mean, while the cache fills and all I/Os are reads; with it `burst`: I/Os that changed pages are written in at once, and that a transaction may have to
+    wait behind, whoever else does. The two are independent: p95 - mean = sqrt((spread x mean)^2 + (burst / IOPS)^2). Where filling was not seen, `burst` is None and `spread` that of all.
+    """
+
+    spread: float
+    burst: float | None
+
+    def of(self, mean_ms: pl.Expr, full: pl.Expr, iops: float) -> pl.Expr:
+        """In ms. `full`: whether pages are evicted; `iops`: at which the storage writes a burst."""
+        written_ms = pl.when(full).then(1e3 * (self.burst or 0.0) / iops).otherwise(0.0)
+        return mean_ms + ((self.spread * mean_ms) ** 2 + written_ms**2).sqrt()
+
+
+def percentiles(record: RunRecord, workload: TransactionWorkload) -> Percentiles:
+    """From the run calibrated on, by the medians over its seconds."""
+    above, series = workload.database["clients"]["p95_over_mean"] - 1.0, record.series()
+    if "innodb_buffer_pool_pages_free" not in series.columns:
+        return Percentiles(above, None)
+    free, threads = pl.col("innodb_buffer_pool_pages_free"), record.document["load"]["threads"]
+    seconds = series.filter(free > STILL_FREE * free.first()).select(pl.col("p95_ms") * pl.col("tps") / (1e3 * threads))
+    filling = seconds.to_series().drop_nulls()[1:]
+    if len(filling) < LEAST_SECONDS:
+        return Percentiles(above, None)
+    spread = min(above, max(0.0, float(filling.median()) - 1.0))
+    mean_s = threads / float(series.tail(series.height // 2)["tps"].mean())
+    return Percentiles(spread, math.sqrt(above**2 - spread**2) * mean_s * iops_of(record.document["target"]["storage"]))
+
+
 def predicted(
     workload: TransactionWorkload,
     configuration: Configuration,
     *,
+    p95: Percentiles | None = None,
     seconds: int,
     warmup_s: int,
     as_of: str | None = None,
@@ -35,8 +77,8 @@ def predicted(
 ) -> Predicted:
     """What the configuration does from an empty cache: the per-I/O form, by which the lab's volumes decide too. Raises InputError.
 
-    `processors`: of the machine it will be run on, None: enough. The mean response time follows from clients and tps (Little's law in a closed loop), its 95th percentile from what that
-    was over the mean in the run calibrated on.
+    `processors`: of the machine it will be run on, None: enough. The mean response time of a second follows from clients and tps (Little's law in a closed loop), its 95th percentile
+    from `p95`, of the run calibrated on; of the seconds the median, as of those measured.
     """
     workload = with_cache(workload, configuration.cache_gib)
     run = predict(
@@ -47,10 +89,15 @@ def predicted(
     slower = _of_processors(workload.database["clients"], float(part["tps"].mean() or 0.0), processors)
     tps = float(part["tps"].mean() or 0.0) * slower
     spread = run.summary["relative_spread"]
+    above = p95 or Percentiles(workload.database["clients"]["p95_over_mean"] - 1.0, None)
+    response = above.of(
+        1e3 * configuration.threads / (pl.col("tps") * slower), pl.col("cached_share") >= FULL, iops_of(configuration.storage)
+    )
+    moving = part.filter(pl.col("tps") > 0.0).select(response).to_series()
     low, high = (None, None) if spread is None else (tps * (1.0 - 1.2816 * spread), tps * (1.0 + 1.2816 * spread))
     binds = part["cap"].value_counts(sort=True)["cap"][0] if part.height else ""
     return Predicted(
-        tps, low, high, 1e3 * configuration.threads / max(tps, 1e-9) * workload.database["clients"]["p95_over_mean"], float(part["iops"].mean() or 0.0) * slower / max(tps, 1e-9), str(binds), run.warnings,
+        tps, low, high, float(moving.median()) if len(moving) else 0.0, float(part["iops"].mean() or 0.0) * slower / max(tps, 1e-9), str(binds), run.warnings,
         tuple(round(value * slower, 2) for value in run.rows["tps"].to_list()),
     )  # fmt: skip
 

@@ -22,6 +22,7 @@ from headrace.prove import scale as scaling
 from headrace.prove.configuration import DOC, Configuration
 from headrace.prove.counting import described
 from headrace.prove.measuring import Data, load, measure, quiet
+from headrace.prove.memory import lab_folder
 from headrace.prove.request import CURRENT, Request
 from headrace.prove.result import Proof, Step
 from headrace.prove.timing import Timing, timing
@@ -30,6 +31,7 @@ from headrace.workload.transactions import TransactionWorkload
 
 CALIBRATION = "calibration"
 WORKLOAD_FILE = "workload.toml"
+DATA = "data"
 # Without today's storage the calibration is on an io1 with so much of the configurations' IOPS (geometric mean): between a slow and a quick one it sees some of both.
 CALIBRATION_IOPS_SHARE = 0.7
 # Share of the free disk a data set may take: its copy on the volume, the saved one, and the logs of both.
@@ -164,24 +166,27 @@ class _Run:
         self.request, self.plan, self.place, self.proof, self.flavor, self.seed = request, plan, place, proof, flavor, seed
         self.progress, self.gate = progress, gate
         self.running: int | None = None
+        self.p95: predicting.Percentiles | None = None
 
     def all(self) -> None:
-        lab_folder, data_folder = self.place / "lab", self.place / "data"
-        lab = labs.up(str(lab_folder), settings=labs.Settings(as_of=self.request.as_of, metrics_port=0))
         try:
+            with lab_folder(self.place / "lab", self.plan.load.data_gib) as folder:
+                self._on(labs.up(str(folder), settings=labs.Settings(as_of=self.request.as_of, metrics_port=0)))
+        finally:
+            with undisturbed():
+                shutil.rmtree(self.place / DATA, ignore_errors=True)
+        self._note(state="complete", ended_at=_now())
+
+    def _on(self, lab: Lab) -> None:
+        with lab:
             data = load(
-                lab, self.plan.load.benchmark, data_folder, flavor=self.flavor, engine=self.request.engine, about_gib=self.plan.load.data_gib,
-                seed=self.seed, progress=lambda share, what: self._tell(-1, share, what),
+                lab, self.plan.load.benchmark, self.place / DATA, flavor=self.flavor, engine=self.request.engine, about_gib=self.plan.load.data_gib,
+                settle_s=self.plan.timing.settle_s, seed=self.seed, progress=lambda share, what: self._tell(-1, share, what),
             )  # fmt: skip
             workload = self._calibrated(lab, data)
             self._predict(workload)
             for index in range(1, len(self.proof.steps)):
                 self._measure(lab, data, index, self.plan.timing.each_s)
-            self._note(state="complete", ended_at=_now())
-        finally:
-            with undisturbed():
-                _take_down(lab, lab_folder)
-                shutil.rmtree(data_folder, ignore_errors=True)
 
     def _calibrated(self, lab: Lab, data: Data) -> TransactionWorkload:
         record = self._measure(lab, data, 0, self.plan.timing.calibration_s)
@@ -189,6 +194,7 @@ class _Run:
             [described(record)], name=f"stand-in of {self.proof.name}", least_seconds=0.9 * record.summary["seconds"]
         )
         files.save(workload, self.place / WORKLOAD_FILE)
+        self.p95 = predicting.percentiles(record, workload)
         return workload
 
     def _predict(self, workload: TransactionWorkload) -> None:
@@ -196,7 +202,7 @@ class _Run:
         times, steps, made = self.plan.timing, list(self.proof.steps), {}
         for index, step in enumerate(steps[1:], 1):
             one = predicting.predicted(
-                workload, step.configuration, seconds=times.each_s, warmup_s=times.warmup_s, as_of=self.request.as_of, seed=self.seed,
+                workload, step.configuration, p95=self.p95, seconds=times.each_s, warmup_s=times.warmup_s, as_of=self.request.as_of, seed=self.seed,
                 processors=self.proof.machine["cpus_usable"],
             )  # fmt: skip
             made[step.configuration.name] = (step.configuration, one)
@@ -236,16 +242,6 @@ class _Run:
         done = sum(lengths[: index + 1]) + share * lengths[index + 1]
         of = "" if index < 0 else f"{self.proof.steps[index].configuration.name} ({self.proof.steps[index].configuration.place}): "
         self.progress(done / sum(lengths), of + what)
-
-
-def _take_down(lab: Lab, folder: Path) -> None:
-    try:
-        labs.down(lab, force=True)
-    except HeadraceError as error:
-        raise CouldNotRun(
-            str(folder), f"the lab could not be ended: {error.rule}", DOC, f"End it with: headrace lab down --force --data-dir {folder}"
-        ) from None
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _now() -> str:

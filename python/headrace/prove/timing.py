@@ -9,6 +9,8 @@ from headrace.prove.configuration import DOC
 
 # Loading by sysbench on two processors: 8 x 1,000,000 rows (1.84 GiB) in 90 to 220 s on a machine in use; and a fixed part for making and saving the data directory.
 LOAD_MIB_S, LOAD_MORE_S = 9.0, 12.0
+# Of the time beyond the first minutes, for the load before the data are saved (measuring.load); more than MOST_SETTLE_S changes little.
+SETTLE_SHARE, SETTLE_BEYOND, MOST_SETTLE_S = 0.06, 2.0, 60
 # Copying the data, starting, looking at the machine, taking away; a run's samples before and after.
 AROUND_S = 14.0
 # The calibration tells more the longer it is; it must also do as many transactions as the quicker ones will.
@@ -22,9 +24,10 @@ LEAST_MINUTES, MOST_MINUTES = 1.5, 24 * 60.0
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds: `loading` (an estimate), of the calibration, of each other configuration with its `warmup`. `data_gib`: what can be loaded meanwhile."""
+    """Seconds: `loading` (an estimate) with its `settle`, of the calibration, of each other configuration with its `warmup`. `data_gib`: what can be loaded meanwhile."""
 
     loading_s: float
+    settle_s: int
     calibration_s: int
     each_s: int
     warmup_s: int
@@ -36,8 +39,9 @@ def timing(minutes: float, configurations: int, loaded: bool = False) -> Timing:
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
         raise InputError(f"--minutes {minutes:g}", f"must be {LEAST_MINUTES:g} to {MOST_MINUTES:,.0f}", DOC)
     loading = 0.0 if loaded else 0.25 * minutes * 60.0
+    settle = 0 if loaded else int(min(MOST_SETTLE_S, SETTLE_SHARE * max(0.0, minutes - SETTLE_BEYOND) * 60.0))
     data_gib = LOAD_MIB_S * max(0.0, 0.25 * minutes * 60.0 - LOAD_MORE_S) / 1024.0
-    left = minutes * 60.0 - loading - (configurations + 1) * AROUND_S
+    left = minutes * 60.0 - loading - settle - (configurations + 1) * AROUND_S
     each = int(min(MOST_S, left / (configurations + CALIBRATION_WEIGHT)))
     calibration = int(min(CALIBRATION_WEIGHT * MOST_S, CALIBRATION_WEIGHT * each))
     if each < LEAST_S or calibration < LEAST_CALIBRATION_S:
@@ -48,4 +52,4 @@ def timing(minutes: float, configurations: int, loaded: bool = False) -> Timing:
             DOC,
             f"Give it {needed:.1f} minutes or more.",
         )
-    return Timing(loading, calibration, each, max(3, int(WARMUP_SHARE * each)), data_gib)
+    return Timing(loading + settle, settle, calibration, each, max(3, int(WARMUP_SHARE * each)), data_gib)

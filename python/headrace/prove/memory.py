@@ -1,0 +1,75 @@
+"""Where a proof's lab lies: in memory, if it fits.
+
+A flush of a lab's volume waits for the disk below it, and a busy disk can make it wait a second: the servers then stand still, which no prediction of an EBS volume knows. What a proof
+writes is thrown away at its end and need not survive this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace import lab as labs
+from headrace import mysql as servers
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.mysql.interrupts import undisturbed
+from headrace.prove.configuration import DOC
+from headrace.workload.capture import host
+
+MEMORY = Path("/dev/shm")
+PREFIX = "headrace-proof-"
+# Loading writes more than the data that stay: undo, temporary files of an index, the redo log.
+DATA_SHARE, MORE_GIB = 3.0, 1.0
+# Of the memory that is available; servers and page cache want some too.
+MEMORY_SHARE = 0.6
+GIB = 2.0**30
+
+
+@contextmanager
+def lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
+    """A folder for the lab of a proof over `data_gib` of data: in memory where so much is free, else `otherwise`. At the end the lab is ended and the folder removed."""
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY)) if fits(data_gib) else otherwise
+    try:
+        yield folder
+    finally:
+        with undisturbed():
+            _end(folder)
+
+
+def fits(data_gib: float) -> bool:
+    """Whether memory has room for the volumes."""
+    wanted = DATA_SHARE * data_gib + MORE_GIB
+    try:
+        shared = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free / GIB >= wanted
+    except OSError:
+        return False
+    return shared and MEMORY_SHARE * host.read_host().get("memory_available_bytes", 0.0) / GIB >= wanted
+
+
+def _sweep() -> None:
+    """Ends labs of proofs that were killed: memory is not given back otherwise."""
+    for folder in MEMORY.glob(f"{PREFIX}*"):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
+            _end(folder)
+
+
+def _end(folder: Path) -> None:
+    """Ends the lab in a folder with its servers, and removes it."""
+    try:
+        with labs.Lab(folder) as lab:
+            for server in servers.servers(lab):
+                servers.destroy(server)
+            labs.down(lab, force=True)
+    except labs.NoLab:
+        pass
+    except HeadraceError as error:
+        raise CouldNotRun(
+            str(folder), f"the lab could not be ended: {error.rule}", DOC, f"End it with: headrace lab down --force --data-dir {folder}"
+        ) from None
+    shutil.rmtree(folder, ignore_errors=True)

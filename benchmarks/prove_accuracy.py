@@ -31,7 +31,7 @@ from headrace.prove.counting import described
 from headrace.prove.memory import lab_folder
 from headrace.prove.predicting import measured as told
 from headrace.prove.predicting import percentiles, predicted
-from headrace.prove.standin import ROW_BYTES
+from headrace.prove.standin import ROW_BYTES, changed
 
 HERE = Path(__file__).parent
 SEED = 1
@@ -219,6 +219,7 @@ class Set:
                     self.workload,
                     made,
                     p95=self.p95,
+                    changed=changed(self.engine, self.benchmark),
                     seconds=self.plan.each_s,
                     warmup_s=self.plan.warmup_s,
                     seed=SEED,

@@ -15,7 +15,7 @@ import pytest
 
 import headrace
 from headrace import _core
-from headrace.bench import RunRecord
+from headrace.bench import RunRecord, SysbenchOltp
 from headrace.errors import CouldNotRun, InputError
 from headrace.prove import (
     Configuration,
@@ -34,6 +34,7 @@ from headrace.prove import (
 )
 from headrace.prove import request as requests
 from headrace.prove import scale as scaling
+from headrace.prove.eviction import dirtier
 from headrace.prove.running import CALIBRATION, _calibrated_on, _planned
 from headrace.prove.timing import AROUND_S, timing
 from headrace.workload.runs import load_run
@@ -392,3 +393,63 @@ def test_what_a_killed_proof_left_in_memory_is_freed_by_the_next(tmp_path, monke
         folder.mkdir()
     with memory.lab_folder(tmp_path / "disk", 99.0):
         assert not left.exists() and of_another.exists()
+
+
+CLASSES = [{"pages": 1_000.0, "touches_per_tx": 1e-3}, {"pages": 100.0, "touches_per_tx": 1e-2}]
+
+
+def test_what_leaves_a_larger_cache_is_cleaner_where_hot_pages_are_changed():
+    # By hand: pages stay 100 transactions in a cache of 1,000 (1 - e^-0.1) + 100 (1 - e^-1) = 158.375 pages, and leave at e^-0.1 and e^-1 a transaction: 0.367879 of 1.272717
+    # changed. 200 transactions: 267.736 pages, 0.135335 of 0.954066. The ratio is 0.141851 / 0.289050.
+    assert dirtier(CLASSES, [0.0, 1.0], 158.375, 267.736) == pytest.approx(0.49075, abs=1e-4)
+    assert dirtier(CLASSES, [1.0, 0.0], 158.375, 267.736) > 1.0
+    assert dirtier(CLASSES, [0.3, 0.3], 158.375, 267.736) == pytest.approx(1.0)
+    # Nothing is evicted, or nothing changed: the calibration's own share stays.
+    assert dirtier(CLASSES, [0.0, 1.0], 158.375, 1_101.0) == dirtier(CLASSES, [0.0, 0.0], 158.375, 267.736) == 1.0
+
+
+def test_dirtiness_of_two_caches_is_consistent():
+    drawn = random.Random(5)
+    for _ in range(50):
+        classes = [{"pages": 10 ** drawn.uniform(1, 6), "touches_per_tx": 10 ** drawn.uniform(-7, -2)} for _ in range(drawn.randint(1, 6))]
+        changed = [drawn.random() for _ in classes]
+        pages = sum(item["pages"] for item in classes)
+        one, other = (pages * drawn.uniform(0.05, 0.95) for _ in range(2))
+        there = dirtier(classes, changed, one, other)
+        assert there * dirtier(classes, changed, other, one) == pytest.approx(1.0)
+        assert there * min(changed) <= max(changed) * (1 + 1e-9)
+
+
+def test_the_standin_tells_which_touches_change_a_page():
+    for benchmark in (SysbenchOltp(rows=1_000_000), SysbenchOltp(rows=1_000_000, distribution="pareto", parameters={"rand_pareto_h": 0.1})):
+        for engine in ("innodb", "myrocks"):
+            shares = standin.changed(engine, benchmark)
+            kind = {"type": "pareto", "h": 0.1} if benchmark.parameters else {"type": "uniform"}
+            options = {"script": benchmark.script, "engine": engine, "tables": 8, "table_size": 1_000_000, "distribution": kind}
+            assert len(shares) == len(_core.mysql_sysbench(options)["database"]["popularity"])
+            assert all(0.0 <= share <= 1.0 for share in shares) and shares[-1] == 0.0
+    # oltp_read_write, uniform: 3 of the touches of row pages change one, all of those of index leaves do.
+    rows, leaves, _ = standin.changed("innodb", SysbenchOltp(rows=1_000_000, distribution="uniform"))
+    assert 0.1 < rows < 0.2 and leaves == pytest.approx(1.0)
+
+
+def test_percentiles_come_from_reads_and_bursts():
+    # Filling: 110 tps of 16 clients are 145.5 ms, p95 160 is 1.1 times that. Full: 112 tps and 142.9 ms, 1.43 times: 61.4 ms more, of which 14.3 are spread. The rest,
+    # sqrt(61.4^2 - 14.3^2) = 59.7 ms, are 179 I/Os of 3,000 a second.
+    filling = pl.DataFrame(
+        {"tps": [110.0] * 9, "p95_ms": [160.0] * 9, "innodb_buffer_pool_pages_free": [1e4 - 1e3 * second for second in range(9)]}
+    )
+    full = pl.DataFrame({"tps": [112.0] * 20, "p95_ms": [204.3] * 20, "innodb_buffer_pool_pages_free": [500.0] * 20})
+    record = SimpleNamespace(
+        series=lambda: pl.concat([filling, full]), document={"load": {"threads": 16}, "target": {"storage": "gp3:20:3000"}}
+    )
+    workload = replace(SHOP, database=SHOP.database | {"clients": SHOP.database["clients"] | {"p95_over_mean": 1.43}})
+    found = predicting.percentiles(record, workload)
+    assert found.spread == pytest.approx(0.1, abs=0.001) and found.burst == pytest.approx(179, abs=1)
+    # 4 clients at 115 tps wait 34.8 ms, and behind a burst as long as 16 do; while the cache fills nobody waits behind one.
+    frame = pl.DataFrame({"mean": [34.8, 34.8], "full": [True, False]})
+    late, early = frame.select(found.of(pl.col("mean"), pl.col("full"), 3_000.0)).to_series()
+    assert late == pytest.approx(34.8 + (3.48**2 + 59.7**2) ** 0.5, abs=0.3) and early == pytest.approx(1.1 * 34.8, abs=0.1)
+    # MyRocks tells no free pages: all in proportion.
+    record = SimpleNamespace(series=lambda: full.drop("innodb_buffer_pool_pages_free"), document=record.document)
+    assert predicting.percentiles(record, workload) == predicting.Percentiles(pytest.approx(0.43), None)

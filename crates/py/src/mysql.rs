@@ -177,7 +177,8 @@ fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64)
     to_python(py, &tpcc(engine, warehouses).map_err(sim_error)?)
 }
 
-/// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them. Returns the database and its pages' GiB.
+/// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them. Returns the database, its pages' GiB and, for each of its classes,
+/// the share of touches that change a page.
 #[pyfunction]
 fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let options: Oltp = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {
@@ -192,6 +193,7 @@ fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult
     let answer = PyDict::new(py);
     answer.set_item("size_gib", database.popularity.pages() * database.read_bytes / (1u64 << 30) as f64)?;
     answer.set_item("database", to_python(py, &database)?)?;
+    answer.set_item("changed", options.changed())?;
     answer.set_item("spreads", SPREADS.iter().map(|spread| (spread.parameter, spread.relative_sd)).collect::<HashMap<_, _>>())?;
     Ok(answer)
 }

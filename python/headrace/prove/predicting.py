@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from headrace.bench import RunRecord
 from headrace.bench.summary import LEAST_IDLE_SHARE
 from headrace.prediction import predict
 from headrace.prove.configuration import Configuration
+from headrace.prove.eviction import dirtier
 from headrace.prove.result import Measured, Predicted
 from headrace.prove.scale import iops_of
 from headrace.workload.files import write_whole
@@ -24,6 +26,7 @@ PREDICTIONS_FILE = "predictions.json"
 DRAWS = 24
 # Of a pool, control blocks and hashes take a hundredth (MariaDB 10.11: Innodb_buffer_pool_pages_total over the pool's pages is 0.990).
 MOST_USABLE, LEAST_USABLE = 0.99, 0.5
+MOST_DIRTY = 2.0  # the core takes no more
 
 
 # A cache fills while more than this share of what was free at first still is; so many seconds tell a percentile.
@@ -68,6 +71,7 @@ def predicted(
     configuration: Configuration,
     *,
     p95: Percentiles | None = None,
+    changed: Sequence[float] | None = None,
     seconds: int,
     warmup_s: int,
     as_of: str | None = None,
@@ -78,9 +82,9 @@ def predicted(
     """What the configuration does from an empty cache: the per-I/O form, by which the lab's volumes decide too. Raises InputError.
 
     `processors`: of the machine it will be run on, None: enough. The mean response time of a second follows from clients and tps (Little's law in a closed loop), its 95th percentile
-    from `p95`, of the run calibrated on; of the seconds the median, as of those measured.
+    from `p95`, of the run calibrated on; `changed`: see `with_cache`; of the seconds the median, as of those measured.
     """
-    workload = with_cache(workload, configuration.cache_gib)
+    workload = with_cache(workload, configuration.cache_gib, changed)
     run = predict(
         workload, configuration.storage, log_storage=configuration.log_storage, cache_gib=configuration.cache_gib, threads=configuration.threads, as_of=as_of,
         seconds=seconds + warmup_s, start="cold", start_balance_percent=configuration.balance_percent, seed=seed, draws=draws, form="events",
@@ -102,14 +106,22 @@ def predicted(
     )  # fmt: skip
 
 
-def with_cache(workload: TransactionWorkload, cache_gib: float) -> TransactionWorkload:
+def with_cache(workload: TransactionWorkload, cache_gib: float, changed: Sequence[float] | None = None) -> TransactionWorkload:
     """The workload with another InnoDB pool. What of a pool holds no data is mostly a number of pages, kept free for reads to come (innodb_lru_scan_depth: 1,000 to 1,536 pages of MariaDB
-    10.11, pools of 128 MiB to 1 GiB), so that a smaller pool loses a larger share of itself."""
-    share = workload.database["usable_share"]
-    if workload.engine != "innodb" or share >= MOST_USABLE:
+    10.11, pools of 128 MiB to 1 GiB), so that a smaller pool loses a larger share of itself. `changed`: per class of pages the share of touches that change one (sysbench's are known),
+    by which the pages that leave the other pool are cleaner or dirtier; None: as in the calibration's."""
+    database = workload.database
+    if workload.engine != "innodb":
         return workload
-    usable = MOST_USABLE - (MOST_USABLE - share) * workload.cache_gib / cache_gib
-    return replace(workload, database=workload.database | {"usable_share": max(LEAST_USABLE, usable)})
+    share = usable = database["usable_share"]
+    if share < MOST_USABLE:
+        usable = max(LEAST_USABLE, MOST_USABLE - (MOST_USABLE - share) * workload.cache_gib / cache_gib)
+    writes, popularity = database["writes"], database["popularity"]
+    if changed is not None and len(changed) == len(popularity):
+        pages = [2.0**30 * gib * usable_ / database["cached_bytes"] for gib, usable_ in ((workload.cache_gib, share), (cache_gib, usable))]
+        factor = dirtier(popularity, changed, *pages)
+        writes = writes | {name: min(MOST_DIRTY, factor * writes[name]) for name in ("first_dirty", "later_dirty")}
+    return replace(workload, database=database | {"usable_share": usable, "writes": writes})
 
 
 def _of_processors(clients: dict, tps: float, processors: int | None) -> float:

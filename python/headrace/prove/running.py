@@ -202,7 +202,7 @@ class _Run:
         times, steps, made = self.plan.timing, list(self.proof.steps), {}
         for index, step in enumerate(steps[1:], 1):
             one = predicting.predicted(
-                workload, step.configuration, p95=self.p95, seconds=times.each_s, warmup_s=times.warmup_s, as_of=self.request.as_of, seed=self.seed,
+                workload, step.configuration, p95=self.p95, changed=standin.changed(self.request.engine, self.plan.load.benchmark), seconds=times.each_s, warmup_s=times.warmup_s, as_of=self.request.as_of, seed=self.seed,
                 processors=self.proof.machine["cpus_usable"],
             )  # fmt: skip
             made[step.configuration.name] = (step.configuration, one)

@@ -22,6 +22,7 @@ LEAST_ROWS = 10_000
 SCRIPT = "oltp_read_write"
 # sysbench's --rand-pareto-h: at 0.5 every row is as likely as another; below 0.02 nearly all touches go to a few pages.
 MOST_SKEWED_H, UNIFORM_H = 0.02, 0.5
+SYSBENCH_H = 0.2  # where none is given
 # Halving the range of h so often leaves a thousandth of it.
 HALVINGS = 10
 
@@ -68,19 +69,30 @@ def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, wante
 
 def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> float:
     """Share of page touches that read a page once the cache has settled."""
-    kind = {"type": "uniform"} if h is None else {"type": "pareto", "h": h}
-    options = {
-        "script": SCRIPT,
-        "engine": engine,
-        "tables": TABLES,
-        "table_size": rows,
-        "distribution": kind,
-        "threads": threads,
-        "cache_gib": cache_gib,
-    }
+    options = _options(engine, rows, threads=threads, cache_gib=cache_gib, h=h)
     with core_errors():
         database = _core.mysql_sysbench(options)["database"]
     return settled_miss(database, cache_gib)
+
+
+def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> dict:
+    kind = {"type": "uniform"} if h is None else {"type": "pareto", "h": h}
+    return {
+        "script": SCRIPT, "engine": engine, "tables": TABLES, "table_size": rows, "distribution": kind, "threads": threads, "cache_gib": cache_gib,
+    }  # fmt: skip
+
+
+def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
+    """Share of touches that change the page, per class of the core's pages. Raises InputError."""
+    options = _options(
+        engine,
+        benchmark.rows,
+        1.0,
+        1,
+        benchmark.parameters.get("rand_pareto_h", SYSBENCH_H) if benchmark.distribution == "pareto" else None,
+    )
+    with core_errors():
+        return _core.mysql_sysbench(options)["changed"]
 
 
 def settled_miss(database: dict, cache_gib: float) -> float:

@@ -426,6 +426,21 @@ impl Oltp {
         parts
     }
 
+    /// Leaf pages that are touched at all.
+    fn parts(&self, statements: &Statements, layout: &Layout) -> Vec<Part> {
+        let mut parts = self.row_pages(statements, layout);
+        parts.extend(self.index_leaf_pages(statements, layout));
+        parts.retain(|part| part.class.touches_per_tx > 0.0);
+        parts
+    }
+
+    /// Share of touches that change the page, for each class of [`Self::database`]: a leaf of an index is changed by nearly all, one of rows by some, a node page by next to none.
+    pub fn changed(&self) -> Vec<f64> {
+        let (statements, layout) = (self.statements(), self.layout());
+        let share = |part: Part| (part.writes_per_tx / part.class.touches_per_tx).min(1.0);
+        self.parts(&statements, &layout).into_iter().map(share).chain([0.0]).collect()
+    }
+
     /// The database this run makes.
     ///
     /// # Errors
@@ -433,9 +448,7 @@ impl Oltp {
     pub fn database(&self) -> Result<Database, SimError> {
         self.check()?;
         let (statements, layout) = (self.statements(), self.layout());
-        let mut parts = self.row_pages(&statements, &layout);
-        parts.extend(self.index_leaf_pages(&statements, &layout));
-        parts.retain(|part| part.class.touches_per_tx > 0.0);
+        let parts = self.parts(&statements, &layout);
         let innodb = self.engine == Engine::Innodb;
         let log = self.log(&statements);
         let cached_bytes = if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES };

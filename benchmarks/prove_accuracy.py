@@ -26,9 +26,9 @@ from headrace.bench import environment
 from headrace.bench.store import now_text
 from headrace.errors import HeadraceError
 from headrace.mysql.interrupts import ends_as_interrupts
+from headrace.mysql.memory import lab_folder
 from headrace.prove import Configuration, load, measure, missing
 from headrace.prove.counting import described
-from headrace.prove.memory import lab_folder
 from headrace.prove.predicting import measured as told
 from headrace.prove.predicting import percentiles, predicted
 from headrace.prove.standin import ROW_BYTES, changed

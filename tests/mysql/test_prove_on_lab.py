@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.prove import from_workload, memory, prove, read
+from headrace.mysql import memory
+from headrace.prove import from_workload, prove, read
 from headrace.prove import timing as times
 
 STORAGES = ("io1:200:900",)

@@ -17,6 +17,7 @@ import headrace
 from headrace import _core
 from headrace.bench import RunRecord, SysbenchOltp
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import memory
 from headrace.prove import (
     Configuration,
     Measured,
@@ -27,7 +28,6 @@ from headrace.prove import (
     from_plan,
     from_workload,
     keeping,
-    memory,
     predicting,
     read,
     standin,

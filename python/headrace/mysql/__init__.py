@@ -6,6 +6,7 @@
     creation    a new one: volumes, filesystem, data directory; running: one that is there
     config      its option file; optionfile: a user's, read as the server reads it; accounts, tls: who may reach it
     client      its client and its log
+    memory      where a lab of the moment lies
     volumes, filesystem, datadir, process, record, places: the parts
 
 Linux and root for what starts servers; importing works on any Unix.

@@ -4,7 +4,7 @@
     request        what is to be proved: from a plan, or from a workload and storages
     standin        the load that stands for the database
     scale, timing  how large, how long
-    measuring      one configuration on the lab; memory: where that lies
+    measuring      one configuration on the lab
     counting       its I/Os as the lab's volumes counted them
     predicting     predictions, stored before anything is run; eviction: how dirty another cache's pages leave
     running        all of it, in order

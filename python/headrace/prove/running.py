@@ -17,12 +17,12 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql import find_program
 from headrace.mysql.interrupts import ends_as_interrupts, undisturbed
+from headrace.mysql.memory import lab_folder
 from headrace.prove import keeping, needs, predicting, standin
 from headrace.prove import scale as scaling
 from headrace.prove.configuration import DOC, Configuration
 from headrace.prove.counting import described
 from headrace.prove.measuring import Data, load, measure, quiet
-from headrace.prove.memory import lab_folder
 from headrace.prove.request import CURRENT, Request
 from headrace.prove.result import Proof, Step
 from headrace.prove.timing import Timing, timing

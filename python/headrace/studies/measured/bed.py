@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import shutil
@@ -14,10 +15,10 @@ from pathlib import Path
 from headrace import mysql
 from headrace.bench import Target, file_target, prepare, server_target
 from headrace.bench.server import cursor_on, tables_of
-from headrace.errors import HeadraceError
-from headrace.lab import Lab, Settings, doctor, down, up
+from headrace.lab import Settings, doctor, up
 from headrace.mysql import filesystem
 from headrace.mysql.interrupts import ends_as_interrupts, undisturbed
+from headrace.mysql.memory import lab_folder
 from headrace.mysql.process import service_user
 from headrace.studies.measured.plan import DataSet, OnFiles, OnServer, Say, silent
 
@@ -39,10 +40,12 @@ LOAD_STORAGE = "io1:1000:20000"
 
 
 class Bed:
-    """`with Bed(day, work) as bed: bed.load(data_set); with bed.server(place) as target: ...`. `day`: of the volumes' limits, None: the newest. Raises as Lab and mysql.up."""
+    """`with Bed(day, work) as bed: bed.load(data_set); with bed.server(place) as target: ...`. `day`: of the volumes' limits, None: the newest. `work`: where its folder is made,
+    None: the system's folder of temporary files, and the lab in memory where `data_gib` fit. Raises as Lab and mysql.up."""
 
-    def __init__(self, day: str | None = None, work: Path | None = None, say: Say = silent) -> None:
+    def __init__(self, day: str | None = None, work: Path | None = None, say: Say = silent, data_gib: float = 1.0) -> None:
         self.day, self._work, self._say = day, work, say
+        self._data_gib = data_gib if work is None else math.inf
         self._saved: dict[str, Path] = {}
         self._stack = contextlib.ExitStack()
         self._key_file: Path | None = None
@@ -55,8 +58,8 @@ class Bed:
             # Short: the path of a socket has at most 107 bytes.
             self.folder = Path(tempfile.mkdtemp(prefix="hr-study-", dir=self._work))
             stack.callback(_remove, self.folder)
-            self.lab = up(self.folder / "lab", settings=Settings(metrics_port=0, as_of=self.day))
-            stack.callback(_end, self.lab)
+            folder = stack.enter_context(lab_folder(self.folder / "lab", self._data_gib))
+            self.lab = up(folder, settings=Settings(metrics_port=0, as_of=self.day))
             self._stack = stack.pop_all()
         return self
 
@@ -161,14 +164,6 @@ def scan(target: Target) -> None:
         for table in tables_of(target, ".*"):
             cursor.execute(f"SELECT COUNT(*) FROM `{table}` IGNORE INDEX (k_{table.removeprefix('sbtest')}) WHERE pad <> ''")
             cursor.execute(f"SELECT COUNT(*) FROM `{table}` WHERE k > -1")
-
-
-def _end(lab: Lab) -> None:
-    with undisturbed():
-        for server in mysql.servers(lab):
-            with contextlib.suppress(HeadraceError):
-                mysql.destroy(server)
-        down(lab, force=True)
 
 
 def _remove(folder: Path) -> None:

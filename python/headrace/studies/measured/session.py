@@ -90,7 +90,7 @@ def run(module: ModuleType, options: Options, tell: Tell = silent, say: Say = si
         + (0.0 if module.FILES_ONLY else PROBES_S)
     )
     progress = Progress(tell, fixed + sum(length_s(cell) for cell in left))
-    with Bed(module.DAY, options.work, say) as bed:
+    with Bed(module.DAY, options.work, say, module.data_gib(options)) as bed:
         progress.done_s += LAB_S
         simulated = {}
         if not module.FILES_ONLY:

@@ -1,7 +1,7 @@
-"""Where a proof's lab lies: in memory, if it fits.
+"""Where a lab of the moment lies, one that a proof or a study makes and ends: in memory, if it fits.
 
-A flush of a lab's volume waits for the disk below it, and a busy disk can make it wait a second: the servers then stand still, which no prediction of an EBS volume knows. What a proof
-writes is thrown away at its end and need not survive this machine.
+A flush of a lab's volume waits for the disk below it, and a busy disk can make it wait a second: the servers then stand still, which no prediction of an EBS volume knows. What is
+written there is thrown away at the end and need not survive this machine.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headrace import lab as labs
-from headrace import mysql as servers
 from headrace.errors import CouldNotRun, HeadraceError
+from headrace.lab import doctor
 from headrace.mysql.interrupts import undisturbed
-from headrace.prove.configuration import DOC
+from headrace.mysql.server import destroy, servers
 from headrace.workload.capture import host
 
 MEMORY = Path("/dev/shm")
-PREFIX = "headrace-proof-"
+PREFIX = "headrace-lab-"
+DOC = "docs/guide/mysql-on-the-lab.md"
 # Loading writes more than the data that stay: undo, temporary files of an index, the redo log.
 DATA_SHARE, MORE_GIB = 3.0, 1.0
 # Of the memory that is available; servers and page cache want some too.
@@ -31,7 +32,7 @@ GIB = 2.0**30
 
 @contextmanager
 def lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
-    """A folder for the lab of a proof over `data_gib` of data: in memory where so much is free, else `otherwise`. At the end the lab is ended and the folder removed."""
+    """A folder for a lab that will hold `data_gib` of data: in memory where so much is free, else `otherwise`. At the end the lab is ended and the folder removed."""
     _sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY)) if fits(data_gib) else otherwise
     try:
@@ -52,7 +53,7 @@ def fits(data_gib: float) -> bool:
 
 
 def _sweep() -> None:
-    """Ends labs of proofs that were killed: memory is not given back otherwise."""
+    """Ends labs whose makers were killed: memory is not given back otherwise."""
     for folder in MEMORY.glob(f"{PREFIX}*"):
         owner = folder.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
@@ -63,8 +64,9 @@ def _end(folder: Path) -> None:
     """Ends the lab in a folder with its servers, and removes it."""
     try:
         with labs.Lab(folder) as lab:
-            for server in servers.servers(lab):
-                servers.destroy(server)
+            for server in servers(lab):
+                with suppress(HeadraceError):
+                    destroy(server)
             labs.down(lab, force=True)
     except labs.NoLab:
         pass
@@ -72,4 +74,6 @@ def _end(folder: Path) -> None:
         raise CouldNotRun(
             str(folder), f"the lab could not be ended: {error.rule}", DOC, f"End it with: headrace lab down --force --data-dir {folder}"
         ) from None
-    shutil.rmtree(folder, ignore_errors=True)
+    # Never what is still mounted in it.
+    if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):
+        shutil.rmtree(folder, ignore_errors=True)

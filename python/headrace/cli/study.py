@@ -88,7 +88,11 @@ def run(
     ] = None,
     work: Annotated[
         Path | None,
-        typer.Option("--work", metavar="DIR", help="Lab: where volumes are put while it runs. Default: the system's for temporary files."),
+        typer.Option(
+            "--work",
+            metavar="DIR",
+            help="Lab: where volumes are put while it runs. Default: memory, where they fit, else the system's folder for temporary files.",
+        ),
     ] = None,
     output: OutputOption = TableOrJson.table,
 ) -> None:

@@ -26,7 +26,7 @@ import mysql_accuracy
 import simpy_gp2
 from headrace import _core, studies
 from headrace.core import core_load
-from headrace.plan import plan
+from headrace.planner import plan
 from headrace.studies import tpcc_runs
 from headrace.workload import demo_day
 

@@ -19,27 +19,59 @@ A database in transactions:
 refused is a HeadraceError with `value`, `rule`, `source` and `hint`. Units stand in the names: `_ms`, `_mib_s`, `_percent`, `_s`.
 """
 
-from headrace.calibrating import calibrate, sysbench_oltp, sysbench_tpcc
-from headrace.catalog import instances, prices, sources, volumes
-from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.plan import Choice, FamilyVerdict, Goal, Plan, plan
-from headrace.prediction import Prediction, predict
-from headrace.scoring import Comparison, compare_run, leave_out
-from headrace.simulation import Simulation, simulate
-from headrace.studies import StudyResult, list_studies
-from headrace.studies import run as run_study
-from headrace.workload import (
-    ClosedWorkload,
-    OpenWorkload,
-    TransactionWorkload,
-    demo_day,
-    import_file,
-    load,
-    new_constant,
-    new_daily,
-    recorded_hour,
-    save,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.calibrating import calibrate, sysbench_oltp, sysbench_tpcc
+    from headrace.catalog import instances, prices, sources, volumes
+    from headrace.errors import CouldNotRun, HeadraceError, InputError
+    from headrace.planner import Choice, FamilyVerdict, Goal, Plan, plan
+    from headrace.prediction import Prediction, predict
+    from headrace.scoring import Comparison, compare_run, leave_out
+    from headrace.simulation import Simulation, simulate
+    from headrace.studies import StudyResult, list_studies
+    from headrace.studies import run as run_study
+    from headrace.workload import (
+        ClosedWorkload,
+        OpenWorkload,
+        TransactionWorkload,
+        demo_day,
+        import_file,
+        load,
+        new_constant,
+        new_daily,
+        recorded_hour,
+        save,
+    )
+
+# Where each public name lives. Nothing is imported before it is used: `import headrace.errors` must not load the planner.
+_MODULES = {
+    "calibrating": ("calibrate", "sysbench_oltp", "sysbench_tpcc"),
+    "catalog": ("instances", "prices", "sources", "volumes"),
+    "errors": ("CouldNotRun", "HeadraceError", "InputError"),
+    "planner": ("Choice", "FamilyVerdict", "Goal", "Plan", "plan"),
+    "prediction": ("Prediction", "predict"),
+    "scoring": ("Comparison", "compare_run", "leave_out"),
+    "simulation": ("Simulation", "simulate"),
+    "studies": ("StudyResult", "list_studies", "run_study"),
+    "workload": (
+        "ClosedWorkload",
+        "OpenWorkload",
+        "TransactionWorkload",
+        "demo_day",
+        "import_file",
+        "load",
+        "new_constant",
+        "new_daily",
+        "recorded_hour",
+        "save",
+    ),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+_OTHER_NAME = {"run_study": "run"}
 
 __all__ = [
     "Choice",
@@ -78,3 +110,16 @@ __all__ = [
     "sysbench_tpcc",
     "volumes",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Imports the module a public name lives in at its first use (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    value = getattr(import_module(f"headrace.{_HOME[name]}"), _OTHER_NAME.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

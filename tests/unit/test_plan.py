@@ -8,7 +8,7 @@ import pytest
 
 import headrace
 from headrace.errors import InputError
-from headrace.plan import plan
+from headrace.planner import plan
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.daily import new_constant, new_daily
 from headrace.workload.model import make_points
@@ -178,7 +178,7 @@ def test_growth_multiplies_demand_and_data():
 
 
 def test_the_same_answer_every_time_and_in_any_order(monkeypatch):
-    from headrace.plan import search
+    from headrace.planner import search
 
     day = new_daily(1_500, 900, shape="office", size_gib=400)
     goals = ["p99_ms<=30", "throttled_min<=5"]

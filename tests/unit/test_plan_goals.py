@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import InputError
-from headrace.plan import DEFAULT_GOALS, METRICS, Goal, parse_goals
+from headrace.planner import DEFAULT_GOALS, METRICS, Goal, parse_goals
 
 
 def test_no_goals_are_the_default_ones():

@@ -8,8 +8,8 @@ import pytest
 
 from headrace import _core
 from headrace.core import core_load
-from headrace.plan import plan
-from headrace.plan.candidates import Demand
+from headrace.planner import plan
+from headrace.planner.candidates import Demand
 from headrace.workload import OpenWorkload
 from headrace.workload.model import make_points
 

@@ -14,11 +14,11 @@ import headrace
 from headrace import _core
 from headrace.calibrating import sysbench_tpcc
 from headrace.core import GIB
-from headrace.plan.transactions import plan_against, plan_transactions
-from headrace.plan.transactions.evaluate import Conditions, Evaluator
-from headrace.plan.transactions.goals import parse_goals
-from headrace.plan.transactions.hosts import hosts_for
-from headrace.plan.transactions.storages import MIB_S
+from headrace.planner.transactions import plan_against, plan_transactions
+from headrace.planner.transactions.evaluate import Conditions, Evaluator
+from headrace.planner.transactions.goals import parse_goals
+from headrace.planner.transactions.hosts import hosts_for
+from headrace.planner.transactions.storages import MIB_S
 
 DAY = "2024-06-01"
 SSD_TYPES = ("gp2", "gp3", "io1", "io2")

@@ -10,11 +10,11 @@ import pytest
 
 from headrace import _core
 from headrace.calibrating import sysbench_tpcc
-from headrace.plan.transactions import plan_transactions
-from headrace.plan.transactions.doubt import QUANTILES, Doubt, Worlds, normal_middles, regrets
-from headrace.plan.transactions.evaluate import Conditions, Evaluator
-from headrace.plan.transactions.goals import parse_goals
-from headrace.plan.transactions.hosts import hosts_for
+from headrace.planner.transactions import plan_transactions
+from headrace.planner.transactions.doubt import QUANTILES, Doubt, Worlds, normal_middles, regrets
+from headrace.planner.transactions.evaluate import Conditions, Evaluator
+from headrace.planner.transactions.goals import parse_goals
+from headrace.planner.transactions.hosts import hosts_for
 from headrace.workload.transactions import Covered
 
 DAY = "2024-06-01"

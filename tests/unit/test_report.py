@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import simulate, workload
-from headrace.plan import plan
+from headrace.planner import plan
 from headrace.report import charts, html, pages, simulation, study_charts, style, tables, words
 from headrace.report.output import as_json, clean, plain
 

@@ -162,7 +162,7 @@ def listed(values: list[str] | None) -> list[str] | None:
 
 def make_plan(load, **settings):
     """`headrace.plan` with a progress bar; no goals means its own."""
-    from headrace.plan import plan as make
+    from headrace.planner import plan as make
 
     if not settings["goals"]:
         settings.pop("goals")

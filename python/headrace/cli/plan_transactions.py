@@ -27,7 +27,7 @@ def check_settings(load, own: dict, against: str | None) -> dict:
 
 def plan_database(load, other, settings: dict, output: Output, explain: bool, report: Path | None) -> None:
     """Plans one database, or two against each other, and prints the answer. Exit code 1 when nothing meets the goals."""
-    from headrace.plan.transactions import plan_against, plan_transactions
+    from headrace.planner.transactions import plan_against, plan_transactions
 
     with progress("planning") as tick:
         if other is None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.plan.transactions.evaluate import Evaluator, Pick
-from headrace.plan.transactions.storages import Route
+from headrace.planner.transactions.evaluate import Evaluator, Pick
+from headrace.planner.transactions.storages import Route
 
 # Routes up to this much dearer than the best on the same host stay: those that may win once doubt is counted in.
 KEPT = 1.3

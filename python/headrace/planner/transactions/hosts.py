@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from headrace import _core
 from headrace.errors import InputError, core_errors
-from headrace.plan.evaluate import instance_usd_month
-from headrace.plan.market import instances_named
+from headrace.planner.evaluate import instance_usd_month
+from headrace.planner.market import instances_named
 from headrace.workload.model import check_number
 
 CACHE_SHARE = 0.75  # of memory: MySQL's manual calls 50-75 % a typical buffer pool (innodb_buffer_pool_size; innodb_dedicated_server takes 75 % above 4 GiB)

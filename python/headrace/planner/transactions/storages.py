@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headrace.plan.candidates import IOPS_STEP, Family, Line, local_disks
-from headrace.plan.transactions.hosts import Host
+from headrace.planner.candidates import IOPS_STEP, Family, Line, local_disks
+from headrace.planner.transactions.hosts import Host
 
 MIB_S = (125, 150, 175, 200, 250, 300, 400, 500, 600, 750, 1000, 1250, 1500, 2000)
 LOG_IOPS = (1000, 3000)

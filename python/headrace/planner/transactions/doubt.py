@@ -17,7 +17,7 @@ import numpy as np
 
 from headrace import _core
 from headrace.errors import core_errors
-from headrace.plan.transactions.evaluate import Evaluator, Pick
+from headrace.planner.transactions.evaluate import Evaluator, Pick
 from headrace.workload.transactions import TransactionWorkload
 
 # Equal parts of the unexplained factor's distribution, where a state must have a number.

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from headrace import _core
 from headrace.core import MIB
 from headrace.errors import core_errors
-from headrace.plan.candidates import Family
-from headrace.plan.choice import number
-from headrace.plan.reasons import SIGNIFICANTLY_DEARER
-from headrace.plan.transactions.result import EngineComparison, TransactionChoice, TransactionPlan, TransactionVerdict
+from headrace.planner.candidates import Family
+from headrace.planner.choice import number
+from headrace.planner.reasons import SIGNIFICANTLY_DEARER
+from headrace.planner.transactions.result import EngineComparison, TransactionChoice, TransactionPlan, TransactionVerdict
 
 
 def family_verdict(family: Family, best: TransactionChoice | None, winner: TransactionChoice | None, found, goals) -> TransactionVerdict:

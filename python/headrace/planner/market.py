@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 
 from headrace import _core
 from headrace.errors import InputError, core_errors
-from headrace.plan.candidates import LAYOUTS, Family, member_counts
-from headrace.plan.evaluate import instance_usd_month
-from headrace.plan.result import FamilyVerdict
+from headrace.planner.candidates import LAYOUTS, Family, member_counts
+from headrace.planner.evaluate import instance_usd_month
+from headrace.planner.result import FamilyVerdict
 from headrace.workload.model import did_you_mean, shown
 
 TYPES = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1", "instance-store")

@@ -26,20 +26,20 @@ import numpy as np
 
 from headrace import _core
 from headrace.errors import InputError, core_errors
-from headrace.plan.candidates import Family
-from headrace.plan.goals import Goal
-from headrace.plan.market import check_exclude, families_on
-from headrace.plan.result import FamilyVerdict
-from headrace.plan.transactions.choice import Chooser
-from headrace.plan.transactions.confidence import KEPT, Sure, rank, surely
-from headrace.plan.transactions.doubt import Regret, Worlds, regrets
-from headrace.plan.transactions.evaluate import Conditions, Evaluator, Pick
-from headrace.plan.transactions.goals import METRICS, TransactionGoal, needed_tps, parse_goals
-from headrace.plan.transactions.hosts import CACHE_SHARE, Host, hosts_for
-from headrace.plan.transactions.reasons import compare_engines, explain, family_verdict
-from headrace.plan.transactions.result import EngineComparison, TransactionChoice, TransactionPlan, TransactionVerdict
-from headrace.plan.transactions.search import Found, pick_of, search
-from headrace.plan.transactions.storages import log_gib, log_volumes, routes
+from headrace.planner.candidates import Family
+from headrace.planner.goals import Goal
+from headrace.planner.market import check_exclude, families_on
+from headrace.planner.result import FamilyVerdict
+from headrace.planner.transactions.choice import Chooser
+from headrace.planner.transactions.confidence import KEPT, Sure, rank, surely
+from headrace.planner.transactions.doubt import Regret, Worlds, regrets
+from headrace.planner.transactions.evaluate import Conditions, Evaluator, Pick
+from headrace.planner.transactions.goals import METRICS, TransactionGoal, needed_tps, parse_goals
+from headrace.planner.transactions.hosts import CACHE_SHARE, Host, hosts_for
+from headrace.planner.transactions.reasons import compare_engines, explain, family_verdict
+from headrace.planner.transactions.result import EngineComparison, TransactionChoice, TransactionPlan, TransactionVerdict
+from headrace.planner.transactions.search import Found, pick_of, search
+from headrace.planner.transactions.storages import log_gib, log_volumes, routes
 from headrace.workload.model import check_number, check_size, check_whole
 from headrace.workload.transactions import TransactionWorkload
 

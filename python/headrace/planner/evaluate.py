@@ -14,8 +14,8 @@ import polars as pl
 
 from headrace import _core
 from headrace.errors import core_errors
-from headrace.plan.candidates import Demand, Family
-from headrace.plan.goals import SLACK, Goal
+from headrace.planner.candidates import Demand, Family
+from headrace.planner.goals import SLACK, Goal
 
 # AWS bills by the second and quotes months of 730 hours (365 x 24 / 12).
 HOURS_PER_MONTH = 730.0

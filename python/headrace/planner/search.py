@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.plan.candidates import Demand, Family, Line, coarse, lines_of, local_disks
-from headrace.plan.evaluate import Batch, Evaluator, instance_usd_month
+from headrace.planner.candidates import Demand, Family, Line, coarse, lines_of, local_disks
+from headrace.planner.evaluate import Batch, Evaluator, instance_usd_month
 
 # Storages of a family tried on every instance: the cheapest ones, at most this many, fewer when the product gets large.
 STORAGES_PER_INSTANCE = 40

@@ -10,8 +10,8 @@ import numpy as np
 from headrace import _core
 from headrace.core import GIB
 from headrace.errors import core_errors
-from headrace.plan.goals import SLACK, Goal
-from headrace.plan.transactions.hosts import Host
+from headrace.planner.goals import SLACK, Goal
+from headrace.planner.transactions.hosts import Host
 
 FIGURES = (
     "tps",

@@ -1,7 +1,7 @@
 """The cheapest storage that meets the goals, and why the others lose.
 
     >>> import headrace
-    >>> from headrace.plan import plan
+    >>> from headrace.planner import plan
     >>> from headrace.workload.daily import new_constant
     >>> steady = new_constant(1500, 1000, size_gib=500, write_kib=16, seconds=86_400)
     >>> plan(steady, goals=["p99_ms<=20", "throttled_min<=0"], exclude=["raid0"]).winner.storage
@@ -28,19 +28,19 @@ import polars as pl
 from headrace import _core
 from headrace.core import core_load
 from headrace.errors import InputError, core_errors
-from headrace.plan.candidates import Demand, Family
-from headrace.plan.choice import Chooser, overload_of
-from headrace.plan.evaluate import Batch, Evaluator
-from headrace.plan.goals import DEFAULT_GOALS, METRICS, Goal, parse_goals
-from headrace.plan.market import check_exclude, families_on, instances_named
-from headrace.plan.reasons import explain, verdict
-from headrace.plan.result import Choice, FamilyVerdict, Plan
-from headrace.plan.search import RANK, Found, on_instances, search_family, search_local
+from headrace.planner.candidates import Demand, Family
+from headrace.planner.choice import Chooser, overload_of
+from headrace.planner.evaluate import Batch, Evaluator
+from headrace.planner.goals import DEFAULT_GOALS, METRICS, Goal, parse_goals
+from headrace.planner.market import check_exclude, families_on, instances_named
+from headrace.planner.reasons import explain, verdict
+from headrace.planner.result import Choice, FamilyVerdict, Plan
+from headrace.planner.search import RANK, Found, on_instances, search_family, search_local
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.model import check_number, check_size, check_whole
 
 if TYPE_CHECKING:
-    from headrace.plan.transactions import TransactionPlan
+    from headrace.planner.transactions import TransactionPlan
 
 __all__ = ["DEFAULT_GOALS", "METRICS", "Choice", "FamilyVerdict", "Goal", "Plan", "parse_goals", "plan"]
 
@@ -84,14 +84,14 @@ def plan(
     `raid10`. `compare`: a storage set beside (on the winner's instance, where there are any). `start_balance`: percent of
     credits at the start; None: as AWS gives them. `top`: winners returned at most. `progress`: told the share done.
 
-    A TransactionWorkload (`headrace calibrate`) is planned in transactions a second: see `headrace.plan.transactions.plan_transactions` for its goals and for
+    A TransactionWorkload (`headrace calibrate`) is planned in transactions a second: see `headrace.planner.transactions.plan_transactions` for its goals and for
     `of_transactions` (threads, arrivals_tps, start, hours, cache_share, confidence, draws, seed). The answer is then a TransactionPlan.
 
     Nothing meets the goals: `winners` is empty and `closest` says what comes nearest. Steps: 50 IOPS, 5 MiB/s, 1 GiB. The same answer every
     time. Raises InputError for what cannot be planned.
     """
     if isinstance(workload, TransactionWorkload):
-        from headrace.plan.transactions import plan_transactions  # numpy: a tenth of a second that no other command should pay
+        from headrace.planner.transactions import plan_transactions  # numpy: a tenth of a second that no other command should pay
 
         return plan_transactions(
             workload, goals=goals, size_gib=size_gib, region=region, as_of=as_of, growth=growth, instances=instances, max_volumes=max_volumes, exclude=exclude,

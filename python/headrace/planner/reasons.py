@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from headrace import _core
 from headrace.core import MIB
 from headrace.errors import core_errors
-from headrace.plan.candidates import Family
-from headrace.plan.choice import CAP_WORDS, Chooser
-from headrace.plan.goals import MAX_HEADROOM_PERCENT
-from headrace.plan.result import Choice, FamilyVerdict
+from headrace.planner.candidates import Family
+from headrace.planner.choice import CAP_WORDS, Chooser
+from headrace.planner.goals import MAX_HEADROOM_PERCENT
+from headrace.planner.result import Choice, FamilyVerdict
 
 SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from headrace import _core
 from headrace.core import MIB
 from headrace.errors import core_errors
-from headrace.plan.candidates import Demand, Family
-from headrace.plan.evaluate import HOURS_PER_MONTH, Batch, Evaluator, published_afr_percent
-from headrace.plan.goals import MAX_HEADROOM_PERCENT, METRICS, Goal
-from headrace.plan.result import Choice
+from headrace.planner.candidates import Demand, Family
+from headrace.planner.evaluate import HOURS_PER_MONTH, Batch, Evaluator, published_afr_percent
+from headrace.planner.goals import MAX_HEADROOM_PERCENT, METRICS, Goal
+from headrace.planner.result import Choice
 from headrace.workload.describe import clock_at, span_in_words
 
 CAP_WORDS = {

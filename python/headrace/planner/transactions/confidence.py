@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.plan.transactions.doubt import Worlds
-from headrace.plan.transactions.evaluate import Evaluator, Pick
-from headrace.plan.transactions.search import Found, lowest, pick_of
-from headrace.plan.transactions.storages import Route
+from headrace.planner.transactions.doubt import Worlds
+from headrace.planner.transactions.evaluate import Evaluator, Pick
+from headrace.planner.transactions.search import Found, lowest, pick_of
+from headrace.planner.transactions.storages import Route
 
 ON_A_HOST = 5  # front-runners; hosts are searched eight at a time, so some 40 together
 # Of a family dearer than the best of the others by so much only the cheapest of each host is raised: enough to say by how much it lost.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, is_dataclass
 
-from headrace.plan.goals import Goal
+from headrace.planner.goals import Goal
 
 
 def plain(value: object) -> object:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headrace.errors import InputError
-from headrace.plan.goals import SOURCE, Goal, Metric
+from headrace.planner.goals import SOURCE, Goal, Metric
 
 METRICS = {
     metric.name: metric

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from headrace import _core
 from headrace.errors import core_errors
-from headrace.plan.candidates import Family
-from headrace.plan.choice import durability_in_words, latency_doubts, number
-from headrace.plan.evaluate import HOURS_PER_MONTH, static_figures
-from headrace.plan.goals import Goal
-from headrace.plan.transactions.doubt import Z80, Doubt, Regret, Worlds
-from headrace.plan.transactions.evaluate import Evaluator, Pick
-from headrace.plan.transactions.result import TransactionChoice
+from headrace.planner.candidates import Family
+from headrace.planner.choice import durability_in_words, latency_doubts, number
+from headrace.planner.evaluate import HOURS_PER_MONTH, static_figures
+from headrace.planner.goals import Goal
+from headrace.planner.transactions.doubt import Z80, Doubt, Regret, Worlds
+from headrace.planner.transactions.evaluate import Evaluator, Pick
+from headrace.planner.transactions.result import TransactionChoice
 
 BINDS = {
     "none": "nothing: what arrives is served",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.plan.goals import Goal
-from headrace.plan.result import plain
+from headrace.planner.goals import Goal
+from headrace.planner.result import plain
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class TransactionChoice:
     goal can name. `tps_low`, `tps_high`: 80 % interval of the sustained tps. `probability`: that every goal on performance holds, 0..1; `goal_probabilities`: of each goal
     alone. `meets_goals`: the probability is at least the confidence asked for, and the cost within the budget; `misses`: otherwise, in words. `binds`: the limit that decides in
     the worst hour: `cap` and `words`. `per_transaction`: `reads`, `ios` (256 KiB units), `mib`. `runs_dry_at_s`: when the first credit balance is gone, s from the start; None:
-    never. `regret_expected_usd`, `regret_worst_usd`: see `headrace.plan.transactions.doubt.Regret`. `durability`: what the data can expect; `persistent`: False when the data
+    never. `regret_expected_usd`, `regret_worst_usd`: see `headrace.planner.transactions.doubt.Regret`. `durability`: what the data can expect; `persistent`: False when the data
     is gone with the instance.
     """
 

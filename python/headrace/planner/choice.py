@@ -1,101 +1,149 @@
-"""From a row of the search to a Choice: the bill, what binds, head-room, when balances run dry, durability, doubts."""
+"""From a candidate to a Choice: the bill, the bottleneck, head-room, when balances run dry, durability, doubts."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from headrace import _core
-from headrace.core import MIB
+import numpy as np
+
+from headrace import _core, caps
 from headrace.errors import core_errors
-from headrace.planner.candidates import Demand, Family
-from headrace.planner.evaluate import HOURS_PER_MONTH, Batch, Evaluator, published_afr_percent
-from headrace.planner.goals import MAX_HEADROOM_PERCENT, METRICS, Goal
+from headrace.planner.candidates import Directory, Family, Host, Pick, combined_afr_percent, published_afr_percent, static_figures
+from headrace.planner.database import Z80, DatabaseJudge, Doubt, Regret
+from headrace.planner.demand import DemandJudge
+from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
 from headrace.planner.result import Choice
+from headrace.units import MIB
 from headrace.workload.describe import clock_at, span_in_words
 
-CAP_WORDS = {
-    "volume-iops": "the volume's IOPS",
-    "volume-throughput": "the volume's MiB/s",
-    "volume-credits": "the volume's burst credits",
-    "instance-iops": "the instance's EBS IOPS",
-    "instance-throughput": "the instance's EBS bandwidth",
-    "instance-credits": "the instance's EBS burst bucket",
-}
-SECONDS_IN = {"ms": 1e-3, "s": 1.0, "min": 60.0}
-LONG_S = 120.0
+LOCAL = "Local disks: all data is gone when the instance stops, hibernates or terminates, or a disk fails. Keep a replica and backups elsewhere."
+TWO_SNAPSHOTS = "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together (multi-volume snapshot) to be consistent."
+# A difference between the first day and the settled one that is worth a line: a point of balance, a millisecond, a tenth of a minute.
+FIRST_DAY = {"lowest_balance_percent": 1.0, "p99_ms": 1.0, "throttled_min": 0.1}
+
+
+@dataclass(frozen=True)
+class Need:
+    """GiB that the storage must hold: of data, and of redo and binlog (0: the log is part of the data)."""
+
+    data_gib: int
+    log_gib: int = 0
+
+    def of(self, log: str | None) -> int:
+        """GiB the data storage must hold: the log too where it has no volume of its own."""
+        return self.data_gib + (self.log_gib if log is None else 0)
 
 
 class Chooser:
-    """Makes choices of rows, all against the demand of one evaluator."""
+    """Makes choices of candidates, all under one judge."""
 
-    def __init__(self, evaluator: Evaluator, size_gib: int) -> None:
-        self.evaluator, self.size_gib = evaluator, size_gib
-        self.demand: Demand = evaluator.demand
-        self.workload = evaluator.demand.workload
-        self.longest_point_s = float(self.workload.points["duration_s"].max())
+    def __init__(self, judge: DemandJudge | DatabaseJudge, directory: Directory, need: Need, extra_items: Sequence[dict], nodes: int) -> None:
+        self.judge, self.directory, self.need = judge, directory, need
+        self.extra_items, self.nodes = tuple(extra_items), nodes
+        self.made: dict[tuple[Pick, bool], Choice] = {}
 
-    def choose(self, family: Family, rows: Sequence[dict], headroom: bool = True) -> list[Choice]:
-        """A Choice of each row (of one family; dicts with the columns of Evaluator.run). `headroom` False leaves the head-room out."""
-        rooms = self._headrooms(family, rows) if headroom else [None] * len(rows)
-        return [self._choice(family, row, room) for row, room in zip(rows, rooms, strict=True)]
+    def choose(self, picks: Sequence[Pick], regrets: dict[Pick, Regret] | None = None, *, headroom: bool = True) -> list[Choice]:
+        """A choice of each candidate; of one asked for again the same. `headroom` False leaves the search for head-room out."""
+        wanted = [pick for pick in dict.fromkeys(picks) if (pick, headroom) not in self.made]
+        if wanted:
+            rows = self._database(wanted, regrets or {}) if isinstance(self.judge, DatabaseJudge) else self._demand(wanted, headroom)
+            self.made.update({(pick, headroom): choice for pick, choice in zip(wanted, rows, strict=True)})
+        return [self.made[pick, headroom] for pick in picks]
 
-    def _choice(self, family: Family, row: dict, headroom: float | None) -> Choice:
-        storage, members = row["storage"], row["members"]
-        instance = None if row["instance"] is None else self.evaluator.instances[row["instance"]]
-        name = None if instance is None else instance["instance_type"]
+    # --- both ---------------------------------------------------------------------------------------------------------
+
+    def _common(self, pick: Pick) -> dict:
+        """What a choice has whatever is planned for."""
+        data, log, place = pick
+        host, about = self.judge.hosts[place], self.directory.about(data)
+        limits = self.limits(pick)
+        items = [*({**item, "usd": item["usd"] * self.nodes, "quantity": item["quantity"] * self.nodes} for item in self.judge.items(pick)), *self.extra_items]
+        afr = self._afr(about.family, about.members, log)
+        return {
+            "storage": data, "log_storage": log, "service": host.service, "instance": host.name, "family": about.family.name,
+            "volume_type": about.family.volume_type, "layout": about.family.layout, "members": about.members,
+            "usable_gib": float(about.storage.usable_gib), "items": tuple(items), "cost_usd_month": float(sum(item["usd"] for item in items)),
+            "durability_afr_percent": afr, "durability": durability_in_words(about.family, about.members, afr),
+            "consistency": consistency_in_words(limits[0]["consistency"]), "persistent": bool(limits[0]["persistent"]),
+            "caveats": tuple(self._caveats(about.family, limits, items, host, log)),
+        }  # fmt: skip
+
+    def limits(self, pick: Pick) -> list[dict]:
+        """The limits of each data volume. Raises InputError for a storage that cannot be on that day or instance."""
         with core_errors():
-            limits = _core.storage_limits(storage, self.evaluator.as_of, name)
-            usable = float(_core.parse_storage(storage)["usable_gib"])
-            run = _core.simulate(
-                storage, self.evaluator.load, form="interval", interval_s=self.longest_point_s, instance=name, as_of=self.evaluator.as_of,
-                start_balance_percent=self.evaluator.start_balance,
-            )  # fmt: skip
-        items = self._items(family, storage, instance)
-        metrics = {metric: row[metric] for metric in METRICS}
-        if headroom is not None:
-            metrics["headroom_percent"] = headroom
-        misses = [miss_in_words(goal, metrics[goal.metric]) for goal in self.evaluator.goals if not goal.met_by(metrics[goal.metric])]
-        if usable < self.size_gib:
-            misses.insert(0, f"holds {usable:,.0f} GiB, {self.size_gib:,} GiB needed")
+            return _core.storage_limits(pick[0], self.judge.prices.as_of, self.judge.hosts[pick[2]].name)
+
+    def _afr(self, family: Family, members: int, log: str | None) -> float | None:
+        own = static_figures(family, members)[0]
+        if log is None:
+            return own
+        about = self.directory.about(log)
+        return combined_afr_percent([own, static_figures(about.family, about.members)[0]])
+
+    def _room_missed(self, pick: Pick, usable: float) -> list[str]:
+        needed = self.need.of(pick[1])
+        return [f"holds {usable:,.0f} GiB, {needed:,} GiB needed"] if usable < needed else []
+
+    def _caveats(self, family: Family, limits: list[dict], items: list[dict], host: Host, log: str | None) -> list[str]:
+        found = []
+        if not limits[0]["persistent"]:
+            found.append(LOCAL + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else ""))
+        elif log:
+            found.append(TWO_SNAPSHOTS)
+        if family.layout == "raid0":
+            found.append("RAID 0: one lost volume loses the array.")
+        found += [
+            f"{limit['spec']['volume_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})"
+            for limit in limits
+            for caveat in limit["caveats"]
+        ]
+        found += [f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if _doubtful(item)]
+        if host.instance is not None:
+            found += [f"{host.name} {caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in host.instance["caveats"]]
+        found += [
+            f"{family.volume_type} {name}: {param.get('note') or param['source']} ({param['source']})"
+            for name in ("durability_afr_percent", "consistency")
+            if (param := family.era.get(name)) and not param["confirmed"]
+        ]
+        found += latency_doubts(family.volume_type, self.judge.prices.as_of)
+        return list(dict.fromkeys(found))
+
+    # --- demand -------------------------------------------------------------------------------------------------------
+
+    def _demand(self, picks: Sequence[Pick], headroom: bool) -> list[Choice]:
+        columns = self.judge.run(picks, prune=False)
+        rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(picks))]
+        rooms = self._headrooms(picks, rows) if headroom else [None] * len(picks)
+        return [self._demand_choice(pick, row, room) for pick, row, room in zip(picks, rows, rooms, strict=True)]
+
+    def _demand_choice(self, pick: Pick, row: dict, room: float | None) -> Choice:
+        common, limits = self._common(pick), self.limits(pick)[0]
+        metrics = {name: row.get(name) for name in DEMAND} | {"headroom_percent": room, "cost_usd_month": common["cost_usd_month"]}
+        misses = self._room_missed(pick, common["usable_gib"]) + self._missed(metrics)
         return Choice(
-            storage=storage, family=family.name, volume_type=family.volume_type, layout=family.layout, members=members,
-            instance=name, usable_gib=usable, items=tuple(items), cost_usd_month=row["cost_usd_month"], metrics=metrics,
-            meets_goals=not misses, misses=tuple(misses), binds=self._binds(family, members, limits[0], instance, run),
-            headroom_percent=headroom, runs_dry=self._runs_dry(family, members, limits[0], instance, run["summary"]),
-            durability_afr_percent=row["durability_afr_percent"],
-            durability=durability_in_words(family, members, row["durability_afr_percent"]),
-            consistency=consistency_in_words(limits[0]["consistency"]), persistent=bool(limits[0]["persistent"]),
-            caveats=tuple(self._caveats(family, limits, items, instance)),
+            **common, metrics=metrics, meets_goals=not misses, misses=tuple(misses), binds=self._binds(pick, limits), headroom_percent=room,
+            runs_dry=self._runs_dry(pick, row), first_day=_first_day(row, metrics),
         )  # fmt: skip
 
-    def _items(self, family: Family, storage: str, instance: dict | None) -> list[dict]:
-        with core_errors():
-            items = _core.monthly_cost(storage, self.evaluator.region, self.evaluator.as_of, self.evaluator.million_ios(family))
-        if instance is not None:
-            price = instance["price"]
-            hourly = [(instance["instance_type"], price["usd"])]
-            if price["ebs_optimized_surcharge_usd"]:
-                hourly.append((f"{instance['instance_type']} EBS-optimized", price["ebs_optimized_surcharge_usd"]))
-            items += [
-                {"item": item, "quantity": HOURS_PER_MONTH, "unit": "hour", "unit_price_usd": usd, "usd": usd * HOURS_PER_MONTH,
-                 "source": price["source"], "as_of": price["as_of"]} for item, usd in hourly
-            ]  # fmt: skip
-        return items
+    def _missed(self, metrics: dict) -> list[str]:
+        # Head-room that was not looked for, because another goal fails already, is not one more miss.
+        goals = [goal for goal in self.judge.goals if goal.about.kind != "headroom" or metrics["headroom_percent"] is not None]
+        return [miss_in_words(goal, metrics[goal.metric]) for goal in goals if not goal.met(metrics[goal.metric])]
 
-    # --- what binds ---------------------------------------------------------------------------------------------------
-
-    def utilisations(self, family: Family, members: int, limits: dict, instance: dict | None) -> list[dict]:
+    def utilisations(self, pick: Pick, limits: dict) -> list[dict]:
         """Each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or all on the instance), `unit`,
         `utilisation`, `at_s`. Limits that burst are taken at their burst."""
-        volume, together = self.demand.per_member(family.layout, members), self.demand.on_volumes(family.layout, members)
-        hdd = limits["random_charges_full_unit"]
-        throughput = "hdd_mib_s" if hdd else "mib_s"
-        burst = limits["io_burst"]
+        about, instance = self.directory.about(pick[0]), self.judge.hosts[pick[2]].instance
+        together = self.judge.demand.on_volumes(pick[0])
+        volume = self.judge.demand.per_member(pick[0], about.members)
+        hdd, burst = limits["random_charges_full_unit"], limits["io_burst"]
         found = [] if hdd else [("volume-iops", volume, "iops", burst["iops"] if burst else limits["iops"], "IOPS")]
         # st1 and sc1 charge a random request of any size a whole MiB, so what is asked of their throughput is not what is transferred.
         charged = "MiB/s charged (1 MiB a random request)" if hdd else "MiB/s"
-        found.append(("volume-throughput", volume, throughput, limits["throughput_bytes_s"] / MIB, charged))
-        if instance is not None and family.volume_type != "instance-store":
+        found.append(("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", limits["throughput_bytes_s"] / MIB, charged))
+        if instance is not None and about.family.volume_type != "instance-store":
             iops = instance["max_iops"] or instance["baseline_iops"]
             bytes_s = instance["max_bytes_s"] or instance["baseline_bytes_s"]
             found += [("instance-iops", together, "iops", iops, "IOPS")] if iops else []
@@ -108,118 +156,143 @@ class Chooser:
             answer.append({"cap": cap, "asked": asked, "allowed": allowed, "unit": unit, "utilisation": share, "at_s": frame["t_s"][at]})
         return answer
 
-    def _binds(self, family: Family, members: int, limits: dict, instance: dict | None, run: dict) -> dict:
-        used = self.utilisations(family, members, limits, instance)
+    def _binds(self, pick: Pick, limits: dict) -> dict:
+        used = self.utilisations(pick, limits)
         nearest = max(used, key=lambda entry: entry["utilisation"])
-        waited = [(seconds, cap) for cap, seconds in run["summary"]["throttled_by_s"] if seconds > 0]
+        waited = [(seconds, cap) for cap, seconds in self.simulated(pick)["throttled_by_s"] if seconds > 0]
         if not waited:
             words = (
-                f"nothing; nearest is {CAP_WORDS[nearest['cap']]}: {nearest['asked']:,.0f} of {nearest['allowed']:,.0f} {nearest['unit']} "
-                f"({nearest['utilisation']:.0%}) {self.moment(nearest['at_s'])}"
+                f"nothing; nearest is {caps.long(nearest['cap'])}: {nearest['asked']:,.0f} of {nearest['allowed']:,.0f} {nearest['unit']} "
+                f"({100 * nearest['utilisation']:.0f} %) {self.moment(nearest['at_s'])}"
             )
             return {**nearest, "throttled_s": 0.0, "words": words}
         seconds, cap = max(waited)
         entry = next((entry for entry in used if entry["cap"] == cap), {**nearest, "cap": cap})
-        words = f"{CAP_WORDS.get(cap, cap)}, for {span_in_words(max(1, round(seconds)))}"
+        words = f"{caps.long(cap)}, for {span_in_words(max(1, round(seconds)))}"
         if entry["utilisation"] > 1 and entry["cap"] in ("volume-iops", "volume-throughput", "instance-iops", "instance-throughput"):
             words += f": {entry['asked']:,.0f} {entry['unit']} asked {self.moment(entry['at_s'])}, {entry['allowed']:,.0f} allowed"
         return {**entry, "throttled_s": seconds, "words": words}
 
+    def simulated(self, pick: Pick) -> dict:
+        """The summary of one run of the planned demand on a candidate."""
+        judge = self.judge
+        with core_errors():
+            return _core.simulate(
+                pick[0], judge.demand.load, form="interval", interval_s=float(judge.demand.workload.points["duration_s"].max()),
+                instance=judge.hosts[pick[2]].name, as_of=judge.prices.as_of, start_balance_percent=judge.start_balance, cycle=judge.cycle,
+            )["summary"]  # fmt: skip
+
     def moment(self, t_s: float) -> str:
         """`at 09:42`, or `3 h 5 min after the start` where the workload has no clock."""
-        clock = clock_at(self.workload, t_s)
+        clock = clock_at(self.judge.demand.workload, t_s)
         return f"at {clock}" if clock else f"{span_in_words(round(t_s))} after the start"
 
-    def _runs_dry(self, family: Family, members: int, limits: dict, instance: dict | None, summary: dict) -> dict | None:
-        if summary["credits_empty_s"] > 0:
-            at_s, empty_s = summary["credits_empty_at_s"], summary["credits_empty_s"]
-            if limits["io_burst"]:
-                column, falls_to, unit = "iops", members * limits["iops"], "IOPS"
-            else:
-                column, falls_to, unit = "hdd_mib_s", members * limits["byte_burst"]["baseline_bytes_s"] / MIB, "MiB/s"
-            what = "credits empty"
-        elif summary["instance_empty_s"] > 0:
-            at_s, empty_s = summary["instance_empty_at_s"], summary["instance_empty_s"]
-            column, falls_to, unit = "iops", instance["baseline_iops"], "IOPS"
-            asked = self._asked(family, members, "mib_s", at_s)
-            baseline_mib_s = (instance["baseline_bytes_s"] or 0) / MIB
-            if not falls_to or asked / max(baseline_mib_s, 1e-9) > self._asked(family, members, "iops", at_s) / falls_to:
-                column, falls_to, unit = "mib_s", baseline_mib_s, "MiB/s"
-            what = f"{instance['instance_type']}'s EBS burst bucket empty"
+    def _runs_dry(self, pick: Pick, row: dict) -> dict | None:
+        """When credits end: for good, where each repetition of the recording loses some; else the times of the settled day."""
+        span_s = self.judge.demand.totals["seconds"]
+        lost, after_s = row.get("loses_percent_per_cycle") or 0.0, row.get("dry_after_s")
+        if not row.get("settled", True) or lost > 0:
+            each = "a day" if abs(span_s - 86_400) < 1 else f"each {span_in_words(round(span_s))}"
+            words = f"loses {lost:.3g} % of its credits {each}" if lost > 0 else "spends more credits than come back"
+            if after_s is not None and not math.isnan(after_s):
+                day = int(after_s // 86_400)
+                words += f"; dry on day {day + 1}, {self.moment(after_s % span_s)}" if span_s >= 86_400 else f"; dry after {span_in_words(round(after_s))}"
+            return {"at_s": after_s, "lost_percent_per_cycle": lost, "words": words}
+        if (row.get("credits_empty_s") or 0) > 0:
+            at_s, empty_s, what = row["credits_empty_at_s"], row["credits_empty_s"], "credits empty"
+        elif (row.get("instance_empty_s") or 0) > 0:
+            at_s, empty_s = row["instance_empty_at_s"], row["instance_empty_s"]
+            what = f"{self.judge.hosts[pick[2]].name}'s EBS burst bucket empty"
         else:
             return None
-        asked = self._asked(family, members, column, at_s)
-        words = (
-            f"{what} {self.moment(at_s)}, {span_in_words(max(1, round(empty_s)))} in all; then {falls_to:,.0f} {unit} "
-            f"against {asked:,.0f} asked"
-        )
-        return {"empty_at_s": at_s, "empty_s": empty_s, "falls_to": falls_to, "asked": asked, "unit": unit, "words": words}
+        return {"at_s": at_s, "empty_s": empty_s, "words": f"{what} {self.moment(at_s)}, {span_in_words(max(1, round(empty_s)))} in all"}
 
-    def _asked(self, family: Family, members: int, column: str, t_s: float) -> float:
-        frame = self.demand.on_volumes(family.layout, members)
-        row = max(0, int(frame["t_s"].search_sorted(t_s, side="right")) - 1)
-        return float(frame[column][row])
+    def _headrooms(self, picks: Sequence[Pick], rows: Sequence[dict]) -> list[float | None]:
+        """Highest growth of demand, whole percent up to 400, at which the goals on performance hold and nothing is throttled; None where
+        they fail now, 0 while something is throttled."""
+        fine = self.judge.holds_at(picks, 1.0)
+        open_ = {i: [0, MAX_HEADROOM_PERCENT + 1] for i, good in enumerate(fine) if good and not rows[i]["throttled_s"]}
+        while asked := {i: (low + high) // 2 for i, (low, high) in open_.items() if high - low > 1}:
+            for percent in sorted(set(asked.values())):
+                some = [i for i, middle in asked.items() if middle == percent]
+                for i, holds in zip(some, self.judge.holds_at([picks[i] for i in some], 1 + percent / 100), strict=True):
+                    open_[i][0 if holds else 1] = percent
+        return [float(open_[i][0]) if i in open_ else 0.0 if good else None for i, good in enumerate(fine)]
 
-    # --- head-room ----------------------------------------------------------------------------------------------------
+    # --- databases ----------------------------------------------------------------------------------------------------
 
-    def _headrooms(self, family: Family, rows: Sequence[dict]) -> list[float | None]:
-        """Highest growth of demand, whole percent up to 400, at which the goals on performance hold; None where they fail now."""
-        bounds = {index: [0, MAX_HEADROOM_PERCENT + 1] for index, row in enumerate(rows) if self._performs(row)}
-        while True:
-            asked: dict[int, list[int]] = {}
-            for index, (low, high) in bounds.items():
-                if high - low > 1:
-                    asked.setdefault((low + high) // 2, []).append(index)
-            if not asked:
-                return [float(bounds[index][0]) if index in bounds else None for index in range(len(rows))]
-            for percent, indices in asked.items():
-                some = [rows[index] for index in indices]
-                batch = Batch(family, *([row[name] for row in some] for name in ("storage", "members", "instance")))
-                for index, holds in zip(indices, self.evaluator.holds_at(batch, 1 + percent / 100), strict=True):
-                    bounds[index][0 if holds else 1] = percent
+    def _database(self, picks: Sequence[Pick], regrets: dict[Pick, Regret]) -> list[Choice]:
+        columns, doubts = self.judge.run(picks, bounds=False), self.judge.worlds.of(picks)
+        rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(picks))]
+        return [self._database_choice(pick, row, doubt, regrets.get(pick)) for pick, row, doubt in zip(picks, rows, doubts, strict=True)]
 
-    def _performs(self, row: dict) -> bool:
-        return row["status"] == "simulated" and all(
-            goal.met_by(row[goal.metric]) for goal in self.evaluator.goals if goal.about.kind == "load"
-        )
+    def _database_choice(self, pick: Pick, row: dict, doubt: Doubt, regret: Regret | None) -> Choice:
+        common, judge, host = self._common(pick), self.judge, self.judge.hosts[pick[2]]
+        metrics = {name: row.get(name) for name in DATABASE} | {
+            "cost_usd_month": common["cost_usd_month"], "durability_afr_percent": common["durability_afr_percent"],
+            "consistency_percent": static_figures(self.directory.about(pick[0]).family, common["members"])[1],
+        }  # fmt: skip
+        metrics["headroom_percent"] = judge.headroom_percent({name: math.nan if value is None else value for name, value in metrics.items()})
+        tps = metrics["tps"] or 0.0
+        instance = host.instance
+        misses = self._room_missed(pick, common["usable_gib"]) + self._database_missed(metrics, doubt)
+        at_most = judge.conditions.arrivals_tps or math.inf
+        dry_at_s = row["dry_at_s"]
+        return Choice(
+            **common, metrics=metrics, meets_goals=not misses, misses=tuple(misses),
+            binds={"cap": row["cap"], "words": caps.long(row["cap"] or "none")}, headroom_percent=metrics["headroom_percent"],
+            runs_dry=None if dry_at_s is None else {"at_s": dry_at_s, "words": f"credits gone after {span_in_words(round(dry_at_s))}"},
+            vcpus=None if instance is None else instance["vcpus"], memory_gib=None if instance is None else instance["memory_mib"] / 1024,
+            cache_gib=host.cache_gib, tps_low=tps * math.exp(-Z80 * doubt.spread), tps_high=min(at_most, tps * math.exp(Z80 * doubt.spread)),
+            probability=doubt.probability, goal_probabilities={goal: doubt.goal_probability(goal) for goal in doubt.each},
+            per_transaction={"reads": row["reads_per_tx"], "ios": row["ios_per_tx"], "mib": row["mib_per_tx"]},
+            regret_expected_usd=None if regret is None else regret.expected, regret_worst_usd=None if regret is None else regret.worst,
+            far_from_runs=tuple(self._far(host)),
+        )  # fmt: skip
 
-    # --- doubts -------------------------------------------------------------------------------------------------------
+    def _far(self, host: Host) -> list[str]:
+        workload, threads = self.judge.workload, self.judge.conditions.threads
+        vcpus = None if host.instance is None else host.instance["vcpus"]
+        return workload.outside(cache_gib=host.cache_gib, threads=threads or workload.threads, vcpus=vcpus)
 
-    def _caveats(self, family: Family, limits: list[dict], items: list[dict], instance: dict | None) -> list[str]:
-        found = []
-        if family.layout == "raid0":
-            found.append("RAID 0: one lost volume loses the array.")
-        if not limits[0]["persistent"]:
-            found.append(
-                "Local disks: the data is gone when the instance stops, hibernates or terminates, or a disk fails; keep a replica."
-            )
-        found += [
-            f"{limit['spec']['volume_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})"
-            for limit in limits
-            for caveat in limit["caveats"]
-        ]
-        found += [f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if _doubtful(item)]
-        if instance is not None:
-            found += [
-                f"{instance['instance_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in instance["caveats"]
-            ]
-            if instance["price"]["note"]:
-                found.append(f"Price of {instance['instance_type']}: {instance['price']['note']}")
-        found += [
-            f"{family.volume_type} {name}: {param.get('note') or param['source']} ({param['source']})"
-            for name in ("durability_afr_percent", "consistency") if (param := family.era.get(name)) and not param["confirmed"]
-        ]  # fmt: skip
-        found += latency_doubts(family.volume_type, self.evaluator.as_of)
-        return list(dict.fromkeys(found))
+    def _database_missed(self, metrics: dict, doubt: Doubt) -> list[str]:
+        found, confidence = [], self.judge.confidence
+        for goal in self.judge.goals:
+            value = metrics[goal.metric]
+            if goal.about.kind != "load":
+                found += [] if goal.met(value) or (goal.about.kind == "headroom" and value is None) else [miss_in_words(goal, value)]
+            elif not goal.met(value):
+                found.append(f"{miss_in_words(goal, value)} (probability {100 * doubt.goal_probability(str(goal)):.0f} %)")
+            elif doubt.goal_probability(str(goal)) < confidence:
+                found.append(f"{goal}{self._grown(goal)} holds with {100 * doubt.goal_probability(str(goal)):.0f} %, {100 * confidence:.0f} % asked")
+        if not found and doubt.probability < confidence:
+            found.append(f"all goals together hold with {100 * doubt.probability:.0f} %, {100 * confidence:.0f} % asked")
+        return found
+
+    def _grown(self, goal: Goal) -> str:
+        return f" with {self.judge.headroom:g} % head-room" if self.judge.headroom and goal.about.unit == "tps" else ""
 
 
-def overload_of(chooser: Chooser, family: Family, row: dict) -> float | None:
-    """Demand over what the candidate of a row sustains, where that is above 1."""
-    return chooser.evaluator.overloads(Batch(family, [row["storage"]], [row["members"]], [row["instance"]]))[0]
+def _value(value: object) -> object:
+    """A cell of a column: NaN becomes None, numpy's numbers plain ones."""
+    if isinstance(value, (float, np.floating)):
+        return None if math.isnan(value) else float(value)
+    return value
+
+
+def _first_day(row: dict, metrics: dict) -> dict | None:
+    """The first day with full credits, where it is better than the settled one."""
+    first = {
+        "p99_ms": row.get("first_worst_p99_ms"), "lowest_balance_percent": row.get("first_lowest_balance_percent"),
+        "throttled_min": None if row.get("first_throttled_s") is None else row["first_throttled_s"] / 60,
+    }  # fmt: skip
+    pairs = [(first[name], metrics[name], least) for name, least in FIRST_DAY.items()]
+    differs = any(one is not None and other is not None and abs(one - other) > least for one, other, least in pairs)
+    return first if differs else None
 
 
 def _doubtful(item: dict) -> bool:
-    return any(word in item["as_of"] for word in ("later than", "not confirmed", "undated")) and item["usd"] > 0
+    return any(word in (item["as_of"] or "") for word in ("later than", "not confirmed", "undated")) and item["usd"] > 0
 
 
 def latency_doubts(volume_type: str, as_of: str) -> list[str]:
@@ -233,25 +306,6 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
         f"Latency of {volume_type} {op}s, confidence {profile['confidence']}: {profile['source']}"
         for op, profile in sorted(doubtful.items())
     ]
-
-
-def miss_in_words(goal: Goal, value: float | None) -> str:
-    """`p99 240 ms against 20`."""
-    name = goal.metric.removesuffix("_" + goal.metric.rsplit("_", 1)[-1]) if goal.about.unit in ("ms", "min", "s", "%") else goal.metric
-    name = {"cost_usd_month": "monthly cost"}.get(name, name.replace("_", " "))
-    if value is None:
-        return f"{name} not known, {goal.sign}{goal.limit:g} {goal.about.unit} asked"
-    if goal.about.unit in SECONDS_IN and value * SECONDS_IN[goal.about.unit] >= LONG_S:
-        # A backlog of hours reads better in hours.
-        return f"{name} {span_in_words(round(value * SECONDS_IN[goal.about.unit]))} against {number(goal.limit)} {goal.about.unit}"
-    return f"{name} {number(value)} {goal.about.unit} against {number(goal.limit)}"
-
-
-def number(value: float) -> str:
-    """A figure with three digits or so, thousands with commas."""
-    if value == round(value) and abs(value) < 1e12 or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:,.3g}"
 
 
 def durability_in_words(family: Family, members: int, afr_percent: float | None) -> str:

@@ -1,8 +1,9 @@
-"""What a plan must meet: `p99_ms<=20`.
+"""What a plan must meet: `p99_ms<=20`, `tps>=300`.
 
-A goal is a metric of the simulation, a direction and a number in the metric's own unit (the unit is in its name). Each metric
-has one sensible direction: an upper bound where less is better, a lower bound where more is. Strict and equal signs are refused,
-because a simulated float is never *exactly* anything.
+A goal is a metric, a direction and a number in the metric's own unit (the unit is in its name). Each metric has one sensible
+direction: an upper bound where less is better, a lower bound where more is. Strict and equal signs are refused, because a
+simulated figure is never *exactly* anything. Plans for demand (I/Os) and for databases (transactions) know different metrics;
+the type, the reading and the way a goal is met are the same.
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
+
+import numpy as np
 
 from headrace.errors import InputError
 from headrace.workload.model import did_you_mean, shown
 
 SOURCE = "headrace plan --help, goals"
-DEFAULT_GOALS = ("p99_ms<=20", "throttled_min<=0")
-# A goal of "0" met to within this much of the metric's scale counts as met: float noise of adding up a day's intervals.
+# Within this much of the metric's scale a goal of "0" counts as met: what adding up a day's intervals leaves of rounding.
 SLACK = 1e-9
+# Head-room is searched up to five times the demand; beyond it says nothing about the volume any more.
+MAX_HEADROOM_PERCENT = 400
+# By default a plan carries a fifth more than was recorded: one recorded day is not the busiest day of the year.
+DEFAULT_HEADROOM_PERCENT = 20
 
 Kind = Literal["load", "static", "cost", "headroom"]
+Subject = Literal["demand", "database"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Metric:
 
     `sign`: "<=" when less is better, ">=" when more is. `scale`: what counts as one step of distance when the limit itself is
     smaller (chosen by eye: a unit a person would call "off by a little"). `kind`: "load" follows from the simulation, "static" from
-    type and layout, "cost" from prices, "headroom" from simulating a larger demand.
+    type and layout, "cost" from prices, "headroom" from simulating a larger demand. `words`: the metric in a sentence.
     """
 
     name: str
@@ -39,77 +46,103 @@ class Metric:
     meaning: str
     scale: float
     kind: Kind = "load"
+    words: str = ""
 
 
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("p50_ms", "<=", "ms", "median latency, waiting included", 1.0),
-        Metric("p95_ms", "<=", "ms", "95th percentile of latency, waiting included", 1.0),
-        Metric("p99_ms", "<=", "ms", "99th percentile of latency, waiting included", 1.0),
-        Metric("p999_ms", "<=", "ms", "99.9th percentile of latency, waiting included", 1.0),
-        Metric("mean_ms", "<=", "ms", "mean latency, waiting included", 1.0),
-        Metric("throttled_min", "<=", "min", "time in which requests wait for a limit", 10.0),
-        Metric("longest_wait_s", "<=", "s", "longest wait for a limit", 1.0),
-        Metric("lowest_balance_percent", ">=", "%", "lowest credit balance of the volumes (100 without credits)", 10.0),
-        Metric("credits_empty_min", "<=", "min", "time without volume credits", 10.0),
-        Metric("instance_empty_min", "<=", "min", "time with the instance's EBS burst bucket empty", 10.0),
-        Metric("peak_queue", "<=", "requests", "most requests waiting at once", 100.0),
-        Metric("queue_at_end", "<=", "requests", "requests still waiting at the end", 100.0),
-        Metric("unserved_percent", "<=", "%", "share of the requests not answered by the end", 1.0),
-        Metric("cost_usd_month", "<=", "USD", "monthly cost, instance included where there is one", 10.0, "cost"),
-        Metric("headroom_percent", ">=", "%", "growth of demand before another goal fails", 10.0, "headroom"),
-        Metric("durability_afr_percent", "<=", "%", "chance to lose the data in a year (upper published figure)", 0.1, "static"),
-        Metric("consistency_percent", ">=", "%", "share of the time the type promises its performance", 0.1, "static"),
-    )
+def _table(*metrics: Metric) -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics}
+
+
+def _latencies() -> list[Metric]:
+    """Latency of I/Os: in the worst five minutes, which is what alarms watch, and over the whole recording."""
+    found = []
+    for name, what in (("mean", "mean"), ("p50", "median"), ("p95", "95th percentile"), ("p99", "99th percentile"), ("p999", "99.9th percentile")):
+        short = {"p50": "median", "p999": "p99.9"}.get(name, name)
+        found.append(Metric(f"{name}_ms", "<=", "ms", f"{what} of I/O latency in the worst five minutes, waiting included", 1.0, words=f"I/O {short} of the worst 5 min"))
+        found.append(Metric(f"overall_{name}_ms", "<=", "ms", f"{what} of I/O latency over the whole recording, waiting included", 1.0, words=f"I/O {short} of the whole recording"))
+    return found
+
+
+COST = Metric("cost_usd_month", "<=", "USD", "monthly cost, instance and log volumes included where there are any", 10.0, "cost", "monthly cost")
+HEADROOM = Metric("headroom_percent", ">=", "%", "growth of demand before another goal fails; none while anything is throttled", 10.0, "headroom", "head-room")
+DURABILITY = Metric("durability_afr_percent", "<=", "%", "chance to lose the data in a year (upper published figure, through the layout)", 0.1, "static", "annual failure rate")
+CONSISTENCY = Metric("consistency_percent", ">=", "%", "share of the time the type promises its performance", 0.1, "static", "promised consistency")
+
+DEMAND = _table(
+    *_latencies(),
+    Metric("throttled_min", "<=", "min", "time in which requests wait for a limit", 10.0, words="throttled"),
+    Metric("longest_wait_s", "<=", "s", "longest wait for a limit", 1.0, words="longest wait"),
+    Metric("lowest_balance_percent", ">=", "%", "lowest credit balance of the volumes (100 without credits)", 10.0, words="lowest balance"),
+    Metric("credits_empty_min", "<=", "min", "time without volume credits", 10.0, words="credits empty"),
+    Metric("instance_empty_min", "<=", "min", "time with the instance's EBS burst bucket empty", 10.0, words="instance bucket empty"),
+    Metric("peak_queue", "<=", "requests", "most requests waiting at once", 100.0, words="most waiting at once"),
+    Metric("queue_at_end", "<=", "requests", "requests still waiting at the end", 100.0, words="waiting at the end"),
+    Metric("unserved_percent", "<=", "%", "share of the requests not answered by the end", 1.0, words="not answered by the end"),
+    COST, HEADROOM, DURABILITY, CONSISTENCY,
+)  # fmt: skip
+DATABASE = _table(
+    Metric("tps", ">=", "tps", "transactions a second that are sustained: the lowest mean over an hour", 1.0, words="tps"),
+    Metric("p95_ms", "<=", "ms", "95th percentile of response times in the worst hour", 1.0, words="response time p95"),
+    Metric("tps_p5", ">=", "tps", "5th percentile of one-second tps in the worst hour", 1.0, words="tps of the worst seconds"),
+    Metric("backlog_s", "<=", "s", "longest wait of an arriving transaction for its turn (with --arrivals-tps)", 1.0, words="backlog"),
+    COST, HEADROOM, DURABILITY, CONSISTENCY,
+)  # fmt: skip
+SUBJECTS: dict[str, dict[str, Metric]] = {"demand": DEMAND, "database": DATABASE}
+METRICS = DEMAND
+DEFAULTS = {
+    "demand": ("p99_ms<=20", "throttled_min<=0", f"headroom_percent>={DEFAULT_HEADROOM_PERCENT}"),
+    "database": (f"headroom_percent>={DEFAULT_HEADROOM_PERCENT}",),
 }
+# With arrivals, when no goal is named: what arrives is served as it comes.
+OPEN_DEFAULT = "backlog_s<=1"
+# Names of version 0.1, read for one more version.
+OLD_NAMES = {"usd_month": "cost_usd_month"}
+EXAMPLES = {"demand": "p99_ms<=20", "database": "tps>=300"}
 
 GOAL = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*(<=|>=|==|!=|<|>|=|≤|≥)\s*(\S.*?)\s*\Z")
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound on one metric: `limit` in the metric's unit, `sign` "<=" or ">="."""
+    """A bound on one metric: `limit` in the metric's unit, `sign` "<=" or ">="; `subject`: "demand" or "database"."""
 
     metric: str
     sign: str
     limit: float
-
-    # Goals of another kind of plan name other metrics.
-    known: ClassVar[dict[str, Metric]] = METRICS
-    example: ClassVar[str] = "p99_ms<=20"
+    subject: Subject = "demand"
 
     def __post_init__(self) -> None:
         text = f"{self.metric}{self.sign}{shown(self.limit)}"
-        metric = self.known.get(self.metric)
+        known = SUBJECTS[self.subject]
+        metric = known.get(self.metric)
         if metric is None:
-            near = did_you_mean(self.metric, self.known)
-            raise InputError(text, f"there is no metric {shown(self.metric)}", SOURCE, near or f"Known: {', '.join(self.known)}.")
+            near = did_you_mean(self.metric, known)
+            raise InputError(text, f"there is no metric {shown(self.metric)}", SOURCE, near or f"Known: {', '.join(known)}.")
         if self.sign != metric.sign:
             raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
         if isinstance(self.limit, bool) or not isinstance(self.limit, (int, float)) or not math.isfinite(self.limit) or self.limit < 0:
-            raise InputError(
-                text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", SOURCE, f"For example {self.example}."
-            )
-        if self.metric == "headroom_percent" and self.limit > MAX_HEADROOM_PERCENT:
-            raise InputError(text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use growth for more.")
-        object.__setattr__(self, "limit", float(self.limit))
+            hint = f"For example {EXAMPLES[self.subject]}."
+            raise InputError(text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", SOURCE, hint)
+        if metric.kind == "headroom" and self.limit > MAX_HEADROOM_PERCENT:
+            raise InputError(text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use --demand-growth for more.")
+        object.__setattr__(self, "limit", float(self.limit) + 0.0)
 
     @classmethod
-    def parse(cls, text: object) -> Goal:
+    def parse(cls, text: object, subject: Subject = "demand") -> Goal:
         """Reads `METRIC<=NUMBER` or `METRIC>=NUMBER`. Raises InputError."""
-        if isinstance(text, cls):
-            return text
+        if isinstance(text, Goal):
+            return text if text.subject == subject else cls(text.metric, text.sign, text.limit, subject)
         match = GOAL.match(text) if isinstance(text, str) and len(text) <= 200 else None
         if match is None:
-            raise InputError(shown(text), "a goal is written METRIC<=NUMBER or METRIC>=NUMBER", SOURCE, f"For example {cls.example}.")
+            raise InputError(shown(text), "a goal is written METRIC<=NUMBER or METRIC>=NUMBER", SOURCE, f"For example {EXAMPLES[subject]}.")
         name, sign, number = match.groups()
         try:
             limit = float(number)
         except ValueError:
-            hint = f"The unit is in the metric's name: write the bare number, for example {cls.example}."
+            hint = f"The unit is in the metric's name: write the bare number, for example {EXAMPLES[subject]}."
             raise InputError(shown(text), f"{shown(number)} is not a number", SOURCE, hint) from None
-        return cls(name.lower(), {"≤": "<=", "≥": ">="}.get(sign, sign), limit)
+        name = name.lower()
+        return cls(OLD_NAMES.get(name, name), {"≤": "<=", "≥": ">="}.get(sign, sign), limit, subject)
 
     def __str__(self) -> str:
         return f"{self.metric}{self.sign}{self.limit:.15g}"
@@ -117,29 +150,23 @@ class Goal:
     @property
     def about(self) -> Metric:
         """Unit, direction and meaning of the metric."""
-        return self.known[self.metric]
+        return SUBJECTS[self.subject][self.metric]
 
-    def met_by(self, value: float | None) -> bool:
-        """Whether `value` is inside the bound. None (not known) is not."""
-        if value is None or math.isnan(value):
-            return False
+    def met(self, values: object) -> np.ndarray:
+        """Which of `values` (a number, None or an array; NaN and None: not known) are inside the bound: the one way to be met."""
+        value = np.asarray(np.nan if values is None else values, dtype=float)
         slack = SLACK * max(abs(self.limit), self.about.scale)
+        # NaN compares false both ways: what is not known is not met.
         return value <= self.limit + slack if self.sign == "<=" else value >= self.limit - slack
 
-    def distance(self, value: float | None) -> float:
-        """How far `value` misses the bound, without unit: 0 when met, else log(1 + miss / limit), unknown counts as 10.
+    def distance(self, values: object) -> np.ndarray:
+        """How far `values` miss the bound, without unit: 0 when met, else log(1 + miss / limit); unknown counts as 10.
 
         The logarithm keeps one hopeless latency (hours of backlog) from hiding how near the other goals are.
         """
-        if self.met_by(value):
-            return 0.0
-        if value is None or math.isnan(value):
-            return 10.0
-        return math.log1p(abs(value - self.limit) / max(abs(self.limit), self.about.scale))
-
-
-# Head-room is searched up to five times the demand; beyond it says nothing about the volume any more.
-MAX_HEADROOM_PERCENT = 400
+        value = np.asarray(np.nan if values is None else values, dtype=float)
+        miss = np.log1p(np.abs(value - self.limit) / max(abs(self.limit), self.about.scale))
+        return np.where(self.met(value), 0.0, np.where(np.isnan(miss), 10.0, miss))
 
 
 def _sign_rule(metric: Metric, sign: str) -> str:
@@ -149,9 +176,88 @@ def _sign_rule(metric: Metric, sign: str) -> str:
     return f"only <= and >= are taken, not {sign}: a simulated figure is never exactly a number"
 
 
-def parse_goals(goals: Iterable[str | Goal] | str | Goal) -> tuple[Goal, ...]:
-    """All goals, the default ones (`p99_ms<=20`, `throttled_min<=0`) when there are none; repeated ones once. Raises InputError."""
-    if isinstance(goals, (str, Goal)):
-        goals = [goals]
-    parsed = tuple(dict.fromkeys(Goal.parse(goal) for goal in goals))
-    return parsed or tuple(Goal.parse(goal) for goal in DEFAULT_GOALS)
+def parse_goals(
+    goals: Iterable[str | Goal] | str | Goal, subject: Subject = "demand", *, defaults: bool = True, arrivals: bool = False
+) -> tuple[Goal, ...]:
+    """The goals, repeated ones once, and the default ones whose metric was not named (`DEFAULTS`; `defaults` False leaves them out).
+
+    A plan that may be throttled for a while has no head-room by definition, so `throttled_min` above 0 takes the default head-room
+    away. `arrivals`: an open load of transactions, whose default is that none waits above a second. Raises InputError where no goal
+    on performance is left, or a goal cannot be.
+    """
+    given = [goals] if isinstance(goals, (str, Goal)) else list(goals)
+    parsed = list(dict.fromkeys(Goal.parse(goal, subject) for goal in given))
+    named = {goal.metric for goal in parsed}
+    if subject == "database":
+        _check_database(parsed, arrivals)
+    if defaults:
+        wanted = [Goal.parse(text, subject) for text in DEFAULTS[subject]]
+        if subject == "database" and arrivals and not any(goal.about.kind == "load" for goal in parsed):
+            wanted.insert(0, Goal.parse(OPEN_DEFAULT, subject))
+        parsed += [goal for goal in wanted if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject, arrivals))]
+    if not any(goal.about.kind == "load" for goal in parsed):
+        names = "tps, p95_ms, tps_p5 or backlog_s" if subject == "database" else "p99_ms or throttled_min"
+        example = "--goal 'tps>=300' --goal 'p95_ms<=50'" if subject == "database" else "--goal 'p99_ms<=20'"
+        raise InputError("no goal on performance", f"a plan needs one: {names}", SOURCE, f"For example {example}.")
+    return tuple(parsed)
+
+
+def _grows(goals: Iterable[Goal], subject: Subject, arrivals: bool) -> bool:
+    """Whether head-room means something beside these goals: of a demand that may not be throttled, of a database asked for a rate."""
+    if subject == "demand":
+        return not any(goal.metric == "throttled_min" and goal.limit > 0 for goal in goals)
+    return arrivals or any(goal.about.unit == "tps" for goal in goals)
+
+
+def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
+    goals = tuple(goals)
+    for goal in goals:
+        if goal.about.kind == "headroom" and goal.limit > 0 and not _grows(goals, "database", arrivals):
+            raise InputError(str(goal), "head-room of a database is that of a rate", SOURCE, "Ask for tps too, or let transactions arrive: --arrivals-tps.")
+        if goal.metric == "backlog_s" and not arrivals:
+            hint = "Say how many arrive: --arrivals-tps 250. Or ask for tps."
+            raise InputError(str(goal), "clients that wait for their answer leave no backlog", SOURCE, hint)
+        if goal.sign == "<=" and goal.limit == 0.0 and goal.metric == "p95_ms":
+            raise InputError(str(goal), "no transaction takes no time", SOURCE, "Name the longest response time in ms.")
+
+
+def headroom_of(goals: Iterable[Goal]) -> float:
+    """The head-room the goals ask for, percent."""
+    return max((goal.limit for goal in goals if goal.about.kind == "headroom"), default=0.0)
+
+
+def budget_of(goals: Iterable[Goal]) -> float:
+    """The most a choice may cost, USD a month; infinite where no goal says."""
+    return min((goal.limit for goal in goals if goal.about.kind == "cost"), default=math.inf)
+
+
+def needed_tps(goals: Iterable[Goal], threads: int | None, p95_over_mean: float) -> float:
+    """Transactions a second below which some goal is missed for certain: of `threads` clients that wait for each answer, response
+    time x tps is constant."""
+    goals = tuple(goals)
+    by = 1.0 + headroom_of(goals) / 100.0
+    least = max((goal.limit * by for goal in goals if goal.metric in ("tps", "tps_p5")), default=0.0)
+    if threads:
+        least = max([least, *(threads * 1e3 * p95_over_mean / goal.limit for goal in goals if goal.metric == "p95_ms")])
+    return least
+
+
+def miss_in_words(goal: Goal, value: float | None) -> str:
+    """`I/O p99 of the worst 5 min 240 ms against 20`."""
+    from headrace.workload.describe import span_in_words
+
+    seconds_in = {"ms": 1e-3, "s": 1.0, "min": 60.0}.get(goal.about.unit)
+    unit = {"tps": "", "requests": ""}.get(goal.about.unit, f" {goal.about.unit}")
+    if value is None or math.isnan(value):
+        return f"{goal.about.words} not known, {goal.sign}{number(goal.limit)}{unit} asked"
+    # A backlog of minutes or hours reads better in minutes or hours.
+    if seconds_in and value * seconds_in >= 120.0:
+        return f"{goal.about.words} {span_in_words(round(value * seconds_in))} against {number(goal.limit)}{unit}"
+    return f"{goal.about.words} {number(value)}{unit} against {number(goal.limit)}"
+
+
+def number(value: float) -> str:
+    """A figure with three digits or so, thousands with commas."""
+    if value == round(value) and abs(value) < 1e12 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:,.3g}"

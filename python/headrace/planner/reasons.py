@@ -1,111 +1,210 @@
-"""Why each family won or lost, and the arithmetic of the winner, in words with numbers."""
+"""Why a family won or lost, why the recommendation is not the cheapest, which engine wins, and the arithmetic, in words with numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace import _core
-from headrace.core import MIB
-from headrace.errors import core_errors
-from headrace.planner.candidates import Family
-from headrace.planner.choice import CAP_WORDS, Chooser
-from headrace.planner.goals import MAX_HEADROOM_PERCENT
-from headrace.planner.result import Choice, FamilyVerdict
+from headrace import caps
+from headrace.planner.candidates import Family, Pick
+from headrace.planner.choice import Chooser
+from headrace.planner.database import DatabaseJudge
+from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
+from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
+from headrace.units import MIB
+from headrace.workload.describe import span_in_words
 
 SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
+# What an array must save to be recommended: both of them. Striping costs operations (multi-volume snapshots, growth, a larger chance
+# of loss), which is a judgement, not a measurement.
+SAVES_PERCENT, SAVES_USD = 20.0, 20.0
+HDD = ("st1", "sc1", "standard")
 
 
-def verdict(choice: Choice | None, family: Family, winner: Choice | None, overload: float | None, size_gib: int) -> FamilyVerdict:
-    """The verdict on a family whose best (or nearest) candidate is `choice`; None: no candidate could be simulated and priced."""
-    if choice is None:
-        return FamilyVerdict(family.name, "impossible", f"no {family.name} holds {size_gib:,} GiB with a known price")
-    ratio = choice.cost_usd_month / winner.cost_usd_month if winner and winner.cost_usd_month > 0 else None
-    if winner is not None and (choice.storage, choice.instance) == (winner.storage, winner.instance):
-        outcome, why = "wins", f"cheapest that meets every goal; binds: {choice.binds['words']}"
-        why += "" if choice.persistent else "; the data is gone with the instance"
-    elif choice.meets_goals:
-        outcome, why = "costs more", _dearer(choice, family, winner, ratio, size_gib)
-    else:
-        outcome, why = "fails", _failing(choice, overload)
-    return FamilyVerdict(family.name, outcome, why, choice.storage, choice.instance, choice.cost_usd_month, ratio, overload, choice.metrics)
+def verdict(best: Choice | None, family: Family, winner: Choice | None, overload: float | None, dear: float | None, needed_gib: int) -> FamilyVerdict:
+    """The verdict on a family whose cheapest choice that meets the goals, or nearest, is `best`; `dear`: what its cheapest costs at the
+    least, where it was not looked at because of that."""
+    if best is None:
+        if dear is not None:
+            return FamilyVerdict(family.name, "costs more", f"costs at least {dear:,.2f} USD a month, far more than the cheapest")
+        what = "no instance given has local disks of that layout that hold the data" if family.volume_type == "instance-store" else (
+            f"no {family.name} holds {needed_gib:,} GiB with a known price"
+        )  # fmt: skip
+        return FamilyVerdict(family.name, "impossible", what)
+    ratio = best.cost_usd_month / winner.cost_usd_month if winner and winner.cost_usd_month > 0 else None
+    if winner is not None and best.key == winner.key:
+        sure = "" if best.probability is None else f" with {100 * best.probability:.0f} %"
+        why = f"cheapest that meets every goal{sure}; bottleneck: {best.binds['words']}"
+        return FamilyVerdict(family.name, "wins", why + ("" if best.persistent else "; the data is gone with the instance"), best, 1.0)
+    if best.meets_goals:
+        return FamilyVerdict(family.name, "costs more", _dearer(best, family, winner, ratio, needed_gib), best, ratio)
+    return FamilyVerdict(family.name, "fails", _failing(best, overload), best, ratio, overload)
 
 
-def _dearer(choice: Choice, family: Family, winner: Choice, ratio: float | None, size_gib: int) -> str:
-    more = choice.cost_usd_month - winner.cost_usd_month
-    if ratio is None or ratio < SIGNIFICANTLY_DEARER:
-        return "costs the same" + (" with more volumes" if choice.members > winner.members else "")
-    why = f"costs {ratio:.3g} x: {choice.cost_usd_month:,.2f} against {winner.cost_usd_month:,.2f} USD a month"
+def _dearer(best: Choice, family: Family, winner: Choice | None, ratio: float | None, needed_gib: int) -> str:
+    more = best.cost_usd_month - (winner.cost_usd_month if winner else 0.0)
+    if winner is None or ratio is None or ratio < SIGNIFICANTLY_DEARER:
+        return "costs the same" + (" with more volumes" if winner and best.members > winner.members else "")
+    why = f"costs {ratio:.3g} x: {best.cost_usd_month:,.2f} against {winner.cost_usd_month:,.2f} USD a month"
+    if best.instance != winner.instance and best.usd("instance") - winner.usd("instance") > 0.5 * more:
+        return f"{why}; {best.usd('instance') - winner.usd('instance'):,.2f} more for the instance ({best.instance} instead of {winner.instance})"
     paid = {item["item"]: item["usd"] for item in winner.items}
-    extra, item = max((item["usd"] - paid.get(item["item"], 0.0), item["item"]) for item in choice.items)
+    extra, item = max((item["usd"] - paid.get(item["item"], 0.0), item["item"]) for item in best.items)
     why += f"; {extra:,.2f} more for {item}" if extra > 0.5 * more else ""
-    if family.min_gib > size_gib * family.data_share / choice.members and family.min_gib > 1:
+    if family.min_gib > needed_gib * family.data_share / best.members and family.min_gib > 1:
         why += f"; smallest size {family.min_gib:,} GiB a volume"
-    elif choice.usable_gib >= 1.5 * size_gib and family.axis == "size":
-        why += f"; performance is bought by size: {choice.usable_gib:,.0f} GiB for {size_gib:,} GiB of data"
+    elif best.usable_gib >= 1.5 * needed_gib and family.axis == "size":
+        why += f"; performance is bought by size: {best.usable_gib:,.0f} GiB for {needed_gib:,} GiB"
     return why
 
 
-def _failing(choice: Choice, overload: float | None) -> str:
+def _failing(best: Choice, overload: float | None) -> str:
     parts = []
     if overload is not None and overload > 1:
-        parts.append(f"cannot deliver: asks {overload:.3g} x what {choice.storage} sustains")
-    if choice.runs_dry:
-        parts.append(choice.runs_dry["words"])
+        parts.append(f"cannot deliver: asks {overload:.3g} x what {best.storage} sustains")
+    if best.runs_dry:
+        parts.append(best.runs_dry["words"])
     # Hours of backlog say nothing more once it is known that the demand cannot be delivered.
-    parts += [
-        miss
-        for miss in choice.misses
-        if not (parts and overload and overload > 1 and not miss.startswith(("throttled", "monthly", "holds")))
-    ]
-    if choice.binds["throttled_s"] > 0:
-        parts.append(f"binds: {choice.binds['words']}")
-    return "; ".join(parts)
+    hopeless = bool(parts) and overload is not None and overload > 1
+    parts += [miss for miss in best.misses if not hopeless or miss.startswith(("throttled", "monthly", "holds"))]
+    if best.binds.get("throttled_s", 1.0) > 0:
+        parts.append(f"bottleneck: {best.binds['words']}")
+    return "; ".join(parts) or "not sure enough"
 
 
-def explain(chooser: Chooser, choices: Sequence[tuple[Family, Choice]]) -> list[str]:
-    """The arithmetic of each choice, line by line: capacity, demand against limits, balance, bill, head-room."""
-    lines = []
-    for place, (family, choice) in enumerate(choices, 1):
-        lines.append(f"{place}. {choice.storage}" + (f" on {choice.instance}" if choice.instance else ""))
-        lines += ["   " + line for line in _arithmetic(chooser, family, choice)]
+# --- the recommendation -------------------------------------------------------------------------------------------------
+
+
+def recommend(choices: Sequence[Choice], today_family: str | None) -> tuple[Choice | None, str]:
+    """What a DBA would sign of the choices that meet the goals, and why it is not the cheapest of them ("" where it is).
+
+    In this order: durable volumes; the instance family of today, where there is one; solid-state types; one volume, unless more save at
+    least 20 % and 20 USD a month; then the cheapest.
+    """
+    if not choices:
+        return None, ""
+    cheapest = min(choices, key=_order)
+    pool, passed_over = list(choices), []
+    for keep, why in (
+        (lambda one: one.persistent, "its data is gone when the instance stops"),
+        (lambda one: today_family is None or (one.instance or "").partition(".")[0] == today_family, f"it leaves the instance family of today ({today_family})"),
+        (lambda one: one.volume_type not in HDD, "its type is made for large sequential requests, not for a database's random ones"),
+    ):
+        kept = [one for one in pool if keep(one)]
+        if kept and len(kept) < len(pool):
+            if not keep(cheapest):
+                passed_over.append(why)
+            pool = kept
+    best = _fewest_volumes(pool)
+    if best.members < cheapest.members:
+        passed_over.append(_array_words(best, cheapest))
+    if best.key == cheapest.key:
+        return best, ""
+    return best, f"{cheapest.place} would cost {best.cost_usd_month - cheapest.cost_usd_month:,.2f} USD a month less, but {'; '.join(passed_over) or 'is not better otherwise'}."
+
+
+def _order(choice: Choice) -> tuple:
+    return (round(choice.cost_usd_month, 6), choice.members, choice.log_storage is not None, choice.place)
+
+
+def _fewest_volumes(pool: Sequence[Choice]) -> Choice:
+    """From the fewest volumes on: more of them only where they save enough."""
+    best: Choice | None = None
+    for members in sorted({one.members for one in pool}):
+        one = min((choice for choice in pool if choice.members == members), key=_order)
+        if best is None:
+            best = one
+            continue
+        saved = best.cost_usd_month - one.cost_usd_month
+        if saved >= SAVES_USD and 100 * saved >= SAVES_PERCENT * best.cost_usd_month:
+            best = one
+    assert best is not None
+    return best
+
+
+def _array_words(best: Choice, cheapest: Choice) -> str:
+    risk = ""
+    if cheapest.durability_afr_percent and best.durability_afr_percent and cheapest.durability_afr_percent > best.durability_afr_percent:
+        risk = f", and {cheapest.durability_afr_percent:.2g} % a year to lose everything instead of {best.durability_afr_percent:.2g} %"
+    return (
+        f"it needs {cheapest.members} volumes instead of {best.members}{risk}: an array is recommended where it saves at least "
+        f"{SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month"
+    )
+
+
+# --- two databases ------------------------------------------------------------------------------------------------------
+
+
+def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
+    """Which of two databases meets the goals for less."""
+    costs = [plan.recommended.cost_usd_month if plan.recommended else None for plan in plans]
+    told = [_engine_in_words(plan) for plan in plans]
+    names = [plan.engine if plans[0].engine != plans[1].engine else plan.name for plan in plans]
+    if costs[0] is None and costs[1] is None:
+        return EngineComparison(plans, None, f"Neither meets the goals. {told[0]} {told[1]}")
+    if costs[0] is None or costs[1] is None:
+        place = 0 if costs[1] is None else 1
+        return EngineComparison(plans, place, f"Only {names[place]} meets the goals. {told[0]} {told[1]}")
+    place = 0 if costs[0] <= costs[1] else 1
+    less = abs(costs[0] - costs[1])
+    share = less / max(costs)
+    if share < SIGNIFICANTLY_DEARER - 1.0:
+        return EngineComparison(plans, place, f"Both cost the same. {told[0]} {told[1]}")
+    return EngineComparison(plans, place, f"{names[place]} wins: {less:,.2f} USD a month less ({100 * share:.0f} %). {told[0]} {told[1]}")
+
+
+def _engine_in_words(plan: Plan) -> str:
+    holds = f"{plan.engine} ({plan.size_gib:,.0f} GiB)"
+    best = plan.recommended or (plan.closest[0] if plan.closest else None)
+    if best is None:
+        return f"{holds}: nothing comes close."
+    cost = f"{best.place}, cache {best.cache_gib:.3g} GiB, {best.cost_usd_month:,.2f} USD a month, {best.metrics['tps']:,.0f} tps"
+    return f"{holds}: {cost}." if plan.recommended else f"{holds}: closest is {cost}: {'; '.join(best.misses)}."
+
+
+# --- the arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def explain(chooser: Chooser, choices: Sequence[tuple[Pick, Choice]]) -> list[str]:
+    """The arithmetic of some choices, line by line: capacity, demand against limits, bill, head-room."""
+    lines: list[str] = []
+    for place, (pick, choice) in enumerate({choice.key: (pick, choice) for pick, choice in choices}.values(), 1):
+        own = _database_lines(chooser, pick, choice) if isinstance(chooser.judge, DatabaseJudge) else _demand_lines(chooser, pick, choice)
+        lines.append(f"{place}. {choice.place}")
+        lines += ["   " + line for line in [*own, *_bill_lines(choice)]]
     return lines
 
 
-def _arithmetic(chooser: Chooser, family: Family, choice: Choice) -> list[str]:
-    evaluator = chooser.evaluator
-    instance = next((entry for entry in evaluator.instances if entry["instance_type"] == choice.instance), None)
-    with core_errors():
-        limits = _core.storage_limits(choice.storage, evaluator.as_of, choice.instance)[0]
-    lines = [
-        f"data: {chooser.size_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable "
-        f"of {choice.members} x {limits['spec']['size_gib']:,} GiB"
-    ]
-    lines += _capacity(family, limits)
-    for used in chooser.utilisations(family, choice.members, limits, instance):
+def _bill_lines(choice: Choice) -> list[str]:
+    lines = []
+    for item in choice.items:
+        price = f"{item['quantity']:,.10g} {item['unit']} x {item['unit_price_usd']:.10g} USD = {item['usd']:,.2f} USD"
+        lines.append(f"bill: {item['part']}: {item['item']}: {price} ({item['source']}, {item['as_of']})")
+    return [*lines, f"bill: together {choice.cost_usd_month:,.2f} USD a month", f"durability: {choice.durability}; consistency: {choice.consistency}"]
+
+
+def _demand_lines(chooser: Chooser, pick: Pick, choice: Choice) -> list[str]:
+    limits = chooser.limits(pick)[0]
+    lines = [f"{chooser.need.data_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable of {choice.members} x {limits['spec']['size_gib']:,} GiB"]
+    lines += _capacity(chooser.directory.about(pick[0]).family, limits)
+    for used in chooser.utilisations(pick, limits):
         whose = "all volumes together" if used["cap"].startswith("instance") else "a volume"
         lines.append(
             f"peak {chooser.moment(used['at_s'])}: {used['asked']:,.1f} {used['unit']} asked of {whose}, "
-            f"{CAP_WORDS[used['cap']]} {used['allowed']:,.1f}: {used['utilisation']:.1%}"
+            f"{caps.long(used['cap'])} {used['allowed']:,.1f}: {100 * used['utilisation']:.1f} %"
         )
     if choice.metrics["lowest_balance_percent"] is not None and (limits["io_burst"] or limits["byte_burst"]):
         lines.append(f"lowest credit balance {choice.metrics['lowest_balance_percent']:.1f} %")
-    if choice.runs_dry:
-        lines.append(choice.runs_dry["words"])
-    lines.append(f"binds: {choice.binds['words']}")
-    for item in choice.items:
-        price = f"{item['quantity']:,.10g} {item['unit']} x {item['unit_price_usd']:.10g} USD = {item['usd']:,.2f} USD"
-        lines.append(f"bill: {item['item']}: {price} ({item['source']}, {item['as_of']})")
-    lines.append(f"bill: together {choice.cost_usd_month:,.2f} USD a month")
-    lines += [
-        f"goal: {goal}: {_shown(choice.metrics[goal.metric])} {'met' if goal.met_by(choice.metrics[goal.metric]) else 'MISSED'}"
-        for goal in evaluator.goals
-    ]
+    lines += [choice.runs_dry["words"]] if choice.runs_dry else []
+    lines.append(f"bottleneck: {choice.binds['words']}")
+    for goal in chooser.judge.goals:
+        value = choice.metrics[goal.metric]
+        shown = "not known" if value is None else f"{value:,.4g}"
+        lines.append(f"goal: {goal}: {shown} {'met' if goal.met(value) else 'MISSED'}")
     if choice.headroom_percent is not None:
         lines.append(
-            f"head-room: demand can grow by {choice.headroom_percent:.0f} % before a goal on performance fails "
+            f"head-room: demand can grow by {choice.headroom_percent:.0f} % before a goal on performance fails or something is throttled "
             f"(1 % steps, up to {MAX_HEADROOM_PERCENT} %; data aside)"
         )
-    lines.append(f"durability: {choice.durability}; consistency: {choice.consistency}")
     return lines
 
 
@@ -113,7 +212,7 @@ def _capacity(family: Family, limits: dict) -> list[str]:
     size = limits["spec"]["size_gib"]
     mib_s = limits["throughput_bytes_s"] / MIB
     if limits["io_burst"]:
-        burst, per_gib = limits["io_burst"], family.figure("iops", "per_gib")
+        burst, per_gib = limits["io_burst"], family.figure("iops", "per_gib") or 0.0
         seconds = burst["capacity_ios"] / max(1, burst["iops"] - limits["iops"])
         return [
             f"baseline: {per_gib:g} IOPS/GiB x {size:,} GiB = {per_gib * size:,.0f}, "
@@ -132,5 +231,60 @@ def _capacity(family: Family, limits: dict) -> list[str]:
     return [f"capacity: {limits['iops']:,} IOPS and {mib_s:,.0f} MiB/s a volume"]
 
 
-def _shown(value: float | None) -> str:
-    return "not known" if value is None else f"{value:,.4g}"
+def _database_lines(chooser: Chooser, pick: Pick, choice: Choice) -> list[str]:
+    judge = chooser.judge
+    per, tps, need = choice.per_transaction, choice.metrics["tps"], chooser.need
+    limits = chooser.limits(pick)
+    iops, mib_s = (sum(limit[name] or 0 for limit in limits) for name in ("iops", "throughput_bytes_s"))
+    about = judge.conditions
+    asks = f"{about.threads} clients" if about.threads else f"{about.arrivals_tps:g} transactions a second arrive"
+    lines = [
+        f"data: {need.data_gib:,} GiB with free space; redo and a day of binlogs: {need.log_gib:,} GiB, beside the data or on a volume of their own",
+        f"{asks}; {about.start} start, {about.hours:g} h; what is sustained is the worst hour",
+    ]
+    if choice.instance:
+        lines.append(f"cache: {choice.memory_gib:,.4g} GiB of memory -> {choice.cache_gib:,.4g} GiB")
+    lines += [
+        f"a transaction: {per['reads']:.3g} page reads, {per['ios']:.3g} I/Os of up to 256 KiB, {per['mib'] * 1024:,.0f} KiB, on all devices, log included",
+        f"{tps:,.0f} tps x {per['ios']:.3g} = {tps * per['ios']:,.0f} IOPS; x {per['mib'] * 1024:,.0f} KiB = {tps * per['mib']:,.0f} MiB/s",
+        f"data volumes sell {iops:,} IOPS and {mib_s / MIB:,.0f} MiB/s ({choice.members} x {choice.volume_type}; writes to mirrors count twice)",
+    ]
+    if choice.vcpus:
+        cpu = judge.database["clients"]["cpu_ms"]
+        lines.append(f"processors: {tps:,.0f} tps x {cpu:.3g} ms = {tps * cpu / 1000:.3g} of {choice.vcpus} virtual CPUs")
+    lines += [choice.runs_dry["words"]] if choice.runs_dry else []
+    lines.append(f"bottleneck: {choice.binds['words']}")
+    lines.append(
+        f"tps {number(tps)}, 80 % interval {number(choice.tps_low)} to {number(choice.tps_high)}; one-second tps above "
+        f"{number(choice.metrics['tps_p5'])} 95 % of the time; p95 {number(choice.metrics['p95_ms'])} ms"
+    )
+    lines += [f"goal {goal}: holds with {100 * probability:.0f} %" for goal, probability in choice.goal_probabilities.items()]
+    if choice.regret_expected_usd is not None:
+        lines.append(
+            f"regret over what the calibration leaves open: {choice.regret_expected_usd:,.2f} USD a month expected, {choice.regret_worst_usd:,.2f} worst"
+        )
+    return lines
+
+
+def latency_checks(recorded, rows, clock, span_s: float) -> list[dict]:
+    """Recorded latency beside the model's on today's storage: over the whole recording and in the hour whose recorded latency was highest.
+    Dicts of `what`, `recorded_ms`, `model_ms`. A check of the model that costs nothing. `recorded`: frame of `t_s`, `mean_ms`; `rows`:
+    of the simulation; `clock`: seconds to words."""
+    import polars as pl
+
+    both = recorded.join_asof(rows.select("t_s", pl.col("mean_ms").alias("model_ms"), "iops"), on="t_s", strategy="backward").drop_nulls()
+    if both.is_empty():
+        return []
+
+    def mean(frame, column: str) -> float:
+        weight = frame["iops"].sum()
+        return float((frame[column] * frame["iops"]).sum() / weight) if weight > 0 else float(frame[column].mean())
+
+    found = [{"what": f"over {span_in_words(round(span_s))}", "recorded_ms": mean(both, "mean_ms"), "model_ms": mean(both, "model_ms")}]
+    if span_s > 2 * 3_600:
+        hours = both.with_columns((pl.col("t_s") // 3_600).alias("hour"))
+        worst = hours.group_by("hour", maintain_order=True).agg(pl.col("mean_ms").mean()).sort("mean_ms", descending=True)["hour"][0]
+        part = hours.filter(pl.col("hour") == worst)
+        what = f"in the hour {clock(float(worst) * 3_600)}"
+        found.append({"what": what, "recorded_ms": mean(part, "mean_ms"), "model_ms": mean(part, "model_ms")})
+    return found

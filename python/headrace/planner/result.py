@@ -7,43 +7,64 @@ from dataclasses import dataclass, fields, is_dataclass
 
 from headrace.planner.goals import Goal
 
+SCHEMA = "headrace-plan/2"
+
 
 def plain(value: object) -> object:
     """A value as JSON can hold it: dataclasses become dicts, goals their text, NaN and infinities null."""
     if isinstance(value, Goal):
         return str(value)
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    if isinstance(value, float):
+        return value + 0.0 if math.isfinite(value) else None
     return value
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One storage, on an instance or alone, with all that speaks for and against it.
+class Document:
+    """A value that JSON can hold."""
 
-    `storage`: notation. `family`: type and layout, such as `gp3 RAID 0`. `members`: number of volumes. `usable_gib`: GiB the
-    layout leaves for data. `items`: the monthly bill, each with `item`, `quantity`, `unit`, `unit_price_usd`, `usd`, `source`,
-    `as_of`. `metrics`: every metric a goal can name, in the unit of its name; None where not known. `misses`: goals that are
-    not met, in words. `binds`: `cap` (the limit requests waited longest for, or came nearest to), `throttled_s`, `utilisation`
-    (peak demand over that limit, 1 is full), `at_s`, `words`. `headroom_percent`: growth of demand, data aside, before a goal
-    fails; None when one fails already. `runs_dry`: when credits or the instance's burst bucket are gone (`empty_at_s`,
-    `empty_s`, `falls_to`, `words`), or None. `durability_afr_percent`: chance of losing the data in a year, percent, the upper
-    published figure carried through the layout; `durability`, `consistency`: the same in words. `persistent`: False when the
-    data is gone with the instance.
+    def to_dict(self) -> dict:
+        """JSON-able."""
+        made = plain(self)
+        assert isinstance(made, dict)
+        return made
+
+
+@dataclass(frozen=True)
+class Choice(Document):
+    """An instance or none, the volumes of the data and where the log lies, with all that speaks for and against it.
+
+    `storage`, `log_storage`: notation; `log_storage` None: the log lies with the data. `service`: what runs the server. `instance`: None:
+    volumes alone. `family`: type and layout of the data volumes. `members`: their number. `usable_gib`: GiB the layout leaves for data.
+    `items`: the monthly bill, each with `part` ("instance", "data", "log", "snapshots"), `item`, `quantity`, `unit`, `unit_price_usd`,
+    `usd`, `source`, `as_of`. `metrics`: every metric a goal can name, in the unit of its name; None where not known. `meets_goals`,
+    `misses`: goals that are not met, in words. `binds`: the limit that is the bottleneck, or comes nearest to being it: `cap`, `words`,
+    and of a plan for demand `throttled_s`, `utilisation` (peak demand over that limit, 1 is full), `at_s`. `headroom_percent`: growth of
+    demand, data aside, before a goal fails; 0 while anything is throttled; None when a goal fails already. `runs_dry`: when credits or the
+    instance's burst bucket are gone (`at_s`, `words`), or None. `durability_afr_percent`: chance of losing the data in a year,
+    percent, the upper published figure carried through the layout; `durability`, `consistency`: the same in words. `persistent`: False
+    when the data is gone with the instance. `first_day`: the first day with full credits, where the settled day differs from it.
+    `migration`: what it takes to get there from today's storage, in words; None where today is not known.
+
+    Of a plan for a database also: `vcpus`, `memory_gib`, `cache_gib` (buffer pool or block cache); `tps_low`, `tps_high`: 80 % interval of
+    the sustained tps; `probability`: that every goal on performance holds, 0..1; `goal_probabilities`: of each goal alone;
+    `per_transaction`: `reads`, `ios` (256 KiB units), `mib`; `regret_expected_usd`, `regret_worst_usd`: see database.Regret.
+    `far_from_runs`: what lies beyond twice the cache or processors of the runs, in words.
     """
 
     storage: str
+    log_storage: str | None
+    service: str
+    instance: str | None
     family: str
     volume_type: str
     layout: str
     members: int
-    instance: str | None
     usable_gib: float
     items: tuple[dict, ...]
     cost_usd_month: float
@@ -58,75 +79,149 @@ class Choice:
     consistency: str
     persistent: bool
     caveats: tuple[str, ...]
+    first_day: dict | None = None
+    migration: str | None = None
+    vcpus: int | None = None
+    memory_gib: float | None = None
+    cache_gib: float | None = None
+    tps_low: float | None = None
+    tps_high: float | None = None
+    probability: float | None = None
+    goal_probabilities: dict | None = None
+    per_transaction: dict | None = None
+    regret_expected_usd: float | None = None
+    regret_worst_usd: float | None = None
+    far_from_runs: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict:
-        """JSON-able."""
-        return plain(self)
+    def usd(self, part: str) -> float:
+        """USD a month of the "instance", the "data", the "log" or the "snapshots"."""
+        return sum(item["usd"] for item in self.items if item["part"] == part)
+
+    @property
+    def place(self) -> str:
+        """Instance, data and log in words."""
+        words = self.storage if self.log_storage is None else f"{self.storage}, log on {self.log_storage}"
+        return f"{self.instance} with {words}" if self.instance else words
+
+    @property
+    def key(self) -> tuple:
+        """What makes two choices the same candidate."""
+        return (self.instance, self.storage, self.log_storage)
 
 
 @dataclass(frozen=True)
-class FamilyVerdict:
-    """What became of one family.
+class FamilyVerdict(Document):
+    """What became of one family of data volumes.
 
-    `outcome`: "wins", "costs more", "fails", "impossible" or "excluded". `why`: in words, with numbers. `storage`, `instance`,
-    `cost_usd_month`: its best candidate, or the one that comes closest; None where there is none. `cost_ratio`: over the
-    winner's cost. `overload`: demand over what it can sustain, where that bound alone decided. `metrics` as in Choice.
+    `outcome`: "wins", "costs more", "fails", "impossible" or "excluded". `why`: in words, with numbers. `best`: its cheapest choice that
+    meets the goals, or what comes closest; None where there is none. `cost_ratio`: over the cheapest choice's cost. `overload`: demand
+    over what it can sustain, where that bound alone decided.
     """
 
     family: str
     outcome: str
     why: str
-    storage: str | None = None
-    instance: str | None = None
-    cost_usd_month: float | None = None
+    best: Choice | None = None
     cost_ratio: float | None = None
     overload: float | None = None
-    metrics: dict | None = None
-
-    def to_dict(self) -> dict:
-        """JSON-able."""
-        return plain(self)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The answer of `plan`.
+class Saving(Document):
+    """What a choice costs beside today's, USD a month (negative: it costs more).
 
-    `winners`: the cheapest choice of each family (and instance) that meets every goal, cheapest first; empty when nothing does.
-    `families`: why each won or lost. `closest`: filled when nothing meets the goals, nearest first. `compared` and
-    `saving_usd_month`: today's volume, and what the winner saves against it (negative: it costs more; None without a winner).
-    `considered` = `simulated` + `bounded` (cannot deliver the demand, known without simulating) + `invalid` (not possible on
-    that day). `frontier`: dicts of `storage`, `instance`, `family`, `cost_usd_month`, `delivered_iops` (mean over the run),
-    `delivered_percent`, `p99_ms`, `throttled_min`, `meets_goals`: the points of each family that no cheaper one matches.
-    `skipped_instances`: instances left out, with the reason. `workload`: its figures, growth included. `explain`: the
-    arithmetic, line by line.
+    `as_planned`: today's bill less the choice's. `equal_space`: the same with the smaller of the two enlarged to hold what the other
+    holds (`gib`), so that free space given up is not called a saving. None where a price is not known or it cannot be enlarged.
     """
 
-    winners: list[Choice]
-    families: list[FamilyVerdict]
-    closest: list[Choice]
-    compared: Choice | None
-    saving_usd_month: float | None
-    goals: tuple[Goal, ...]
+    as_planned: float
+    equal_space: float | None
+    gib: float
+
+
+@dataclass(frozen=True)
+class Plan(Document):
+    """The answer of `plan`.
+
+    `subject`: "demand" or "database". `recommended`: what a DBA would sign (see docs/guide/planning.md), `why_recommended`: and why it is
+    not the cheapest. `winners`: the cheapest choice of each family and instance that meets every goal, cheapest first; empty when nothing
+    does. `closest`: filled then, nearest first. `in_place`: the cheapest that today's volumes can be modified into without moving data.
+    `families`: why each won or lost. `compared`, `saving`: today's, and what the recommendation saves against it. `considered` =
+    `simulated` + `bounded` (cannot meet the goals, known without simulating) + `invalid` (not possible on that day). `frontier`: dicts of
+    cost and performance along the best of each family, for charts. `skipped_instances`: those left out, with the reason. `workload`:
+    figures of the demand, growth included, or of the database. `actions`: what to do next, `alarms`: what to watch; lists of dicts.
+    `explain`: the arithmetic, line by line. `prices`: what was paid for, in words. `checks`: recorded latency beside the model's, on
+    today's storage.
+
+    Of a database also: `least_regret`: the choice whose expected regret over the states of the world is least; `confidence`, `draws`,
+    `undecided` (share of the states of the world in which nothing looked at meets the goals), `threads`, `arrivals_tps`, `start`, `hours`.
+    """
+
+    subject: str
+    service: str
     workload: dict
+    goals: tuple[Goal, ...]
+    recommended: Choice | None
+    why_recommended: str
+    winners: list[Choice]
+    closest: list[Choice]
+    in_place: Choice | None
+    families: list[FamilyVerdict]
+    compared: Choice | None
+    saving: Saving | None
     size_gib: float
+    needed_gib: float
+    free_percent: float
+    demand_growth: float
+    data_growth: float
+    months: float
+    cycle: str
     region: str
     as_of: str
-    growth: float
+    prices: str
     considered: int
     simulated: int
     bounded: int
     invalid: int
     frontier: list[dict]
     skipped_instances: list[tuple[str, str]]
+    actions: list[dict]
+    alarms: list[dict]
+    checks: list[dict]
     caveats: list[str]
     explain: list[str]
+    engine: str | None = None
+    least_regret: Choice | None = None
+    confidence: float | None = None
+    draws: int | None = None
+    undecided: float | None = None
+    threads: int | None = None
+    arrivals_tps: float | None = None
+    start: str | None = None
+    hours: float | None = None
+    log_gib: int | None = None
+    instances: int = 0
 
     @property
     def winner(self) -> Choice | None:
         """The cheapest that meets every goal, or None."""
         return self.winners[0] if self.winners else None
 
+    @property
+    def name(self) -> str:
+        """The workload's name."""
+        return str(self.workload.get("name", ""))
+
     def to_dict(self) -> dict:
         """JSON-able: what `--output json` prints."""
-        return plain(self)
+        return {"schema": SCHEMA} | super().to_dict()
+
+
+@dataclass(frozen=True)
+class EngineComparison(Document):
+    """The same goals for two databases. `plans`: in the order given. `winner`: index of the cheaper one; None where neither meets the
+    goals. `words`: the answer in a sentence."""
+
+    plans: tuple[Plan, Plan]
+    winner: int | None
+    words: str

@@ -1,146 +1,188 @@
-"""Finding the cheapest candidates: coarse grid, bisection along lines, then instances.
+"""The least that meets the goals, of every space, with a proof of what was left out.
 
-What makes the answer not depend on the grid: along a line (candidates.py) performance and cost both rise, so the lowest value that meets
-the goals is the cheapest, and bisection finds it to the step. Bounds save work, the simulator decides: a line whose
-next value costs more than the family's best known passing candidate is dropped; a storage that fails alone is not tried on instances,
-because an instance only adds limits.
+Let f(x, y) say whether a candidate meets the goals. More IOPS, MiB/s or GiB never make it worse, so what meets them is an upper set, and
+cost rises along both axes. In a space the cheapest is then found without a grid:
+
+    y |  *  . . . . . . .       1. the low corner meets the goals: nothing in the space is cheaper
+      |  *  . . meets . .       2. the high corner does not: nothing in the space meets them
+      |  A *. . . . . . .       3. the least x with y free, and the least y with x free, bound everything that meets them from below;
+      |     * * . . . . .          where their corner meets the goals it is the cheapest (limits that bind apart: the usual case)
+      |         * * * B *       4. else the cheapest lies on the stairs between A and B: boxes are cut in two at the middle y, and a
+      +------------------- x       box whose own low corner costs as much as the best known is left out, which proves it
+
+A space is also left out where its low corner costs more than the caller's limit (`limit_usd`): "dear", with that cost as the proof. All
+spaces are searched together, a generator each, so that one call of the judge answers one question of every space.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
-import polars as pl
+import numpy as np
 
-from headrace.planner.candidates import Demand, Family, Line, coarse, lines_of, local_disks
-from headrace.planner.evaluate import Batch, Evaluator, instance_usd_month
+from headrace.planner.candidates import Pick, Space
 
-# Storages of a family tried on every instance: the cheapest ones, at most this many, fewer when the product gets large.
-STORAGES_PER_INSTANCE = 40
-PAIRS = 60_000
-INSTANCES_OF_FAILING = 10
-# Bounded candidates simulated all the same, so that what comes closest and the chart know how far they get.
-BOUNDED_SHOWN = 60
-RANK = ("cost_usd_month", "members", "storage", "instance")
+Point = tuple[int, int]
+# The search of a space stops where what is left could be cheaper by less than a thousandth: half a cent of five dollars.
+CLOSE_ENOUGH = 1e-3
+
+Questions = Generator[list[Point], list[bool], None]
+
+
+class Judging(Protocol):
+    """What the search asks: which candidates meet the goals, and what each costs (USD a month, NaN where no price is known)."""
+
+    def costs(self, picks: Sequence[Pick]) -> np.ndarray: ...
+
+
+@dataclass(eq=False)
+class Found:
+    """What came of one space.
+
+    `best`: the cheapest point that meets the goals, None where none does; `usd`: what it costs. `low`: no point below it on either
+    axis meets the goals. `fails`: the high corner does not meet them. `dear`: left out at this cost, because `limit_usd` is below.
+    """
+
+    space: Space
+    low: Point
+    high: Point
+    best: Point | None = None
+    usd: float = math.inf
+    fails: bool = False
+    dear: float | None = None
+
+    @property
+    def pick(self) -> Pick:
+        """The candidate found; what comes nearest where none meets the goals."""
+        return self.space.pick(self.best or self.high)
 
 
 @dataclass
-class Found:
-    """All rows of one family (columns as in Evaluator.run), with the lines they lie on."""
+class Search:
+    """Searches spaces under one judge. `meets`: picks to booleans. `limit_usd`: of a space, the most that is worth looking at now; it is
+    asked again as the search goes on, so it may fall. `found`: told when a space is known to have a cheaper point."""
 
-    family: Family
-    rows: pl.DataFrame
+    judge: Judging
+    meets: Callable[[list[Pick]], Sequence[bool]]
+    limit_usd: Callable[[Space], float]
+    found: Callable[[Found], None] = lambda found: None
+    known_usd: dict[tuple[int, Point], float] = field(default_factory=dict)
 
-    def passing(self) -> pl.DataFrame:
-        """Rows that meet every goal, cheapest first; ties: fewer volumes, then by name."""
-        return self.rows.filter("passes").sort(RANK, nulls_last=True)
+    def run(self, spaces: Iterable[Space | Found]) -> list[Found]:
+        """The answer for each space. A Found of an earlier search (of a judge that asks for less) starts where that one ended."""
+        answers = [one if isinstance(one, Found) else Found(one, *_corners(one)) for one in spaces]
+        talks: list[tuple[Found, Questions, list[Point]]] = []
+        for answer in answers:
+            talk = self._hunt(answer)
+            asked = next(talk, None)
+            if asked is not None:
+                talks.append((answer, talk, asked))
+        while talks:
+            picks = [answer.space.pick(point) for answer, _, asked in talks for point in asked]
+            said = iter(self.meets(picks))
+            left = []
+            for answer, talk, asked in talks:
+                try:
+                    left.append((answer, talk, talk.send([bool(next(said)) for _ in asked])))
+                except StopIteration:
+                    pass
+            talks = left
+        return answers
 
-    def nearest(self) -> pl.DataFrame:
-        """Simulated rows with a price, nearest to the goals first; ties: cheapest."""
-        known = self.rows.filter(pl.col("distance").is_not_null() & pl.col("cost_usd_month").is_not_null())
-        return known.sort(pl.col("distance").round(6), *RANK, nulls_last=True)
+    def _usd(self, answer: Found, point: Point) -> float:
+        key = (id(answer), point)
+        usd = self.known_usd.get(key)
+        if usd is None:
+            usd = self.known_usd[key] = float(self.judge.costs([answer.space.pick(point)])[0])
+        return usd
+
+    def _keep(self, answer: Found, point: Point) -> None:
+        usd = self._usd(answer, point)
+        if usd < answer.usd:
+            answer.best, answer.usd = point, usd
+            self.found(answer)
+
+    def _is_dear(self, answer: Found, point: Point) -> bool:
+        """Whether nothing from `point` on is worth looking at."""
+        usd = self._usd(answer, point)
+        # A space without a price cannot be ranked.
+        if math.isnan(usd) or usd > self.limit_usd(answer.space):
+            answer.dear = math.inf if math.isnan(usd) else usd
+            return True
+        return False
+
+    def _hunt(self, answer: Found) -> Questions:
+        low, high = answer.low, answer.high
+        if self._is_dear(answer, low):
+            return
+        (fine,) = yield [low]
+        if fine:
+            return self._keep(answer, low)
+        if low == high:
+            answer.fails = True
+            return
+        (fine,) = yield [high]
+        if not fine:
+            answer.fails = True
+            return
+        corner = yield from self._corner(answer, low, high)
+        if corner is None:
+            return
+        answer.low = corner
+        (fine,) = yield [corner]
+        if fine:
+            return self._keep(answer, corner)
+        yield from self._stairs(answer, corner, high)
+
+    def _corner(self, answer: Found, low: Point, high: Point) -> Generator[list[Point], list[bool], Point | None]:
+        """Least x with y free and least y with x free; None where that already costs too much."""
+        # Below `x` and `y` nothing meets the goals; at (right, high y) and (high x, top) it does.
+        (x, y), (right, top) = low, high
+        while x < right or y < top:
+            if self._is_dear(answer, (x, y)):
+                return None
+            middle_x, middle_y = (x + right) // 2, (y + top) // 2
+            asked = [(middle_x, high[1])] * (x < right) + [(high[0], middle_y)] * (y < top)
+            said = list((yield asked))
+            if x < right:
+                x, right = (x, middle_x) if said.pop(0) else (middle_x + 1, right)
+            if y < top:
+                y, top = (y, middle_y) if said.pop(0) else (middle_y + 1, top)
+        return (x, y)
+
+    def _stairs(self, answer: Found, corner: Point, high: Point) -> Questions:
+        """The cheapest of the boundary between two limits that trade for each other."""
+        top_y = yield from self._least(lambda y: (corner[0], y), corner[1], high[1])
+        right_x = yield from self._least(lambda x: (x, corner[1]), corner[0], high[0])
+        self._keep(answer, (corner[0], top_y))
+        self._keep(answer, (right_x, corner[1]))
+        # Each box lies strictly between two known points of the boundary: left x, right x, lower y, upper y.
+        boxes = [(corner[0], right_x, corner[1], top_y)]
+        while boxes:
+            left, right, lower, upper = boxes.pop()
+            if right - left < 2 or upper - lower < 2:
+                continue
+            worth = min(answer.usd * (1 - CLOSE_ENOUGH), self.limit_usd(answer.space))
+            if not self._usd(answer, (left + 1, lower + 1)) < worth:
+                continue
+            middle = (lower + upper) // 2
+            x = yield from self._least(lambda x, y=middle: (x, y), left + 1, right)
+            self._keep(answer, (x, middle))
+            # Below the middle the same x may still do with fewer MiB/s.
+            boxes += [(left, x, middle, upper), (x - 1, right, lower, middle)]
+
+    def _least(self, at: Callable[[int], Point], low: int, high: int) -> Generator[list[Point], list[bool], int]:
+        """The least value from `low` to `high` that meets the goals; `high` is known to."""
+        while low < high:
+            middle = (low + high) // 2
+            (fine,) = yield [at(middle)]
+            low, high = (low, middle) if fine else (middle + 1, high)
+        return low
 
 
-def search_family(evaluator: Evaluator, family: Family, demand: Demand, size_gib: int) -> Found:
-    """Coarse grid and lines of one family, volumes alone."""
-    grid = coarse(family, demand, size_gib)
-    frames = [evaluator.run(_batch(family, [storage for storage, _ in grid], [members for _, members in grid]))] if grid else []
-    frames += refine(
-        evaluator, lines_of(family, demand, size_gib), frames[0]["cost_usd_month"].filter(frames[0]["passes"]).min() if frames else None
-    )
-    rows = pl.concat(frames) if frames else evaluator.run(_batch(family, [], []))
-    rows = pl.concat([rows, *_show_bounded(evaluator, family, rows)])
-    return Found(family, rows.unique(["storage", "instance"], keep="last", maintain_order=True))
-
-
-def refine(evaluator: Evaluator, lines: Sequence[Line], known_usd: float | None) -> list[pl.DataFrame]:
-    """Bisects all lines at once for the lowest value that performs. Returns the rows looked at.
-
-    `known_usd`: cost of a passing candidate of the same family; lines that cannot beat it are dropped.
-    """
-    frames: list[pl.DataFrame] = []
-    best = float("inf") if known_usd is None else known_usd
-
-    def performs(indices: dict[Line, int]) -> dict[Line, bool]:
-        nonlocal best
-        if not indices:
-            return {}
-        family = next(iter(indices)).family
-        frame = evaluator.run(_batch(family, [line.storage(index) for line, index in indices.items()], [line.members for line in indices]))
-        frames.append(frame)
-        cheapest = frame["cost_usd_month"].filter(frame["passes"]).min()
-        best = min(best, float("inf") if cheapest is None else cheapest)
-        return dict(zip(indices, frame["performs"].to_list(), strict=True))
-
-    lines = _affordable(evaluator, {line: 0 for line in lines}, best)
-    at_low = performs(lines)
-    # `low` is known to fail, `high` to perform.
-    open_lines = {line: line.last for line, fine in at_low.items() if not fine and line.last > 0}
-    at_high = performs(open_lines)
-    bounds = {line: (0, line.last) for line, fine in at_high.items() if fine and line.last > 1}
-    while bounds:
-        middles = _affordable(evaluator, {line: (low + high) // 2 for line, (low, high) in bounds.items()}, None)
-        cheap_enough = _affordable(evaluator, {line: low + 1 for line, (low, _) in bounds.items()}, best)
-        fine = performs({line: middle for line, middle in middles.items() if line in cheap_enough})
-        halved = {line: (bounds[line][0], middles[line]) if good else (middles[line], bounds[line][1]) for line, good in fine.items()}
-        bounds = {line: (low, high) for line, (low, high) in halved.items() if high - low > 1}
-    return frames
-
-
-def _affordable(evaluator: Evaluator, indices: dict[Line, int], best_usd: float | None) -> dict[Line, int]:
-    """The lines whose storage at its index costs no more than `best_usd` (None: all)."""
-    if best_usd is None or not indices:
-        return indices
-    family = next(iter(indices)).family
-    costs = evaluator.costs(_batch(family, [line.storage(index) for line, index in indices.items()], [line.members for line in indices]))
-    return {line: index for (line, index), usd in zip(indices.items(), costs, strict=True) if not usd > best_usd}
-
-
-def _show_bounded(evaluator: Evaluator, family: Family, rows: pl.DataFrame) -> list[pl.DataFrame]:
-    """Simulates some of the bounded rows, evenly over their overload: they are needed to say how near they come."""
-    bounded = rows.filter(pl.col("status") == "bounded").unique(["storage", "instance"], maintain_order=True)
-    if bounded.is_empty():
-        return []
-    some = bounded.sort("overload", *RANK, nulls_last=True).gather_every(max(1, bounded.height // BOUNDED_SHOWN))
-    return [evaluator.run(Batch(family, *(some[name].to_list() for name in ("storage", "members", "instance"))), prune=False)]
-
-
-def on_instances(evaluator: Evaluator, found: Found, families: int) -> Found:
-    """The family's passing storages (or, when none passes, the nearest) on every instance."""
-    alone = found.passing()
-    hosts = range(len(evaluator.instances))
-    if alone.is_empty():
-        # What fails alone fails on every instance: a few, over the range of prices, say how near it comes.
-        alone, hosts = found.nearest(), hosts[:: max(1, len(hosts) // INSTANCES_OF_FAILING)]
-    count = max(1, min(STORAGES_PER_INSTANCE, PAIRS // max(1, families * len(evaluator.instances))))
-    some = alone.head(count)
-    if some.is_empty():
-        return Found(found.family, found.rows.clear())
-    storages, members = some["storage"].to_list(), some["members"].to_list()
-    pairs = [(storage, n, index) for index in hosts for storage, n in zip(storages, members, strict=True)]
-    batch = Batch(found.family, *(list(column) for column in zip(*pairs, strict=True)))
-    rows = evaluator.run(batch)
-    rows = rows if rows["passes"].any() else pl.concat([rows, *_show_bounded(evaluator, found.family, rows)])
-    return Found(found.family, rows.unique(["storage", "instance"], keep="last", maintain_order=True))
-
-
-def search_local(evaluator: Evaluator, families: Sequence[Family], size_gib: int) -> list[Found]:
-    """Instances' own disks: each instance with all of its disks, where the data fits."""
-    found = []
-    for family in families:
-        pairs = []
-        for index, instance in enumerate(evaluator.instances):
-            for layout, storage, members in local_disks(instance):
-                gib = int(storage.rsplit(":", 1)[1]) * members // family.data_share
-                if layout == family.layout and gib >= size_gib:
-                    pairs.append((storage, members, index))
-        if pairs:
-            pairs.sort(key=lambda pair: instance_usd_month(evaluator.instances[pair[2]]))
-            batch = Batch(family, *(list(column) for column in zip(*pairs, strict=True)))
-            found.append(Found(family, evaluator.run(batch, prune=False)))
-    return found
-
-
-def _batch(family: Family, storages: list[str], members: list[int]) -> Batch:
-    return Batch(family, storages, members, [None] * len(storages))
+def _corners(space: Space) -> tuple[Point, Point]:
+    (x_low, x_high), (y_low, y_high) = space.shape.x, space.shape.y
+    return (x_low, y_low), (x_high, y_high)

@@ -1,0 +1,198 @@
+"""What to do next: from today's storage to the one chosen, the lines to paste, how to undo it, and what to watch afterwards."""
+
+from __future__ import annotations
+
+
+from headrace import _core
+from headrace.errors import core_errors
+from headrace.planner.market import family_of
+from headrace.planner.result import Choice
+from headrace.storage import Storage, Volume
+from headrace.workload.describe import span_in_words
+
+VOLUME_ID = "vol-0123456789abcdef0"  # stands for the user's own
+# The API knows one io2; its Block Express limits come with the instance and size.
+API_TYPES = {"io2-block-express": "io2"}
+WITH_IOPS = ("gp3", "io1", "io2", "io2-block-express")
+# Days and words of CloudWatch metrics: AWS, "Amazon CloudWatch metrics for Amazon EBS", EBS user guide, read 2026-11.
+METRICS_SOURCE = "docs.aws.amazon.com/ebs/latest/userguide/using_cloudwatch_ebs.html"
+EXCEEDED_SINCE = "2024-10-01"
+INSTANCE_EXCEEDED_SINCE = "2025-10-01"
+# Early enough to act: a fifth of a full gp2 balance at full burst is 12 minutes at the least (5.4 million / 5 / (3,000 - 1,500)).
+LOW_BALANCE_PERCENT = 20
+
+
+def migration(today: Choice | None, choice: Choice) -> str | None:
+    """What it takes to get from today's storage to `choice`, in words: nothing, one modification, or a migration and how."""
+    if today is None:
+        return None
+    if (today.storage, today.log_storage, today.instance) == (choice.storage, choice.log_storage, choice.instance):
+        return "nothing changes"
+    reasons = _why_migrate(today, choice)
+    if reasons:
+        return f"needs a migration ({'; '.join(reasons)}): {_how(today, choice)}"
+    if today.instance != choice.instance:
+        return f"stop the instance, change its type to {choice.instance}, start it" + ("" if today.storage == choice.storage else "; then modify the volumes in place")
+    return "in place: one modification a volume, the server keeps running"
+
+
+def _why_migrate(today: Choice, choice: Choice) -> list[str]:
+    before, after = Storage.parse(today.storage), Storage.parse(choice.storage)
+    found = []
+    if "instance-store" in (today.volume_type, choice.volume_type) and today.storage != choice.storage:
+        found.append("local disks cannot be modified")
+    elif "standard" in (today.volume_type, choice.volume_type) and today.volume_type != choice.volume_type:
+        found.append("standard volumes cannot become or be made of other types")
+    if today.layout != choice.layout or today.members != choice.members:
+        found.append(f"another layout: {_layout(choice)} instead of {_layout(today)}")
+    elif any(new.size_gib < old.size_gib for old, new in zip(before.members, after.members, strict=True)):
+        found.append(f"a volume cannot be made smaller: {after.members[0].size_gib:,} GiB instead of {before.members[0].size_gib:,}")
+    if (today.log_storage is None) != (choice.log_storage is None):
+        found.append("redo and binlog move")
+    if today.instance and choice.instance and _architecture(today) != _architecture(choice):
+        found.append("another processor architecture: software is installed anew")
+    return found
+
+
+def _layout(choice: Choice) -> str:
+    return "one volume" if choice.members == 1 else f"{choice.members} volumes in {choice.layout.upper().replace('RAID', 'RAID ')}"
+
+
+def _architecture(choice: Choice) -> str | None:
+    with core_errors():
+        return _core.instance(choice.instance)["arch"]
+
+
+def _how(today: Choice, choice: Choice) -> str:
+    if today.instance != choice.instance and choice.instance:
+        return "build a replica there (from a backup or by CLONE), let it catch up, switch over"
+    return "attach new volumes, copy the data to them (a replica on them, or xtrabackup/mariabackup and catch up), switch over, keep the old ones until it is proved"
+
+
+# --- lines to paste -----------------------------------------------------------------------------------------------------
+
+
+def actions(choice: Choice | None, today: Choice | None, as_of: str, memory_gib: float | None) -> list[dict]:
+    """What to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste) and `undo`."""
+    if choice is None or choice.volume_type == "instance-store":
+        return []
+    storage = Storage.parse(choice.storage)
+    same = today is not None and today.storage == choice.storage
+    found = []
+    moves = today is None or (choice.migration or "").startswith("needs")
+    if not moves and not same:
+        found.append(_modify(storage, Storage.parse(today.storage), as_of))
+    elif not same:
+        found.append(_create(storage))
+    found.append({"what": "The same in Terraform (aws_ebs_volume)", "lines": _terraform(storage.members[0], len(storage.members)), "undo": ""})
+    wanted = f"headrace advise --config my.cnf --storage {choice.storage} --memory {memory_gib:.4g} --output diff" if memory_gib else (
+        f"headrace advise --config my.cnf --storage {choice.storage} --memory MEMORY_GIB --output diff"
+    )  # fmt: skip
+    found.append({"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""})
+    return found
+
+
+def _modify(after: Storage, before: Storage, as_of: str) -> dict:
+    with core_errors():
+        rules = _core.modification_rules(as_of, after.members[0].size_gib)
+    often = (
+        f"at most {rules['max_per_24_hours']} modifications of a volume in 24 hours"
+        if rules["max_per_24_hours"]
+        else f"one modification of a volume in {rules['wait_hours']} hours"
+    )
+    what = (
+        f"Modify each of the {len(after.members)} volumes in place" if len(after.members) > 1 else "Modify the volume in place"
+    ) + (
+        f"; the new limits come while it is `optimizing`, which lasts about {span_in_words(round(rules['optimizing_s']))} for "
+        f"{after.members[0].size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often} ({rules['source']})"
+    )
+    grown = after.members[0].size_gib > before.members[0].size_gib
+    lines = [_modify_line(after.members[0])]
+    if grown:
+        lines.append("sudo xfs_growfs MOUNT_POINT    # or resize2fs; grow the partition before, where there is one (growpart)")
+    undo = _modify_line(before.members[0], size=False)
+    if grown:
+        undo += "    # the size stays: a volume never shrinks"
+    return {"what": what, "lines": lines, "undo": undo}
+
+
+def _modify_line(volume: Volume, size: bool = True) -> str:
+    return f"aws ec2 modify-volume --volume-id {VOLUME_ID} " + " ".join(_parameters(volume, size))
+
+
+def _parameters(volume: Volume, size: bool = True) -> list[str]:
+    """What the EC2 API is told of a volume. gp3's included figures are said too: a volume that was another type keeps its own otherwise."""
+    words = [f"--volume-type {API_TYPES.get(volume.volume_type, volume.volume_type)}"]
+    words += [f"--size {volume.size_gib}"] if size else []
+    iops, mib_s = _bought(volume)
+    words += [f"--iops {iops}"] if iops else []
+    return [*words, *([f"--throughput {mib_s}"] if mib_s else [])]
+
+
+def _bought(volume: Volume) -> tuple[int | None, int | None]:
+    """IOPS and MiB/s to name, the included ones where none are written."""
+    if volume.volume_type == "gp3":
+        return volume.iops or 3_000, volume.mib_s or 125
+    return (volume.iops, None) if volume.volume_type in WITH_IOPS else (None, None)
+
+
+def _create(storage: Storage) -> dict:
+    volume, count = storage.members[0], len(storage.members)
+    line = f"aws ec2 create-volume --availability-zone ZONE --encrypted {' '.join(_parameters(volume))}"
+    what = "Create the volume" if count == 1 else f"Create {count} of these volumes, and put them together ({storage.layout}, chunk {storage.chunk_kib} KiB)"
+    lines = [line]
+    if count > 1:
+        level = storage.layout.removeprefix("raid").removesuffix("f2")
+        layout = " --layout=f2" if storage.layout == "raid10f2" else ""
+        lines.append(f"sudo mdadm --create /dev/md0 --level={level}{layout} --chunk={storage.chunk_kib} --raid-devices={count} /dev/nvme[1-{count}]n1")
+    return {"what": what, "lines": lines, "undo": f"aws ec2 delete-volume --volume-id {VOLUME_ID}    # of each, once nothing is on it"}
+
+
+def _terraform(volume: Volume, count: int) -> list[str]:
+    iops, mib_s = _bought(volume)
+    pairs = [("type", f'"{API_TYPES.get(volume.volume_type, volume.volume_type)}"'), ("size", volume.size_gib), ("iops", iops), ("throughput", mib_s)]
+    pairs += [("count", count)] if count > 1 else []
+    return [f"{name:<10} = {value}" for name, value in pairs if value is not None]
+
+
+# --- what to watch ------------------------------------------------------------------------------------------------------
+
+
+def alarms(choice: Choice | None, as_of: str) -> list[dict]:
+    """CloudWatch alarms for the chosen volumes and instance: dicts of `namespace`, `metric`, `statistic`, `comparison`, `threshold`,
+    `period_s`, `points`, `of`, `why`."""
+    if choice is None or choice.volume_type == "instance-store":
+        return []
+    found = []
+    kind = choice.volume_type
+    if kind in ("gp2", "st1", "sc1"):
+        found.append(_alarm("AWS/EBS", "BurstBalance", "Minimum", "<", LOW_BALANCE_PERCENT, 300, 1, 1, "credits run out: the volume falls to its baseline"))
+    if kind != "standard" and as_of >= EXCEEDED_SINCE:
+        for what in ("IOPS", "Throughput"):
+            found.append(_alarm("AWS/EBS", f"Volume{what}ExceededCheck", "Maximum", ">=", 1, 60, 5, 15, f"the volume was asked for more {what} than it has"))
+    elif kind != "standard":
+        found.append(_alarm("AWS/EBS", "VolumeQueueLength", "Average", ">", 10, 300, 3, 3, "requests wait (an early sign; its level is a guess)"))
+    found.append(_alarm("AWS/EBS", "VolumeStalledIOCheck", "Maximum", ">=", 1, 60, 10, 10, "I/O does not complete: what AWS recommends to watch"))
+    if choice.instance:
+        with core_errors():
+            instance = _core.instance(choice.instance)
+        if instance["burst_seconds"]:
+            for metric in ("EBSIOBalance%", "EBSByteBalance%"):
+                found.append(_alarm("AWS/EC2", metric, "Minimum", "<", LOW_BALANCE_PERCENT, 300, 1, 1, "the instance's EBS burst bucket runs out"))
+        elif as_of >= INSTANCE_EXCEEDED_SINCE:
+            found.append(_alarm("AWS/EC2", "InstanceEBSIOPSExceededCheck", "Maximum", ">=", 1, 60, 5, 15, "the instance's EBS IOPS are the bottleneck"))
+    return found
+
+
+def _alarm(namespace: str, metric: str, statistic: str, comparison: str, threshold: float, period_s: int, points: int, of: int, why: str) -> dict:
+    return {
+        "namespace": namespace, "metric": metric, "statistic": statistic, "comparison": comparison, "threshold": threshold,
+        "period_s": period_s, "points": points, "of": of, "why": why, "source": METRICS_SOURCE,
+    }  # fmt: skip
+
+
+def same_family(one: str | None, other: str | None) -> bool:
+    """Whether two instances are of one family (and so of one architecture)."""
+    return one is not None and other is not None and family_of(one) == family_of(other)
+
+

@@ -1,0 +1,297 @@
+"""The judge of plans for databases: how many transactions a candidate does, and how sure that is.
+
+The run is the interval form of `headrace.predict`, warm and over a day by default, so that burst credits run dry; what is sustained is the
+worst hour. A state of the world is a database drawn from the calibration, times a factor on all its rates that no parameter covers,
+lognormal: the further a candidate's cache from those of the runs, the wider (`TransactionWorkload.unexplained`). That factor is integrated
+out: with clients, what a goal needs of it is known in closed form, since tps grow and response times shrink with it.
+
+    P(goals) = mean over databases of  P(factor > what the hardest goal needs)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace import _core
+from headrace.errors import core_errors
+from headrace.planner.candidates import Host, Pick
+from headrace.planner.demand import Counts
+from headrace.planner.goals import Goal, headroom_of
+from headrace.prices import PriceList
+from headrace.units import GIB
+from headrace.workload.transactions import TransactionWorkload
+
+FIGURES = (
+    "tps", "tps_mean", "tps_p5", "p95_ms", "backlog_s", "reads_per_tx", "ios_per_tx", "mib_per_tx", "cached_share", "balance_percent", "dry_at_s",
+)  # fmt: skip
+TEXT = ("status", "why", "cap")
+# Equal parts of the unexplained factor's distribution, where a state must have a number.
+QUANTILES = 5
+Z80 = 1.2816  # a normal variable lies within this many standard deviations of its mean with 80 %
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What all candidates have in common: clients or arrivals, the start, the length, credits at the start (percent)."""
+
+    threads: int | None
+    arrivals_tps: float | None
+    start: str
+    hours: float
+    start_balance: float | None
+
+
+class DatabaseJudge:
+    """Judges candidates under one database; keeps followed caches. `confidence`: probability from which a goal counts as met."""
+
+    subject = "database"
+
+    def __init__(
+        self,
+        workload: TransactionWorkload,
+        goals: Sequence[Goal],
+        prices: PriceList,
+        hosts: list[Host],
+        conditions: Conditions,
+        least_tps: float,
+        confidence: float,
+        draws: int,
+        seed: int,
+    ) -> None:
+        self.workload, self.database, self.goals, self.prices, self.hosts = workload, workload.database, tuple(goals), prices, hosts
+        self.conditions, self.least_tps, self.confidence = conditions, least_tps, confidence
+        self.counts = Counts()
+        self.headroom = headroom_of(goals)
+        self.load_goals = [goal for goal in self.goals if goal.about.kind == "load"]
+        self._usd: dict[str, float] = {}
+        with core_errors():
+            self.core = _core.TransactionCandidates(self.database)
+        self.worlds = Worlds(self, workload, draws, seed)
+
+    # --- performance --------------------------------------------------------------------------------------------------
+
+    def run(self, picks: Sequence[Pick], *, bounds: bool = True) -> dict[str, np.ndarray]:
+        """Columns in the order of `picks`: `status` ("ran", "bounded": cannot reach the least tps, its figures are the bound, "invalid"),
+        `why`, `cap` and FIGURES (NaN where there are none). `bounds` False follows every candidate to its end."""
+        columns = self.run_in([self.core], [1.0], picks, self.least_tps if bounds else 0.0)[0]
+        self.counts.note(picks, columns["status"])
+        return columns
+
+    def run_in(
+        self, cores: Sequence, arrivals_by: Sequence[float], picks: Sequence[Pick], least_tps: float = 0.0
+    ) -> list[dict[str, np.ndarray]]:
+        """The same under several databases, each with a factor on its arrivals."""
+        texts = {text: None for data, log, _ in picks for text in (data, log) if text is not None}
+        place = {text: index for index, text in enumerate(texts)}
+        used = {index: None for *_, index in picks}
+        named = [index for index in used if self.hosts[index].instance is not None]
+        host_place = {index: position for position, index in enumerate(named)}
+        caches = list(dict.fromkeys(self.hosts[index].cache_gib for index in used))
+        cache_place = {cache: index for index, cache in enumerate(caches)}
+        about = self.conditions
+        # Head-room of an open load: so much more arrives.
+        by = 1.0 + self.headroom / 100.0
+        search = {
+            "storages": list(texts), "instances": [self.hosts[index].name for index in named], "caches": [cache * GIB for cache in caches],
+            "as_of": self.prices.as_of, "clients": about.threads, "arrivals_tps": about.arrivals_tps and about.arrivals_tps * by, "start": about.start,
+            "seconds": about.hours * 3600.0, "start_balance_percent": about.start_balance, "least_tps": least_tps,
+        }  # fmt: skip
+        with core_errors():
+            answers = _core.transaction_candidates(
+                list(cores), search, [place[data] for data, _, _ in picks], [None if log is None else place[log] for _, log, _ in picks],
+                [host_place.get(index) for *_, index in picks], [cache_place[self.hosts[index].cache_gib] for *_, index in picks],
+                arrivals_by=list(arrivals_by),
+            )  # fmt: skip
+        return [
+            {name: np.array(raw[name], dtype=float) for name in FIGURES} | {name: np.array(raw[name], dtype=object) for name in TEXT}
+            for raw in answers
+        ]
+
+    def performs(self, picks: Sequence[Pick]) -> list[bool]:
+        """Which candidates meet every goal on performance by the best guess, head-room included."""
+        columns = self.run(picks)
+        fine = columns["status"] == "ran"
+        for goal in self.load_goals:
+            fine &= goal.met(self.without_headroom(goal, columns[goal.metric]))
+        return fine.tolist()
+
+    def surely(self, picks: Sequence[Pick]) -> list[bool]:
+        """Which candidates meet them with the confidence asked for."""
+        return [doubt.probability >= self.confidence for doubt in self.worlds.of(picks)]
+
+    def without_headroom(self, goal: Goal, value: np.ndarray) -> np.ndarray:
+        """A rate less the head-room that goals ask for: what is held against the limit. Times stay as they are."""
+        return value / (1.0 + self.headroom / 100.0) if goal.about.unit == "tps" else value
+
+    def headroom_percent(self, metrics: dict) -> float | None:
+        """Growth of the rates asked for before they are missed, percent; None where they are missed, or where none is asked for."""
+        if self.conditions.arrivals_tps is not None:
+            return self.headroom if all(goal.met(metrics[goal.metric]) for goal in self.load_goals) else None
+        rates = [goal for goal in self.load_goals if goal.about.unit == "tps" and goal.limit > 0]
+        least = min((100.0 * (metrics[goal.metric] / goal.limit - 1.0) for goal in rates), default=math.nan)
+        # Rounded first: 20 % must not become 19 because of a last bit.
+        return None if math.isnan(least) or least < 0 else float(math.floor(round(least, 6)))
+
+    # --- cost ---------------------------------------------------------------------------------------------------------
+
+    def costs(self, picks: Sequence[Pick]) -> np.ndarray:
+        """USD a month of each candidate, NaN where a price is not known."""
+        texts = dict.fromkeys(text for data, log, _ in picks for text in (data, log) if text is not None)
+        new = [text for text in texts if text not in self._usd]
+        if new:
+            self._usd.update(zip(new, self.prices.volume_totals(new, 0.0), strict=True))
+        usd = self._usd
+        return np.array(
+            [usd[data] + (0.0 if log is None else usd[log]) + self.hosts[index].usd_month for data, log, index in picks], dtype=float
+        )
+
+    def items(self, pick: Pick) -> list[dict]:
+        """The monthly bill of a candidate, item by item."""
+        data, log, place = pick
+        host = self.hosts[place]
+        items = [] if host.instance is None else [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
+        for part, storage in (("data", data), ("log", log)):
+            if storage is not None:
+                items += [{"part": part} | item for item in self.prices.volume_items(storage, 0.0)]
+        return items
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Of one candidate: for every database drawn, how many standard deviations of the unexplained factor (`unexplained`, of its logarithm) its goals need (`needs`), of each goal
+    alone (`each`: goal text), and its tps."""
+
+    needs: np.ndarray
+    each: dict[str, np.ndarray]
+    tps: np.ndarray
+    unexplained: float
+
+    @property
+    def probability(self) -> float:
+        """That all goals on performance hold."""
+        return _chance(self.needs)
+
+    def goal_probability(self, goal: str) -> float:
+        """That one goal holds."""
+        return _chance(self.each[goal])
+
+    @property
+    def spread(self) -> float:
+        """Relative standard deviation of the tps."""
+        logs = np.log(np.maximum(self.tps, 1e-9))
+        return math.sqrt(float(logs.var(ddof=1) if len(logs) > 1 else 0.0) + self.unexplained**2)
+
+
+def _chance(needs: np.ndarray) -> float:
+    return float(np.mean([0.5 * math.erfc(need / math.sqrt(2.0)) for need in needs]))
+
+
+class Worlds:
+    """The databases drawn, each with its followed caches, and what came of candidates in them."""
+
+    def __init__(self, judge: DatabaseJudge, workload: TransactionWorkload, draws: int, seed: int) -> None:
+        self.judge = judge
+        databases = workload.draws(draws, seed) or [workload.database]
+        with core_errors():
+            self.cores = [_core.TransactionCandidates(database) for database in databases]
+        # Only an open load needs the factor as a number: its backlog has no closed form. Spread evenly over the databases, in an order of chance.
+        order = np.random.default_rng(seed + 1).permutation(len(databases))
+        self.deviations = normal_middles(len(databases))[order]
+        self.workload = workload
+        self.known: dict[Pick, Doubt] = {}
+
+    def of(self, picks: Sequence[Pick]) -> list[Doubt]:
+        """The doubt of each candidate."""
+        new = [pick for pick in dict.fromkeys(picks) if pick not in self.known]
+        if new:
+            self._look_at(new)
+        return [self.known[pick] for pick in picks]
+
+    def _width(self, pick: Pick) -> float:
+        """Standard deviation of the logarithm of the unexplained factor, with the cache of the candidate's instance."""
+        return self.workload.unexplained(self.judge.hosts[pick[2]].cache_gib)
+
+    def _look_at(self, picks: Sequence[Pick]) -> None:
+        if self.judge.conditions.arrivals_tps is None:
+            return self._follow(picks, np.zeros(len(self.cores)))
+        # The factor enters an open load's run as a number: candidates with equally wide factors are run together.
+        by_width: dict[float, list[Pick]] = {}
+        for pick in picks:
+            by_width.setdefault(self._width(pick), []).append(pick)
+        for width, alike in by_width.items():
+            self._follow(alike, width * self.deviations)
+
+    def _follow(self, picks: Sequence[Pick], factors: np.ndarray) -> None:
+        """Runs the candidates in every world; `factors`: logarithm of the unexplained factor in each."""
+        goals = self.judge.load_goals
+        is_open = self.judge.conditions.arrivals_tps is not None
+        widths = np.array([self._width(pick) for pick in picks])
+        needs = {str(goal): np.empty((len(self.cores), len(picks))) for goal in goals}
+        tps = np.empty((len(self.cores), len(picks)))
+        answers = self.judge.run_in(self.cores, np.exp(-factors).tolist(), picks)
+        for world, (columns, factor) in enumerate(zip(answers, factors, strict=True)):
+            ran = columns["status"] == "ran"
+            tps[world] = np.where(ran, columns["tps"] * math.exp(factor), 0.0)
+            for goal in goals:
+                # Everything faster by a factor: rates grow by it, times shrink by it.
+                held = self.judge.without_headroom(goal, columns[goal.metric])
+                value = np.where(ran, held * math.exp(factor if goal.sign == ">=" else -factor), np.nan)
+                needs[str(goal)][world] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
+        for place, pick in enumerate(picks):
+            each = {text: matrix[:, place] for text, matrix in needs.items()}
+            self.known[pick] = Doubt(np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place]))
+
+
+def _needed(goal: Goal, value: np.ndarray) -> np.ndarray:
+    """Logarithm of the factor on all rates at which a goal is just met."""
+    limit = max(goal.limit, 1e-9)
+    ratio = limit / np.maximum(value, 1e-9) if goal.sign == ">=" else value / limit
+    return np.where(np.isnan(value), np.inf, np.log(np.maximum(np.nan_to_num(ratio, nan=1.0), 1e-12)))
+
+
+def _met_or_not(goal: Goal, value: np.ndarray) -> np.ndarray:
+    return np.where(goal.met(value), -np.inf, np.inf)
+
+
+def normal_middles(count: int) -> np.ndarray:
+    """Middles of `count` equally likely parts of a standard normal distribution."""
+    from statistics import NormalDist
+
+    return np.array([NormalDist().inv_cdf((index + 0.5) / count) for index in range(count)])
+
+
+@dataclass(frozen=True)
+class Regret:
+    """USD a month a choice is regretted by: its cost, and where it misses the goals that of the next dearer one that meets them (the money is spent twice), less the cost of
+    the best choice in that state."""
+
+    expected: float
+    worst: float
+
+
+def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], float]:
+    """The regret of each choice over all states of the world, and the share of states in which no choice meets the goals (those teach nothing and are left out)."""
+    # One factor for all choices of a state: where a database is slower than thought, it is so everywhere, most where least is known.
+    deviations = normal_middles(QUANTILES)
+    needs = np.array([doubt.needs for doubt in doubts])  # choices x databases
+    met = (needs[:, :, None] <= deviations[None, None, :]).reshape(len(doubts), -1)
+    possible = met.any(axis=0)
+    if not possible.any():
+        return [Regret(math.nan, math.nan)] * len(doubts), 1.0
+    met = met[:, possible]
+    order = np.argsort(costs, kind="stable")
+    cost, met = costs[order], met[order]
+    meeting = np.where(met, cost[:, None], np.inf)
+    best = meeting.min(axis=0)
+    # From the dearest down: the cheapest that meets among those that cost as much or more; where only cheaper ones do, the best of them.
+    dearer = np.minimum.accumulate(meeting[::-1], axis=0)[::-1]
+    instead = np.where(np.isfinite(dearer), dearer, best[None, :])
+    regret = cost[:, None] + np.where(met, 0.0, instead) - best[None, :]
+    found: list[Regret] = [Regret(0.0, 0.0)] * len(doubts)
+    for place, row in zip(order, regret, strict=True):
+        found[int(place)] = Regret(float(row.mean()), float(row.max()))
+    return found, float(1.0 - possible.mean())

@@ -1,0 +1,489 @@
+"""The engine of every plan: candidates -> judge -> search -> choice -> reasons -> plan.
+
+One engine for demand (I/Os) and for databases (transactions): they differ in the judge, in what a host's memory means, and in that a
+database's goals hold with a probability. `Question` (question.py) is what was asked, checked; `Engine` answers it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from headrace import _core
+from headrace.errors import core_errors
+from headrace.planner import actions as doing
+from headrace.planner.candidates import Directory, Family, Host, Pick, Shape, Space
+from headrace.planner.choice import Chooser
+from headrace.planner.database import DatabaseJudge, regrets
+from headrace.planner.demand import Demand, DemandJudge
+from headrace.planner.goals import budget_of, needed_tps
+from headrace.planner.question import Question
+from headrace.planner.market import LOCAL, families_on, family_of, hosts_named, log_volumes, spaces_of
+from headrace.planner.reasons import explain, latency_checks, recommend, verdict
+from headrace.planner.result import Choice, FamilyVerdict, Plan, Saving
+from headrace.planner.search import Found, Search
+from headrace.workload import OpenWorkload, TransactionWorkload
+
+CLOSEST_SHOWN = 5
+# Hosts that are searched together, cheapest first: what they cost bounds the rest.
+HOSTS_AT_ONCE = 8
+# What is dearer than the cheapest of its family by so much is not searched to its end: enough to rank what is shown.
+KEPT = 1.15
+# A family so many times dearer than the best of all is not searched to its end.
+HOPELESS = 5.0
+# Spaces of a database raised together to the confidence asked for, in the order of their cost by the best guess.
+RAISED_AT_ONCE = 12
+# Where nothing meets the goals: points of a family looked at to find the nearest, along its axes.
+NEAREST_SHAPES, NEAREST_POINTS = 4, 6
+CURVES, CURVE_POINTS, CURVE_USD = 6, 10, 3.0
+
+
+@dataclass
+class Searched:
+    """A family with what its search found: `guessed` by the best guess, `sure` with the confidence asked for (the same for demand)."""
+
+    family: Family
+    guessed: list[Found] = field(default_factory=list)
+    sure: list[Found] = field(default_factory=list)
+    best: Choice | None = None
+
+    @property
+    def passing(self) -> list[Found]:
+        """What meets every goal, cheapest first; ties: fewer volumes, then by name."""
+        return sorted((one for one in self.sure if one.best is not None), key=rank)
+
+    @property
+    def dear(self) -> float | None:
+        """The least that something cost that was not looked at because of its cost."""
+        return min((one.dear for one in self.guessed if one.dear is not None and math.isfinite(one.dear)), default=None)
+
+
+def rank(found: Found) -> tuple:
+    """Cheapest first; ties: fewer volumes, then by name."""
+    data, log, host = found.pick
+    return (round(found.usd, 6), found.space.volumes, data, log or "", host)
+
+
+class Engine:
+    """Answers one question. The same question has the same answer."""
+
+    def __init__(self, question: Question, progress: Callable[[float], None] | None = None) -> None:
+        self.asked, self.progress = question, progress or (lambda done: None)
+        self.directory = Directory(question.prices.as_of)
+        # A copy: today's host is added to it where no candidate stands on it.
+        self.hosts = list(question.hosts)
+        self.families, self.verdicts = families_on(self.directory, question.prices, question.excluded, question.max_volumes, self.hosts)
+        self.judge = self._judge()
+        self.budget = budget_of(question.goals)
+        self.chooser = Chooser(self.judge, self.directory, question.need, question.extra_items, question.nodes)
+        # What is the same for every candidate (snapshots), and what a second node costs again, do not change which is cheapest.
+        self.fixed_usd = sum(item["usd"] for item in question.extra_items)
+
+    def _judge(self) -> DemandJudge | DatabaseJudge:
+        asked = self.asked
+        if isinstance(asked.workload, TransactionWorkload):
+            assert asked.conditions is not None
+            least = needed_tps(asked.goals, asked.conditions.threads, asked.workload.database["clients"]["p95_over_mean"])
+            return DatabaseJudge(
+                asked.workload, asked.goals, asked.prices, self.hosts, asked.conditions, least, asked.confidence, asked.draws, asked.seed
+            )
+        return DemandJudge(
+            Demand(asked.workload), asked.goals, asked.prices, self.hosts, self.directory, asked.cycle, asked.start_balance
+        )
+
+    # --- search -------------------------------------------------------------------------------------------------------
+
+    def answer(self) -> Plan:
+        """The plan."""
+        searched = self._search()
+        today_pick = self._today_pick(searched)
+        regret, undecided = self._regrets(searched)
+        passing = sorted((found for one in searched for found in one.passing), key=rank)
+        winners = self._rows(passing, regret)
+        pool = self._pool(passing, regret)
+        recommended, why = recommend(pool, self.asked.today_family)
+        closest, nearest = self._closest(searched) if not winners else ([], {})
+        compared = None if today_pick is None else self.chooser.choose([today_pick])[0]
+        cheapest = winners[0] if winners else None
+        self.verdicts += [self._verdict(one, cheapest, nearest) for one in searched]
+        least = self._least_regret(regret, bool(cheapest and cheapest.persistent))
+        in_place = self._in_place(today_pick, compared)
+        return self._plan(winners, recommended, why, closest, compared, in_place, least, undecided, searched)
+
+    def _search(self) -> list[Searched]:
+        """All families, single volumes first: what they cost bounds the rest."""
+        logs: list[str | None] = [None]
+        if isinstance(self.judge, DatabaseJudge):
+            logs += log_volumes(self.families, self.asked.need.log_gib)
+        order = sorted(self.families, key=lambda family: (family.layout != "single", family.volume_type not in ("gp3", "gp2"), family.name))
+        searched: list[Searched] = []
+        best = math.inf
+        for done, family in enumerate(order):
+            self.progress(done / len(order))
+            one = Searched(family)
+            searched.append(one)
+            self._search_family(one, logs, best)
+            best = min([best, *(found.usd for found in one.sure)])
+        self.progress(1.0)
+        return searched
+
+    def _search_family(self, one: Searched, logs: Sequence[str | None], best_of_all: float) -> None:
+        alone = self._alone(one.family)
+        # Best of this family by host and number of volumes: more volumes are worth a look only where they cost less.
+        known: dict[tuple[int, int], float] = {}
+
+        def own() -> float:
+            return min((found.usd for found in one.sure), default=math.inf)
+
+        def limit(space: Space) -> float:
+            here = min((usd for (host, members), usd in known.items() if host == space.host and members <= space.shape.members), default=math.inf)
+            by_guess = KEPT * 1.5 if isinstance(self.judge, DatabaseJudge) else 1.0
+            return min(self._affordable, here * by_guess, KEPT * own() if len(self.hosts) > 1 else math.inf, HOPELESS * best_of_all)
+
+        def note(found: Found) -> None:
+            key = (found.space.host, found.space.shape.members)
+            known[key] = min(known.get(key, math.inf), found.usd)
+
+        for first in range(0, len(self.hosts), HOSTS_AT_ONCE):
+            some = self.hosts[first : first + HOSTS_AT_ONCE]
+            if some[0].usd_month > min(KEPT * own(), HOPELESS * best_of_all, self._affordable):
+                break  # hosts stand in the order of their price
+            spaces = [
+                Space(space.shape, space.log, space.host + first)
+                for space in spaces_of(one.family, some, logs, self.asked.need.data_gib, self.asked.need.log_gib)
+            ]
+            starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
+            found = Search(self.judge, self.judge.performs, limit, note).run(starts)
+            one.guessed += found
+            one.sure += found if isinstance(self.judge, DemandJudge) else self._surely(found, own, best_of_all)
+
+    @property
+    def _affordable(self) -> float:
+        """The most a candidate's own bill may be under the budget."""
+        return (self.budget - self.fixed_usd) / self.asked.nodes
+
+    def _alone(self, family: Family) -> dict[Shape, Found] | None:
+        """Of a demand on instances: each shape without one. An instance only adds limits, so what fails alone fails on all of them, and
+        what is needed alone is needed on each."""
+        if isinstance(self.judge, DatabaseJudge) or all(host.instance is None for host in self.hosts) or family.volume_type == LOCAL:
+            return None
+        self.hosts.append(Host(None))
+        spaces = [Space(space.shape, None, len(self.hosts) - 1) for space in spaces_of(family, [Host(None)], [None], self.asked.need.data_gib, 0)]
+        found = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
+        self.hosts.pop()
+        return {one.space.shape: one for one in found}
+
+    def _start(self, space: Space, alone: dict[Shape, Found] | None) -> Space | Found | None:
+        if alone is None:
+            return space
+        found = alone[space.shape]
+        if found.fails:
+            return None
+        return Found(space, found.low, found.high)
+
+    def _surely(self, guessed: Sequence[Found], own: Callable[[], float], best_of_all: float) -> list[Found]:
+        """Raises what meets the goals by the best guess until it does with the confidence asked for, the cheapest first. What it costs by
+        the guess is the least it can cost, so the search ends where that reaches what is known to be sure."""
+        waiting = sorted((one for one in guessed if one.best is not None), key=rank)
+        sure: list[Found] = []
+
+        def limit(space: Space) -> float:
+            family = min([own(), *(one.usd for one in sure)])
+            here = min((one.usd for one in sure if one.space.host == space.host), default=math.inf)
+            return min(self._affordable, KEPT * family, here, HOPELESS * best_of_all)
+
+        for first in range(0, len(waiting), RAISED_AT_ONCE):
+            some = [one for one in waiting[first : first + RAISED_AT_ONCE] if one.usd <= limit(one.space)]
+            if not some:
+                if all(one.usd > KEPT * min([own(), *(known.usd for known in sure)]) for one in waiting[first : first + RAISED_AT_ONCE]):
+                    break
+                continue
+            starts = [Found(one.space, one.low, one.high) for one in some]
+            sure += [one for one in Search(self.judge, self.judge.surely, limit).run(starts) if one.best is not None]
+        return sure
+
+    # --- choosing -----------------------------------------------------------------------------------------------------
+
+    def _rows(self, passing: Sequence[Found], regret: dict) -> list[Choice]:
+        """The cheapest of each family and instance, in order, at most `top`."""
+        firsts: dict[tuple[str, int], Found] = {}
+        for found in passing:
+            firsts.setdefault((found.space.family.name, found.space.host), found)
+        return self.chooser.choose([found.pick for found in list(firsts.values())[: self.asked.top]], regret)
+
+    def _pool(self, passing: Sequence[Found], regret: dict) -> list[Choice]:
+        """What a recommendation may be: the cheapest by number of volumes, durability and whether the instance is of today's family."""
+        firsts: dict[tuple, Found] = {}
+        for found in passing:
+            family, host = found.space.family, self.hosts[found.space.host]
+            keeps = self.asked.today_family is None or family_of(host.name or "") == self.asked.today_family
+            firsts.setdefault((found.space.shape.members, family.volume_type == LOCAL, family.volume_type in ("st1", "sc1", "standard"), keeps), found)
+        return self.chooser.choose([found.pick for found in firsts.values()], regret)
+
+    def _closest(self, searched: Sequence[Searched]) -> tuple[list[Choice], dict[str, Choice]]:
+        """Where nothing meets the goals: what comes nearest, one of each family."""
+        nearest = {one.family.name: choice for one in searched if (choice := self._nearest(one)) is not None}
+        order = sorted(nearest.values(), key=lambda choice: (-round(choice.probability or 0.0, 3), round(self._distance(choice), 4), choice.cost_usd_month, choice.place))
+        return order[:CLOSEST_SHOWN], nearest
+
+    def _distance(self, choice: Choice) -> float:
+        return sum(float(goal.distance(choice.metrics[goal.metric])) for goal in self.asked.goals if goal.about.kind != "headroom")
+
+    def _nearest(self, one: Searched) -> Choice | None:
+        """The candidate of a family that misses the goals by least, of some along its axes."""
+        picks = self._samples(one)
+        if not picks:
+            return None
+        usd = self.judge.costs(picks) * self.asked.nodes + self.fixed_usd
+        columns = self.judge.run(picks, prune=False) if isinstance(self.judge, DemandJudge) else self.judge.run(picks, bounds=False)
+        away = np.zeros(len(picks))
+        for goal in self.asked.goals:
+            if goal.about.kind == "load":
+                away += goal.distance(columns[goal.metric])
+            elif goal.about.kind == "cost":
+                away += goal.distance(usd)
+        known = [i for i in range(len(picks)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
+        if not known:
+            return None
+        best = min(known, key=lambda i: (round(float(away[i]), 4), usd[i], picks[i][0], picks[i][1] or "", picks[i][2]))
+        return self.chooser.choose([picks[best]], headroom=False)[0]
+
+    def _samples(self, one: Searched) -> list[Pick]:
+        spaces = [found.space for found in one.guessed] or [
+            space for space in spaces_of(one.family, self.hosts, [None], self.asked.need.data_gib, self.asked.need.log_gib)
+        ]
+        if len(spaces) > NEAREST_SHAPES:
+            spaces = [spaces[round(i * (len(spaces) - 1) / (NEAREST_SHAPES - 1))] for i in range(NEAREST_SHAPES)]
+        picks = []
+        for space in spaces:
+            (x, x_high), (y, y_high) = space.shape.x, space.shape.y
+            for step in range(NEAREST_POINTS):
+                share = step / (NEAREST_POINTS - 1)
+                picks.append(space.pick((round(x + share**2 * (x_high - x)), round(y + share**2 * (y_high - y)))))
+        return list(dict.fromkeys(picks))
+
+    def _verdict(self, one: Searched, cheapest: Choice | None, nearest: dict[str, Choice]) -> FamilyVerdict:
+        passing = one.passing
+        if passing:
+            best: Choice | None = self.chooser.choose([passing[0].pick], headroom=False)[0] if not cheapest else self._shown(passing[0])
+        elif one.dear is not None and cheapest is not None:
+            best = None
+        else:
+            best = nearest.get(one.family.name) or self._nearest(one)
+        pick = None if best is None else (best.storage, best.log_storage, self._place(best.instance))
+        failing = best is not None and not best.meets_goals
+        overload = self.judge.overloads([pick])[0] if failing and pick and isinstance(self.judge, DemandJudge) else None
+        return verdict(best, one.family, cheapest, overload, one.dear, self.asked.need.data_gib)
+
+    def _shown(self, found: Found) -> Choice:
+        """A choice already made of a candidate, head-room and all; else one without head-room."""
+        return self.chooser.made.get((found.pick, True)) or self.chooser.choose([found.pick], headroom=False)[0]
+
+    def _place(self, instance: str | None) -> int:
+        return next(i for i, host in enumerate(self.hosts) if host.name == instance)
+
+    # --- today --------------------------------------------------------------------------------------------------------
+
+    def _today_pick(self, searched: Sequence[Searched]) -> Pick | None:
+        """Today's storage as a candidate: on its own instance where one is named, else on the cheapest winner's, else on the first."""
+        today = self.asked.today
+        if today is None:
+            return None
+        if today.instance is not None:
+            place = self._today_host(today.instance)
+        else:
+            best = min((found for one in searched for found in one.passing), key=rank, default=None)
+            place = 0 if best is None else best.space.host
+        prices, host = self.asked.prices, self.hosts[place]
+        for storage in (today.data, today.log):
+            if storage is not None:
+                with core_errors():
+                    _core.storage_limits(str(storage), prices.as_of, host.name)
+                prices.volume_items(str(storage), 0.0)
+        return (str(today.data), None if today.log is None else str(today.log), place)
+
+    def _today_host(self, instance: str) -> int:
+        """Where today's instance stands among the hosts: with the run's own cache, where it is the instance of the run."""
+        workload = self.asked.workload
+        found = hosts_named(instance, self.asked.prices, self.asked.cache_share if isinstance(workload, TransactionWorkload) else None)[0][0]
+        if isinstance(workload, TransactionWorkload) and workload.instance == instance:
+            found = Host(found.instance, found.usd_month, workload.cache_gib, found.service)
+        for place, host in enumerate(self.hosts):
+            if (host.name, host.cache_gib) == (found.name, found.cache_gib):
+                return place
+        self.hosts.append(found)
+        return len(self.hosts) - 1
+
+    def _in_place(self, today: Pick | None, compared: Choice | None) -> Choice | None:
+        """The cheapest that today's volumes can be modified into: the same layout and number, nothing smaller, on today's instance."""
+        if today is None or compared is None or compared.volume_type in (LOCAL, "standard"):
+            return None
+        about = self.directory.about(today[0])
+        sizes = {member.size_gib for member in about.storage.members}
+        needed = self.asked.need.of(today[1])
+        if len(sizes) > 1 or compared.usable_gib <= 0:
+            return None
+        spaces = []
+        for family in self.families:
+            own = Family(family.volume_type, compared.layout, family.era, (compared.members,))
+            if family.layout != "single" or family.volume_type == LOCAL:
+                continue
+            gib = max(sizes.copy().pop(), math.ceil(needed * max(sizes) / compared.usable_gib))
+            for space in spaces_of(own, [self.hosts[today[2]]], [today[1]], gib * compared.members // own.data_share, 0):
+                spaces.append(Space(space.shape, today[1], today[2]))
+        best = [math.inf]
+
+        def note(found: Found) -> None:
+            best[0] = min(best[0], found.usd)
+
+        judged = self.judge.performs if isinstance(self.judge, DemandJudge) else self.judge.surely
+        found = [one for one in Search(self.judge, judged, lambda space: best[0], note).run(spaces) if one.best is not None]
+        return self.chooser.choose([min(found, key=rank).pick])[0] if found else None
+
+    def _saving(self, compared: Choice | None, chosen: Choice | None) -> Saving | None:
+        """What a choice saves against today's, as planned and at equal usable space."""
+        if compared is None or chosen is None:
+            return None
+        gib = max(compared.usable_gib, chosen.usable_gib)
+        bills = [self._enlarged_usd(one, gib) for one in (compared, chosen)]
+        equal = None if None in bills else bills[0] - bills[1]
+        return Saving(compared.cost_usd_month - chosen.cost_usd_month, equal, gib)
+
+    def _enlarged_usd(self, choice: Choice, gib: float) -> float | None:
+        """A choice's bill with its data volumes enlarged to hold `gib`; None where they cannot be."""
+        if choice.usable_gib >= gib:
+            return choice.cost_usd_month
+        about = self.directory.about(choice.storage)
+        member = math.ceil(about.storage.members[0].size_gib * gib / choice.usable_gib)
+        if member > about.family.max_gib or choice.volume_type == LOCAL:
+            return None
+        larger = str(about.storage.with_size_gib(member))
+        million = self.judge.million_ios(larger) if isinstance(self.judge, DemandJudge) else 0.0
+        before, after = (sum(self.asked.prices.volume_totals([text], million)) for text in (choice.storage, larger))
+        return None if math.isnan(after) else choice.cost_usd_month + (after - before) * self.asked.nodes
+
+    # --- doubt --------------------------------------------------------------------------------------------------------
+
+    def _regrets(self, searched: Sequence[Searched]) -> tuple[dict, float | None]:
+        """Regret of every candidate that was looked at in all states of the world, nothing above the budget."""
+        if not isinstance(self.judge, DatabaseJudge) or not any(one.passing for one in searched):
+            return {}, None
+        picks = list(self.judge.worlds.known)
+        usd = self.judge.costs(picks)
+        kept = [i for i, cost in enumerate(usd) if cost <= self._affordable]
+        picks = [picks[i] for i in kept]
+        found, undecided = regrets(usd[kept], self.judge.worlds.of(picks))
+        return dict(zip(picks, found, strict=True)), undecided
+
+    def _least_regret(self, regret: dict, lasts: bool) -> Choice | None:
+        # Losing everything with the instance is no small regret: local disks count only where the cheapest has them too.
+        known = [pick for pick, value in regret.items() if not math.isnan(value.expected) and not (lasts and LOCAL in pick[0])]
+        if not known:
+            return None
+        least = min(known, key=lambda pick: (round(regret[pick].expected, 4), round(regret[pick].worst, 4), pick[0], pick[1] or "", pick[2]))
+        return self.chooser.choose([least], regret)[0]
+
+    # --- the answer ---------------------------------------------------------------------------------------------------
+
+    def _plan(self, winners, recommended, why, closest, compared, in_place, least, undecided, searched) -> Plan:
+        asked, judge = self.asked, self.judge
+        with_way = {}
+        for choice in [*winners, *closest, recommended, in_place, least]:
+            if choice is not None and choice.key not in with_way:
+                with_way[choice.key] = _moved(choice, compared)
+        moved = lambda choice: None if choice is None else with_way[choice.key]  # noqa: E731 (one word for six uses)
+        shown = [choice for choice in (recommended, *winners[:1], *closest[:1], compared) if choice is not None]
+        picks = [((choice.storage, choice.log_storage, self._place(choice.instance)), choice) for choice in shown]
+        counts = judge.counts
+        database = isinstance(judge, DatabaseJudge)
+        about = asked.conditions
+        return Plan(
+            subject=judge.subject, service=asked.service, workload=self._workload(), goals=asked.goals, recommended=moved(recommended), why_recommended=why,
+            winners=[moved(choice) for choice in winners], closest=[moved(choice) for choice in closest], in_place=moved(in_place),
+            families=sorted(self.verdicts, key=_verdict_order), compared=compared, saving=self._saving(compared, recommended),
+            size_gib=float(asked.size_gib), needed_gib=float(asked.need.data_gib), free_percent=asked.free_percent, demand_growth=asked.demand_growth,
+            data_growth=asked.data_growth, months=asked.months, cycle=asked.cycle, region=asked.prices.region, as_of=asked.prices.as_of, prices=asked.prices.header,
+            considered=len(counts.seen), simulated=counts.of("simulated", "ran"), bounded=counts.of("bounded"), invalid=counts.of("invalid"),
+            frontier=self._frontier(searched, recommended), skipped_instances=list(asked.skipped),
+            actions=doing.actions(moved(recommended), compared, asked.prices.as_of, recommended.memory_gib if recommended else None),
+            alarms=doing.alarms(recommended, asked.prices.as_of), checks=self._checks(compared),
+            caveats=self._caveats(shown), explain=explain(self.chooser, picks), engine=asked.workload.engine if database else None, least_regret=moved(least),
+            confidence=asked.confidence if database else None, draws=len(judge.worlds.cores) if database else None, undecided=undecided,
+            threads=about.threads if about else None, arrivals_tps=about.arrivals_tps if about else None, start=about.start if about else None,
+            hours=about.hours if about else None, log_gib=asked.need.log_gib if database else None,
+            instances=sum(1 for host in asked.hosts if host.instance is not None),
+        )  # fmt: skip
+
+    def _workload(self) -> dict:
+        workload = self.asked.workload
+        if isinstance(workload, OpenWorkload):
+            return workload.summary()
+        return {"name": workload.name, "engine": workload.engine, "cache_gib": workload.cache_gib, "threads": workload.threads, "instance": workload.instance}
+
+    def _checks(self, compared: Choice | None) -> list[dict]:
+        """Recorded latency beside the model's, on today's storage."""
+        recorded = self.asked.recorded.recorded_latency() if self.asked.recorded is not None and compared is not None else None
+        if recorded is None:
+            return []
+        from headrace.simulation import simulate
+
+        run = simulate(self.asked.recorded, compared.storage, instance=compared.instance, as_of=self.asked.prices.as_of, form="interval")
+        return latency_checks(recorded, run.rows, self.chooser.moment, self.asked.recorded.span_s)
+
+    def _caveats(self, shown: Sequence[Choice]) -> list[str]:
+        workload = self.asked.workload
+        found = [*self.asked.notes, *workload.caveats, *(caveat for choice in shown for caveat in (*choice.far_from_runs, *choice.caveats))]
+        if isinstance(workload, TransactionWorkload) and any(host.instance for host in self.hosts):
+            if workload.database["clients"]["cpu_ms"] <= 0:
+                found.append("The workload does not say what processor time a transaction takes: virtual CPUs are the bottleneck nowhere in this plan.")
+            else:
+                found.append("A virtual CPU counts alike on every instance: generations and makers differ by tens of percent.")
+        return list(dict.fromkeys(found))
+
+    def _frontier(self, searched: Sequence[Searched], recommended: Choice | None) -> list[dict]:
+        """Cost against performance along the best space of the cheapest families."""
+        starts = sorted(((one.passing or [*one.guessed])[0] for one in searched if one.guessed), key=lambda found: (found.best is None, rank(found)))[:CURVES]
+        wanted: dict[Pick, str] = {}
+        for found in starts:
+            (x, x_high), (y, y_high) = found.space.shape.x, found.space.shape.y
+            best = found.best or found.high
+            shares = [step / (CURVE_POINTS - 1) for step in range(CURVE_POINTS)]
+            points = [(round(x + share * (best[0] - x)), round(y + share * (best[1] - y))) for share in shares]
+            points += [(round(best[0] + share**2 * (x_high - best[0])), round(best[1] + share**2 * (y_high - best[1]))) for share in shares[1:]]
+            wanted |= {found.space.pick(point): found.space.family.name for point in points}
+        usd = self.judge.costs(list(wanted)) * self.asked.nodes + self.fixed_usd if wanted else []
+        most = CURVE_USD * recommended.cost_usd_month if recommended else math.inf
+        kept = [(pick, family, float(cost)) for (pick, family), cost in zip(wanted.items(), usd, strict=True) if cost <= most]
+        return self._points(kept)
+
+    def _points(self, kept: Sequence[tuple[Pick, str, float]]) -> list[dict]:
+        if not kept:
+            return []
+        picks = [pick for pick, *_ in kept]
+        base = [{"storage": pick[0], "log_storage": pick[1], "instance": self.hosts[pick[2]].name, "family": family, "cost_usd_month": cost} for pick, family, cost in kept]
+        if isinstance(self.judge, DatabaseJudge):
+            made = self.chooser.choose(picks)
+            return [
+                point | {"tps": choice.metrics["tps"], "tps_low": choice.tps_low, "tps_high": choice.tps_high, "probability": choice.probability, "meets_goals": choice.meets_goals}
+                for point, choice in zip(base, made, strict=True)
+            ]
+        columns, fine = self.judge.run(picks, prune=False), self.judge.performs(picks)
+        names = ("delivered_iops", "p99_ms", "throttled_min", "unserved_percent")
+        rows = [{name: float(columns[name][i]) for name in names} for i in range(len(picks))]
+        return [
+            point | {name: row[name] for name in names[:3]} | {"delivered_percent": 100.0 - row["unserved_percent"], "meets_goals": good}
+            for point, row, good in zip(base, rows, fine, strict=True)
+            if not math.isnan(row["p99_ms"])
+        ]
+
+
+def _moved(choice: Choice, today: Choice | None) -> Choice:
+    return replace(choice, migration=doing.migration(today, choice))
+
+
+def _verdict_order(one: FamilyVerdict) -> tuple:
+    place = ("wins", "costs more", "fails", "impossible", "excluded").index(one.outcome)
+    return (place, one.best.cost_usd_month if one.best else math.inf, one.family)

@@ -1,0 +1,335 @@
+"""What was asked, checked: from the words of a command or a call to a Question the engine can answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace import _core
+from headrace.errors import InputError, core_errors
+from headrace.planner.candidates import Host
+from headrace.planner.choice import Need
+from headrace.planner.database import Conditions
+from headrace.planner.goals import Goal, needed_tps, parse_goals
+from headrace.planner.market import (
+    LOCAL,
+    NOT_ASKED_FOR,
+    OWN_SHARE,
+    cache_of,
+    check_exclude,
+    check_service,
+    family_of,
+    hosts_alone,
+    hosts_named,
+    log_gib,
+    sensible_instances,
+    undominated,
+)
+from headrace.prices import PriceList
+from headrace.storage import Placement, parse_placement
+from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
+from headrace.workload.model import check_number, check_size, check_whole
+
+SOURCE = "headrace plan --help"
+MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
+# A file system, binlogs, temporary tables and an ALTER that copies a table need room beside the data.
+FREE_PERCENT = 25.0
+DRAWS = 32  # databases drawn from the calibration
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a plan as `headrace.plan` documents them, before they are checked."""
+
+    goals: Sequence[str | Goal] | str = ()
+    default_goals: bool = True
+    size_gib: float | None = None
+    free_percent: float = FREE_PERCENT
+    region: str = "us-east-1"
+    as_of: str | None = None
+    growth: float = 1.0
+    demand_growth: float | None = None
+    data_growth: float | None = None
+    months: float = 0.0
+    service: str = "ec2"
+    instances: Sequence[str] | str | None = None
+    max_volumes: int = 8
+    allow_instance_store: bool = False
+    exclude: Sequence[str] | str = ()
+    compare: str | None = None
+    start_balance: float | None = None
+    cycle: str | None = None
+    discount_percent: float = 0.0
+    price_file: str | Path | None = None
+    commitment: str = "on-demand"
+    nodes: int = 1
+    snapshot_days: int = 0
+    daily_change_percent: float = 5.0
+    top: int = 10
+    threads: int | None = None
+    arrivals_tps: float | None = None
+    start: str | None = None
+    hours: float | None = None
+    cache_share: float | None = None
+    confidence: float | None = None
+    draws: int | None = None
+    seed: int | None = None
+
+
+# Settings that only a plan for a database has.
+OF_DATABASES = ("threads", "arrivals_tps", "start", "hours", "cache_share", "confidence", "draws", "seed")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is planned for, checked. `workload`: grown and, where the recording was cut off by a limit, raised to what is known to have
+    been asked. `size_gib`: data, grown; `need`: GiB the volumes must hold, free space included."""
+
+    workload: OpenWorkload | TransactionWorkload
+    goals: tuple[Goal, ...]
+    prices: PriceList
+    size_gib: float
+    need: Need
+    free_percent: float
+    demand_growth: float
+    data_growth: float
+    months: float
+    max_volumes: int
+    excluded: dict[str, str]
+    hosts: list[Host]
+    skipped: list[tuple[str, str]]
+    today: Placement | None
+    cycle: str
+    start_balance: float | None
+    service: str
+    nodes: int
+    extra_items: tuple[dict, ...]
+    top: int
+    notes: tuple[str, ...] = ()
+    cache_share: float | None = None
+    conditions: Conditions | None = None
+    confidence: float = 0.8
+    draws: int = 0
+    seed: int = 1
+    # Hosts the user did not choose: cheaper ones of other families are shown, but the recommendation keeps to today's family.
+    today_family: str | None = None
+    recorded: OpenWorkload | None = None
+
+
+
+def make_question(workload: object, settings: Settings) -> Question:
+    """Checks everything that can be checked before anything is searched. Raises InputError."""
+    if isinstance(workload, TransactionWorkload):
+        return _of_database(workload, settings)
+    for name in OF_DATABASES:
+        if getattr(settings, name) is not None:
+            hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
+            raise InputError(f"--{name.replace('_', '-')}", "belongs to plans for databases; this workload asks for I/Os", SOURCE, hint)
+    return _of_demand(workload, settings)
+
+
+# --- what both have -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Factors on demand and on data, months included."""
+
+    demand: float
+    data: float
+
+
+def _growth(settings: Settings, per_year: float | None) -> Growth:
+    check_number("growth", settings.growth, 0.001, 1_000.0)
+    check_number("months", settings.months, 0.0, 120.0)
+    by_months = (1.0 + (per_year or 0.0)) ** (settings.months / 12.0)
+    factors = []
+    for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):
+        if given is not None:
+            check_number(name, given, 0.001, 1_000.0)
+            if settings.growth != 1.0:
+                raise InputError(f"growth = {settings.growth:g}", f"is given beside {name}", SOURCE, "Give growth for both, or one for each.")
+        factors.append((settings.growth if given is None else given) * by_months)
+    return Growth(*factors)
+
+
+def _months_note(settings: Settings, per_year: float | None) -> list[str]:
+    if settings.months <= 0:
+        return []
+    if not per_year:
+        return [f"{settings.months:g} months were asked for, but the workload does not say how much it grows a year: nothing was added. "
+                "Write growth_per_year into its file, or give --growth."]  # fmt: skip
+    return [f"{settings.months:g} months at {100 * per_year:g} % a year: demand and data x {(1 + per_year) ** (settings.months / 12):.3g}."]
+
+
+def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
+    """GiB with free space: so much of the volume stays free."""
+    share = 1.0 - free_percent / 100.0
+    return Need(math.ceil(round(size_gib / share, 6)), math.ceil(round(logged_gib / share, 6)))
+
+
+def _prices(settings: Settings) -> PriceList:
+    with core_errors():
+        day = settings.as_of or _core.newest_date()
+    return PriceList(
+        settings.region, day, discount_percent=settings.discount_percent, price_file=settings.price_file, commitment=settings.commitment
+    )
+
+
+def _checked(settings: Settings) -> dict:
+    """Settings both kinds of plan have, checked."""
+    excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
+    if not settings.allow_instance_store:
+        excluded.setdefault(LOCAL, NOT_ASKED_FOR)
+    check_number("free_percent", settings.free_percent, 0.0, 90.0, "percent")
+    if settings.start_balance is not None:
+        check_number("start_balance", settings.start_balance, 0.0, 100.0, "percent")
+    cycle = settings.cycle or ("settled" if settings.start_balance is None else "first")
+    if cycle not in ("settled", "first"):
+        raise InputError(f"cycle = {cycle!r}", "must be settled or first", SOURCE, "settled repeats the recording until credits come back.")
+    if cycle == "settled" and settings.start_balance is not None:
+        raise InputError(f"start_balance = {settings.start_balance:g}", "is the state of a first day; a settled day has its own", SOURCE, "Give --cycle first.")
+    return {
+        "free_percent": float(settings.free_percent), "months": float(settings.months), "excluded": excluded, "cycle": cycle,
+        "max_volumes": check_whole("max_volumes", settings.max_volumes, 1, MAX_VOLUMES), "start_balance": settings.start_balance,
+        "service": check_service(settings.service), "nodes": check_whole("nodes", settings.nodes, 1, 100),
+        "top": check_whole("top", settings.top, 1, 1_000),
+    }  # fmt: skip
+
+
+def _snapshots(settings: Settings, prices: PriceList, size_gib: float, nodes: int) -> tuple[dict, ...]:
+    """The bill of daily snapshots of the data; those of one node suffice."""
+    days = check_whole("snapshot_days", settings.snapshot_days, 0, 3_650)
+    change = check_number("daily_change_percent", settings.daily_change_percent, 0.0, 100.0, "percent of the data")
+    if days == 0:
+        return ()
+    return tuple({"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, size_gib * change / 100.0, days))
+
+
+def _today(settings: Settings) -> tuple[Placement | None, list[str]]:
+    if settings.compare is None:
+        return None, []
+    placement = parse_placement(settings.compare)
+    return placement, [placement.note] if placement.note else []
+
+
+# --- demand -------------------------------------------------------------------------------------------------------------
+
+
+def _of_demand(workload: object, settings: Settings) -> Question:
+    if isinstance(workload, ClosedWorkload):
+        hint = "Describe the demand over time: headrace workload new, or import a recording."
+        raise InputError(workload.name, "a plan needs demand over time; a closed load asks as fast as it is served", "headrace plan", hint)
+    if not isinstance(workload, OpenWorkload):
+        raise InputError(type(workload).__name__, "a plan needs a workload", "headrace plan", "Load one: headrace.load.")
+    common = _checked(settings)
+    goals = parse_goals(settings.goals, "demand", defaults=settings.default_goals)
+    per_year = workload.growth_per_year
+    growth = _growth(settings, per_year)
+    if workload.size_gib is None and settings.size_gib is None:
+        hint = "Give size_gib (--size-gib), or write it into the workload file."
+        raise InputError(workload.name, "does not say how many GiB of data there are, so no volume can be sized", "headrace plan", hint)
+    # A size that is given is the size that was asked for: it does not grow.
+    size = check_size(settings.size_gib) if settings.size_gib is not None else workload.size_gib * growth.data
+    today, notes = _today(settings)
+    if today is not None and today.log is not None:
+        raise InputError(f"compare = {settings.compare}", "has a log volume, and a demand on I/Os has one device", SOURCE, "Give the data volumes alone.")
+    planned = workload.uncensored()
+    grown = replace(planned.scaled(growth.demand), size_gib=size)
+    totals = grown.summary()
+    if not totals["mean_iops"]:
+        raise InputError(workload.name, "asks for no I/O at all, so there is nothing to plan", "headrace plan", "Check the recording's device.")
+    prices = _prices(settings)
+    hosts, skipped = (hosts_alone(), []) if settings.instances is None else hosts_named(settings.instances, prices)
+    if settings.instances is None and today is not None and today.instance is not None:
+        hosts, skipped = hosts_named(today.instance, prices)
+    notes += [*_months_note(settings, per_year), *(window.words() for window in workload.censored)]
+    return Question(
+        workload=grown, goals=goals, prices=prices, size_gib=float(size), need=_need(size, common["free_percent"]), demand_growth=growth.demand,
+        data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=tuple(notes),
+        extra_items=_snapshots(settings, prices, size, common["nodes"]), recorded=workload, **common,
+    )  # fmt: skip
+
+
+# --- databases ----------------------------------------------------------------------------------------------------------
+
+
+def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
+    common = _checked(settings)
+    arrivals = settings.arrivals_tps
+    goals = parse_goals(settings.goals, "database", defaults=settings.default_goals, arrivals=arrivals is not None)
+    conditions = _conditions(workload, settings, goals)
+    growth = _growth(settings, None)
+    if settings.demand_growth is not None:
+        hint = "Ask for more tps, more --threads or more --arrivals-tps."
+        raise InputError("--demand-growth", "a database's demand is its goals", SOURCE, hint)
+    grown = workload.grown(growth.data) if growth.data != 1.0 else workload
+    size = check_size(settings.size_gib) if settings.size_gib is not None else grown.size_gib
+    if size is None:
+        raise InputError(workload.name, "does not say how many GiB of data there are, so no volume can be sized", "headrace plan",
+                         "Give size_gib (--size-gib), or write it into the workload file.")  # fmt: skip
+    prices = _prices(settings)
+    today, notes = _today(settings)
+    today_family = _todays_family(workload, today, settings)
+    hosts, skipped = _hosts(workload, settings, prices, today_family)
+    tps = arrivals or needed_tps(goals, conditions.threads, grown.database["clients"]["p95_over_mean"])
+    logged = log_gib(grown.database, tps)
+    confidence = 0.8 if settings.confidence is None else check_number("confidence", settings.confidence, 0.5, 0.99)
+    if today is not None and today.instance is not None:
+        notes += _assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
+    common["excluded"] |= {"standard": "billed by the request and without a promise of IOPS: not planned for databases"}
+    return Question(
+        workload=grown, goals=goals, prices=prices, size_gib=float(size), need=_need(size, common["free_percent"], logged), demand_growth=1.0,
+        data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *_months_note(settings, None)), conditions=conditions,
+        extra_items=_snapshots(settings, prices, size, common["nodes"]), cache_share=settings.cache_share, confidence=confidence,
+        draws=check_whole("draws", DRAWS if settings.draws is None else settings.draws, 0, 1_000),
+        seed=check_whole("seed", 1 if settings.seed is None else settings.seed, 0, 2**63 - 1), today_family=today_family, **common,
+    )  # fmt: skip
+
+
+def _conditions(workload: TransactionWorkload, settings: Settings, goals: Sequence[Goal]) -> Conditions:
+    arrivals = settings.arrivals_tps
+    if arrivals is not None:
+        check_number("arrivals_tps", arrivals, 0.01, 1e6, "tps")
+        for goal in goals:
+            if goal.about.unit == "tps" and goal.limit > arrivals:
+                raise InputError(str(goal), f"only {arrivals:g} transactions a second arrive", "headrace plan --arrivals-tps", "Ask for less, or let more arrive.")
+    clients = None if arrivals is not None else check_whole("threads", workload.threads if settings.threads is None else settings.threads, 1, 65_536)
+    start = settings.start or "warm"
+    if start not in ("cold", "warm"):
+        raise InputError(f"start = {start!r}", "must be cold or warm", SOURCE)
+    hours = 24.0 if settings.hours is None else check_number("hours", settings.hours, 0.1, 24.0 * 31, "h")
+    return Conditions(clients, arrivals, start, float(hours), settings.start_balance)
+
+
+def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: Settings) -> str | None:
+    """The instance family a recommendation keeps to: today's, else that of the runs, unless instances were named."""
+    if settings.instances is not None:
+        return None
+    name = today.instance if today is not None and today.instance else workload.instance
+    return family_of(name) if name else None
+
+
+def _hosts(workload: TransactionWorkload, settings: Settings, prices: PriceList, today_family: str | None) -> tuple[list[Host], list[tuple[str, str]]]:
+    named = settings.instances
+    listed = [named] if isinstance(named, str) else list(named or ())
+    if [str(name).strip().lower() for name in listed] == ["none"]:
+        return hosts_alone(workload.cache_gib), []
+    share = settings.cache_share
+    if named is not None:
+        return hosts_named(listed, prices, share if share is not None else OWN_SHARE)
+    own = f"{today_family}.*" if today_family else None
+    wide = sensible_instances(prices.as_of)
+    hosts, _ = hosts_named([*wide, *([own] if own else [])], prices, share if share is not None else OWN_SHARE)
+    return undominated(hosts, frozenset({today_family} if today_family else ())), []
+
+
+def _assumed_cache(workload: TransactionWorkload, instance: str, cache_share: float | None, as_of: str) -> list[str]:
+    """What today's cache was taken to be, where no run says."""
+    if workload.instance == instance:
+        return []
+    with core_errors():
+        cache = cache_of(_core.instance(instance, as_of), cache_share)
+    return [f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. If yours is another, set that (innodb_buffer_pool_size), or calibrate there."]

@@ -30,7 +30,7 @@ pub use chrono::NaiveDate;
 pub use error::{CatalogError, Problem};
 pub use instance::InstanceLimits;
 pub use limits::{ByteBurst, IoBurst, VolumeLimits};
-pub use price::{CostItem, Price, PriceItem, RegionPrices};
+pub use price::{CostItem, Price, PriceItem, PricesSeen, RegionPrices};
 pub use source::{Caveat, Param, Source, SourceIds};
 pub use spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB, MAX_MEMBERS};
 pub use volume::{Consistency, CreditRule, EraRules, IopsRule, Range, ThroughputRule, ThroughputTier, VolumeEra};
@@ -237,6 +237,15 @@ impl Catalog {
         self.volume_price_table()?.region(region, date)
     }
 
+    /// When the prices of a region that hold on a day were last seen: what a reader of a bill must know about its age.
+    ///
+    /// # Errors
+    /// [`CatalogError::UnknownRegion`].
+    pub fn prices_seen(&self, region: &str, date: NaiveDate) -> Result<PricesSeen, CatalogError> {
+        let region = self.volume_prices(region, date)?.region;
+        Ok(PricesSeen { volumes: self.volume_price_table()?.last_seen(&region, date), instances: self.instance_price_table()?.last_seen(&region, date) })
+    }
+
     /// The bill of a month for a storage, without the instance.
     ///
     /// `million_ios_per_month` are the requests, in millions, that reach all members together; only magnetic volumes
@@ -246,6 +255,15 @@ impl Catalog {
     /// Those of [`Catalog::storage_limits`] and [`Catalog::volume_prices`]; [`CatalogError::NoPrice`] where the region
     /// has no price of the type; [`CatalogError::Limit`] for a number of requests that is negative or no number.
     pub fn monthly_cost(&self, storage: &StorageSpec, region: &str, date: NaiveDate, million_ios_per_month: f64) -> Result<Vec<CostItem>, CatalogError> {
+        self.monthly_cost_at(storage, &self.volume_prices(region, date)?, million_ios_per_month)
+    }
+
+    /// [`Catalog::monthly_cost`] by a price list at hand: that of many storages, or one with own rates. The limits are those of
+    /// the day of the list.
+    ///
+    /// # Errors
+    /// As [`Catalog::monthly_cost`].
+    pub fn monthly_cost_at(&self, storage: &StorageSpec, prices: &RegionPrices, million_ios_per_month: f64) -> Result<Vec<CostItem>, CatalogError> {
         if !million_ios_per_month.is_finite() || million_ios_per_month < 0.0 {
             return Err(CatalogError::Limit(Box::new(Problem::new(
                 format!("{million_ios_per_month} million I/Os a month"),
@@ -254,8 +272,7 @@ impl Catalog {
                 "Give the requests of a month in millions.",
             ))));
         }
-        let limits = self.storage_limits(storage, date, None)?;
-        let prices = self.volume_prices(region, date)?;
+        let limits = self.storage_limits(storage, prices.as_of, None)?;
         let volumes: Vec<price::Billed<'_>> = limits
             .chunk_by(|a, b| a.spec == b.spec)
             .map(|like| price::Billed {
@@ -265,7 +282,7 @@ impl Catalog {
                 throughput_mib_s: like[0].throughput_bytes_s / (1024 * 1024),
             })
             .collect();
-        price::monthly_cost(storage, &volumes, &prices, million_ios_per_month)
+        price::monthly_cost(storage, &volumes, prices, million_ios_per_month)
     }
 
     /// Regions with EBS prices, by code.

@@ -65,6 +65,33 @@ impl RegionPrices {
     pub fn steps(&self, product: &str, component: &str) -> Vec<&PriceItem> {
         self.items.iter().filter(|item| item.product == product && item.component == component).collect()
     }
+
+    /// Name of a volume type in this price list, and its components that are billed; `None` for local disks, which are in
+    /// the price of the instance.
+    pub fn billed_as(volume_type: VolumeType) -> Option<(&'static str, &'static [&'static str])> {
+        Some(match volume_type {
+            VolumeType::InstanceStore => return None,
+            VolumeType::Standard => ("standard", &["storage", "million_ios"]),
+            VolumeType::Gp3 => ("gp3", &["storage", "iops", "throughput"]),
+            VolumeType::Io1 => ("io1", &["storage", "iops"]),
+            VolumeType::Io2 | VolumeType::Io2BlockExpress => ("io2", &["storage", "iops"]),
+            other => (other.as_str(), &["storage"]),
+        })
+    }
+}
+
+/// The days on which the prices of a region that hold on a day were last seen: the earliest and the latest of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PricesSeen {
+    /// Of EBS prices.
+    pub volumes: Option<(NaiveDate, NaiveDate)>,
+    /// Of instance prices; `None` where the region has none.
+    pub instances: Option<(NaiveDate, NaiveDate)>,
+}
+
+/// The earliest and the latest of some days.
+fn span(days: impl Iterator<Item = NaiveDate>) -> Option<(NaiveDate, NaiveDate)> {
+    days.fold(None, |span, day| Some(span.map_or((day, day), |(first, last): (NaiveDate, NaiveDate)| (first.min(day), last.max(day)))))
 }
 
 /// One line of a monthly bill.
@@ -193,6 +220,12 @@ impl VolumePrices {
         self.locations.keys().map(String::as_str).collect()
     }
 
+    /// Days the prices in force were last seen.
+    pub(crate) fn last_seen(&self, region: &str, date: NaiveDate) -> Option<(NaiveDate, NaiveDate)> {
+        let rows = self.rows.get(region)?.values();
+        span(rows.filter_map(|rows| in_force(rows, date, |row| row.first_seen)).map(|row| row.last_seen))
+    }
+
     pub(crate) fn region(&self, region: &str, date: NaiveDate) -> Result<RegionPrices, CatalogError> {
         let Some((region, location)) = self.locations.get_key_value(region.trim()) else {
             return Err(CatalogError::UnknownRegion(Box::new(Problem::new(
@@ -235,6 +268,12 @@ impl InstancePrices {
         Ok(InstancePrices { rows })
     }
 
+    /// Days the prices in force were last seen.
+    pub(crate) fn last_seen(&self, region: &str, date: NaiveDate) -> Option<(NaiveDate, NaiveDate)> {
+        let rows = self.rows.iter().filter(|((_, of), _)| of == region).map(|(_, rows)| rows);
+        span(rows.filter_map(|rows| in_force(rows, date, |row| row.first_seen)).map(|row| row.last_seen))
+    }
+
     pub(crate) fn get(&self, name: &str, region: &str, date: NaiveDate, sources: &Sources) -> Option<Price> {
         let key = (name.trim().to_ascii_lowercase(), region.trim().to_string());
         let row = in_force(self.rows.get(&key)?, date, |row| row.first_seen)?;
@@ -271,21 +310,22 @@ pub(crate) fn monthly_cost(storage: &StorageSpec, volumes: &[Billed<'_>], prices
     let mut magnetic = 0;
     for billed in volumes {
         let volume_type = billed.volume.volume_type;
-        if volume_type == VolumeType::InstanceStore {
+        let Some((product, components)) = RegionPrices::billed_as(volume_type) else {
             bill.push(included_in_instance(billed));
             continue;
-        }
-        let product = product(volume_type);
-        bill_component(&mut bill, storage, billed, prices, (product, "storage"), billed.volume.size_gib)?;
-        if billed.volume.volume_type == VolumeType::Standard {
-            magnetic += billed.count;
-        }
-        if matches!(volume_type, VolumeType::Gp3 | VolumeType::Io1 | VolumeType::Io2 | VolumeType::Io2BlockExpress) {
-            bill_component(&mut bill, storage, billed, prices, (product, "iops"), billed.iops)?;
-        }
-        if volume_type == VolumeType::Gp3 {
-            let mib_s = billed.throughput_mib_s;
-            bill_component(&mut bill, storage, billed, prices, (product, "throughput"), mib_s)?;
+        };
+        for component in components {
+            let amount = match *component {
+                "storage" => billed.volume.size_gib,
+                "iops" => billed.iops,
+                "throughput" => billed.throughput_mib_s,
+                // Requests are counted over all members, below.
+                _ => {
+                    magnetic += billed.count;
+                    continue;
+                }
+            };
+            bill_component(&mut bill, storage, billed, prices, (product, component), amount)?;
         }
     }
     if magnetic > 0 {
@@ -295,14 +335,6 @@ pub(crate) fn monthly_cost(storage: &StorageSpec, volumes: &[Billed<'_>], prices
         push(&mut bill, step, "standard I/O requests".to_string(), requests);
     }
     Ok(bill)
-}
-
-/// The name a type has in the price list: Block Express is billed as io2.
-fn product(volume_type: VolumeType) -> &'static str {
-    match volume_type {
-        VolumeType::Io2BlockExpress => VolumeType::Io2.as_str(),
-        other => other.as_str(),
-    }
 }
 
 fn included_in_instance(billed: &Billed<'_>) -> CostItem {

@@ -1,7 +1,7 @@
 //! The catalog: volume types, instances, prices, storage notation.
 
 use crate::{catalog_error, date, to_python};
-use headrace_catalog::{Catalog, CostItem, StorageSpec, VolumeType};
+use headrace_catalog::{Catalog, CostItem, RegionPrices, StorageSpec, VolumeType};
 use pyo3::prelude::*;
 
 fn parse(storage: &str) -> PyResult<StorageSpec> {
@@ -51,6 +51,13 @@ fn volume_prices<'py>(py: Python<'py>, region: &str, as_of: Option<&str>) -> PyR
     to_python(py, &prices)
 }
 
+/// First and last day on which the prices of a region in force on a day were last seen: `volumes`, `instances`.
+#[pyfunction]
+#[pyo3(signature = (region, as_of=None))]
+fn prices_seen<'py>(py: Python<'py>, region: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    to_python(py, &Catalog::embedded().prices_seen(region, date(as_of)?).map_err(|error| catalog_error(&error))?)
+}
+
 /// Regions with prices.
 #[pyfunction]
 fn regions() -> Vec<String> {
@@ -92,22 +99,50 @@ fn storage_limits<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>, inst
     to_python(py, &found.map_err(|error| catalog_error(&error))?)
 }
 
+/// The price list given as a dict (`volume_prices`, its rates perhaps changed), or that of a region on a day.
+fn price_list(prices: Option<&Bound<'_, PyAny>>, region: &str, as_of: Option<&str>) -> PyResult<RegionPrices> {
+    match prices {
+        Some(prices) => Ok(pythonize::depythonize(prices)?),
+        None => Catalog::embedded().volume_prices(region, date(as_of)?).map_err(|error| catalog_error(&error)),
+    }
+}
+
 /// Items of a storage's monthly bill.
 #[pyfunction]
-#[pyo3(signature = (storage, region, as_of=None, million_ios_per_month=0.0))]
-fn monthly_cost<'py>(py: Python<'py>, storage: &str, region: &str, as_of: Option<&str>, million_ios_per_month: f64) -> PyResult<Bound<'py, PyAny>> {
-    let items = Catalog::embedded().monthly_cost(&parse(storage)?, region, date(as_of)?, million_ios_per_month);
+#[pyo3(signature = (storage, region, as_of=None, million_ios_per_month=0.0, prices=None))]
+fn monthly_cost<'py>(
+    py: Python<'py>,
+    storage: &str,
+    region: &str,
+    as_of: Option<&str>,
+    million_ios_per_month: f64,
+    prices: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let items = Catalog::embedded().monthly_cost_at(&parse(storage)?, &price_list(prices, region, as_of)?, million_ios_per_month);
     to_python(py, &items.map_err(|error| catalog_error(&error))?)
 }
 
-/// Totals of many storages' monthly bills, USD; NaN where there is no price.
+/// Totals of many storages' monthly bills, USD; NaN where there is no price or the storage does not exist.
 #[pyfunction]
-#[pyo3(signature = (storages, region, as_of=None, million_ios_per_month=0.0))]
-fn monthly_totals(storages: Vec<String>, region: &str, as_of: Option<&str>, million_ios_per_month: f64) -> PyResult<Vec<f64>> {
-    let day = date(as_of)?;
+#[pyo3(signature = (storages, region, as_of=None, million_ios_per_month=0.0, prices=None))]
+fn monthly_totals(
+    storages: Vec<String>,
+    region: &str,
+    as_of: Option<&str>,
+    million_ios_per_month: f64,
+    prices: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Vec<f64>> {
+    let prices = price_list(prices, region, as_of)?;
     let total = |items: Vec<CostItem>| items.iter().map(|item| item.usd).sum();
-    let of = |storage: &String| Catalog::embedded().monthly_cost(&parse(storage)?, region, day, million_ios_per_month).map_err(|error| catalog_error(&error));
+    let of = |storage: &String| Catalog::embedded().monthly_cost_at(&storage.parse()?, &prices, million_ios_per_month);
     Ok(storages.iter().map(|storage| of(storage).map_or(f64::NAN, total)).collect())
+}
+
+/// Name of a volume type in the price list and its billed components; none for local disks.
+#[pyfunction]
+fn billed_as(volume_type: &str) -> PyResult<Option<(&'static str, Vec<&'static str>)>> {
+    let volume_type: VolumeType = volume_type.parse().map_err(|error| catalog_error(&error))?;
+    Ok(RegionPrices::billed_as(volume_type).map(|(product, components)| (product, components.to_vec())))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -116,11 +151,13 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(instance, module)?)?;
     module.add_function(wrap_pyfunction!(instance_price, module)?)?;
     module.add_function(wrap_pyfunction!(volume_prices, module)?)?;
+    module.add_function(wrap_pyfunction!(prices_seen, module)?)?;
     module.add_function(wrap_pyfunction!(regions, module)?)?;
     module.add_function(wrap_pyfunction!(newest_date, module)?)?;
     module.add_function(wrap_pyfunction!(sources, module)?)?;
     module.add_function(wrap_pyfunction!(parse_storage, module)?)?;
     module.add_function(wrap_pyfunction!(storage_limits, module)?)?;
     module.add_function(wrap_pyfunction!(monthly_cost, module)?)?;
-    module.add_function(wrap_pyfunction!(monthly_totals, module)?)
+    module.add_function(wrap_pyfunction!(monthly_totals, module)?)?;
+    module.add_function(wrap_pyfunction!(billed_as, module)?)
 }

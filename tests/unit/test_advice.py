@@ -44,7 +44,7 @@ def rocks():
 
 # The tuned server of the whitepaper: 244 GiB, gp2 or io1.
 WHITEPAPER = {
-    "innodb_buffer_pool_size": "195G", "innodb_flush_method": "O_DIRECT", "innodb_flush_neighbors": "0", "table_open_cache_instances": "16",
+    "innodb_buffer_pool_size": "183G", "innodb_flush_method": "O_DIRECT", "innodb_flush_neighbors": "0", "table_open_cache_instances": "16",
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_the_whitepapers_tuned_server(storage):
         item.parameter: item.value
         for item in advise(storage=storage, memory_gib=244, vcpus=32, flavor="mysql", version="5.7.18", as_of="2017-06-01")
     }
-    # Theirs had 193 GiB of pool: 79 % of memory; ours is 80 % in whole GiB.
+    # Theirs had 193 GiB of pool, 79 % of memory; ours is 3/4, the one share of docs/decisions/0006.
     assert {name: found[name] for name in WHITEPAPER} == WHITEPAPER
     # Theirs: 2 x 134 MB. Ours has more: an hour of writes, they say, is what it should hold.
     assert as_bytes(found["innodb_log_file_size"]) >= 134e6
@@ -69,9 +69,10 @@ def test_the_whitepapers_tuned_server(storage):
         ("gp2:500", 1500, 3000, 250, 1500 / 1.0625),
         # Two members; bytes bind: 2 x 125 MiB/s over 32 KiB.
         ("2xgp3:500:16000:125", 32_000, 32_000, 250, 8_000),
-        # RAID 10 writes twice, RAID 5 reads two and writes two.
+        # RAID 10 writes twice; RAID 5 of three reads the other data and writes two, of more it reads two and writes two.
         ("raid10:4xgp3:500:3000:500", 12_000, 12_000, 2_000, 12_000 / 1.0625 / 2),
-        ("raid5:3xgp3:500:3000:500", 9_000, 9_000, 1_500, 9_000 / 1.0625 / 4),
+        ("raid5:3xgp3:500:3000:500", 9_000, 9_000, 1_500, 9_000 / 1.0625 / 3),
+        ("raid5:5xgp3:500:3000:500", 15_000, 15_000, 2_500, 15_000 / 1.0625 / 4),
         ("raid1:2xgp3:500:3000:500", 6_000, 6_000, 1_000, 6_000 / 1.0625 / 2),
     ],
 )
@@ -86,7 +87,7 @@ def test_an_instance_caps_the_storage_and_gives_memory_and_processors():
     held = storage_of("gp3:500:16000:1000", None, "m5.2xlarge")
     assert (held.iops, held.bytes_s) == (12_000, 287.5e6)
     found = {item.id: item for item in advise(storage="gp3:500:16000:1000", instance="m5.2xlarge", flavor="mysql", version="8.4")}
-    assert found["innodb_buffer_pool_size"].value == "25G"
+    assert found["innodb_buffer_pool_size"].value == "24G"
     assert found["innodb_redo_log_capacity"].value == "4G"  # 8 virtual CPUs / 2
     local = {item.id: item for item in advise(storage="gp3:500", instance="m5d.2xlarge", flavor="mysql", version="8.4")}
     assert "tmpdir" in local and not local["tmpdir"].settable and "tmpdir" not in found
@@ -100,7 +101,7 @@ def test_turning_disks_are_not_flash():
 def test_a_workload_decides_pool_redo_and_capacity(plain):
     guessed, known = by_id(), by_id(workload=plain)
     # As predicted by the simulator at the pool that fits: an hour of that redo (to the whole 128 MiB the advice rounds to).
-    tps = predict(plain, ASKED["storage"], cache_gib=32 * 0.8, start="warm", seconds=3600, seed=None, draws=0).summary["tps"]
+    tps = predict(plain, ASKED["storage"], cache_gib=32 * 0.75, start="warm", seconds=3600, seed=None, draws=0).summary["tps"]
     hour = plain.database["log"]["redo_bytes_per_tx"] * tps * 3600
     redo = as_bytes(known["innodb_redo_log_capacity"].value)
     assert hour - 2**27 <= redo <= hour * 1.02
@@ -116,7 +117,7 @@ def test_effects_are_the_simulators(tpcc):
     redo = by_id(workload=tpcc)["innodb_redo_log_capacity"].value
     found = by_id(workload=tpcc, current={"innodb_buffer_pool_size": "4G", "innodb_redo_log_capacity": redo})
     effect = found["innodb_buffer_pool_size"].effect
-    assert effect.startswith("4G to 25G: ") and "80 %" in effect and "simulated" in effect
+    assert effect.startswith("4G to 24G: ") and "80 %" in effect and "simulated" in effect
     # The same by hand: a sync of the redo log and two of the binlog a commit.
     database = copy.deepcopy(tpcc.database)
     database["log"]["syncs_per_commit"] = 3.0
@@ -124,7 +125,7 @@ def test_effects_are_the_simulators(tpcc):
         predict(replace(tpcc, database=database), ASKED["storage"], cache_gib=size, start="warm", seconds=3600, seed=None, draws=0).summary[
             "tps"
         ]
-        for size in (4, 25)
+        for size in (4, 24)
     ]
     shown = [float(part.replace(",", "")) for part in effect.split(": ")[1].split(" tps")[0].split(" to ")]
     # Four digits are shown; steps of 10 s against 1 s.
@@ -192,7 +193,7 @@ def test_myrocks(rocks):
     assert found["replica_parallel_mode"].value == "conservative"
     assert not {"innodb_io_capacity", "innodb_flush_neighbors"} & set(found)
     cache, tables = as_bytes(found["rocksdb_block_cache_size"].value), 2 * 256 * 2**20
-    assert cache + tables <= 0.7 * 32 * GIB
+    assert cache + tables <= 0.75 * 32 * GIB
     serial = advise(**ASKED | {"flavor": "mariadb", "version": "10.11.19"}, engine="myrocks", current={"tx_isolation": "SERIALIZABLE"})
     assert next(item for item in serial if item.id == "transaction_isolation").differs
 
@@ -210,8 +211,8 @@ def test_values_are_sane_whatever_the_machine(memory, vcpus, engine, storage, ve
     caches = as_bytes(found["innodb_buffer_pool_size"].value) + as_bytes(
         found.get("rocksdb_block_cache_size", found["innodb_buffer_pool_size"]).value
     ) * (engine == "myrocks")
-    # The server itself needs room: at most 80 % of memory, and half of a small one.
-    assert caches <= max(0.8 * memory * GIB, 192 * 2**20) * 1.001
+    # The server itself needs room: at most 3/4 of memory, and half of a small one.
+    assert caches <= max(0.75 * memory * GIB, 192 * 2**20) * 1.001
     for item in found.values():
         assert item.risk in RISKS and item.value and item.why
     if engine == "innodb":

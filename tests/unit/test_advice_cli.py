@@ -29,7 +29,7 @@ def run(capsys, *words: str) -> tuple[int, str, str]:
 
 def test_table(capsys):
     code, out, err = run(capsys, *ASKED)
-    assert code == 0 and "innodb_buffer_pool_size" in out and "25G" in out and "whitepaper-2017" in out
+    assert code == 0 and "innodb_buffer_pool_size" in out and "24G" in out and "whitepaper-2017" in out
     assert "note: no --workload" in err and "Traceback" not in err
 
 
@@ -52,7 +52,7 @@ def test_json_and_csv_are_whole(capsys):
 
 def test_cnf_and_diff(capsys, tmp_path):
     code, out, err = run(capsys, *ASKED, "--output", "cnf")
-    assert code == 0 and "\n[mysqld]\n" in out and "innodb_buffer_pool_size = 25G" in out
+    assert code == 0 and "\n[mysqld]\n" in out and "innodb_buffer_pool_size = 24G" in out
     config = tmp_path / "my.cnf"
     config.write_text("[mysqld]\ninnodb_buffer_pool_size=1G\n")
     code, out, err = run(capsys, *ASKED, "--config", str(config), "--output", "diff", "--check")

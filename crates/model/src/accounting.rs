@@ -6,11 +6,19 @@
 //! larger than 32 KiB. A disk that reads in units of 1 MiB cannot tell requests of one such stretch apart by their order, and several queues of a host
 //! deliver them out of order: what begins within a unit of where the last one ended is sequential (guessed; the documents do not say how near). Sources: EC2 user guide, volume types (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
 
+use crate::array::Amplification;
 use crate::io::Io;
-use headrace_catalog::VolumeLimits;
+use headrace_catalog::{RaidLevel, StorageSpec, VolumeLimits};
+use serde::Serialize;
 
 /// HDD types put sequential requests together only above this size (AWS knowledge centre).
 pub const HDD_SEQUENTIAL_MIN_BYTES: u32 = 32 * 1024;
+
+/// SSD types and instances count I/Os in units of this size (EC2 user guide, "I/O size and throughput").
+pub const SSD_UNIT_BYTES: u64 = 256 * 1024;
+
+/// HDD types charge a request that is not sequential for a whole unit of this size (the same page).
+pub const HDD_UNIT_BYTES: u64 = 1024 * 1024;
 
 /// Tokens one request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +44,12 @@ impl Accounting {
 
     /// The rule of an instance's EBS limits: I/Os as they reach the volume, in 256 KiB units.
     pub fn instance() -> Accounting {
-        Accounting { unit_bytes: 256 * 1024, random_charges_full_unit: false }
+        Accounting { unit_bytes: SSD_UNIT_BYTES, random_charges_full_unit: false }
+    }
+
+    /// The rule of HDD types, for who asks what a demand would cost on them before there is a volume.
+    pub fn hdd() -> Accounting {
+        Accounting { unit_bytes: HDD_UNIT_BYTES, random_charges_full_unit: true }
     }
 
     /// Whether a request that begins at `offset` continues the one that ended at `end`, for what it is charged.
@@ -74,6 +87,57 @@ impl Accounting {
     }
 }
 
+/// What one read and one write of a storage's user become on its volumes, and the units they are counted in there.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StorageCost {
+    /// Volumes.
+    pub members: usize,
+    /// Volumes' worth of distinct data: 1.5 for a far-2 RAID 10 of three.
+    pub data_members: f64,
+    /// Copies of every byte.
+    pub copies: f64,
+    /// I/Os that reach volumes for one read.
+    pub ios_per_read: f64,
+    /// I/Os that reach volumes for one small write, reads for parity included.
+    pub ios_per_write: f64,
+    /// Those of them that are reads.
+    pub reads_per_write: f64,
+    /// A larger request becomes one per chunk, KiB; none for a single volume.
+    pub chunk_kib: Option<f64>,
+    /// I/Os of SSD types and instances are counted in these, KiB.
+    pub unit_kib: f64,
+    /// HDD types charge a request that is not sequential for whole ones of these, KiB.
+    pub hdd_unit_kib: f64,
+    /// HDD types put sequential requests together only above this size, KiB.
+    pub hdd_merge_kib: f64,
+}
+
+impl StorageCost {
+    /// Of a volume or an array.
+    pub fn of(storage: &StorageSpec) -> StorageCost {
+        let members = storage.members.len();
+        let (data, share) = storage.raid.map_or((1, 1), |level| level.data_members(members as u64));
+        let amplification = Amplification::of(storage.raid, members);
+        let copies = match storage.raid {
+            Some(RaidLevel::Raid1) => members as f64,
+            Some(RaidLevel::Raid10 | RaidLevel::Raid10F2) => 2.0,
+            None | Some(RaidLevel::Raid0 | RaidLevel::Raid5) => 1.0,
+        };
+        StorageCost {
+            members,
+            data_members: data as f64 / share as f64,
+            copies,
+            ios_per_read: amplification.reads_per_read,
+            ios_per_write: amplification.reads_per_write + amplification.writes_per_write,
+            reads_per_write: amplification.reads_per_write,
+            chunk_kib: storage.raid.map(|_| storage.chunk_kib as f64),
+            unit_kib: SSD_UNIT_BYTES as f64 / 1024.0,
+            hdd_unit_kib: HDD_UNIT_BYTES as f64 / 1024.0,
+            hdd_merge_kib: f64::from(HDD_SEQUENTIAL_MIN_BYTES) / 1024.0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,7 +149,7 @@ mod tests {
 
     #[test]
     fn ssd_counts_256_kib_units() {
-        let ssd = Accounting { unit_bytes: 256 * 1024, random_charges_full_unit: false };
+        let ssd = Accounting::instance();
         let ios = |kib: u32| ssd.charge(&io(kib * 1024), false).ios;
         // The whitepaper's sizes, and the documented "1,024 KiB counts as 4".
         assert_eq!((ios(16), ios(22), ios(256), ios(257), ios(1024)), (1, 1, 1, 2, 4));
@@ -93,10 +157,56 @@ mod tests {
 
     #[test]
     fn hdd_charges_a_mebibyte_for_random_requests() {
-        let hdd = Accounting { unit_bytes: 1 << 20, random_charges_full_unit: true };
+        let hdd = Accounting::hdd();
         assert_eq!(hdd.charge(&io(16 * 1024), false).bytes, 1 << 20);
         assert_eq!(hdd.charge(&io(16 * 1024), true).bytes, 1 << 20);
         assert_eq!(hdd.charge(&io(128 * 1024), true).bytes, 128 * 1024);
         assert_eq!(hdd.charge(&io(3 << 19), false).bytes, 2 << 20);
+    }
+    #[test]
+    fn the_rules_without_a_volume_are_those_of_every_volume_in_the_catalog() {
+        use headrace_catalog::Catalog;
+        let catalog = Catalog::embedded();
+        for (text, rule) in
+            [("gp3:500", Accounting::instance()), ("gp2:500", Accounting::instance()), ("st1:500", Accounting::hdd()), ("sc1:500", Accounting::hdd())]
+        {
+            let limits = catalog.storage_limits(&text.parse().unwrap(), catalog.newest_date(), None).unwrap();
+            let own = Accounting::new(&limits[0]);
+            assert_eq!((own.unit_bytes, own.random_charges_full_unit), (rule.unit_bytes, rule.random_charges_full_unit), "{text}");
+        }
+    }
+
+    /// What a storage is said to cost is what its geometry does: mean parts of small requests, each inside one chunk, over every chunk of many stripes.
+    #[test]
+    fn the_cost_of_a_storage_is_what_its_layout_splits_a_small_request_into() {
+        use crate::array::{Layout, Part};
+        for text in [
+            "2xgp3:100",
+            "5xgp3:100",
+            "raid1:2xgp3:100",
+            "raid1:3xgp3:100",
+            "raid10:4xgp3:100",
+            "raid10f2:3xgp3:100",
+            "raid5:3xgp3:100",
+            "raid5:4xgp3:100",
+            "raid5:7xgp3:100",
+        ] {
+            let storage: StorageSpec = text.parse().unwrap();
+            let (cost, chunk) = (StorageCost::of(&storage), storage.chunk_kib * 1024);
+            let layout = Layout::new(storage.raid.unwrap(), cost.members, chunk, 100 << 30);
+            let (mut parts, requests) = (Vec::<Part>::new(), 420);
+            let mut mean = |op: Op, counted: fn(&Part) -> bool| {
+                let each = (0..requests).map(|index| {
+                    layout.split(&Io { op, offset: index * chunk, bytes: 16_384 }, |_| false, &mut parts);
+                    parts.iter().filter(|part| counted(part)).count()
+                });
+                each.sum::<usize>() as f64 / requests as f64
+            };
+            assert_eq!(mean(Op::Read, |_| true), cost.ios_per_read, "{text}");
+            assert_eq!(mean(Op::Write, |_| true), cost.ios_per_write, "{text}");
+            assert_eq!(mean(Op::Write, |part| part.io.op == Op::Read), cost.reads_per_write, "{text}");
+            assert_eq!(cost.data_members, storage.usable_gib() as f64 / 100.0, "{text}");
+            assert_eq!(cost.copies, layout.pieces(0, 4_096)[0].copies.len() as f64, "{text}");
+        }
     }
 }

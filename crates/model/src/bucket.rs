@@ -29,6 +29,9 @@ const SCALE: u128 = NANOS_PER_SECOND as u128;
 /// flat up to 90 % of a gp3's cap), far below the saved second. Chosen by us between those two.
 const MAIN_DEPTH_SHIFT: u32 = 6;
 
+/// The same share in seconds, for the interval form.
+pub const MAIN_DEPTH_S: f64 = 1.0 / (1u64 << MAIN_DEPTH_SHIFT) as f64;
+
 /// Share of unused tokens that goes back into the reserve, in 1/65536: 874 = 1/75, so 30 s of rest restore 0.4 s
 /// of tokens (measured 0.33-0.46 s; see the module header).
 const RESERVE_REFILL_Q16: u128 = 874;

@@ -7,6 +7,7 @@
 mod catalog;
 mod mysql;
 mod mysql_plan;
+mod physics;
 mod replay;
 mod simulate;
 
@@ -45,6 +46,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     catalog::register(module)?;
     simulate::register(module)?;
     mysql::register(module)?;
+    physics::register(module)?;
     replay::register(module)?;
     mysql_plan::register(module)
 }

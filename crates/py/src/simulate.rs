@@ -196,6 +196,16 @@ fn run_to_python<'py>(py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyDict>
     Ok(answer)
 }
 
+/// An open load as Python hands it over.
+pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
+    match pythonize::depythonize(load)? {
+        Load::Open(columns) => Ok(columns.load()),
+        Load::Closed(_) => {
+            Err(CoreError::new_err(("closed", "a plan needs demand over time", "headrace", "give an open workload (constant, daily or recorded)")))
+        }
+    }
+}
+
 /// Evaluates many storages against one open load. Returns columns in the candidates' order: `status` ("simulated", "bounded", "invalid"),
 /// `overload` (asked over sustainable, where bounded), `why` (where invalid) and every number of the summary (NaN where not simulated).
 #[pyfunction]
@@ -213,9 +223,7 @@ fn evaluate<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let day = date(as_of)?;
-    let Load::Open(columns) = pythonize::depythonize(load)? else {
-        return Err(CoreError::new_err(("closed", "a plan needs demand over time", "headrace", "give an open workload (constant, daily or recorded)")));
-    };
+    let load = open_load(load)?;
     let outcomes = py.detach(|| {
         let catalog = Catalog::embedded();
         let instances = instances.iter().map(|name| catalog.instance(name, day)).collect::<Result<Vec<_>, _>>()?;
@@ -224,7 +232,6 @@ fn evaluate<'py>(
             .zip(&instance_index)
             .map(|(storage, &instance)| Ok(Candidate { storage: storage.parse()?, instance }))
             .collect::<Result<Vec<_>, SimError>>()?;
-        let load = columns.load();
         let search = Search { load: &load, as_of: day, instances: &instances, start_balance_percent, prune_above };
         let total = candidates.len().max(1) as f64;
         candidates::evaluate(&search, &candidates, &mut |done| tell(&progress, done as f64 / total))

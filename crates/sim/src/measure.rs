@@ -1,10 +1,10 @@
 //! Demand in what buckets count: 256 KiB units, bytes, and the whole mebibytes of HDD types. Computed once for a load, used for every storage.
 
-use crate::load::{Arrivals, OpenLoad};
+use crate::load::{Arrivals, OpenLoad, Point};
 use crate::mixture::OwnLatencyKey;
 use crate::setup::Setup;
-use headrace_catalog::VolumeLimits;
-use headrace_model::accounting::Accounting;
+use headrace_catalog::{StorageSpec, VolumeLimits};
+use headrace_model::accounting::{Accounting, StorageCost};
 
 /// What a request is counted in by one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,11 @@ impl Counting {
         Counting { chunk_bytes, hdd: hdd.map(Accounting::new) }
     }
 
+    /// For a storage whose type is still open: as SSD types and as HDD types count.
+    fn either(chunk_bytes: Option<f64>) -> Counting {
+        Counting { chunk_bytes, hdd: Some(Accounting::hdd()) }
+    }
+
     /// Units, bytes and HDD bytes a second of `rate` requests of `bytes`.
     #[inline]
     pub fn of(&self, rate: f64, bytes: f64, sequential: f64) -> (f64, f64, f64) {
@@ -72,6 +77,37 @@ impl Counting {
         let hdd_bytes = self.hdd.map_or(0.0, |hdd| hdd.mean_charge(bytes / parts, sequential).1 * parts);
         (rate * units * parts, rate * bytes, rate * hdd_bytes)
     }
+}
+
+/// What all volumes of a storage together are asked for at one point of a load, copies and parity included.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OnVolumes {
+    /// Begin of the point, s.
+    pub t_s: f64,
+    /// Its length, s.
+    pub duration_s: f64,
+    /// I/Os a second in units of 256 KiB.
+    pub iops: f64,
+    /// MiB a second.
+    pub mib_s: f64,
+    /// MiB a second as HDD types count them, whatever the type of the volumes is.
+    pub hdd_mib_s: f64,
+}
+
+/// What a load asks of all volumes of `storage` together, point by point.
+pub fn on_volumes(load: &OpenLoad, storage: &StorageSpec) -> Vec<OnVolumes> {
+    let cost = StorageCost::of(storage);
+    let counting = Counting::either(cost.chunk_kib.map(|kib| kib * 1_024.0));
+    let mut t_s = 0.0;
+    let of = |point: &Point| {
+        let reads = counting.of(point.reads_per_s * cost.ios_per_read, point.read_bytes, load.sequential_read_share);
+        let writes = counting.of(point.writes_per_s * cost.ios_per_write, point.write_bytes, load.sequential_write_share);
+        let begin = t_s;
+        t_s += point.duration_s;
+        let mib = |bytes: f64| bytes / 1_048_576.0;
+        OnVolumes { t_s: begin, duration_s: point.duration_s, iops: reads.0 + writes.0, mib_s: mib(reads.1 + writes.1), hdd_mib_s: mib(reads.2 + writes.2) }
+    };
+    load.points.iter().map(of).collect()
 }
 
 impl MeasuredLoad {

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace import _core
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import process
 from headrace.mysql.flavors import MYROCKS_PLUGIN, Program, dashed
@@ -20,8 +21,6 @@ from headrace.mysql.places import Places
 
 GUIDE = "docs/guide/mysql-on-the-lab.md"
 KINDS = ("default", "tuned")
-# As in the default parameter groups of Amazon RDS for MySQL and MariaDB (innodb_buffer_pool_size = {DBInstanceClassMemory*3/4}; RDS user guide, "Best practices", 2024).
-CACHE_SHARE = 0.75
 MIB = 1 << 20
 SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB = 0.03125, 24_576.0
 CACHE_OF = {"innodb": "innodb-buffer-pool-size", "myrocks": "rocksdb-block-cache-size"}
@@ -90,15 +89,15 @@ def checked_memory(memory_gib: float | None) -> float | None:
         rule = f"memory is {SMALLEST_MEMORY_GIB:g} to {LARGEST_MEMORY_GIB:,.0f} GiB"
         raise InputError(f"--memory {memory_gib:g}", rule, GUIDE, "For example --memory 2.")
     here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    if memory_gib * CACHE_SHARE > here:
-        rule = f"{CACHE_SHARE:.0%} of it for the cache is more than the {here:.1f} GiB of this machine"
+    if (cache := _core.cache_gib_for(memory_gib)) > here:
+        rule = f"{cache:,.4g} GiB of it for the cache is more than the {here:.1f} GiB of this machine"
         raise InputError(f"--memory {memory_gib:g}", rule, GUIDE, "Take less, and scale the data with it.")
     return float(memory_gib)
 
 
 def cache_bytes(memory_gib: float) -> int:
-    """The share of the memory that caches data, in whole MiB."""
-    return int(memory_gib * CACHE_SHARE * 2**30) // MIB * MIB
+    """What the memory has room for to cache data (docs/decisions/0006), in whole MiB."""
+    return int(_core.cache_gib_for(memory_gib) * 2**30) // MIB * MIB
 
 
 @dataclass(frozen=True)

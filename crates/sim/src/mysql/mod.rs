@@ -6,6 +6,7 @@
 //! | `popularity` | how often pages are touched: classes of like pages |
 //! | `cache` | pages in the buffer pool or block cache while it fills and after: reads and evictions per transaction |
 //! | `warmup` | the cache followed over transactions, once per database and cache size |
+//! | `settings` | what server settings and memory do to a database |
 //! | `demand` | one transaction in I/Os and bytes, on data and log volumes |
 //! | `standard` | sysbench-tpcc with no run measured |
 //! | `sysbench` | the OLTP scripts of sysbench with no run measured |
@@ -20,6 +21,7 @@ pub mod database;
 pub mod demand;
 pub mod interval;
 pub mod popularity;
+pub mod settings;
 pub mod standard;
 pub mod sysbench;
 pub mod warmup;

@@ -69,8 +69,7 @@ class State:
 def demand_of(situation: Situation) -> Demand:
     """The workload on this storage with as much cache as the memory allows."""
     database, workload = situation.workload.database, situation.workload
-    share = 0.8 if situation.engine == "innodb" else 0.7
-    most = situation.cache_limit_gib(share)
+    most = situation.cache_limit_gib
     # Beyond the memory too, to say what it would take.
     sizes = [most * 2.0 ** (step / 4.0 - 7.5) for step in range(CACHE_STEPS)]
     sizes = sorted({*(size for size in sizes if size >= LEAST_CACHE_GIB), most})
@@ -128,7 +127,7 @@ def state_of(situation: Situation) -> State:
     commit = chosen.get("innodb_flush_log_at_trx_commit" if innodb else "rocksdb_flush_log_at_trx_commit", "1")
     limit = chosen.get("rocksdb_rate_limiter_bytes_per_sec")
     return State(
-        cache_gib=as_bytes(cache) / GIB if cache else situation.cache_limit_gib(0.7),
+        cache_gib=as_bytes(cache) / GIB if cache else situation.cache_limit_gib,
         redo_bytes=redo_of(chosen),
         at_commit=int(commit),
         sync_binlog=int(chosen.get("sync_binlog", "1")),

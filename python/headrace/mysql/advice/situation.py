@@ -76,8 +76,8 @@ def storage_of(text: object, as_of: str | None = None, instance: str | None = No
             elif cap:
                 rate = min(rate, cap)
     layout, count = parsed["raid"], len(limits)
-    # md(4): RAID 1 and 10 write everything twice (RAID 1: on every member), RAID 5 reads data and parity before it writes both.
-    cost = {"raid1": float(count), "raid10": 2.0, "raid10f2": 2.0, "raid5": 4.0}.get(layout or "", 1.0)
+    with core_errors():
+        cost = _core.storage_cost(text)["ios_per_write"]
     return Storage(text, types, count, layout, iops, burst, rate, cost, float(parsed["usable_gib"]), local)
 
 
@@ -108,10 +108,10 @@ class Situation:
     def instance_type(self) -> str | None:
         return None if self.instance is None else self.instance["instance_type"]
 
-    def cache_limit_gib(self, share: float) -> float:
-        """A share of memory, but so that 2 GiB stay free, or half of a memory below 4 GiB."""
-        left = min(2.0, self.memory_gib / 2)
-        return max(min(self.memory_gib * share, self.memory_gib - left), self.memory_gib / 8)
+    @property
+    def cache_limit_gib(self) -> float:
+        """What the memory has room for: docs/decisions/0006."""
+        return _core.cache_gib_for(self.memory_gib)
 
     @cached_property
     def demand(self):

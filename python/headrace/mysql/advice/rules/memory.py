@@ -9,7 +9,6 @@ from headrace.mysql.advice.situation import GIB, MIB, Situation
 from headrace.mysql.advice.table import parameters
 from headrace.mysql.advice.values import as_bytes, size_text
 
-POOL_SHARE = 0.8  # of memory: the whitepaper's, and what its tuned server had (193 of 244 GiB)
 CHUNK = 128 * MIB  # innodb_buffer_pool_chunk_size, default: the pool is a multiple of it (times its instances)
 LEAST_POOL = 64 * MIB
 GROWTH = 1.1  # room above the data of today
@@ -22,7 +21,7 @@ def pool_size(s: Situation) -> Answer:
     if s.engine == "myrocks":
         size = min(max(s.memory_gib * GIB * ROCKS_POOL_SHARE, CHUNK), GIB)
         return Answer(size_text(_down(size, CHUNK)), "the tables are in MyRocks; InnoDB caches little beside them")
-    room = s.cache_limit_gib(POOL_SHARE)
+    room = s.cache_limit_gib
     why = f"{room / s.memory_gib:.0%} of {s.memory_gib:,.4g} GiB of memory"
     size, demand = room, s.demand
     if demand is not None:

@@ -7,7 +7,6 @@ from headrace.mysql.advice.rules.log import at_commit, folder_rule
 from headrace.mysql.advice.situation import GIB, MIB, Situation
 from headrace.mysql.advice.values import size_text
 
-CACHE_SHARE = 0.7
 UNCOMPRESSED = 3.0  # times their size on disk: blocks are cached as they were before compression (471 GB in InnoDB, 100 GB in MyRocks, page fill aside)
 MEMTABLE, LEAST_MEMTABLE = 256 * MIB, 16 * MIB  # the published runs' 256 MiB
 MEMTABLES = 2.0  # one that fills and one that is written
@@ -28,8 +27,8 @@ def memtable_bytes(s: Situation) -> float:
 
 def cache_size(s: Situation) -> Answer:
     tables = MEMTABLES * memtable_bytes(s)
-    room = max(s.cache_limit_gib(CACHE_SHARE) * GIB - tables, 16 * MIB)
-    why = f"{CACHE_SHARE:.0%} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of memtables"
+    room = max(s.cache_limit_gib * GIB - tables, 16 * MIB)
+    why = f"{s.cache_limit_gib / s.memory_gib:.0%} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of memtables"
     if s.demand is not None:
         if s.demand.data_gib is not None and s.demand.data_gib * UNCOMPRESSED * GIB < room:
             room, why = s.demand.data_gib * UNCOMPRESSED * GIB, f"the data of {s.demand.data_gib:,.4g} GiB, uncompressed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import polars as pl
 
 from headrace.report.tables import table
@@ -9,6 +11,8 @@ from headrace.report.words import number, percent, span
 
 CAPS = {"clients": "the clients", "cpu": "the processors", "none": "nothing"}
 SCHEMA = "headrace-prediction/1"
+# Significant digits of a fitted value: two even where it is hardly known, four where a file says it is known exactly.
+LEAST_DIGITS, MOST_DIGITS = 2, 4
 
 
 def in_words(run, workload) -> list[str]:
@@ -110,10 +114,26 @@ def workload_in_words(workload) -> list[str]:
     return lines + list(workload.caveats)
 
 
+def fitted(value: float, spread: float) -> str:
+    """A fitted value to the digits its relative spread (one standard deviation) leaves: 14,700,000 when known to 2 %.
+
+    The last digit counts a unit of at most half a standard deviation. Rounding so adds unit / sqrt(12) to the deviation, in squares, and makes it 1 % larger at most.
+    """
+    if value == 0 or not math.isfinite(value):
+        return number(value)
+    leading = math.floor(math.log10(abs(value)))
+    digits = leading - math.floor(math.log10(abs(value) * spread / 2.0)) + 1 if spread > 0 else MOST_DIGITS
+    digits = min(max(digits, LEAST_DIGITS), MOST_DIGITS)
+    rounded = float(f"{value:.{digits}g}")
+    # Rounding may carry to a digit more: 9.96 to two digits is 10.
+    places = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{places}f}"
+
+
 def parameter_table(workload):
     """What each parameter was identified from, and how well."""
     cells = [
-        (row["words"], number(row["value"], 4), f"± {100 * row['spread']:.0f} %", f"± {100 * row['before']:.0f} %", row["from"])
+        (row["words"], fitted(row["value"], row["spread"]), f"± {100 * row['spread']:.0f} %", f"± {100 * row['before']:.0f} %", row["from"])
         for row in workload.parameters
     ]
     return table(("parameter", "value", "known to", "before", "identified from"), cells, right=("value", "known to", "before"))

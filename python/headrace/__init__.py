@@ -21,9 +21,7 @@ refused is a HeadraceError with `value`, `rule`, `source` and `hint`. Units stan
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # type checkers take it as true; importing `typing` costs a third of the time before Ctrl-C can be caught
 if TYPE_CHECKING:
     from headrace.calibrating import calibrate, sysbench_oltp, sysbench_tpcc
     from headrace.catalog import instances, prices, sources, volumes
@@ -116,6 +114,8 @@ def __getattr__(name: str) -> object:
     """Imports the module a public name lives in at its first use (PEP 562)."""
     if name not in _HOME:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(f"headrace.{_HOME[name]}"), _OTHER_NAME.get(name, name))
     globals()[name] = value
     return value

@@ -1,159 +1,75 @@
-"""`headrace`: the commands put together, and what an error looks like.
+"""Where the `headrace` command starts: Ctrl-C is caught before anything else is imported.
 
-Exit codes: 0 fine, 1 findings (a goal missed, a study off), 2 usage or bad input, 3 could not run, 130 interrupted.
+The commands and what they stand on take half a second to import, so this file imports nothing but the standard library's `signal`;
+`headrace.cli.app` holds the commands. What comes before the first line here is the interpreter's own start.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import Annotated
 
-import typer
-
-from headrace.cli import advise, bench, catalog, demo, lab, mysql, plan, prove, simulate, study, transactions, volume, workload
-from headrace.errors import CouldNotRun, HeadraceError, InputError
-
-# typer shows one class of its usage errors; the others stand above it.
-UsageError = typer.BadParameter.__base__
-ClickError = UsageError.__base__
-
-EPILOG = """\b
-Examples:
-  headrace demo                                         all of it, on a recorded day
-  headrace workload import iostat.txt --to mysql.toml   what your server asks of its disks
-  headrace plan mysql.toml --goal 'p99_ms<=20' --report plan.html
-  headrace simulate mysql.toml --storage gp2:500 --plot day.html
-  headrace lab up; headrace mysql up --storage gp3:20   a real server on a volume that performs like EBS
-
-Storage is written TYPE:SIZE_GIB[:IOPS[:MIB_S]], an array in front of it: gp3:500:6000:250, 2xgp2:1700 (RAID 0), raid10:4xgp3:500.
-
-Exit codes: 0 fine, 1 findings (a goal missed), 2 usage or bad input, 3 could not run, 130 interrupted."""
-
-app = typer.Typer(
-    name="headrace", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    help="Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops.",
-)  # fmt: skip
-app.command("demo", epilog=demo.EPILOG, short_help="All of it on a recorded day: demand, plan, report.")(demo.demo)
-app.add_typer(workload.app, name="workload", short_help="What a database asks of its storage: make, import, show.")
-app.command("plan", epilog=plan.EPILOG, short_help="The cheapest storage that meets your goals, and why the others lost.")(plan.plan)
-app.command("simulate", epilog=simulate.EPILOG, short_help="Run a load on a storage: what is delivered, what waits.")(simulate.simulate)
-app.command("calibrate", epilog=transactions.CALIBRATE_EPILOG, short_help="Identify a database from measured runs.")(transactions.calibrate)
-app.command("compare-run", epilog=transactions.COMPARE_EPILOG, short_help="Score a prediction against a measured run.")(
-    transactions.compare_run
-)
-app.add_typer(catalog.app, name="catalog", short_help="Limits and prices by day, each with its source.")
-app.add_typer(lab.app, name="lab", short_help="Block devices of this machine that perform like EBS volumes.")
-app.add_typer(volume.app, name="volume", short_help="Volumes of the lab: create, attach, modify, watch, fail.")
-app.add_typer(mysql.app, name="mysql", short_help="Real servers on volumes of the lab: MariaDB and MySQL.")
-app.command("advise", epilog=advise.EPILOG, short_help="Settings of a MySQL or MariaDB server for its storage, with reasons and risks.")(
-    advise.advise
-)
-app.add_typer(bench.app, name="bench", short_help="Standard benchmarks, measured and kept: run, compare, export.")
-app.command("prove", epilog=prove.EPILOG, short_help="Predict, build it on the lab, measure, compare.")(prove.prove)
-app.add_typer(study.app, name="study", short_help="Published experiments run again: their figures and ours.")
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        from headrace import _core
-
-        print(f"headrace {version('headrace')}, catalog of {_core.newest_date()}")
-        raise typer.Exit()
-
-
-@app.callback()
-def top(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and the day of the catalog.", callback=_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."""
-
-
-def show_error(error: HeadraceError) -> None:
-    """Value and rule, then source and hint, each on a line of stderr."""
-    from headrace.report.output import plain
-
-    lines = [f"error: {error.value}: {error.rule}" if error.value else f"error: {error.rule}"]
-    lines += [f"source: {error.source}"] if error.source else []
-    lines += [f"hint: {error.hint}"] if error.hint else []
-    print("\n".join(plain(line).replace("\n", " ") for line in lines), file=sys.stderr)
-
-
-def usage_error(error: Exception) -> InputError:
-    """A refusal of the argument parser, laid out like all others."""
-    message = error.format_message().strip().rstrip(".")
-    hint = ""
-    context = getattr(error, "ctx", None)
-    before, found, near = message.partition(" Did you mean ")
-    if not found:
-        before, found, near = message.partition(" (Possible options: ")
-    if found:
-        message, hint = before.rstrip(". "), f"Did you mean {near.strip('?).')}? "
-    where = f"{context.command_path} --help" if context is not None else "headrace --help"
-    return InputError("", message[:1].lower() + message[1:], where, f"{hint}See `{where}`.")
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+INTERRUPTED_WORDS = "interrupted: what was not finished was not written"
+IMPORTING = "<frozen importlib._bootstrap>"
+AGAIN_S = 0.01  # how long an interrupt waits before it looks again whether the import is over
 
 
 def run() -> None:
     """The console script: never a traceback, always an exit code that means something."""
+    # Nothing has been opened or written while modules are imported, so the process may end on the spot. Raising would not do: an exception
+    # inside an import may be turned into another one, or be printed and lost (in a weakref callback, or in an extension's initialization).
+    heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # shells start jobs in the background with it ignored
+    if heeded:
+        signal.signal(signal.SIGINT, _leave)
     if sys.stdout is None:  # closed by the caller (>&-): there is nowhere to answer to
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 must not break the answer
-    sys.exit(main(sys.argv[1:]))
+    from headrace.cli.app import answer
 
-
-INTERRUPTED = 130
-
-
-def code_of(code: object) -> int:
-    """An exit code as it is, None as 0; typer itself turns Ctrl-C into 130, so that is explained here."""
+    if heeded:
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        code = answer(sys.argv[1:])
+    except KeyboardInterrupt:  # while an error was being told
+        code = INTERRUPTED
+    # All is written: the end of the interpreter is not to be disturbed.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if code == INTERRUPTED:
-        print("interrupted: what was not finished was not written", file=sys.stderr)
-    return code if isinstance(code, int) else 0
+        # Past the interpreter's own end: it would die of the signal instead, when KeyboardInterrupt once went through an `eval`.
+        os._exit(code)
+    sys.exit(code)
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit code."""
-    try:
-        code = app(args=arguments, prog_name="headrace", standalone_mode=False)
-        sys.stdout.flush()
-        return code_of(code)
-    except typer.Exit as finished:
-        return code_of(finished.exit_code)
-    except HeadraceError as error:
-        show_error(error)
-        return error.exit_code
-    except ClickError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message(), file=sys.stderr)
-            return 2
-        show_error(usage_error(error))
-        return 2
-    except (KeyboardInterrupt, typer.Abort):
-        return code_of(INTERRUPTED)
-    except BrokenPipeError:
-        # The reader has gone (| head). Nothing is wrong; Python must not complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        # Files are opened where their errors are put into words, so this one is the output: a full disk, say.
-        show_error(CouldNotRun("output", f"cannot be written: {error.strerror or error}", "", "Free some space or send it elsewhere."))
-        return CouldNotRun.default_exit_code
-    except RecursionError:
-        show_error(InputError("the input", "is nested too deeply to be read", "", "Is it the file you meant?"))
-        return 2
-    except Exception as error:
-        if os.environ.get("HEADRACE_DEBUG"):
-            raise
-        text = " ".join(str(error).split())[:200]
-        print(
-            f"error: this is a bug in headrace: {type(error).__name__}: {text}; run again with HEADRACE_DEBUG=1 for the traceback",
-            file=sys.stderr,
-        )
-        return 3
+    """Runs one command in this process and returns its exit code."""
+    from headrace.cli.app import answer
+
+    return answer(arguments)
+
+
+def _leave(*_: object) -> None:
+    os.write(2, f"{INTERRUPTED_WORDS}\n".encode())
+    os._exit(INTERRUPTED)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """KeyboardInterrupt, but not inside an import (commands import what they need when they run): then when the import is over."""
+    if _importing(frame):
+        signal.signal(signal.SIGALRM, _interrupt)
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+        return
+    raise KeyboardInterrupt
+
+
+def _importing(frame) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORTING:
+            return True
+        frame = frame.f_back
+    return False

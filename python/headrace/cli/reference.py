@@ -7,12 +7,9 @@ python -m headrace.cli.reference --check docs/reference/cli.md    exit code 1 wh
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import typer
-
-from headrace.cli.main import app
+from headrace.cli.app import commands
 
 HEAD = """# Commands
 
@@ -21,17 +18,6 @@ Made from the commands by `python -m headrace.cli.reference`; do not edit. Data 
 Exit codes: 0 fine, 1 findings (a goal missed, a study off), 2 usage or bad input, 3 could not run, 130 interrupted.
 `HEADRACE_DEBUG=1` shows the traceback of an error in Headrace itself.
 """
-
-
-def commands() -> Iterator[tuple[str, object]]:
-    """Every command and group with its full name, depth first, in the order of `--help`."""
-    yield from _walk(typer.main.get_command(app), "headrace")
-
-
-def _walk(command, name: str) -> Iterator[tuple[str, object]]:
-    yield name, command
-    for below, child in getattr(command, "commands", {}).items():
-        yield from _walk(child, f"{name} {below}")
 
 
 def reference() -> str:

@@ -1,18 +1,27 @@
-"""Tables on stdout. Wide enough not to cut anything when stdout is a file or a pipe."""
+"""Tables on stdout. Wide enough not to cut anything when stdout is a file or a pipe; on a terminal nothing is broken that is to be copied."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from headrace.report.output import plain
 
 PIPE_WIDTH = 240  # characters; without a terminal there is nothing to wrap for
+GAP = 2  # blanks between columns
+INDENT = 4  # of what stands under its row
+PROSE_LEAST = 20  # a column of sentences narrower than this is no pleasure to read
+PROSE_WORDS, PROSE_LENGTH = 4, 28  # cells with so many words and characters are sentences
+# A number and its unit stay on one line.
+UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B(?:/s)?|IOPS|[mµu]?s|min|h|days?|months?|years?|%|USD|tps|vCPUs?)(?![\w/]))")
+GLUE = "\ue000"
 
 
 def console() -> Console:
@@ -20,25 +29,195 @@ def console() -> Console:
     width = None
     if not sys.stdout.isatty():
         columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdigit() and int(columns) > 20 else PIPE_WIDTH
+        width = int(columns) if columns.isdigit() and 20 < int(columns) < 10_000 else PIPE_WIDTH
     return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "", right: Sequence[str] = ()) -> Table:
-    """A table of text; the columns named in `right` are set to the right."""
-    made = Table(title=Text(plain(title)) if title else None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(Text(column), justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*(Text("" if cell is None else plain(cell)) for cell in row))
-    return made
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text at most `width` wide, broken between words only; a number keeps its unit. A word wider than all of it is broken."""
+    lines = []
+    for paragraph in text.split("\n"):
+        line = ""
+        for word in UNIT.sub(GLUE, paragraph).split(" "):
+            word = word.replace(GLUE, " ")
+            if line and cell_len(line) + 1 + cell_len(word) > width:
+                lines.append(line)
+                line = word
+            else:
+                line = f"{line} {word}" if line else word
+            while cell_len(line) > width:
+                first, *_ = chop_cells(line, width)
+                lines.append(first)
+                line = line[len(first) :]
+        lines.append(line)
+    return lines
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns stand side by side and how wide, which stand under their row, which are left out."""
+
+    widths: dict[int, int]
+    below: tuple[int, ...]
+    dropped: tuple[int, ...]
+
+
+class Table:
+    """A table that knows how to stand in the width it is given; see `table`."""
+
+    def __init__(self, columns, rows, title, right, keep, prose, drop) -> None:
+        self.columns, self.title = [plain(name) for name in columns], plain(title)
+        self.rows = [["" if cell is None else plain(cell) for cell in row] for row in rows]
+        places = {name: index for index, name in reversed(list(enumerate(columns)))}
+        self.right = {places[name] for name in right if name in places}
+        self.prose = tuple(places[name] for name in prose if name in places) if prose is not None else self._sentences()
+        self.keep = {places[name] for name in keep if name in places} | (self.right - set(self.prose))
+        self.drop = tuple(places[name] for name in drop if name in places)
+        count = range(len(self.columns))
+        self.wide = [max([cell_len(line) for row in self.rows for line in row[i].split("\n")] or [0]) for i in count]
+        self.head = [cell_len(name) for name in self.columns]
+
+    def _sentences(self) -> tuple[int, ...]:
+        found = []
+        for index in range(len(self.columns)):
+            if index not in self.right and any(len(row[index]) > PROSE_LENGTH and row[index].count(" ") >= PROSE_WORDS - 1 for row in self.rows):
+                found.append(index)
+        return tuple(found)
+
+    def _least(self, index: int) -> int:
+        """The narrowest a column may be: nothing in it is broken inside a word, in `keep` nothing at all."""
+        words = _longest_word(self.columns[index])
+        if index in self.keep:
+            return max(words, self.wide[index])
+        longest = max([_longest_word(row[index]) for row in self.rows] or [0])
+        if index in self.prose:
+            return max(words, longest, min(self.wide[index], PROSE_LEAST))
+        return max(words, longest)
+
+    def _widths(self, shown: list[int], width: int) -> dict[int, int] | None:
+        """Widths of columns that stand side by side in `width`, or None when they do not fit."""
+        least = {index: self._least(index) for index in shown}
+        full = {index: max(self.wide[index], self.head[index]) for index in shown}
+        spare = width - GAP * (len(shown) - 1) - sum(least.values())
+        if spare < 0:
+            return None
+        given = dict(least)
+        for index in sorted(shown, key=lambda index: (index in self.prose, full[index] - least[index])):
+            given[index] += min(spare, full[index] - least[index])
+            spare -= given[index] - least[index]
+        return {index: given[index] for index in shown}
+
+    def layout(self, width: int) -> Layout:
+        """The layout with the fewest lines in which nothing is broken. Sentences go under their rows first, then columns of `drop` are left out
+        in its order, then the last columns go under their rows."""
+        everything = list(range(len(self.columns)))
+        best, fewest = None, 0
+        for count in range(len(self.prose) + 1):
+            below = tuple(sorted(self.prose[len(self.prose) - count :]))
+            widths = self._widths([index for index in everything if index not in below], width)
+            if widths is not None:
+                made = Layout(widths, below, ())
+                lines = len(self.lines(made, width))
+                if best is None or lines < fewest:
+                    best, fewest = made, lines
+        if best is not None:
+            return best
+        below, dropped = set(self.prose), []
+        shown = [index for index in everything if index not in below]
+        for index in (*self.drop, *reversed(shown[1:])):
+            if self._widths(shown, width) is not None:
+                break
+            if index not in shown:
+                continue
+            shown.remove(index)
+            if index in self.drop:
+                dropped.append(index)
+            else:
+                below.add(index)
+        widths = self._widths(shown, width) or {index: self._least(index) for index in shown}
+        return Layout(widths, tuple(sorted(below)), tuple(dropped))
+
+    def lines(self, layout: Layout, width: int) -> list[Text]:
+        """Title, head and rows as lines."""
+        made = [Text(line, style="italic") for line in (wrapped(self.title, width) if self.title else [])]
+        made += [Text(line, style="bold") for line in self._side_by_side(self.columns, layout.widths)]
+        for row in self.rows:
+            made += [Text(line) for line in self._side_by_side(row, layout.widths)]
+            for index in layout.below:
+                if row[index]:
+                    told = f"{self.columns[index]}: {row[index]}" if self.columns[index] else row[index]
+                    made += [Text(" " * INDENT + line) for line in wrapped(told, max(1, width - INDENT))]
+        if layout.dropped:
+            names = ", ".join(self.columns[index] for index in layout.dropped)
+            made += [Text(line, style="italic") for line in wrapped(f"Left out at {width} columns: {names}.", width)]
+        return made
+
+    def _side_by_side(self, cells: Sequence[str], widths: dict[int, int]) -> list[str]:
+        folded = {index: [cells[index]] if cell_len(cells[index]) <= width else wrapped(cells[index], width) for index, width in widths.items()}
+        lines = []
+        for number in range(max(len(part) for part in folded.values())):
+            line = ""
+            for index, width in widths.items():
+                text = folded[index][number] if number < len(folded[index]) else ""
+                blank = " " * max(0, width - cell_len(text))
+                line += (blank + text if index in self.right else text + blank) + " " * GAP
+            lines.append(line.rstrip(" "))
+        return lines
+
+    def __rich_console__(self, to, options):
+        # A line wider than the terminal is left to the terminal: it breaks what is shown, not what is copied.
+        yield from (_whole(line) for line in self.lines(self.layout(options.max_width), options.max_width))
+
+
+def _whole(line: Text) -> Text:
+    line.no_wrap, line.overflow = True, "ignore"
+    return line
+
+
+def _longest_word(text: str) -> int:
+    return max(cell_len(word.replace(GLUE, " ")) for word in re.split(r"[ \n]", UNIT.sub(GLUE, text)))
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    title: str = "",
+    right: Sequence[str] = (),
+    *,
+    keep: Sequence[str] = (),
+    prose: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+) -> Table:
+    """A table of text for `show`. Columns are named by their titles; names that the table does not have are ignored.
+
+    `right`: columns of numbers, set to the right. `keep`: columns that are never broken, not even between words (storage specifications, instance
+    types, numbers with units); those of `right` are kept too. `prose`: columns of sentences; None: those whose cells look like it. `drop`:
+    columns that may be left out where the width does not suffice, the first one first; a line under the table says which.
+
+    A word is never broken in any column. Where not all columns fit side by side, sentences wrap in their column or, where that takes fewer lines,
+    stand under their row as `title: text`; then columns of `drop` are left out; then the last columns go under their row.
+
+        table(("storage", "USD", "binds"), rows, right=("USD",), keep=("storage",), prose=("binds",))
+    """
+    return Table(columns, rows, title, right, keep, prose, drop)
 
 
 def show(*parts: object) -> None:
     """Prints tables and lines of text to stdout, in order."""
     out = console()
     for part in parts:
-        out.print(Text(plain(part)) if isinstance(part, str) else part)
+        if not isinstance(part, str):
+            out.print(part)
+            continue
+        for line in plain(part).split("\n"):
+            for piece in [line] if cell_len(line) <= out.width else _indented(line, out.width):
+                out.print(_whole(Text(piece)))
+
+
+def _indented(line: str, width: int) -> list[str]:
+    """A long line on several, each as far in as the first."""
+    indent = min(len(line) - len(line.lstrip(" ")), width // 2)
+    return [" " * indent + piece for piece in wrapped(line.lstrip(" "), width - indent)]
 
 
 SPARKS = "▁▂▃▄▅▆▇█"

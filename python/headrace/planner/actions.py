@@ -122,7 +122,7 @@ def _modify_line(volume: Volume, size: bool = True) -> str:
 
 def _parameters(volume: Volume, size: bool = True) -> list[str]:
     """What the EC2 API is told of a volume. gp3's included figures are said too: a volume that was another type keeps its own otherwise."""
-    words = [f"--volume-type {API_TYPES.get(volume.volume_type, volume.volume_type)}"]
+    words = [f"--volume-type {API_TYPES.get(volume.type, volume.type)}"]
     words += [f"--size {volume.size_gib}"] if size else []
     iops, mib_s = _bought(volume)
     words += [f"--iops {iops}"] if iops else []
@@ -131,9 +131,9 @@ def _parameters(volume: Volume, size: bool = True) -> list[str]:
 
 def _bought(volume: Volume) -> tuple[int | None, int | None]:
     """IOPS and MiB/s to name, the included ones where none are written."""
-    if volume.volume_type == "gp3":
+    if volume.type == "gp3":
         return volume.iops or 3_000, volume.mib_s or 125
-    return (volume.iops, None) if volume.volume_type in WITH_IOPS else (None, None)
+    return (volume.iops, None) if volume.type in WITH_IOPS else (None, None)
 
 
 def _create(storage: Storage) -> dict:
@@ -150,7 +150,7 @@ def _create(storage: Storage) -> dict:
 
 def _terraform(volume: Volume, count: int) -> list[str]:
     iops, mib_s = _bought(volume)
-    pairs = [("type", f'"{API_TYPES.get(volume.volume_type, volume.volume_type)}"'), ("size", volume.size_gib), ("iops", iops), ("throughput", mib_s)]
+    pairs = [("type", f'"{API_TYPES.get(volume.type, volume.type)}"'), ("size", volume.size_gib), ("iops", iops), ("throughput", mib_s)]
     pairs += [("count", count)] if count > 1 else []
     return [f"{name:<10} = {value}" for name, value in pairs if value is not None]
 

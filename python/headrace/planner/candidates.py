@@ -236,7 +236,7 @@ class Directory:
         """Family and members of a storage. Raises InputError for notation that is none."""
         if text not in self.known:
             storage = Storage.parse(text)
-            kind = storage.members[0].volume_type
+            kind = storage.members[0].type
             family = Family(kind, storage.layout, self.eras.get(kind, {}), (len(storage.members),))
             self.known[text] = About(storage, family, len(storage.members))
         return self.known[text]

@@ -21,7 +21,7 @@ from headrace.planner.database import DatabaseJudge, regrets
 from headrace.planner.demand import Demand, DemandJudge
 from headrace.planner.goals import budget_of, needed_tps
 from headrace.planner.question import Question
-from headrace.planner.market import LOCAL, families_on, family_of, hosts_named, log_volumes, spaces_of
+from headrace.planner.market import LOCAL, OWN_SHARE, families_on, family_of, hosts_named, log_volumes, spaces_of
 from headrace.planner.reasons import explain, latency_checks, recommend, verdict
 from headrace.planner.result import Choice, FamilyVerdict, Plan, Saving
 from headrace.planner.search import Found, Search
@@ -308,7 +308,10 @@ class Engine:
     def _today_host(self, instance: str) -> int:
         """Where today's instance stands among the hosts: with the run's own cache, where it is the instance of the run."""
         workload = self.asked.workload
-        found = hosts_named(instance, self.asked.prices, self.asked.cache_share if isinstance(workload, TransactionWorkload) else None)[0][0]
+        share = None
+        if isinstance(workload, TransactionWorkload):
+            share = OWN_SHARE if self.asked.cache_share is None else self.asked.cache_share
+        found = hosts_named(instance, self.asked.prices, share)[0][0]
         if isinstance(workload, TransactionWorkload) and workload.instance == instance:
             found = Host(found.instance, found.usd_month, workload.cache_gib, found.service)
         for place, host in enumerate(self.hosts):

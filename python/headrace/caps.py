@@ -1,0 +1,48 @@
+"""What binds: the limits' names, and the words for them in sentences (`long`) and in tables (`short`).
+
+The names are the core's: `Cap::name` (crates/model/src/io.rs) for demand on a storage, `Binding::name` (crates/sim/src/mysql/interval.rs) for a database, which adds the clients, the
+processors and `log-` before a limit of the log volume.
+"""
+
+from __future__ import annotations
+
+# name: (in a sentence, in a table)
+WORDS = {
+    "none": ("nothing", "nothing"),
+    "clients": ("the clients", "clients"),
+    "cpu": ("the processors", "processors"),
+    "volume-iops": ("the volume's IOPS", "volume IOPS"),
+    "volume-throughput": ("the volume's throughput", "volume MiB/s"),
+    "volume-credits": ("the volume's burst credits are gone", "credits gone"),
+    "instance-iops": ("the instance's EBS IOPS", "instance IOPS"),
+    "instance-throughput": ("the instance's EBS throughput", "instance MiB/s"),
+    "instance-credits": ("the instance's EBS burst is gone", "instance burst gone"),
+    "first-touch": ("first touch of snapshot data", "first touch"),
+    "degraded": ("a degradation of the volume", "degraded"),
+}
+LOG = "log-"
+# Those a lab counts for each volume, in the order of its tables.
+COUNTED = ("volume-iops", "volume-throughput", "instance-iops", "instance-throughput")
+
+
+def long(name: str | None) -> str:
+    """`volume-iops` as `the volume's IOPS`, `log-volume-iops` as `the log volume's IOPS`; None is nothing, a name that is not known is shown as it is."""
+    name = name or "none"
+    known = name.removeprefix(LOG)
+    words = WORDS.get(known, (known, known))[0]
+    if known == name:
+        return words
+    return words.replace("the volume", "the log volume") if "the volume" in words else f"{words}, on the log volume"
+
+
+def short(name: str | None) -> str:
+    """`volume-iops` as `volume IOPS`, `log-volume-iops` as `log: volume IOPS`."""
+    name = name or "none"
+    known = name.removeprefix(LOG)
+    words = WORDS.get(known, (known, known))[1]
+    return words if known == name else f"log: {words}"
+
+
+def column(name: str) -> str:
+    """The column of a table of measurements that holds the share of time a limit bound: `cap_volume_iops`."""
+    return f"cap_{name.replace('-', '_')}"

@@ -84,7 +84,6 @@ OTHER_TOOLS = {
     "Prometheus": "# HELP node_disk_reads_completed_total x\n",
     "GLOBAL STATUS": "Innodb_data_reads\t1234\n",
     "Headrace workload": 'format = "headrace-workload"\nversion = 1\n',
-    "RDS": "metric,timestamp,value\nReadIOPS,2025-11-21T10:00:00Z,5\n",
 }
 
 

@@ -81,7 +81,7 @@ def new(
     backup_minutes: Annotated[str | None, _flag("backup-minutes", "N", "How long it runs. Default 60.")] = None,
     backup_mib_s: Annotated[str | None, _flag("backup-mib-s", "MIB_S", "How fast it reads. Default 50.")] = None,
     size_gib: Annotated[str | None, _flag("size-gib", "GIB", "Data the volume must hold.")] = None,
-    growth_per_year: Annotated[str | None, _flag("growth-per-year", "SHARE", "0.3 is 30 % more a year; kept as a note.")] = None,
+    growth_per_year: Annotated[str | None, _flag("growth-per-year", "SHARE", "0.3 is 30 % more a year; plan --months uses it.")] = None,
     days: Annotated[int, _flag("days", "N", "Repeat the day so often.")] = 1,
     constant: Annotated[int | None, _flag("constant", "SECONDS", "The same rate all the time, for so long, instead of a day.")] = None,
     sequential_read_share: Annotated[
@@ -269,12 +269,13 @@ def _show_database(load, growth: float, plot: Path | None, output: Output) -> No
 def _show(load, output: Output) -> None:
     from headrace.errors import InputError
     from headrace.report.output import as_csv, as_json
+    from headrace.report.workload import open_parts, spark_lines
     from headrace.workload import ClosedWorkload
 
     closed = isinstance(load, ClosedWorkload)
     if output is Output.json:
-        points = {} if closed else {"source": load.source, "points": load.points.to_dicts()}
-        return data(as_json(load.summary() | {"in_words": load.describe().splitlines(), "caveats": load.caveats} | points))
+        more = {} if closed else open_parts(load)
+        return data(as_json(load.summary() | {"in_words": load.describe().splitlines(), "caveats": list(load.notes())} | more))
     if output is Output.csv:
         if closed:
             raise InputError(
@@ -282,7 +283,6 @@ def _show(load, output: Output) -> None:
             )
         return data(as_csv(load.points))
     from headrace.report.tables import show as print_parts
-    from headrace.report.workload import spark_lines
 
     print_parts(load.describe(), *([] if closed else ["", *spark_lines(load)]))
 

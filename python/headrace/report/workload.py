@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from headrace.report.tables import sparkline
 from headrace.report.words import clock, number
 from headrace.workload.describe import with_totals
 
 WIDTH = 72
+
+
+def open_parts(workload) -> dict:
+    """What JSON says of an open workload beside its figures: where it comes from, its clock, the stretches at a limit, its points."""
+    return {
+        "source": workload.source,
+        "clock_zone": workload.clock_zone,
+        "censored": [asdict(window) for window in workload.censored],
+        "points": workload.points.to_dicts(),
+    }
 
 
 def spark_lines(workload, width: int = WIDTH) -> list[str]:

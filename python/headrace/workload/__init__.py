@@ -5,6 +5,7 @@
     daily      from what a DBA knows
     files      load and save
     importers  from iostat, vmstat, sar and CloudWatch
+    observed   where a recording is a limit, not a demand
     demo       the recorded hour and the day made from it
 
 >>> from headrace.workload import new_constant
@@ -25,11 +26,13 @@ from headrace.workload.demo import demo_day, recorded_hour
 from headrace.workload.files import load, save
 from headrace.workload.importers import FORMATS, import_file
 from headrace.workload.model import ClosedWorkload, OpenWorkload, Workload, make_points
+from headrace.workload.observed import CensoredWindow
 from headrace.workload.transactions import TransactionWorkload
 
 __all__ = [
     "FORMATS",
     "SHAPES",
+    "CensoredWindow",
     "ClosedWorkload",
     "OpenWorkload",
     "Question",

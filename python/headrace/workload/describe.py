@@ -112,14 +112,16 @@ def _window_mean(points: pl.DataFrame, column: str, start_s: float, window_s: fl
 
 def clock_at(workload: OpenWorkload, t_s: float) -> str | None:
     """The time of day at `t_s` as HH:MM (with the date when known), or None when the recording has no clock."""
-    start = workload.source.get("clock_start")
-    if not isinstance(start, str):
+    return clock_text(workload.source.get("clock_start"), t_s)
+
+
+def clock_text(clock_start: str | None, t_s: float, dated: bool = True) -> str | None:
+    """`t_s` seconds after a `clock_start` as HH:MM, with its date where that is known and `dated`; None without a clock."""
+    if clock_start is None:
         return None
-    try:
-        moment = datetime.fromisoformat(start if len(start) > 8 else f"2000-01-01T{start}") + timedelta(seconds=t_s)
-    except (ValueError, OverflowError):
-        return None
-    return moment.strftime("%Y-%m-%d %H:%M" if len(start) > 8 else "%H:%M")
+    known = len(clock_start) > 8
+    moment = datetime.fromisoformat(clock_start if known else f"2000-01-01T{clock_start}") + timedelta(seconds=t_s)
+    return moment.strftime("%Y-%m-%d %H:%M" if known and dated else "%H:%M")
 
 
 def in_words(workload: OpenWorkload) -> str:
@@ -140,7 +142,7 @@ def in_words(workload: OpenWorkload) -> str:
         lines.append(f"Demand is expected to change by {workload.growth_per_year:+.0%} a year (not yet in these figures).")
     if "tool" in workload.source:
         lines.append("Source: " + source_in_words(workload.source) + ".")
-    lines += [f"Caveat: {caveat}" for caveat in workload.caveats]
+    lines += [f"Caveat: {note}" for note in workload.notes()]
     return "\n".join(lines)
 
 

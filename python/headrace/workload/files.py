@@ -21,7 +21,9 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.workload import transaction_files
 from headrace.workload.daily import from_answers, from_constant_answers, new_constant, new_daily
 from headrace.workload.model import (
+    LOCAL_ZONE,
     MAX_POINTS,
+    OBSERVED_COLUMNS,
     POINT_COLUMNS,
     ClosedWorkload,
     OpenWorkload,
@@ -50,6 +52,7 @@ OPEN_KEYS = (
     "sequential_write_share",
     "arrivals",
     "growth_per_year",
+    "clock_zone",
     "source",
     "points",
     "points_file",
@@ -58,7 +61,7 @@ OPEN_KEYS = (
     "constant",
 )
 CLOSED_KEYS = (*COMMON_KEYS, "rw", "bs_kib", "iodepth", "numjobs", "rwmixread")
-POINTS_KEYS = ("interval_s", *POINT_COLUMNS)
+POINTS_KEYS = ("interval_s", *POINT_COLUMNS, *OBSERVED_COLUMNS)
 SHARED_WITH_ANSWERS = ("size_gib", "sequential_read_share", "sequential_write_share", "arrivals", "growth_per_year")
 
 
@@ -209,7 +212,7 @@ def _open(document: dict, path: Path) -> OpenWorkload:
     if not isinstance(source, dict):
         raise InputError(f"source = {shown(source)}", "must be a table", DOC)
     points = _inline_points(document["points"]) if way == "points" else _points_file(document, path)
-    extra = {key: document[key] for key in SHARED_WITH_ANSWERS if key in document}
+    extra = {key: document[key] for key in (*SHARED_WITH_ANSWERS, "clock_zone") if key in document}
     return OpenWorkload(
         name=document["name"], kind=document["kind"], points=points, source=source, caveats=tuple(document.get("caveats", ())), **extra
     )
@@ -254,7 +257,8 @@ def _inline_points(table: object) -> pl.DataFrame:
     columns = {key: _column(key, table[key], count) for key in table}
     durations = columns.pop("interval_s", None) or columns["duration_s"]
     starts = columns.get("t_s") or _starts(durations, "interval_s" in table)
-    return make_points(starts, durations, *(columns[key] for key in POINT_COLUMNS[2:]))
+    points = make_points(starts, durations, *(columns[key] for key in POINT_COLUMNS[2:]))
+    return points.with_columns(pl.Series(key, columns[key], dtype=pl.Float64) for key in OBSERVED_COLUMNS if key in columns)
 
 
 def _column(key: str, value: object, count: int) -> list[float]:
@@ -292,7 +296,8 @@ def _points_file(document: dict, path: Path) -> pl.DataFrame:
             "The file was changed or cut off: get it again, or put its new sha256 in if the change is meant.",
         )
     try:
-        frame = pl.read_csv(content, schema_overrides={column: pl.Float64 for column in POINT_COLUMNS}, n_rows=MAX_POINTS + 1)
+        overrides = {column: pl.Float64 for column in (*POINT_COLUMNS, *OBSERVED_COLUMNS)}
+        frame = pl.read_csv(content, schema_overrides=overrides, n_rows=MAX_POINTS + 1)
     except pl.exceptions.PolarsError as error:
         raise InputError(
             name, f"is not the CSV expected: {str(error).splitlines()[0][:120]}", DOC, f"The header is {','.join(POINT_COLUMNS)}."
@@ -379,6 +384,8 @@ def _closed_document(workload: ClosedWorkload) -> dict:
 def _open_head(workload: OpenWorkload) -> dict:
     document = {"format": FORMAT, "version": VERSION, "model": "open", "name": workload.name, "kind": workload.kind}
     document |= {key: getattr(workload, key) for key in SHARED_WITH_ANSWERS}
+    if workload.clock_zone != LOCAL_ZONE:
+        document["clock_zone"] = workload.clock_zone
     if workload.caveats:
         document["caveats"] = list(workload.caveats)
     document["source"] = _plain(workload.source)
@@ -408,7 +415,7 @@ def _points_table(points: pl.DataFrame) -> str:
         lines.append(f"interval_s = {_figure(durations[0])}")
     else:
         lines += [_array("t_s", points["t_s"]), _array("duration_s", durations)]
-    columns = POINT_COLUMNS[2:]
+    columns = points.columns[2:]
     for column in columns:
         one_value = points[column].n_unique() == 1
         # reads_per_s stays an array, so that the number of points can always be seen.
@@ -422,6 +429,8 @@ def _array(name: str, values: pl.Series) -> str:
     return f"{name} = [\n  " + ",\n  ".join(rows) + ",\n]"
 
 
-def _figure(value: float) -> str:
-    """The shortest text that reads back as the same number."""
+def _figure(value: float | None) -> str:
+    """The shortest text that reads back as the same number; nan where nothing was recorded (TOML has no null)."""
+    if value is None:
+        return "nan"
     return str(int(value)) if value == math.floor(value) and abs(value) < 1e15 else repr(value)

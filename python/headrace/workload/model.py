@@ -7,14 +7,22 @@ volume lets it: fio's terms. Both are plain values; reading, writing, making and
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
 from headrace.errors import InputError
 
+if TYPE_CHECKING:
+    from headrace.workload.observed import CensoredWindow, Censoring
+
 POINT_COLUMNS = ("t_s", "duration_s", "reads_per_s", "writes_per_s", "read_kib", "write_kib")
+# Beside the rates, where the recording has them; null in a point where it has not.
+OBSERVED_COLUMNS = ("read_await_ms", "write_await_ms", "await_ms", "queue", "util_percent", "balance_percent")
 
 # Limits. They are ours, wide enough for any EBS volume: the fastest does 256,000 IOPS, and Linux splits I/Os at a few MiB.
 MAX_POINTS = 3_000_000
@@ -27,6 +35,7 @@ MAX_RECORDED_POINT_S = 3_600.0
 MAX_SPAN_S = 3_660 * 86_400.0
 MAX_SIZE_GIB = 1_048_576.0
 MAX_GROWTH = 1_000.0
+MAX_OBSERVED = 1e9  # of latencies in ms and queues: 12 days, more than a host's memory of requests
 # A point longer than this hides bursts that empty a bucket; CloudWatch's basic period is exactly this long.
 COARSE_POINT_S = 300.0
 
@@ -37,6 +46,8 @@ Kind = Literal["constant", "daily", "recorded"]
 Arrivals = Literal["even", "poisson"]
 KINDS = ("constant", "daily", "recorded")
 ARRIVALS = ("even", "poisson")
+LOCAL_ZONE = "local, not stated"
+CLOCK_ZONE = re.compile(r"UTC(?:[+-]\d{2}:\d{2})?", re.ASCII)
 RW_KINDS = ("read", "write", "randread", "randwrite", "rw", "randrw")
 
 
@@ -46,10 +57,13 @@ class OpenWorkload:
 
     `points`: one row per point, all f64, contiguous, sorted, first `t_s` 0:
     `t_s` and `duration_s` in seconds, `reads_per_s` and `writes_per_s` in I/Os a second, `read_kib` and `write_kib` the mean
-    size of one I/O in KiB. `size_gib`: data the volume must hold, None when not known. `sequential_*_share`: share (0..1)
-    of those I/Os that follow on from the one before. `growth_per_year`: 0.3 means 30 % more a year; it is not yet in the
-    points. `source`: where the figures come from (tool, file, sha256, period_s, device, clock_start). `caveats`: what the
-    reader must know before trusting them.
+    size of one I/O in KiB; and, where the recording has them, `read_await_ms` and `write_await_ms` or `await_ms` (mean time of
+    an I/O), `queue` (mean outstanding), `util_percent`, `balance_percent` (burst credits), null in points without.
+    `size_gib`: data the volume must hold, None when not known. `sequential_*_share`: share (0..1) of those I/Os that follow on
+    from the one before. `growth_per_year`: 0.3 means 30 % more a year; it is not yet in the points (`growth_over`). `source`:
+    where the figures come from (tool, file, sha256, period_s, device, clock_start). `clock_zone` of `clock_start`: "UTC",
+    "UTC+01:00", or "local, not stated". `caveats`: what the reader must know before trusting them; `notes()` has those that
+    follow from the points too.
 
     Raises InputError when a limit (docs/reference/workload-file.md) is broken.
     """
@@ -64,10 +78,13 @@ class OpenWorkload:
     growth_per_year: float = 0.0
     source: dict = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
+    clock_zone: str = LOCAL_ZONE
 
     def __post_init__(self) -> None:
         check_name(self.name)
         check_choice("kind", self.kind, KINDS)
+        check_clock_zone(self.clock_zone)
+        check_clock_start(self.source.get("clock_start"))
         check_choice("arrivals", self.arrivals, ARRIVALS)
         for share in ("sequential_read_share", "sequential_write_share"):
             _set(self, share, check_number(share, getattr(self, share), 0.0, 1.0))
@@ -92,22 +109,59 @@ class OpenWorkload:
         """From the start of the first point to the end of the last, in seconds."""
         return self.points["t_s"][-1] + self.points["duration_s"][-1]
 
-    def scaled(self, growth: float) -> OpenWorkload:
-        """The same shape with `growth` times the rates and `growth` times the data. Sizes of I/Os and times stay.
+    def scaled(self, growth: float, *, data_growth: float | None = None) -> OpenWorkload:
+        """The same shape with `growth` times the rates and `data_growth` times the data (None: as the rates).
 
-        `growth` is a factor (1.5 is half as much again), 0 < growth <= 1000. Raises InputError.
+        Factors (1.5 is half as much again), above 0 to 1000. Sizes of I/Os and times stay, and so do recorded latencies and
+        queues: they belong to the rates as recorded. Raises InputError.
         """
-        factor = check_number("growth", growth, 0.0, MAX_GROWTH)
-        if factor == 0.0:
-            raise InputError("growth = 0", "must be above 0", LIMITS_SOURCE, "1.5 means half as much again.")
+        factor, data_factor = _factor("growth", growth), _factor("data_growth", growth if data_growth is None else data_growth)
         if factor == 1.0:
-            return self
+            return self if data_factor == 1.0 or self.size_gib is None else replace(self, size_gib=self.size_gib * data_factor)
         points = self.points.with_columns(pl.col("reads_per_s") * factor, pl.col("writes_per_s") * factor)
         # The answers a daily workload was made from no longer give these points.
         source = {key: value for key, value in self.source.items() if key != "answers"}
         source["scaled_by"] = float(source.get("scaled_by", 1.0)) * factor
-        size_gib = None if self.size_gib is None else self.size_gib * factor
+        size_gib = None if self.size_gib is None else self.size_gib * data_factor
         return replace(self, points=points, size_gib=size_gib, source=source)
+
+    def growth_over(self, months: float) -> float:
+        """The factor by which demand grows in `months` at `growth_per_year`: 0.3 a year is 1.3 after 12 months."""
+        return (1.0 + self.growth_per_year) ** (check_number("months", months, 0.0, 1_200.0) / 12.0)
+
+    @cached_property
+    def censoring(self) -> Censoring:
+        """Windows at a limit and the least demand of each point, found once: see `headrace.workload.observed.find`."""
+        from headrace.workload.observed import find
+
+        return find(self)
+
+    @property
+    def censored(self) -> tuple[CensoredWindow, ...]:
+        """Stretches of a recording in which the volume was at a limit: what it gave there is less than what was asked."""
+        return self.censoring.windows
+
+    def uncensored(self, margin: float = 1.25) -> OpenWorkload:
+        """The demand to plan for: censored points raised to the least that was asked, times `margin` (1 to 100).
+
+        The default is a guess, on the side of enough: nothing recorded on a volume at its limit tells how much more was wanted.
+        Without censored points the workload itself. Raises InputError.
+        """
+        from headrace.workload.observed import uncensored
+
+        return uncensored(self, margin)
+
+    def recorded_latency(self) -> pl.DataFrame | None:
+        """`t_s` and `mean_ms` of each point as recorded (null where nothing was), or None: to set beside a model's."""
+        from headrace.workload.observed import recorded_latency
+
+        return recorded_latency(self)
+
+    def notes(self) -> tuple[str, ...]:
+        """The caveats, and what follows from the points: limits met, a short recording, the zone of its clock."""
+        from headrace.workload.observed import notes
+
+        return self.caveats + tuple(note for note in notes(self) if note not in self.caveats)
 
     def summary(self) -> dict:
         """Figures of the whole: see `headrace.workload.describe.summarise`."""
@@ -173,6 +227,10 @@ class ClosedWorkload:
             )
         return self
 
+    def notes(self) -> tuple[str, ...]:
+        """The caveats, as `OpenWorkload.notes`."""
+        return self.caveats
+
     def summary(self) -> dict:
         """The settings and the total depth, as a flat dict."""
         return {
@@ -222,11 +280,14 @@ def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
     """The frame with its columns in order and as f64, or an InputError naming the first row that breaks a limit."""
     if not isinstance(points, pl.DataFrame):
         raise InputError(f"points is {type(points).__name__}", "must be a polars DataFrame", "OpenWorkload")
-    if sorted(points.columns) != sorted(POINT_COLUMNS):
-        raise InputError(f"columns {points.columns}", f"must be exactly {', '.join(POINT_COLUMNS)}", "OpenWorkload")
-    if not all(points[column].dtype.is_numeric() for column in POINT_COLUMNS):
+    if sorted(set(points.columns) - set(OBSERVED_COLUMNS)) != sorted(POINT_COLUMNS):
+        rule = f"must be {', '.join(POINT_COLUMNS)}, and may be {', '.join(OBSERVED_COLUMNS)}"
+        raise InputError(f"columns {points.columns}", rule, "OpenWorkload")
+    if not all(points[column].dtype.is_numeric() or points[column].dtype == pl.Null for column in points.columns):
         raise InputError("points", "every column must hold numbers", "OpenWorkload")
-    points = points.select(pl.col(POINT_COLUMNS).cast(pl.Float64))
+    observed = [column for column in OBSERVED_COLUMNS if column in points.columns]
+    points = points.select(pl.col(POINT_COLUMNS).cast(pl.Float64), pl.col(observed).cast(pl.Float64).fill_nan(None))
+    points = points.drop([column for column in observed if points[column].is_null().all() and points.height])
     if points.height == 0:
         raise InputError("0 points", "a workload has at least one point", LIMITS_SOURCE)
     if points.height > MAX_POINTS:
@@ -253,8 +314,38 @@ def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
         outside = (pl.col(size) < MIN_IO_KIB) | (pl.col(size) > MAX_IO_KIB)
         wrong = outside & ~((pl.col(rate) == 0) & (pl.col(size) == 0))
         _refuse(points, wrong, size, f"an I/O is {MIN_IO_KIB:g} to {MAX_IO_KIB:g} KiB (0 only where the rate is 0)")
+    for column in points.columns[len(POINT_COLUMNS) :]:
+        most = 100.0 if column.endswith("_percent") else MAX_OBSERVED
+        outside = (~pl.col(column).is_finite() | (pl.col(column) < 0) | (pl.col(column) > most)).fill_null(False)
+        _refuse(points, outside, column, f"what was recorded is 0 to {most:,.0f}, or left out")
     _check_contiguous(points)
     return points
+
+
+def check_clock_zone(zone: object) -> None:
+    """The zone of a clock: UTC, an offset from it, or not stated."""
+    if zone != LOCAL_ZONE and not (isinstance(zone, str) and CLOCK_ZONE.fullmatch(zone)):
+        raise InputError(f"clock_zone = {shown(zone)}", f'must be "UTC", "UTC+01:00" or the like, or "{LOCAL_ZONE}"', LIMITS_SOURCE)
+
+
+def check_clock_start(start: object) -> None:
+    """When a recording began: None, a time of day, or a date and time that leaves room for the longest span."""
+    if start is None:
+        return
+    rule = "must be a time of day like 10:00:00, or a date and time like 2025-11-21T10:00:00 of the years 1990 to 2100, in quotes"
+    try:
+        moment = datetime.fromisoformat(start if len(start) > 8 else f"2000-01-01T{start}") if isinstance(start, str) else None
+    except ValueError:
+        moment = None
+    if moment is None or not 1990 <= moment.year <= 2100:
+        raise InputError(f"clock_start = {shown(start)}", rule, LIMITS_SOURCE, "Leave it out when it is not known.")
+
+
+def _factor(what: str, value: object) -> float:
+    factor = check_number(what, value, 0.0, MAX_GROWTH)
+    if factor == 0.0:
+        raise InputError(f"{what} = 0", "must be above 0", LIMITS_SOURCE, "1.5 means half as much again.")
+    return factor
 
 
 def _check_contiguous(points: pl.DataFrame) -> None:

@@ -24,10 +24,14 @@ EPOCH = datetime(1970, 1, 1)
 
 @dataclass(frozen=True)
 class Stamp:
-    """A moment: `epoch_s` for differences (UTC when the zone is known, else as printed), `local` as printed."""
+    """A moment: `epoch_s` for differences (UTC when the zone is known, else as printed), `local` as printed.
+
+    `zone`: "UTC", or "UTC+01:00", when it was printed with it.
+    """
 
     epoch_s: float
     local: datetime
+    zone: str | None = None
 
 
 def looks_like_stamp(text: str) -> bool:
@@ -79,7 +83,7 @@ def parse_iso(text: str) -> Stamp | None:
     text = text.strip()
     if re.fullmatch(r"\d{9,10}(\.\d+)?", text, re.ASCII):
         moment = EPOCH + timedelta(seconds=float(text))
-        return Stamp(float(text), moment)
+        return Stamp(float(text), moment, "UTC")
     if not re.match(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}[ T]\d{1,2}:\d{2}", text, re.ASCII):
         return None
     text = text.replace("/", "-").replace(" UTC", "+00:00")
@@ -94,7 +98,14 @@ def from_datetime(moment: datetime) -> Stamp:
     """A datetime, with or without a zone, as a Stamp."""
     local = moment.replace(tzinfo=None)
     utc = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else local
-    return Stamp((utc - EPOCH).total_seconds(), local)
+    zone = zone_name(round((local - utc).total_seconds())) if moment.tzinfo else None
+    return Stamp((utc - EPOCH).total_seconds(), local, zone)
+
+
+def zone_name(offset_s: int) -> str:
+    """ "UTC" or "UTC+01:00" for a clock that is so many seconds ahead of UTC."""
+    hours, rest = divmod(abs(offset_s), 3_600)
+    return f"UTC{'-' if offset_s < 0 else '+'}{hours:02d}:{rest // 60:02d}" if offset_s else "UTC"
 
 
 def _day_order(recording: Recording, matches: list) -> str:
@@ -156,8 +167,11 @@ def _stamp(recording: Recording, where, text: str, match, order: str) -> Stamp:
     if hour is None or minute > 59 or second > 59:
         raise recording.bad(where, text, "is not a time of day", "The line is damaged: take its report out.")
     local = datetime(day.year, day.month, day.day, hour, minute, second)
-    offset, zone = 0, match["zone"]
+    offset, zone, name = 0, match["zone"], None
     if zone and zone[0] in "+-":
         digits = zone[1:].replace(":", "")
         offset = (1 if zone[0] == "+" else -1) * (int(digits[:2]) * 3_600 + int(digits[2:]) * 60)
-    return Stamp((local - EPOCH).total_seconds() - offset, local)
+        name = zone_name(offset)
+    elif zone in ("Z", "UTC", "GMT"):
+        name = "UTC"
+    return Stamp((local - EPOCH).total_seconds() - offset, local, name)

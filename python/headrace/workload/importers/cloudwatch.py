@@ -1,8 +1,9 @@
-"""CloudWatch exports of an EBS volume: `get-metric-data` and `get-metric-statistics` JSON, and CSV.
+"""CloudWatch exports of an EBS volume or an RDS instance: `get-metric-data` and `get-metric-statistics` JSON, and CSV.
 
-Four metrics are needed, each as Sum over its period (EBS user guide, "CloudWatch metrics for Amazon EBS"): VolumeReadOps,
-VolumeWriteOps, VolumeReadBytes, VolumeWriteBytes. A sum over the period divided by its length is the mean rate. A time marks
-the start of its period.
+Of a volume four metrics are needed, each as Sum over its period (EBS user guide, "CloudWatch metrics for Amazon EBS"): a sum over
+the period divided by its length is the mean rate. Of an instance the same four as Average: they are rates already (RDS user guide,
+"Amazon CloudWatch metrics for Amazon RDS"). Queue, latencies and burst balance are taken where they are there. A time marks the
+start of its period and is UTC unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -10,18 +11,63 @@ from __future__ import annotations
 import csv
 import re
 import statistics
+from dataclasses import dataclass
 
 from headrace.workload.importers.clock import Stamp, parse_iso
 from headrace.workload.importers.json_text import as_list, as_table, load_all_json
 from headrace.workload.importers.reading import Recording
-from headrace.workload.importers.series import Readings, Report, make_sample
+from headrace.workload.importers.series import Observed, Readings, Report, make_sample
 
-METRICS = ("VolumeReadOps", "VolumeWriteOps", "VolumeReadBytes", "VolumeWriteBytes")
+
+@dataclass(frozen=True)
+class Service:
+    """Whose metrics: the four that are needed (reads, writes, bytes read, bytes written), and those taken beside them."""
+
+    name: str
+    needed: tuple[str, str, str, str]
+    statistic: str
+    source: str
+    only_device: str
+
+
+EBS = Service(
+    "EBS",
+    ("VolumeReadOps", "VolumeWriteOps", "VolumeReadBytes", "VolumeWriteBytes"),
+    "Sum",
+    "EBS user guide, CloudWatch metrics for Amazon EBS",
+    "volume",
+)
+RDS = Service(
+    "RDS",
+    ("ReadIOPS", "WriteIOPS", "ReadThroughput", "WriteThroughput"),
+    "Average",
+    "RDS user guide, Amazon CloudWatch metrics for Amazon RDS",
+    "database",
+)
+SERVICES = (EBS, RDS)
+# Taken where they are there, with their statistic: mean outstanding, seconds spent by all I/Os of the period, seconds without any,
+# seconds of one I/O, per cent of credits.
+BESIDE = {
+    "VolumeQueueLength": "Average",
+    "VolumeTotalReadTime": "Sum",
+    "VolumeTotalWriteTime": "Sum",
+    "VolumeIdleTime": "Sum",
+    "BurstBalance": "Average",
+    "DiskQueueDepth": "Average",
+    "ReadLatency": "Average",
+    "WriteLatency": "Average",
+}
+STATISTICS = {metric: service.statistic for service in SERVICES for metric in service.needed} | BESIDE
+# Of other things than the volume of the data, though their names hold one of the above: billed I/Os of Aurora, local disks, log volumes.
+OTHERS = ("volumereadiops", "volumewriteiops", "localstorage", "logvolume")
 VOLUME_ID = re.compile(r"vol-[0-9a-f]{8}(?:[0-9a-f]{9})?")
-SOURCE = "EBS user guide, CloudWatch metrics for Amazon EBS"
-ONLY_VOLUME = "volume"
-UNITS = {"Count", "Bytes", "None", ""}
+SOURCE = "user guides of EBS and RDS, CloudWatch metrics"
+UNNAMED = ""
+UNITS = {"Count", "Bytes", "Seconds", "Percent", "Count/Second", "Bytes/Second", "None", ""}
+UNIT_NAMES = ", ".join(sorted(UNITS - {"", "None"}))
 PERIOD_SLACK_S = 1.0
+LEFT_OUT = "no metric of a volume's or an RDS instance's I/O that is used here"
+RDS_NOTE = "RDS's metrics were taken as averages of a second; an export of their sums cannot be told from that."
 
 # (volume, metric) -> {epoch_s: (where, stamp, value)}
 Series = dict[tuple[str, str], dict[float, tuple]]
@@ -39,9 +85,11 @@ def parse(recording: Recording) -> Readings:
 
 
 def metric_in(text: str) -> str | None:
-    """Which of the four metrics a label, id or column heading names; None for another or none."""
+    """Which metric a label, id or column heading names; None for another or none."""
     plain = re.sub(r"[^a-z]", "", text.lower())
-    found = [metric for metric in METRICS if metric.lower() in plain or plain == metric[6:].lower()]
+    if any(other in plain for other in OTHERS):
+        return None
+    found = [metric for metric in STATISTICS if metric.lower() in plain or plain == metric.removeprefix("Volume").lower()]
     return found[0] if len(found) == 1 else None
 
 
@@ -50,14 +98,22 @@ def _volume_in(*texts: object) -> str:
         match = VOLUME_ID.search(text) if isinstance(text, str) else None
         if match:
             return match[0]
-    return ONLY_VOLUME
+    return UNNAMED
+
+
+def _check_statistic(recording: Recording, where, metric: str, found: str) -> None:
+    if found.lower() != STATISTICS[metric].lower():
+        wanted = STATISTICS[metric]
+        raise recording.bad(
+            where, f"statistic {found} of {metric}", f"the {wanted} is needed", f"Set the statistic to {wanted} and export again.", SOURCE
+        )
 
 
 def _put(recording: Recording, series: Series, where, volume: str, metric: str, stamp: Stamp | None, text: object, value: object) -> None:
     if stamp is None:
         raise recording.bad(where, f"time {text!r}", "is not a time CloudWatch writes", "Export again; ISO 8601 in UTC is best.")
     number = recording.number(where, metric, value)
-    if abs(number - round(number)) > 1e-6 * max(1.0, number):
+    if metric in EBS.needed and abs(number - round(number)) > 1e-6 * max(1.0, number):
         raise recording.bad(
             where,
             f"{metric} = {number:g}",
@@ -106,7 +162,7 @@ def _metric_data(recording: Recording, series: Series, document: dict, place: st
         label, key = result.get("Label"), result.get("Id")
         metric = next((metric_in(text) for text in (label, key) if isinstance(text, str) and metric_in(text)), None)
         if metric is None:
-            _note(recording, f"Left out: {str(label or key)[:60]!r}, not one of the four metrics of a volume's I/O.")
+            _note(recording, f"Left out: {str(label or key)[:60]!r}, {LEFT_OUT}.")
             continue
         times = as_list(recording, f"{where}.Timestamps", result.get("Timestamps"))
         values = as_list(recording, f"{where}.Values", result.get("Values"))
@@ -128,23 +184,24 @@ def _metric_statistics(recording: Recording, series: Series, document: dict, pla
     label = document.get("Label")
     metric = metric_in(label) if isinstance(label, str) else None
     if metric is None:
-        raise recording.bad(f"{place}Label", str(label)[:60], f"must be one of {', '.join(METRICS)}", "Export these four.", SOURCE)
+        raise recording.bad(f"{place}Label", str(label)[:60], f"must be one of {', '.join(STATISTICS)}", "Export these.", SOURCE)
     for index, point in enumerate(as_list(recording, f"{place}Datapoints", document["Datapoints"])):
         where = f"{place}Datapoints[{index}]"
         point = as_table(recording, where, point)
-        if "Sum" not in point:
+        statistic = STATISTICS[metric]
+        if statistic not in point:
             raise recording.bad(
                 where,
-                f"statistics {', '.join(key for key in point if key not in ('Timestamp', 'Unit'))}",
-                "the Sum is needed",
-                "Export with --statistics Sum.",
+                f"statistics {', '.join(key for key in point if key not in ('Timestamp', 'Unit'))} of {metric}",
+                f"the {statistic} is needed",
+                f"Export with --statistics {statistic}.",
                 SOURCE,
             )
         if point.get("Unit", "") not in UNITS:
-            raise recording.bad(where, f"unit {point['Unit']}", "EBS reports Count and Bytes", "Export without --unit.", SOURCE)
+            raise recording.bad(where, f"unit {point['Unit']}", f"one of {UNIT_NAMES} is reported", "Export without --unit.", SOURCE)
         time = point.get("Timestamp")
         stamp = parse_iso(time[:60]) if isinstance(time, str) else None
-        _put(recording, series, where, _volume_in(label), metric, stamp, type(time).__name__ if stamp is None else time, point["Sum"])
+        _put(recording, series, where, _volume_in(label), metric, stamp, type(time).__name__ if stamp is None else time, point[statistic])
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------------
@@ -182,18 +239,15 @@ def _long_form(recording: Recording, series: Series, header: list[str], rows: li
             raise recording.bad(number, f"{len(cells)} columns", f"the header has {len(header)}", "The line is cut off: export again.")
         metric = metric_in(cells[columns["metric"]])
         if metric is None:
-            _note(recording, f"Left out: {cells[columns['metric']][:60]!r}, not one of the four metrics of a volume's I/O.")
+            _note(recording, f"Left out: {cells[columns['metric']][:60]!r}, {LEFT_OUT}.")
             continue
         if "unit" in columns and cells[columns["unit"]] not in UNITS:
-            raise recording.bad(number, f"unit {cells[columns['unit']]}", "EBS reports Count and Bytes", "Export without a unit.", SOURCE)
-        if "statistic" in columns and cells[columns["statistic"]].lower() != "sum":
-            raise recording.bad(
-                number, f"statistic {cells[columns['statistic']]}", "the Sum is needed", "Export the statistic Sum.", SOURCE
-            )
+            rule = f"one of {UNIT_NAMES} is reported"
+            raise recording.bad(number, f"unit {cells[columns['unit']]}", rule, "Export without a unit.", SOURCE)
+        if "statistic" in columns:
+            _check_statistic(recording, number, metric, cells[columns["statistic"]])
         volume = cells[columns["volume"]] if cells and "volume" in columns else _volume_in(cells[columns["metric"]])
-        _put(
-            recording, series, number, volume or ONLY_VOLUME, metric, parse_iso(cells[time_at]), cells[time_at], cells[columns[value_name]]
-        )
+        _put(recording, series, number, volume, metric, parse_iso(cells[time_at]), cells[time_at], cells[columns[value_name]])
 
 
 def _wide_form(recording: Recording, series: Series, periods: list[float], rows: list) -> None:
@@ -208,14 +262,13 @@ def _wide_form(recording: Recording, series: Series, periods: list[float], rows:
         )
     width = len(rows[first][1])
     about: list[list[str]] = [[] for _ in range(width)]
+    asked: dict[int, tuple[int, str]] = {}
     for number, cells in rows[:first]:
         kind = cells[0].lower()
         for at in range(1, min(width, len(cells))):
             about[at].append(cells[at])
-            if kind == "statistic" and cells[at] and cells[at].lower() != "sum":
-                raise recording.bad(
-                    number, f"statistic {cells[at]}", "the Sum is needed", "Set the statistic to Sum and download again.", SOURCE
-                )
+            if kind == "statistic" and cells[at]:
+                asked[at] = (number, cells[at])
             if kind == "period" and cells[at]:
                 periods.append(recording.number(number, "period", cells[at].lower().replace("seconds", "").strip()))
     named = []
@@ -223,6 +276,8 @@ def _wide_form(recording: Recording, series: Series, periods: list[float], rows:
         found = {metric_in(text) for text in about[at]} - {None}
         if len(found) == 1:
             named.append((at, found.pop(), _volume_in(*about[at])))
+            if at in asked:
+                _check_statistic(recording, asked[at][0], named[-1][1], asked[at][1])
     for number, cells in rows[first:]:
         if len(cells) != width:
             raise recording.bad(
@@ -238,39 +293,87 @@ def _wide_form(recording: Recording, series: Series, periods: list[float], rows:
 
 
 def _join(recording: Recording, series: Series, periods: list[float]) -> Readings:
-    volumes = sorted({volume for volume, _ in series})
-    for volume in volumes or [ONLY_VOLUME]:
-        missing = [metric for metric in METRICS if not series.get((volume, metric))]
+    service = _service(recording, series)
+    volumes = sorted({volume for volume, metric in series if metric in service.needed})
+    for volume in volumes or [UNNAMED]:
+        missing = [metric for metric in service.needed if not series.get((volume, metric))]
         if missing:
             raise recording.bad(
                 "",
-                f"{', '.join(missing)} of {volume}",
+                f"{', '.join(missing)} of {volume or service.only_device}",
                 "missing: all four metrics are needed",
-                "Export VolumeReadOps, VolumeWriteOps, VolumeReadBytes and VolumeWriteBytes as Sum.",
-                SOURCE,
+                f"Export {', '.join(service.needed)} as {service.statistic}.",
+                service.source,
             )
-    period_s = _period(recording, series, periods)
+    period_s = _period(recording, {key: points for key, points in series.items() if key[1] in service.needed}, periods)
     by_time: dict[float, Report] = {}
-    uneven = 0
+    uneven, sums = 0, service.statistic == "Sum"
     for volume in volumes:
-        reads, writes, read_bytes, write_bytes = (series[volume, metric] for metric in METRICS)
+        reads, writes, read_bytes, write_bytes = (series[volume, metric] for metric in service.needed)
+        beside = _beside(recording, series, volume, period_s)
         for moment in sorted(set(reads) | set(writes) | set(read_bytes) | set(write_bytes)):
             if not (moment in reads and moment in writes and moment in read_bytes and moment in write_bytes):
                 uneven += 1
                 continue
-            where, stamp, ops = reads[moment]
-            sample = make_sample(
-                recording,
-                where,
-                ops / period_s,
-                writes[moment][2] / period_s,
-                read_bytes[moment][2] / 1024 / period_s,
-                write_bytes[moment][2] / 1024 / period_s,
-            )
-            by_time.setdefault(moment, Report(where, stamp, {})).devices[volume] = sample
+            where, stamp, _ = reads[moment]
+            figures = [points[moment][2] / (period_s if sums else 1.0) for points in (reads, writes, read_bytes, write_bytes)]
+            observed = _observed({name: points[moment][2] for name, points in beside.items() if moment in points}, figures, period_s)
+            sample = make_sample(recording, where, figures[0], figures[1], figures[2] / 1024, figures[3] / 1024, observed)
+            by_time.setdefault(moment, Report(where, stamp, {})).devices[volume or service.only_device] = sample
     if uneven:
         _note(recording, f"{uneven} periods were left out: not all four metrics have a figure there.")
-    return Readings("CloudWatch", [by_time[moment] for moment in sorted(by_time)], stamped_at="start", interval_s=period_s)
+    if service is RDS:
+        _note(recording, RDS_NOTE)
+    return Readings(
+        f"CloudWatch of {service.name}" if service is RDS else "CloudWatch",
+        [by_time[moment] for moment in sorted(by_time)],
+        stamped_at="start",
+        interval_s=period_s,
+        zone="UTC",
+    )
+
+
+def _service(recording: Recording, series: Series) -> Service:
+    """Whose metrics these are; EBS when none of either is there, so that the error names what is missing."""
+    found = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
+    if len(found) > 1:
+        raise recording.bad("", "metrics of EBS and of RDS", "are in one file", "Export and import them one by one.")
+    return found[0] if found else EBS
+
+
+def _beside(recording: Recording, series: Series, volume: str, period_s: float) -> dict[str, dict[float, tuple]]:
+    """The metrics beside the four, of this volume or of no named one. Those of another period are left out, with a note."""
+    found = {}
+    for metric in BESIDE:
+        points = series.get((volume, metric)) or series.get((UNNAMED, metric))
+        if not points:
+            continue
+        times = sorted(points)
+        step = statistics.median_low([b - a for a, b in zip(times, times[1:], strict=False)]) if len(times) > 1 else period_s
+        if abs(step - period_s) > PERIOD_SLACK_S:
+            _note(recording, f"Left out: {metric}, every {step:g} s where the I/Os are every {period_s:g} s.")
+        else:
+            found[metric] = points
+    return found
+
+
+def _observed(beside: dict[str, float], rates: list[float], period_s: float) -> Observed:
+    """Queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`: reads and writes a second first."""
+
+    def await_ms(latency: str, total: str, rate: float) -> float | None:
+        if latency in beside:
+            return beside[latency] * 1_000.0
+        return beside[total] / (rate * period_s) * 1_000.0 if total in beside and rate > 0 else None
+
+    idle = beside.get("VolumeIdleTime")
+    return Observed(
+        await_ms("ReadLatency", "VolumeTotalReadTime", rates[0]),
+        await_ms("WriteLatency", "VolumeTotalWriteTime", rates[1]),
+        None,
+        beside.get("VolumeQueueLength", beside.get("DiskQueueDepth")),
+        None if idle is None else max(0.0, 100.0 - 100.0 * idle / period_s),
+        beside.get("BurstBalance"),
+    )
 
 
 def _period(recording: Recording, series: Series, periods: list[float]) -> float:

@@ -21,6 +21,7 @@ SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
         ("vmstat", "vmstat", r"^\s*r\s+b\s.*\sbi\s+bo\s"),
         ("iostat", "iostat", r"^Device:?\s+.*(r/s|tps)\b|^\s+(r/s|tps)\b.*\sDevice\s*$"),
         ("cloudwatch", "CloudWatch CSV", r"(?i)Volume(Read|Write)(Ops|Bytes)"),
+        ("cloudwatch", "CloudWatch metrics of RDS", r"\b(Read|Write)(IOPS|Throughput)\b"),
         (None, "vmstat -d", r"^disk-? ?-{1,60}reads-"),
         (None, "vmstat of another system than Linux", r"^\s*procs\s+(memory|kthr)|^\s*r\s+b\s+w\s"),
         (None, "iostat of Solaris", r"extended device statistics"),
@@ -39,7 +40,6 @@ SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
         (None, "Windows Performance Monitor", r"\(PDH-CSV|\\PhysicalDisk\("),
         (None, "/proc/diskstats", r"^\s+\d+\s+\d+ \S+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+"),
         (None, "top", r"^top - \d\d:\d\d"),
-        (None, "CloudWatch metrics of RDS", r"\b(ReadIOPS|WriteIOPS|ReadThroughput)\b"),
         (None, "a web page", r"(?i)^\s*<(!doctype|html)"),
     )
 )

@@ -11,7 +11,7 @@ import re
 from headrace.workload.importers.clock import looks_like_stamp, parse_stamps
 from headrace.workload.importers.json_text import as_list, as_table, load_json
 from headrace.workload.importers.reading import Recording
-from headrace.workload.importers.series import Readings, Report, Sample, make_sample
+from headrace.workload.importers.series import Observed, Readings, Report, Sample, make_sample
 
 BANNER = re.compile(r"Linux \S+ \(")
 # KiB in one unit of the column; a sector is 512 B whatever the disk (kernel, Documentation/block/stat).
@@ -132,7 +132,23 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
             _check_size(recording, where, column, ops, kib, figures[column] * SIZE_COLUMNS[column], unit)
     if figures.get("d/s", 0.0) > 0 and OTHER_IO_NOTE not in recording.notes:
         recording.notes.append(OTHER_IO_NOTE)
-    return make_sample(recording, where, reads, writes, read_kib, write_kib)
+    return make_sample(recording, where, reads, writes, read_kib, write_kib, observed_of(figures))
+
+
+def observed_of(figures: dict[str, float]) -> Observed:
+    """Latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms and per cent."""
+    apart = "r_await" in figures and "w_await" in figures
+    return Observed(
+        figures["r_await"] if apart else None,
+        figures["w_await"] if apart else None,
+        None if apart else figures.get("await"),
+        _first(figures, "aqu-sz", "avgqu-sz"),
+        _first(figures, "%util", "util", "util-percent"),
+    )
+
+
+def _first(figures: dict[str, float], *names: str) -> float | None:
+    return next((figures[name] for name in names if name in figures), None)
 
 
 def _check_size(recording: Recording, where, column: str, ops: float, kib: float, size_kib: float, unit: float) -> None:

@@ -11,6 +11,7 @@ import statistics
 from datetime import date, datetime, timedelta
 
 from headrace.workload.importers.clock import EPOCH, Stamp, parse_days, parse_iso, parse_stamps, seconds_of_day
+from headrace.workload.importers.iostat import observed_of
 from headrace.workload.importers.json_text import as_list, as_table, load_json
 from headrace.workload.importers.reading import Recording
 from headrace.workload.importers.series import Readings, Report, Sample, make_sample
@@ -50,7 +51,7 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
         _note(recording, DISCARD_NOTE)
     tps, both = figures["tps"], read_kib + write_kib
     reads = tps * read_kib / both if both else 0.0
-    return make_sample(recording, where, reads, tps - reads if both else 0.0, read_kib, write_kib)
+    return make_sample(recording, where, reads, tps - reads if both else 0.0, read_kib, write_kib, observed_of(figures))
 
 
 def check_columns(recording: Recording, where, columns: list[str]) -> None:

@@ -11,16 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import polars as pl
+
 from headrace.errors import InputError
 from headrace.workload.importers.clock import Stamp, parse_iso
 from headrace.workload.importers.reading import DOC, Recording, clip
 from headrace.workload.model import (
+    LOCAL_ZONE,
     MAX_IO_KIB,
     MAX_OPS_PER_S,
     MAX_POINTS,
     MAX_RECORDED_POINT_S,
     MIN_IO_KIB,
     MIN_POINT_S,
+    OBSERVED_COLUMNS,
     OpenWorkload,
     check_choice,
     check_name,
@@ -34,8 +38,31 @@ MAX_MISSING_SHARE = 0.10
 # Printed times are whole seconds, so two stamps can be off by one second together; tools also wake late under load.
 STAMP_SLACK_S = 1.0
 STAMP_SLACK_SHARE = 0.10
+# Figures beside the rates that are left out as no measurement. Older kernels count requests in flight wrongly and print %util of
+# thousands or queues of millions; a little above 100 % comes from the interval being measured twice.
+MOST_UTIL_PERCENT = 110.0
+MOST_QUEUE = 1e6
+MOST_AWAIT_MS = 1e7
+ABSURD_NOTE = (
+    "Some latencies, queues or utilisations were left out: they are beyond what a device can do (some kernels count requests in "
+    "flight wrongly). The rates are not touched by that."
+)
 # A device is taken unasked only when it does at least this many times the I/O of the next one.
 CLEAR_WINNER = 2.0
+
+
+class Observed(NamedTuple):
+    """What a tool says of a device beside its rates, in the order of OBSERVED_COLUMNS; None where it does not."""
+
+    read_await_ms: float | None = None
+    write_await_ms: float | None = None
+    await_ms: float | None = None
+    queue: float | None = None
+    util_percent: float | None = None
+    balance_percent: float | None = None
+
+
+NOTHING_OBSERVED = Observed()
 
 
 class Sample(NamedTuple):
@@ -46,6 +73,7 @@ class Sample(NamedTuple):
     writes_per_s: float
     read_kib_s: float
     write_kib_s: float
+    observed: Observed = NOTHING_OBSERVED
 
 
 @dataclass
@@ -60,12 +88,16 @@ class Report:
 
 @dataclass
 class Readings:
-    """What a parser found. `interval_s` when the file itself says it; `stamped_at` "end" or "start" of the interval."""
+    """What a parser found. `interval_s` when the file itself says it; `stamped_at` "end" or "start" of the interval.
+
+    `zone`: of times that carry none themselves, where the tool is known to have one (CloudWatch: UTC).
+    """
 
     tool: str
     reports: list[Report]
     stamped_at: str = "end"
     interval_s: float | None = None
+    zone: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +111,9 @@ class Options:
     name: str | None = None
 
 
-def make_sample(recording: Recording, where, reads: float, writes: float, read_kib: float, write_kib: float) -> Sample:
+def make_sample(
+    recording: Recording, where, reads: float, writes: float, read_kib: float, write_kib: float, observed: Observed = NOTHING_OBSERVED
+) -> Sample:
     """A sample from I/Os and KiB a second, or an InputError for figures that cannot belong together."""
     for what, rate in (("reads", reads), ("writes", writes)):
         if rate > MAX_OPS_PER_S:
@@ -91,7 +125,31 @@ def make_sample(recording: Recording, where, reads: float, writes: float, read_k
             )
     reads, read_kib = _belong_together(recording, where, "read", reads, read_kib)
     writes, write_kib = _belong_together(recording, where, "write", writes, write_kib)
-    return Sample(where, reads, writes, read_kib, write_kib)
+    return Sample(where, reads, writes, read_kib, write_kib, _believed(recording, observed, reads, writes))
+
+
+def _believed(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
+    """The figures beside the rates, without those that are no measurement: latencies of no I/O (printed as 0) and absurd ones."""
+    read_await, write_await, both, queue, util, balance = observed
+    if util is not None and 100.0 < util <= MOST_UTIL_PERCENT:
+        util = 100.0
+    kept = Observed(
+        read_await if reads > 0 else None,
+        write_await if writes > 0 else None,
+        both if reads + writes > 0 else None,
+        queue,
+        util,
+        balance,
+    )
+    absurd = [
+        value is not None and value > most
+        for value, most in zip(kept, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True)
+    ]
+    if not any(absurd):
+        return kept
+    if ABSURD_NOTE not in recording.notes:
+        recording.notes.append(ABSURD_NOTE)
+    return Observed(*(None if wrong else value for value, wrong in zip(kept, absurd, strict=True)))
 
 
 def _belong_together(recording: Recording, where, what: str, ops: float, kib: float) -> tuple[float, float]:
@@ -132,13 +190,22 @@ def build(recording: Recording, readings: Readings, options: Options) -> OpenWor
         [row.read_kib_s / row.reads_per_s if row.reads_per_s else 0.0 for row in rows],
         [row.write_kib_s / row.writes_per_s if row.writes_per_s else 0.0 for row in rows],
     )
+    points = points.with_columns(
+        pl.Series(column, values, dtype=pl.Float64)
+        for column, values in zip(OBSERVED_COLUMNS, zip(*(row.observed for row in rows), strict=True), strict=True)
+    )
     source = {"tool": readings.tool, "file": recording.name, "sha256": recording.sha256, "period_s": interval_s, "device": device}
-    start = _clock_start(readings, interval_s, options.start)
+    start, zone = _clock_start(readings, interval_s, options.start)
     if start:
         source["clock_start"] = start
     try:
         return OpenWorkload(
-            name=_name(recording, options.name), kind="recorded", points=points, source=source, caveats=tuple(recording.notes)
+            name=_name(recording, options.name),
+            kind="recorded",
+            points=points,
+            source=source,
+            caveats=tuple(recording.notes),
+            clock_zone=zone or LOCAL_ZONE,
         )
     except InputError as error:
         raise InputError(f"{recording.name}: {error.value}", error.rule, error.source, error.hint) from None
@@ -195,14 +262,36 @@ def _column(recording: Recording, readings: Readings, members: list[str]) -> lis
         present = [report.devices[member] for member in members if member in report.devices]
         absent += len(present) < len(members)
         where = present[0].where if present else report.where
-        samples.append(
-            Sample(where, *(sum(values) for values in zip(*(s[1:] for s in present), strict=True)))
-            if present
-            else Sample(where, 0.0, 0.0, 0.0, 0.0)
-        )
+        samples.append(_together(where, present) if present else Sample(where, 0.0, 0.0, 0.0, 0.0))
     if absent:
         recording.notes.append(f"{absent} of {len(samples)} reports do not list the device: taken as idle there, as iostat -z prints.")
     return samples
+
+
+def _together(where: int | str, members: list[Sample]) -> Sample:
+    """The members of an array as one device: rates and queues add up, latency is the mean of an I/O, the fullest member counts."""
+    if len(members) == 1:
+        return members[0]
+    rates = [sum(values) for values in zip(*(member[1:5] for member in members), strict=True)]
+    reads, writes = [member.reads_per_s for member in members], [member.writes_per_s for member in members]
+    read_await, write_await, both, queue, util, balance = zip(*(member.observed for member in members), strict=True)
+    observed = Observed(
+        _mean(read_await, reads),
+        _mean(write_await, writes),
+        _mean(both, [sum(pair) for pair in zip(reads, writes, strict=True)]),
+        None if None in queue else sum(queue),
+        None if None in util else max(util),
+        None if None in balance else min(balance),
+    )
+    return Sample(where, *rates, observed)
+
+
+def _mean(values: tuple, weights: list[float]) -> float | None:
+    """The mean weighted by rates; None when a member that did I/O has no figure."""
+    used = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0]
+    if not used or any(value is None for value, _ in used):
+        return None
+    return sum(value * weight for value, weight in used) / sum(weight for _, weight in used)
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -313,20 +402,22 @@ def _fill(recording: Recording, readings: Readings, samples: list, slots: list[i
     rows: list[Sample] = []
     for slot, sample in zip(slots, samples, strict=True):
         while len(rows) < slot:
-            rows.append(Sample(sample.where, 0.0, 0.0, 0.0, 0.0) if gaps == "zero" else rows[-1])
+            # A held report repeats the rates; what was observed beside them belongs to its own interval only.
+            rows.append(Sample(sample.where, 0.0, 0.0, 0.0, 0.0) if gaps == "zero" else rows[-1]._replace(observed=NOTHING_OBSERVED))
         rows.append(sample)
     return rows
 
 
-def _clock_start(readings: Readings, interval_s: float, asked: str | datetime | None) -> str | None:
+def _clock_start(readings: Readings, interval_s: float, asked: str | datetime | None) -> tuple[str | None, str | None]:
+    """When the recording began, and the zone of that clock; None for what is not known."""
     if asked is not None:
         text = asked.isoformat() if isinstance(asked, datetime) else str(asked)
         stamp = parse_iso(text)
         if stamp is None:
             raise InputError(f"start = {clip(text)!r}", "must be a date and time like 2025-11-21T10:00:00", "ISO 8601")
-        return stamp.local.isoformat(timespec="seconds")
+        return stamp.local.isoformat(timespec="seconds"), stamp.zone
     first = readings.reports[0].stamp
     if first is None:
-        return None
+        return None, None
     back = timedelta(seconds=interval_s if readings.stamped_at == "end" else 0.0)
-    return (first.local - back).isoformat(timespec="seconds")
+    return (first.local - back).isoformat(timespec="seconds"), first.zone or readings.zone

@@ -1,0 +1,518 @@
+"""What a recording says beside its rates: latency, queue, utilisation, credits; and where its rates are a limit, not a demand.
+
+A volume at its limit gives a flat rate however much is asked. Such points are *censored*: the demand is known only from below.
+The rule that finds them, and what it misses, is in docs/reference/import-formats.md, "What was recorded is not what was asked".
+Every threshold below is ours (a guess, tried on simulated recordings in tests/unit/test_workload_observed.py) unless it names a source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import polars as pl
+
+from headrace.workload.model import LOCAL_ZONE, MAX_OPS_PER_S, check_number
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from headrace.workload.model import OpenWorkload
+
+# Latency is "several times its usual" from here on; at the very figure of a known limit less is enough.
+SLOW_FACTOR = 3.0
+SLOW_FACTOR_AT_KNOWN_LIMIT = 1.5
+SLOW_LEAST_MS = 0.5
+# The usual latency is this quantile of the points with I/O: most of a recording may be throttled.
+USUAL_QUANTILE = 0.2
+# No SSD volume at rest takes longer on average (EBS user guide: single-digit milliseconds, io2 below one). Where even the quickest
+# fifth of a recording is slower, all of it may be throttled, so the usual is not believed above this.
+USUAL_AT_MOST_MS = 1.5
+# Below so many outstanding, requests wait for each other's answers (one thread), not for a limit.
+WAITING_LEAST = 2.0
+UTIL_FULL_PERCENT = 99.0
+CREDITS_GONE_PERCENT = 1.0
+# A rate is flat within this share, and one clock tick (10 ms) at each end of a point.
+FLAT_SHARE = 0.01
+TICKS_S = 0.01
+FLAT_SHARE_AT_KNOWN_LIMIT = 0.005
+LEAST_RUN = 3
+LEAST_RUN_WITHOUT_LATENCY = 5
+LEAST_SCATTERED = 5
+# Of all points at a level so many must be slow: a rate the volume often gave without waiting is no limit.
+SLOW_SHARE_AT_LEVEL = 0.75
+# Limits of EBS volume types (data/volumes): gp3 base, gp2 and gp3 before and since 2025-09-26, io1, io2; IOPS and MiB/s.
+KNOWN_IOPS = (3_000.0, 10_000.0, 16_000.0, 20_000.0, 32_000.0, 64_000.0, 80_000.0, 256_000.0)
+KNOWN_MIB_S = (125.0, 128.0, 160.0, 250.0, 320.0, 500.0, 1_000.0, 2_000.0, 4_000.0)
+
+DEFAULT_MARGIN = 1.25
+MAX_MARGIN = 100.0
+
+DAY_S = 86_400.0
+# Reports are lost at both ends (the first, since boot; the last, cut off): a day short of 1 % is still called a day.
+WHOLE_SHARE = 0.99
+
+
+@dataclass(frozen=True)
+class CensoredWindow:
+    """A stretch in which the volume gave all it could: demand was at least what was recorded.
+
+    `from_s`, `to_s`: seconds from the start. `limit`: "iops", "mib_s", or "credits" where the volume gave more at other times.
+    `recorded`: the flat rate, in `unit` ("IOPS" or "MiB/s"). `usual_latency_ms` (None: not recorded, or nothing to compare with),
+    `latency_ms`, `queue` (mean outstanding), `util_percent`, `balance_percent`: means of the window, None where not recorded.
+    `at_least_iops`: what was recorded and, by Little's law, what was still waiting at the end of the point with the longest queue.
+    `at_most_iops`: as many outstanding, served at the usual latency: an upper figure to show, not to plan by. All are figures of
+    the recording: `scaled()` does not change them.
+    """
+
+    from_s: float
+    to_s: float
+    limit: Literal["iops", "mib_s", "credits"]
+    recorded: float
+    unit: Literal["IOPS", "MiB/s"]
+    usual_latency_ms: float | None
+    latency_ms: float | None
+    queue: float | None
+    at_least_iops: float
+    at_most_iops: float | None
+    util_percent: float | None = None
+    balance_percent: float | None = None
+
+    def words(self, clock_start: str | None = None) -> str:
+        """One sentence or two on this window; `clock_start` as in a workload's source gives times of day."""
+        return in_words((self,), clock_start)
+
+
+def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None) -> str:
+    """Windows of one limit at one rate, as a note: when, how it shows, what it means and what to do."""
+    from headrace.workload.describe import clock_text, span_in_words
+
+    first = max(windows, key=lambda window: window.to_s - window.from_s)
+    shown = sorted(sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s)
+    dated = windows[-1].to_s > DAY_S
+
+    def at(t_s: float) -> str:
+        return clock_text(clock_start, t_s, dated) or f"{span_in_words(round(t_s))} after the start"
+
+    when = ", ".join(f"from {at(window.from_s)} to {at(window.to_s)}" for window in shown)
+    if len(windows) > len(shown):
+        total_s = sum(window.to_s - window.from_s for window in windows)
+        when += f" and {len(windows) - len(shown)} times more ({span_in_words(total_s)} in all)"
+    signs = [f"{when[0].upper()}{when[1:]} the device was at a flat {first.recorded:,.4g} {first.unit}".replace(",.", ",")]
+    if first.util_percent is not None:
+        signs.append(f"utilised {first.util_percent:.0f} %")
+    if first.balance_percent is not None and first.balance_percent < 5.0:
+        signs.append(f"burst balance {first.balance_percent:.0f} %")
+    if first.latency_ms is not None:
+        times = (
+            f"{first.latency_ms / first.usual_latency_ms:.2g} times the usual" if first.usual_latency_ms else f"{first.latency_ms:.3g} ms"
+        )
+        signs.append(f"latency {times}")
+    reason = "with its credits gone this" if first.limit == "credits" else "this"
+    least = f"at least {first.at_least_iops:,.0f} IOPS" if first.at_least_iops > 1.02 * _iops_of(first) else "at least that"
+    return (
+        f"{', '.join(signs)}: {reason} is what the volume gave, not what was asked. Demand was {least}; "
+        "plan with --demand-growth 1.5 to 3, or record on a larger volume."
+    )
+
+
+def _iops_of(window: CensoredWindow) -> float:
+    return window.recorded if window.unit == "IOPS" else window.at_least_iops
+
+
+# --- latency ----------------------------------------------------------------------------------------------------------
+
+
+def recorded_latency(workload: OpenWorkload) -> pl.DataFrame | None:
+    """`t_s` and `mean_ms` of each point as recorded; null where nothing was. None when the recording has no latency at all.
+
+    The mean over reads and writes where they are apart, else of all; else, by Little's law, queue over rate.
+    """
+    points = workload.points
+    scale = float(workload.source.get("scaled_by", 1.0))
+    rate = pl.col("reads_per_s") + pl.col("writes_per_s")
+    ways = []
+    if "read_await_ms" in points.columns and "write_await_ms" in points.columns:
+        parts = [
+            pl.when(pl.col(f"{what}s_per_s") > 0).then(pl.col(f"{what}s_per_s") * pl.col(f"{what}_await_ms")).otherwise(0.0)
+            for what in ("read", "write")
+        ]
+        ways.append((parts[0] + parts[1]) / rate)
+    if "await_ms" in points.columns:
+        ways.append(pl.col("await_ms"))
+    if "queue" in points.columns:
+        ways.append(pl.col("queue") * scale / rate * 1_000.0)
+    if not ways:
+        return None
+    found = points.select("t_s", pl.when(rate > 0).then(pl.coalesce(ways)).alias("mean_ms"))
+    return found if found["mean_ms"].is_not_null().any() else None
+
+
+# --- censored points --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Censoring:
+    """What `find` found: the windows, and for each point the factor from what was recorded to the least demand; None without windows."""
+
+    windows: tuple[CensoredWindow, ...]
+    at_least_factor: pl.Series | None = None
+    censored: pl.Series | None = None
+
+
+@dataclass
+class _Series:
+    """The points of a recording as arrays; NaN where nothing was recorded."""
+
+    t_s: np.ndarray
+    duration_s: np.ndarray
+    rates: dict[str, np.ndarray]  # "IOPS" and "MiB/s"
+    latency_ms: np.ndarray
+    queue: np.ndarray
+    util: np.ndarray
+    balance: np.ndarray
+    usual_ms: float  # NaN without latencies
+    members: int
+    counts_ios: bool  # vmstat counts bytes only
+
+
+@dataclass
+class _Run:
+    unit: str
+    first: int
+    last: int
+    level: float
+    spread: float
+    known: bool
+    credits: bool
+
+
+def find(workload: OpenWorkload) -> Censoring:
+    """Which points of a recording are a limit of the volume. Constant and daily workloads are demand: none."""
+    if workload.kind != "recorded" or "uncensored_by" in workload.source:
+        return Censoring(())
+    series = _series(workload)
+    slow, at_known = _slow(series)
+    runs = []
+    for unit in series.rates:
+        if unit == "MiB/s" or series.counts_ios:
+            runs += _flat_runs(series, unit, slow) + _known_runs(series, unit, at_known)
+    owner = _owners(series, runs, slow)
+    return _windows(series, runs, owner)
+
+
+def _series(workload: OpenWorkload) -> _Series:
+    import numpy as np
+
+    points, scale = workload.points, float(workload.source.get("scaled_by", 1.0))
+
+    def column(name: str) -> np.ndarray:
+        if name not in points.columns:
+            return np.full(points.height, np.nan)
+        return points[name].fill_null(float("nan")).to_numpy()
+
+    reads, writes = points["reads_per_s"].to_numpy() / scale, points["writes_per_s"].to_numpy() / scale
+    mib_s = (reads * points["read_kib"].to_numpy() + writes * points["write_kib"].to_numpy()) / 1024.0
+    latency = recorded_latency(workload)
+    latency_ms = np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
+    known = latency_ms[np.isfinite(latency_ms)]
+    queue = column("queue")
+    queue = np.where(np.isfinite(queue), queue, (reads + writes) * latency_ms / 1_000.0)
+    return _Series(
+        points["t_s"].to_numpy(),
+        points["duration_s"].to_numpy(),
+        {"IOPS": reads + writes, "MiB/s": mib_s},
+        latency_ms,
+        queue,
+        column("util_percent"),
+        column("balance_percent"),
+        float(np.quantile(known, USUAL_QUANTILE)) if known.size else float("nan"),
+        str(workload.source.get("device", "")).count("+") + 1,
+        workload.source.get("tool") != "vmstat",
+    )
+
+
+def _slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
+    """Points at which requests waited, and those that may have where the rate is exactly a known limit."""
+    import numpy as np
+
+    usual = min(series.usual_ms, USUAL_AT_MOST_MS) if np.isfinite(series.usual_ms) else float("nan")
+    unknown = ~np.isfinite(series.latency_ms)
+    with np.errstate(invalid="ignore"):
+        waited = (series.latency_ms >= SLOW_FACTOR * usual) & (series.latency_ms >= usual + SLOW_LEAST_MS)
+        slow = waited & (series.queue >= WAITING_LEAST)
+        # Utilisation alone says only that the device was never idle: it counts where no latency was recorded.
+        slow |= unknown & (series.util >= UTIL_FULL_PERCENT)
+        slow |= series.balance <= CREDITS_GONE_PERCENT
+        idle = series.util < 90.0
+        at_known = (unknown & ~idle) | (series.latency_ms >= SLOW_FACTOR_AT_KNOWN_LIMIT * usual)
+    return slow & (series.rates["IOPS"] > 0), at_known | slow
+
+
+def _tolerance(series: _Series) -> np.ndarray:
+    return FLAT_SHARE + TICKS_S / series.duration_s
+
+
+def _flat_runs(series: _Series, unit: str, slow: np.ndarray) -> list[_Run]:
+    """Runs of slow points whose rate stays at one level, at levels the volume did not give without waiting."""
+    import numpy as np
+
+    rate, tolerance = series.rates[unit], _tolerance(series)
+    runs, first, before, total = [], -1, -2, 0.0
+    for at in np.flatnonzero(slow).tolist():
+        level = total / (before - first + 1) if first >= 0 else 0.0
+        if at == before + 1 and first >= 0 and abs(rate[at] - level) <= tolerance[at] * level:
+            total += rate[at]
+        else:
+            if first >= 0 and before - first + 1 >= LEAST_RUN:
+                runs.append((first, before))
+            first, total = at, float(rate[at])
+        before = at
+    if first >= 0 and before - first + 1 >= LEAST_RUN:
+        runs.append((first, before))
+    found = [_judged(series, unit, first, last, slow) for first, last in runs]
+    scattered = _scattered(series, unit, slow)
+    return [run for run in [*found, scattered] if run is not None]
+
+
+def _judged(series: _Series, unit: str, first: int, last: int, slow: np.ndarray) -> _Run | None:
+    """The run when its level may be a limit, else None."""
+    import numpy as np
+
+    rate, tolerance = series.rates[unit], float(_tolerance(series)[first])
+    level = float(np.median(rate[first : last + 1]))
+    near = np.abs(rate - level) <= tolerance * level
+    if level <= 0 or slow[near].mean() < SLOW_SHARE_AT_LEVEL:
+        return None
+    exceeded = bool((rate > level * (1 + 2 * tolerance)).any())
+    gone = series.balance[first : last + 1]
+    credits = exceeded or bool(np.isfinite(gone).any() and np.nanmedian(gone) <= CREDITS_GONE_PERCENT)
+    if exceeded and last - first + 1 < LEAST_RUN_WITHOUT_LATENCY:
+        return None
+    spread = float(np.std(rate[first : last + 1]) / level)
+    return _Run(unit, first, last, level, spread, _known(unit, level, series.members, tolerance) is not None, credits)
+
+
+def _scattered(series: _Series, unit: str, slow: np.ndarray) -> _Run | None:
+    """A level that nothing exceeds and that slow points reach again and again without staying: a run of length 0 that others join."""
+    import numpy as np
+
+    rate = series.rates[unit]
+    top = float(rate.max())
+    at_top = slow & (rate >= top * (1 - _tolerance(series)))
+    if at_top.sum() < LEAST_SCATTERED:
+        return None
+    places = np.flatnonzero(at_top)
+    judged = _judged(series, unit, int(places[0]), int(places[0]), slow)
+    if judged is None:
+        return None
+    level = float(np.median(rate[at_top]))
+    return _Run(unit, int(places[0]), int(places[0]), level, 1.0, judged.known, judged.credits)
+
+
+def _known(unit: str, level: float, members: int, share: float) -> float | None:
+    """The known limit within `share` of a level, for one volume or for all members of an array."""
+    limits = KNOWN_IOPS if unit == "IOPS" else KNOWN_MIB_S
+    near = [limit * count for limit in limits for count in {1, members} if abs(level - limit * count) <= share * limit * count]
+    return near[0] if near else None
+
+
+def _known_runs(series: _Series, unit: str, may_wait: np.ndarray) -> list[_Run]:
+    """Runs exactly at a known limit that is never exceeded, where latency says little or nothing."""
+    import numpy as np
+
+    rate = series.rates[unit]
+    limit = _known(unit, float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max()), series.members, FLAT_SHARE)
+    if limit is None:
+        return []
+    flat = (np.abs(rate - limit) <= FLAT_SHARE_AT_KNOWN_LIMIT * limit) & may_wait
+    near = np.abs(rate - limit) <= FLAT_SHARE_AT_KNOWN_LIMIT * limit
+    if not flat.any() or flat.sum() < SLOW_SHARE_AT_LEVEL * near.sum():
+        return []
+    runs = []
+    places = np.flatnonzero(flat)
+    for part in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
+        if part.size >= LEAST_RUN_WITHOUT_LATENCY:
+            first, last = int(part[0]), int(part[-1])
+            runs.append(_Run(unit, first, last, limit, float(np.std(rate[first : last + 1]) / limit), True, False))
+    return runs
+
+
+def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
+    """For each point the run it belongs to, or -1. Known limits first, then the flattest; single slow points at a level join it."""
+    import numpy as np
+
+    owner = np.full(series.t_s.size, -1)
+    runs.sort(key=lambda run: (not run.known, round(run.spread, 3), run.unit, run.first))
+    for index, run in enumerate(runs):
+        part = owner[run.first : run.last + 1]
+        if run.last - run.first + 1 < LEAST_RUN or (part < 0).sum() >= LEAST_RUN:
+            part[part < 0] = index
+    tolerance = _tolerance(series)
+    levels: dict[tuple[str, float], int] = {}
+    for index, run in enumerate(runs):
+        levels.setdefault((run.unit, round(run.level, 0)), index)
+    for (unit, _), index in levels.items():
+        level = runs[index].level
+        owner[(owner < 0) & slow & (np.abs(series.rates[unit] - level) <= tolerance * level)] = index
+    # A slow point between two censored ones: the tool's clock put some of its I/Os into its neighbours.
+    inner = np.flatnonzero((owner[1:-1] < 0) & slow[1:-1] & (owner[:-2] >= 0) & (owner[2:] >= 0)) + 1
+    for at in inner.tolist():
+        run = runs[owner[at - 1]]
+        if series.rates[run.unit][at] >= 0.95 * run.level:
+            owner[at] = owner[at - 1]
+    return owner
+
+
+def _windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
+    import numpy as np
+
+    places = np.flatnonzero(owner >= 0)
+    if not places.size:
+        return Censoring(())
+    same = [
+        after == before + 1 and _same_limit(runs[owner[before]], runs[owner[after]])
+        for before, after in zip(places.tolist(), places[1:].tolist(), strict=False)
+    ]
+    factor, windows, start = np.ones(owner.size), [], 0
+    for end in range(places.size):
+        if end + 1 < places.size and same[end]:
+            continue
+        first, last = int(places[start]), int(places[end])
+        windows.append(_window(series, runs[owner[first]], first, last, factor))
+        start = end + 1
+    return Censoring(tuple(windows), pl.Series("factor", factor), pl.Series("censored", owner >= 0))
+
+
+def _same_limit(one: _Run, other: _Run) -> bool:
+    return one.unit == other.unit and abs(one.level - other.level) <= 0.02 * one.level
+
+
+def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarray) -> CensoredWindow:
+    """The figures of points first..last; writes their factors to the least demand into `factor`."""
+    import numpy as np
+
+    part = slice(first, last + 1)
+    weights = series.duration_s[part]
+
+    def mean(values: np.ndarray) -> float | None:
+        values = values[part]
+        there = np.isfinite(values)
+        return float(np.average(values[there], weights=weights[there])) if there.any() else None
+
+    iops = mean(series.rates["IOPS"])
+    more = _still_waiting_per_s(series, first, last)
+    if more:
+        peak, rate = more
+        asked = series.rates["IOPS"][first : peak + 1]
+        factor[first : peak + 1] = np.where(asked > 0, (asked + rate) / np.where(asked > 0, asked, 1.0), 1.0)
+    latency, queue = mean(series.latency_ms), mean(series.queue)
+    usual = series.usual_ms if np.isfinite(series.usual_ms) else None
+    if usual is not None and latency is not None and latency < SLOW_FACTOR_AT_KNOWN_LIMIT * usual:
+        usual = None  # the whole recording is like this: nothing to compare with
+    at_least = iops + (more[1] if more else 0.0)
+    at_most = max(at_least, queue / usual * 1_000.0) if queue is not None and usual else None
+    return CensoredWindow(
+        from_s=float(series.t_s[first]),
+        to_s=float(series.t_s[last] + series.duration_s[last]),
+        limit="credits" if run.credits else "iops" if run.unit == "IOPS" else "mib_s",
+        recorded=mean(series.rates[run.unit]),
+        unit=run.unit,
+        usual_latency_ms=usual,
+        latency_ms=latency,
+        queue=queue,
+        at_least_iops=at_least,
+        at_most_iops=at_most,
+        util_percent=mean(series.util),
+        balance_percent=mean(series.balance),
+    )
+
+
+def _still_waiting_per_s(series: _Series, first: int, last: int) -> tuple[int, float] | None:
+    """(point with the longest queue, I/Os a second by which the queue grew up to its end).
+
+    Asked minus delivered is the growth of the queue. A mean queue is met somewhere inside its point, so growth is counted from
+    the mean of the point before the window to the longest mean in it, over the time from the window's start to that point's end:
+    never more than was asked.
+    """
+    import numpy as np
+
+    queue = series.queue[first : last + 1]
+    if not np.isfinite(queue).any():
+        return None
+    peak = first + int(np.nanargmax(queue))
+    before = series.queue[first - 1] if first > 0 and np.isfinite(series.queue[first - 1]) else series.queue[first]
+    seconds = float(series.t_s[peak] + series.duration_s[peak] - series.t_s[first])
+    grown = float(series.queue[peak] - before) / seconds
+    return (peak, grown) if np.isfinite(grown) and grown > 0 else None
+
+
+# --- demand -----------------------------------------------------------------------------------------------------------
+
+
+def uncensored(workload: OpenWorkload, margin: float) -> OpenWorkload:
+    """See `OpenWorkload.uncensored`."""
+    margin = check_number("margin", margin, 1.0, MAX_MARGIN)
+    found = workload.censoring
+    if not found.windows:
+        return workload
+    factor = found.at_least_factor * pl.select(pl.when(found.censored).then(margin).otherwise(1.0))[:, 0]
+    rates = [(pl.col(name) * factor).clip(upper_bound=MAX_OPS_PER_S).alias(name) for name in ("reads_per_s", "writes_per_s")]
+    points = workload.points.with_columns(rates)
+    if "queue" in points.columns and not {"await_ms", "read_await_ms"} & set(points.columns):
+        # From the queue alone latency follows with the rates as recorded: keep it before they are raised.
+        points = points.with_columns(recorded_latency(workload)["mean_ms"].alias("await_ms"))
+    return replace(workload, points=points, source=workload.source | {"uncensored_by": margin})
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+
+def notes(workload: OpenWorkload) -> tuple[str, ...]:
+    """What the figures themselves say must be known: limits met, too short a recording, the zone of its clock."""
+    if workload.kind != "recorded":
+        return ()
+    start = workload.source.get("clock_start")
+    found = [in_words(windows, start) for windows in _by_limit(workload.censored)]
+    if "uncensored_by" in workload.source:
+        margin = workload.source["uncensored_by"]
+        found.append(f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess.")
+    short = short_note(workload.span_s)
+    found += [short] if short else []
+    if start is not None and (len(start) > 8 or workload.clock_zone != LOCAL_ZONE):  # a time without a date was laid out by hand
+        found.append(zone_note(workload.clock_zone))
+    return tuple(found)
+
+
+def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow, ...]]:
+    groups: list[list[CensoredWindow]] = []
+    for window in windows:
+        for group in groups:
+            like = group[0]
+            if like.unit == window.unit and like.limit == window.limit and abs(like.recorded - window.recorded) <= 0.02 * like.recorded:
+                group.append(window)
+                break
+        else:
+            groups.append([window])
+    groups.sort(key=lambda group: -sum(window.to_s - window.from_s for window in group))
+    return [tuple(group) for group in groups]
+
+
+def short_note(span_s: float) -> str | None:
+    """What a recording of less than a day, or a week, cannot show; None when it is long enough."""
+    from headrace.workload.describe import span_in_words
+
+    if span_s < WHOLE_SHARE * DAY_S:
+        return (
+            f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
+        )
+    if span_s < WHOLE_SHARE * 7 * DAY_S:
+        return f"The recording covers {span_in_words(span_s)}: a weekend, a month end or a weekly backup may be missing from it."
+    return None
+
+
+def zone_note(clock_zone: str) -> str:
+    """Which clock the times of day are read from."""
+    if clock_zone.startswith("UTC"):
+        return f"Times of day are {clock_zone}."
+    return "Times of day are local to the recording host; which zone that is, the recording does not say."

@@ -8,17 +8,10 @@ import json
 
 import pytest
 
-from headrace.cli import advise, main
+from headrace.cli import main
 from headrace.mysql.advice.output import columns
 
 ASKED = ["--storage", "gp3:500:6000", "--memory", "32", "--vcpus", "8", "--server-version", "8.0.36"]
-
-
-@pytest.fixture(autouse=True)
-def registered():
-    """The command, where main.py has it not yet."""
-    if not any(command.name == "advise" for command in main.app.registered_commands):
-        main.app.command("advise", epilog=advise.EPILOG)(advise.advise)
 
 
 def run(capsys, *words: str) -> tuple[int, str, str]:

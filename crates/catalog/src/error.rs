@@ -117,11 +117,17 @@ impl CatalogError {
 
 /// "Did you mean X?", or `otherwise` when nothing is near.
 ///
-/// Near means an edit distance of at most a third of the word, and at least 2: one swapped or one missing pair.
+/// Near means an edit distance of at most a third of the word, and at least 2: one swapped or one missing pair. A name that differs in its digits
+/// only, or has another number of parts, is not a slip but another thing: raid0 is not offered for raid6, nor us-west-1 for us-gov-west-1.
 pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
     let given: Vec<char> = given.to_lowercase().chars().take(64).collect();
     let reach = (given.len() / 3).max(2);
-    let nearest = known.into_iter().map(|name| (edit_distance(&given, name), name)).filter(|(distance, _)| *distance <= reach).min();
+    let letters = |name: &mut dyn Iterator<Item = char>| name.filter(|c| !c.is_ascii_digit()).collect::<String>();
+    let parts = |name: &mut dyn Iterator<Item = char>| name.filter(|c| *c == '-').count();
+    let is_slip =
+        |name: &str| letters(&mut given.iter().copied()) != letters(&mut name.chars()) && parts(&mut given.iter().copied()) == parts(&mut name.chars());
+    let nearest =
+        known.into_iter().filter(|name| is_slip(name)).map(|name| (edit_distance(&given, name), name)).filter(|(distance, _)| *distance <= reach).min();
     match nearest {
         Some((_, name)) => format!("Did you mean {name}?"),
         None => otherwise.to_string(),
@@ -157,6 +163,11 @@ mod tests {
         assert_eq!(did_you_mean("m5.2xlrge", known, "no"), "Did you mean m5.2xlarge?");
         assert_eq!(did_you_mean("pg3", known, "no"), "Did you mean gp3?");
         assert_eq!(did_you_mean("completely-else", known, "no"), "no");
+        // Another level or generation is not what was meant: a hint to it would be followed.
+        assert_eq!(did_you_mean("raid6", ["raid0", "raid5", "raid10"], "no"), "no");
+        assert_eq!(did_you_mean("raidd0", ["raid0", "raid5", "raid10"], "no"), "Did you mean raid0?");
+        assert_eq!(did_you_mean("us-gov-west-1", ["us-west-1", "us-east-1"], "no"), "no");
+        assert_eq!(did_you_mean("us-eas-1", ["us-west-1", "us-east-1"], "no"), "Did you mean us-east-1?");
     }
 
     #[test]

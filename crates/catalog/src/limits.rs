@@ -78,6 +78,13 @@ pub(crate) struct Resolver<'a> {
     caveats: Vec<Caveat>,
 }
 
+/// "a gp2 volume", "an io1 volume".
+fn a_volume(volume_type: VolumeType) -> String {
+    let name = volume_type.as_str();
+    let article = if name.starts_with('i') { "an" } else { "a" };
+    format!("{article} {name} volume")
+}
+
 impl<'a> Resolver<'a> {
     pub(crate) fn new(catalog: &'a Catalog, spec: &'a VolumeSpec, date: NaiveDate, instance: Option<&'a InstanceLimits>) -> Result<Self, CatalogError> {
         Ok(Resolver { catalog, era: catalog.volume_era(spec.volume_type, date)?, spec, date, instance, caveats: Vec::new() })
@@ -159,7 +166,7 @@ impl<'a> Resolver<'a> {
             let broken = if size < low { min } else { max };
             return Err(self.refuse(
                 broken,
-                format!("a {} volume is {low} to {high} GiB on {}", self.spec.volume_type, self.date),
+                format!("{} is {low} to {high} GiB on {}", a_volume(self.spec.volume_type), self.date),
                 format!("Use {} GiB, several volumes, or another type.", size.clamp(low, high)),
             ));
         }

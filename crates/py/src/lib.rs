@@ -26,7 +26,7 @@ fn catalog_error(error: &CatalogError) -> PyErr {
 fn sim_error(error: SimError) -> PyErr {
     match error {
         SimError::Catalog(error) => catalog_error(&error),
-        SimError::Load { what, value, rule } => CoreError::new_err((value, format!("{what} {rule}"), "headrace", "change the load")),
+        SimError::Load { what, value, rule } => CoreError::new_err((value, format!("{what} {rule}"), "", "Change the workload.")),
         SimError::Interrupted => PyKeyboardInterrupt::new_err(()),
     }
 }

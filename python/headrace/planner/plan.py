@@ -34,8 +34,11 @@ HOSTS_AT_ONCE = 8
 KEPT = 1.15
 # A family so many times dearer than the best of all is not searched to its end.
 HOPELESS = 5.0
-# Spaces of a database raised together to the confidence asked for, in the order of their cost by the best guess.
-RAISED_AT_ONCE = 12
+# Spaces of a database raised together to the confidence asked for, in the order of their cost by the best guess: few at first, since
+# what they come to bounds the rest.
+RAISED_FIRST, RAISED_AT_ONCE = 3, 12
+# Of a family dearer than the best of all by so much only the cheapest is wanted: enough to say by how much it lost.
+FAR = 1.5
 # Where nothing meets the goals: points of a family looked at to find the nearest, along its axes.
 NEAREST_SHAPES, NEAREST_POINTS = 4, 6
 CURVES, CURVE_POINTS, CURVE_USD = 6, 10, 3.0
@@ -190,19 +193,20 @@ class Engine:
         waiting = sorted((one for one in guessed if one.best is not None), key=rank)
         sure: list[Found] = []
 
-        def limit(space: Space) -> float:
-            family = min([own(), *(one.usd for one in sure)])
-            here = min((one.usd for one in sure if one.space.host == space.host), default=math.inf)
-            return min(self._affordable, KEPT * family, here, HOPELESS * best_of_all)
+        def family_limit() -> float:
+            best = min([own(), *(one.usd for one in sure)])
+            return best * (KEPT if best < FAR * best_of_all else 1.0)
 
-        for first in range(0, len(waiting), RAISED_AT_ONCE):
-            some = [one for one in waiting[first : first + RAISED_AT_ONCE] if one.usd <= limit(one.space)]
-            if not some:
-                if all(one.usd > KEPT * min([own(), *(known.usd for known in sure)]) for one in waiting[first : first + RAISED_AT_ONCE]):
-                    break
-                continue
-            starts = [Found(one.space, one.low, one.high) for one in some]
+        def limit(space: Space) -> float:
+            here = min((one.usd for one in sure if one.space.host == space.host), default=math.inf)
+            return min(self._affordable, family_limit(), here, HOPELESS * best_of_all)
+
+        first = 0
+        while first < len(waiting) and waiting[first].usd <= family_limit():
+            last = first + (RAISED_AT_ONCE if sure or own() < math.inf else RAISED_FIRST)
+            starts = [Found(one.space, one.low, one.high) for one in waiting[first:last] if one.usd <= limit(one.space)]
             sure += [one for one in Search(self.judge, self.judge.surely, limit).run(starts) if one.best is not None]
+            first = last
         return sure
 
     # --- choosing -----------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from headrace.errors import InputError, core_errors
 from headrace.workload import ClosedWorkload, OpenWorkload
 
 Form = Literal["auto", "events", "interval"]
+Cycle = Literal["first", "settled"]
 
 # Above this many requests "auto" takes the interval form: the per-I/O form does some millions a second.
 AUTO_EVENTS = 5_000_000
@@ -57,7 +58,9 @@ class Simulation:
     `instance_io_balance_percent`, `instance_byte_balance_percent`, `cap` (the limit requests waited for), `throttled_s`, `mean_ms`,
     `p50_ms`, `p95_ms`, `p99_ms`, `p999_ms` (waiting included; null where the form does not know them).
     `usable_gib`: what the storage holds. `summary`: the same over the run; see docs/semantics.md. Percentiles of the per-I/O form come from a histogram with
-    three significant digits, those of the interval form from the latency distribution and the waits.
+    three significant digits, those of the interval form from the latency distribution and the waits. `worst_..._ms` of the summary are those
+    of the worst five minutes. `repeated`: of a settled cycle, `settled` (False: credits or requests are lost for good in every cycle),
+    `loses_percent_per_cycle`, `dry_after_s` (from the start of the first cycle) and `first` (its summary); None where one cycle was asked for.
     """
 
     rows: pl.DataFrame
@@ -68,6 +71,7 @@ class Simulation:
     form: str
     seed: int
     usable_gib: float = 0.0
+    repeated: dict | None = None
 
 
 def replay(path: str | Path, *, progress: Callable[[float], None] | None = None) -> dict:
@@ -95,6 +99,7 @@ def simulate(
     growth: float = 1.0,
     options: dict | None = None,
     progress: Callable[[float], None] | None = None,
+    cycle: Cycle = "first",
 ) -> Simulation:
     """Simulates `workload` on `storage` (notation: `gp2:500`, `raid10:4xgp3:500`).
 
@@ -102,6 +107,7 @@ def simulate(
     `seconds`: length of a closed load (default 60), or where to cut an open one. `interval_s`: length of a row. `start_balance`: percent of
     credits and burst buckets at the start. `growth`: factor on an open demand. `options`: parts of the model
     (`merge`, `saved_second`, `holds`, `latency`, `rate_per_mille`, `snapshot`, `degradations`, `modify`, `failed_members`).
+    `cycle`: "first", or "settled": the load repeated until its balances at the end are those at its start (interval form, open loads).
 
     Raises InputError for an impossible volume, date or load.
     """
@@ -120,7 +126,11 @@ def simulate(
             workload = _cut(workload, seconds)
     elif growth != 1.0:
         raise InputError(f"{growth}", "growth needs demand over time; a closed load asks as fast as it is served", "", "leave --growth out")
-    chosen = _choose(form, workload)
+    chosen = _choose(form, workload, cycle)
+    if cycle == "settled" and start_balance is not None:
+        raise InputError(
+            f"start balance {start_balance:g} %", "a settled cycle starts with what the one before left", "headrace", "leave one of the two out"
+        )
     length = (seconds or DEFAULT_CLOSED_SECONDS) if closed else workload.span_s
     if interval_s is None:
         interval_s = _default_interval(workload, length)
@@ -140,16 +150,19 @@ def simulate(
             start_balance_percent=start_balance,
             options=options or {},
             progress=progress,
+            cycle=cycle,
         )
     rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
-    return Simulation(
-        rows, answer["summary"], storage, instance, as_of or _core.newest_date(), chosen, seed, _core.parse_storage(storage)["usable_gib"]
-    )
+    usable_gib = _core.parse_storage(storage)["usable_gib"]
+    day = as_of or _core.newest_date()
+    return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"])
 
 
-def _choose(form: str, workload: OpenWorkload | ClosedWorkload) -> str:
+def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str) -> str:
     if form in ("events", "interval"):
         return form
+    if cycle == "settled" and not isinstance(workload, ClosedWorkload):
+        return "interval"
     if form != "auto":
         raise InputError(form, "the form is auto, events or interval", "headrace", "leave it out to have it chosen")
     if isinstance(workload, ClosedWorkload):

@@ -7,6 +7,7 @@ use headrace_model::latency::LatencyTable;
 use headrace_model::modification::Modification;
 use headrace_model::{Nanos, Op};
 use headrace_sim::candidates::{self, Candidate, Outcome, Search};
+use headrace_sim::cycle::{Cycle, Repeated};
 use headrace_sim::{events, interval, ClosedLoad, OpenLoad, Point, Run, Setup, SimError, Summary};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -123,9 +124,20 @@ pub(crate) fn tell(progress: &Option<Py<PyAny>>, done: f64) -> bool {
     })
 }
 
-/// Simulates a load on a storage. `form` is "interval" or "events". Returns {"rows": columns, "summary": dict}.
+fn cycle_named(name: &str) -> PyResult<Cycle> {
+    match name {
+        "first" => Ok(Cycle::First),
+        "settled" => Ok(Cycle::Settled),
+        other => Err(CoreError::new_err((other.to_string(), "the cycle is first or settled", "headrace", "choose one of them"))),
+    }
+}
+
+/// Simulates a load on a storage. `form` is "interval" or "events"; `cycle` is "first" or "settled" (an open load in the interval form, repeated until its balances settle).
+/// Returns {"rows": columns, "summary": dict, "repeated": None, or {"settled", "loses_percent_per_cycle", "dry_after_s", "first": summary of the first cycle}}.
 #[pyfunction]
-#[pyo3(signature = (storage, load, *, form, interval_s, seconds=None, instance=None, as_of=None, seed=1, start_balance_percent=None, options=None, progress=None))]
+#[pyo3(signature = (
+    storage, load, *, form, interval_s, seconds=None, instance=None, as_of=None, seed=1, start_balance_percent=None, options=None, progress=None, cycle="first"
+))]
 #[allow(clippy::too_many_arguments)]
 fn simulate<'py>(
     py: Python<'py>,
@@ -140,8 +152,10 @@ fn simulate<'py>(
     start_balance_percent: Option<f64>,
     options: Option<&Bound<'py, PyAny>>,
     progress: Option<Py<PyAny>>,
+    cycle: &str,
 ) -> PyResult<Bound<'py, PyDict>> {
     let day = date(as_of)?;
+    let cycle = cycle_named(cycle)?;
     let load: Load = pythonize::depythonize(load)?;
     let options: Options = options
         .map(pythonize::depythonize)
@@ -158,6 +172,9 @@ fn simulate<'py>(
         "interval" => false,
         other => return Err(CoreError::new_err((other.to_string(), "the form is interval or events", "headrace", "choose one of them"))),
     };
+    if cycle == Cycle::Settled {
+        return settled_to_python(py, &setup, &load, by_event, interval_s);
+    }
     let run = py.detach(|| {
         let mut report = |done: f64| tell(&progress, done);
         match &load {
@@ -179,10 +196,23 @@ fn simulate<'py>(
             }
         }
     });
-    run_to_python(py, &run.map_err(sim_error)?)
+    run_to_python(py, &run.map_err(sim_error)?, None)
 }
 
-fn run_to_python<'py>(py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyDict>> {
+fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &Load, by_event: bool, interval_s: f64) -> PyResult<Bound<'py, PyDict>> {
+    let Load::Open(columns) = load else {
+        let hint = "leave the cycle out, or give demand over time";
+        return Err(CoreError::new_err(("closed", "a settled cycle needs demand over time: a closed load has no day that repeats", "headrace", hint)));
+    };
+    if by_event {
+        let hint = "choose the interval form, or give a recording of several days to the per-I/O form";
+        return Err(CoreError::new_err(("events", "a settled cycle needs the interval form: it repeats the load many times", "headrace", hint)));
+    }
+    let (rows, repeated) = py.detach(|| interval::open_settled(setup, &columns.load(), interval_s)).map_err(sim_error)?;
+    run_to_python(py, &Run { rows, summary: repeated.summary.clone() }, Some(&repeated))
+}
+
+fn run_to_python<'py>(py: Python<'py>, run: &Run, repeated: Option<&Repeated>) -> PyResult<Bound<'py, PyDict>> {
     let rows = PyDict::new(py);
     macro_rules! columns {
         ($($name:ident),*) => { $( rows.set_item(stringify!($name), run.rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* };
@@ -193,6 +223,15 @@ fn run_to_python<'py>(py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyDict>
     let answer = PyDict::new(py);
     answer.set_item("rows", rows)?;
     answer.set_item("summary", to_python(py, &run.summary)?)?;
+    let of_cycles = repeated.map(|repeated| {
+        let about = PyDict::new(py);
+        about.set_item("settled", repeated.settled)?;
+        about.set_item("loses_percent_per_cycle", repeated.loses_percent_per_cycle)?;
+        about.set_item("dry_after_s", repeated.dry_after_s)?;
+        about.set_item("first", to_python(py, repeated.first())?)?;
+        PyResult::Ok(about)
+    });
+    answer.set_item("repeated", of_cycles.transpose()?)?;
     Ok(answer)
 }
 
@@ -207,9 +246,13 @@ pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
 }
 
 /// Evaluates many storages against one open load. Returns columns in the candidates' order: `status` ("simulated", "bounded", "invalid"),
-/// `overload` (asked over sustainable, where bounded), `why` (where invalid) and every number of the summary (NaN where not simulated).
+/// `overload` (asked over sustainable, where bounded), `why` (where invalid) and every number of the summary (None where not simulated).
+///
+/// `cycle` is "settled" (the load repeated until its balances settle; not with a start balance) or "first". The figures are those of that cycle; `settled` says whether there
+/// is one (None: not looked at), `loses_percent_per_cycle` what the worst balance loses each time, `dry_after_s` when credits were first gone, and
+/// `first_throttled_s`, `first_worst_p99_ms`, `first_lowest_balance_percent` tell of the first cycle.
 #[pyfunction]
-#[pyo3(signature = (load, storages, instance_index, instances, *, as_of=None, start_balance_percent=None, prune_above=1.0, progress=None))]
+#[pyo3(signature = (load, storages, instance_index, instances, *, as_of=None, start_balance_percent=None, prune_above=1.0, progress=None, cycle="first"))]
 #[allow(clippy::too_many_arguments)]
 fn evaluate<'py>(
     py: Python<'py>,
@@ -221,8 +264,10 @@ fn evaluate<'py>(
     start_balance_percent: Option<f64>,
     prune_above: f64,
     progress: Option<Py<PyAny>>,
+    cycle: &str,
 ) -> PyResult<Bound<'py, PyDict>> {
     let day = date(as_of)?;
+    let cycle = cycle_named(cycle)?;
     let load = open_load(load)?;
     let outcomes = py.detach(|| {
         let catalog = Catalog::embedded();
@@ -232,7 +277,7 @@ fn evaluate<'py>(
             .zip(&instance_index)
             .map(|(storage, &instance)| Ok(Candidate { storage: storage.parse()?, instance }))
             .collect::<Result<Vec<_>, SimError>>()?;
-        let search = Search { load: &load, as_of: day, instances: &instances, start_balance_percent, prune_above };
+        let search = Search { load: &load, as_of: day, instances: &instances, start_balance_percent, cycle, prune_above };
         let total = candidates.len().max(1) as f64;
         candidates::evaluate(&search, &candidates, &mut |done| tell(&progress, done as f64 / total))
     });
@@ -249,17 +294,25 @@ fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bo
     columns.set_item("status", outcomes.iter().map(status).collect::<Vec<_>>())?;
     columns.set_item("overload", outcomes.iter().map(|outcome| if let Outcome::Bounded(by) = outcome { Some(*by) } else { None }).collect::<Vec<_>>())?;
     columns.set_item("why", outcomes.iter().map(|outcome| if let Outcome::Invalid(why) = outcome { Some(why.as_str()) } else { None }).collect::<Vec<_>>())?;
-    let number = |get: &dyn Fn(&Summary) -> Option<f64>| {
-        outcomes.iter().map(|outcome| if let Outcome::Simulated(summary) = outcome { get(summary) } else { None }).collect::<Vec<_>>()
-    };
+    let simulated = |outcome: &Outcome, get: &dyn Fn(&Repeated) -> Option<f64>| if let Outcome::Simulated(repeated) = outcome { get(repeated) } else { None };
+    let of_cycles = |get: &dyn Fn(&Repeated) -> Option<f64>| outcomes.iter().map(|outcome| simulated(outcome, get)).collect::<Vec<_>>();
+    let number = |get: &dyn Fn(&Summary) -> Option<f64>| of_cycles(&|repeated| get(&repeated.summary));
     macro_rules! plain { ($($name:ident),*) => { $( columns.set_item(stringify!($name), number(&|summary| Some(summary.$name)))?; )* }; }
     macro_rules! optional { ($($name:ident),*) => { $( columns.set_item(stringify!($name), number(&|summary| summary.$name))?; )* }; }
     plain!(seconds, asked_ios, delivered_ios, delivered_bytes, throttled_s, peak_queue, longest_wait_s, queue_at_end, credits_empty_s, instance_empty_s);
     plain!(mean_ms);
     optional!(p50_ms, p95_ms, p99_ms, p999_ms);
     optional!(recovered_at_s, lowest_balance_percent, lowest_balance_at_s, credits_empty_at_s, lowest_instance_balance_percent, instance_empty_at_s);
+    optional!(worst_mean_ms, worst_p50_ms, worst_p95_ms, worst_p99_ms, worst_p999_ms, worst_at_s);
+    columns.set_item("loses_percent_per_cycle", of_cycles(&|repeated| repeated.loses_percent_per_cycle))?;
+    columns.set_item("dry_after_s", of_cycles(&|repeated| repeated.dry_after_s))?;
+    columns.set_item("first_throttled_s", of_cycles(&|repeated| Some(repeated.first().throttled_s)))?;
+    columns.set_item("first_worst_p99_ms", of_cycles(&|repeated| repeated.first().worst_p99_ms))?;
+    columns.set_item("first_lowest_balance_percent", of_cycles(&|repeated| repeated.first().lowest_balance_percent))?;
+    let settled = |outcome: &Outcome| if let Outcome::Simulated(repeated) = outcome { repeated.settled } else { None };
+    columns.set_item("settled", outcomes.iter().map(settled).collect::<Vec<_>>())?;
     let blamed = |outcome: &Outcome| match outcome {
-        Outcome::Simulated(summary) => summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("none", |(cap, _)| cap.name()),
+        Outcome::Simulated(repeated) => repeated.summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("none", |(cap, _)| cap.name()),
         _ => "none",
     };
     columns.set_item("cap", outcomes.iter().map(blamed).collect::<Vec<_>>())?;

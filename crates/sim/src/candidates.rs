@@ -3,11 +3,11 @@
 //! Candidates are independent, so they are spread over the cores; the answer does not depend on how. Work that candidates share is done once:
 //! resolving limits (per storage), measuring the demand (per accounting and chunk), tabulating own latency (per type, layout and mix).
 
+use crate::cycle::{repeat, Cycle, Repeated};
 use crate::interval;
 use crate::load::OpenLoad;
 use crate::measure::MeasuredLoad;
 use crate::mixture::{OwnLatency, OwnLatencyKey};
-use crate::report::Summary;
 use crate::setup::Setup;
 use crate::SimError;
 use chrono::NaiveDate;
@@ -36,6 +36,8 @@ pub struct Search<'a> {
     pub instances: &'a [InstanceLimits],
     /// Credits at the start, percent; none: as AWS gives them.
     pub start_balance_percent: Option<f64>,
+    /// The first cycle, or the settled one. Credits at the start are those of the first: with them, only that one is looked at.
+    pub cycle: Cycle,
     /// A candidate is not simulated when the demand's own mean is above what it can sustain by this factor: it cannot hold, and the bound says by how much.
     pub prune_above: f64,
 }
@@ -44,7 +46,7 @@ pub struct Search<'a> {
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Simulated.
-    Simulated(Box<Summary>),
+    Simulated(Box<Repeated>),
     /// Cannot deliver the demand over its length: asked over sustainable (above 1).
     Bounded(f64),
     /// Not possible on that day.
@@ -103,9 +105,16 @@ fn judge(search: &Search<'_>, candidate: &Candidate, shared: Option<&Shared>) ->
         (Err(error), _) => return Outcome::Invalid(error.to_string()),
         (Ok(_), None) => return Outcome::Invalid("its type cannot be resolved".into()),
     };
-    let bound = crate::fluid::overload(&setup, &shared.measured);
+    let settled = search.cycle == Cycle::Settled && search.start_balance_percent.is_none();
+    let bound = crate::fluid::overload(&setup, &shared.measured, settled);
     if bound > search.prune_above {
         return Outcome::Bounded(bound);
     }
-    Outcome::Simulated(Box::new(interval::summarise(&setup, &shared.measured, &shared.own)))
+    if !settled {
+        return Outcome::Simulated(Box::new(Repeated::first_only(interval::summarise(&setup, &shared.measured, &shared.own))));
+    }
+    match repeat(&setup, &shared.measured, &shared.own, None) {
+        Ok(repeated) => Outcome::Simulated(Box::new(repeated)),
+        Err(error) => Outcome::Invalid(error.to_string()),
+    }
 }

@@ -18,6 +18,7 @@
 use crate::measure::{Measure, Measured, MeasuredLoad};
 use crate::mixture::Waits;
 use crate::setup::Setup;
+use crate::windows::Served;
 use headrace_catalog::{InstanceLimits, VolumeLimits};
 use headrace_model::array::Amplification;
 use headrace_model::bucket::RESERVE_REFILL;
@@ -31,8 +32,15 @@ const MAIN_DEPTH_S: f64 = 1.0 / 64.0;
 const CLUMPS_FROM: f64 = 0.8;
 /// A level below this share of its depth is what rounding leaves of nothing.
 const EMPTY_SHARE: f64 = 1e-9;
+/// A cycle has settled when its end is this near to its start.
+const SETTLED_SHARE: f64 = 1e-6;
 /// As the model's instance: full again after a day.
 const DAY_S: f64 = 86_400.0;
+
+/// Whether a load is long enough to be repeated day by day: a recording of a day may lack its last hour.
+pub(crate) fn is_a_day(seconds: f64) -> bool {
+    seconds >= 23.0 / 24.0 * DAY_S
+}
 
 /// One bucket of a volume or instance.
 #[derive(Clone, Debug)]
@@ -50,18 +58,35 @@ struct Line {
     need: f64,
     // Tokens of one request of the backlog's head.
     cost: f64,
+    // Of credits: lowest and highest level of this time through the load, and when it was lowest.
+    low: f64,
+    low_at_s: f64,
+    high: f64,
 }
 
 impl Line {
     fn cap(cap: Cap, measure: Measure, rate: f64, shares: (f64, f64), saved_second: bool) -> Line {
         let main_depth = (rate * MAIN_DEPTH_S).max(1.0);
         let depth = if saved_second { rate.max(main_depth) } else { main_depth };
-        Line { cap, measure, rate, level: depth, main_depth, depth, per_read: shares.0, per_write: shares.1, need: 0.0, cost: 0.0 }
+        Line {
+            cap,
+            measure,
+            rate,
+            level: depth,
+            main_depth,
+            depth,
+            per_read: shares.0,
+            per_write: shares.1,
+            need: 0.0,
+            cost: 0.0,
+            low: f64::INFINITY,
+            low_at_s: 0.0,
+            high: 0.0,
+        }
     }
 
     fn credits(cap: Cap, measure: Measure, refill: f64, capacity: f64, initial: f64, shares: (f64, f64)) -> Line {
-        let (per_read, per_write) = shares;
-        Line { cap, measure, rate: refill, level: initial, main_depth: capacity, depth: capacity, per_read, per_write, need: 0.0, cost: 0.0 }
+        Line { level: initial, main_depth: capacity, depth: capacity, ..Line::cap(cap, measure, refill, shares, false) }
     }
 
     fn is_like(&self, other: &Line) -> bool {
@@ -87,6 +112,23 @@ impl Line {
         self.per_read * reads + self.per_write * writes
     }
 
+    /// Tokens that a whole load asks.
+    fn asked(&self, load: &MeasuredLoad) -> f64 {
+        load.points.iter().map(|point| self.demand(point) * point.duration_s).sum()
+    }
+
+    /// Tokens it can give in a load's time: from its start, or every time that the load is repeated.
+    fn gives(&self, seconds: f64, settled: bool) -> f64 {
+        let saved = match self.cap {
+            // Filled up once a day: at the start, and within.
+            Cap::InstanceCredits if !settled => self.level + self.depth * ((seconds / DAY_S).ceil() - 1.0).max(0.0),
+            Cap::InstanceCredits if is_a_day(seconds) => self.depth * (seconds / DAY_S).round().max(1.0),
+            _ if settled && self.is_credits() => 0.0,
+            _ => self.level,
+        };
+        saved + self.rate * seconds
+    }
+
     /// Lets `seconds` pass while `taken` tokens a second are taken.
     #[inline]
     fn pass(&mut self, seconds: f64, taken: f64) {
@@ -107,7 +149,12 @@ impl Line {
     /// As good as empty.
     #[inline]
     fn is_empty(&self) -> bool {
-        self.level <= EMPTY_SHARE * self.depth
+        self.is_empty_at(self.level)
+    }
+
+    #[inline]
+    fn is_empty_at(&self, level: f64) -> bool {
+        level <= EMPTY_SHARE * self.depth
     }
 }
 
@@ -124,8 +171,16 @@ pub(crate) struct Fluid {
     queued: f64,
     interval: u64,
     next_top_up_s: f64,
+    has_credits: bool,
     /// Requests arrive independently of each other: near a cap they wait in clumps.
     pub independent_arrivals: bool,
+}
+
+/// Where a storage's buckets stand, to compare cycles by.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Balances {
+    levels: Vec<f64>,
+    queue: f64,
 }
 
 /// Requests of one interval that wait, in order of arrival. The last batch may be that of the interval at hand, which still grows.
@@ -147,16 +202,16 @@ pub(crate) struct Step {
     pub stretches: Vec<(f64, f64, Cap)>,
     pub longest_wait_s: f64,
     pub wait_sum_s: f64,
-    /// Waits of this interval alone, where rows want percentiles.
-    pub own_waits: Option<Waits>,
+    /// Waits of this interval alone: of those that waited.
+    pub served: Vec<Served>,
 }
 
 impl Step {
-    fn clear(&mut self) {
+    /// Forgets what came of the interval before.
+    #[inline]
+    pub fn clear(&mut self) {
         self.stretches.clear();
-        if let Some(waits) = &mut self.own_waits {
-            *waits = Waits::default();
-        }
+        self.served.clear();
         (self.delivered, self.delivered_bytes, self.longest_wait_s, self.wait_sum_s) = (0.0, 0.0, 0.0, 0.0);
     }
 
@@ -167,8 +222,26 @@ impl Step {
         self.longest_wait_s = self.longest_wait_s.max(from).max(to);
         self.wait_sum_s += requests * 0.5 * (from + to);
         waits.add(requests, from * 1e3, to * 1e3);
-        if let Some(waits) = &mut self.own_waits {
-            waits.add(requests, from * 1e3, to * 1e3);
+        if from > 0.0 || to > 0.0 {
+            self.served.push(Served { requests, from_ms: from * 1e3, to_ms: to * 1e3 });
+        }
+    }
+
+    /// The waits of this interval as a distribution.
+    pub fn waits(&self) -> Waits {
+        let mut waits = Waits::default();
+        for part in &self.served {
+            waits.add(part.requests, part.from_ms, part.to_ms);
+        }
+        waits.complete(self.delivered);
+        waits
+    }
+
+    /// Of the requests served, `requests` waited after all: `wait_ms`.
+    pub fn delay(&mut self, requests: f64, wait_ms: f64, waits: &mut Waits) {
+        if requests > 0.0 {
+            waits.delay(requests, wait_ms);
+            self.served.push(Served { requests, from_ms: wait_ms, to_ms: wait_ms });
         }
     }
 
@@ -176,11 +249,7 @@ impl Step {
     fn wait_in_clumps(&mut self, requests: f64, mean_s: f64, waits: &mut Waits) {
         // The middles of eight equal parts of an exponential distribution: -ln(1 - q).
         for share in [0.0645, 0.2076, 0.3747, 0.5754, 0.8267, 1.1632, 1.6740, 2.7726] {
-            let wait_ms = share * mean_s * 1e3;
-            waits.delay(requests / 8.0, wait_ms);
-            if let Some(waits) = &mut self.own_waits {
-                waits.add(requests / 8.0, wait_ms, wait_ms);
-            }
+            self.delay(requests / 8.0, share * mean_s * 1e3, waits);
         }
         self.wait_sum_s += requests * mean_s;
         // The longest of n exponential waits is ln n of them.
@@ -231,7 +300,8 @@ impl Fluid {
     }
 
     fn of_lines(lines: Vec<Line>) -> Fluid {
-        Fluid { lines, backlog: VecDeque::new(), queued: 0.0, interval: 0, next_top_up_s: DAY_S, independent_arrivals: false }
+        let has_credits = lines.iter().any(Line::is_credits);
+        Fluid { lines, backlog: VecDeque::new(), queued: 0.0, interval: 0, next_top_up_s: DAY_S, has_credits, independent_arrivals: false }
     }
 
     fn start_at(&mut self, balance_percent: Option<f64>) {
@@ -332,10 +402,18 @@ impl Fluid {
         }
     }
 
-    /// One interval that begins at `t_s`; `step` is what came of it. `keep_queue` carries what was not delivered into the next.
+    /// Whether nothing can wait in this interval, nor clump.
+    pub fn is_calm(&self, point: &Measured) -> bool {
+        let calm = |line: &Line| {
+            let need = line.demand(point);
+            need <= CLUMPS_FROM * line.rate || (line.is_credits() && (need - line.rate) * point.duration_s <= line.level)
+        };
+        self.backlog.is_empty() && self.lines.iter().all(calm)
+    }
+
+    /// One interval that begins at `t_s`; what came of it is added to `step`. `keep_queue` carries what was not delivered into the next.
     #[inline]
     pub fn step(&mut self, point: &Measured, t_s: f64, keep_queue: bool, waits: &mut Waits, step: &mut Step) {
-        step.clear();
         let seconds = point.duration_s;
         let mut free = self.backlog.is_empty();
         let mut near = false;
@@ -349,8 +427,12 @@ impl Fluid {
                 let need = line.need;
                 line.pass(seconds, need);
             }
+            if self.has_credits {
+                self.note_levels(t_s + seconds);
+            }
             waits.add_none(point.iops * seconds);
-            (step.delivered, step.delivered_bytes) = (point.iops * seconds, point.bytes_s * seconds);
+            step.delivered += point.iops * seconds;
+            step.delivered_bytes += point.bytes_s * seconds;
             if near && self.independent_arrivals {
                 self.clump(point, t_s, step, waits);
             }
@@ -366,6 +448,7 @@ impl Fluid {
                 None => self.flow(point, now, end, step, waits),
                 Some(head) => self.drain(&head, point, (now, end), step, waits),
             };
+            self.note_levels(now);
         }
         if !keep_queue {
             self.backlog.clear();
@@ -508,6 +591,105 @@ impl Fluid {
         done
     }
 
+    /// Notes how low and how high credits are.
+    #[inline]
+    fn note_levels(&mut self, at_s: f64) {
+        for line in self.lines.iter_mut().filter(|line| line.is_credits()) {
+            if line.level < line.low {
+                (line.low, line.low_at_s) = (line.level, at_s);
+            }
+            line.high = line.high.max(line.level);
+        }
+    }
+
+    /// Before a load goes through (again): the lowest and highest levels are those of that time.
+    pub fn forget_extremes(&mut self) {
+        for line in &mut self.lines {
+            (line.low, line.low_at_s, line.high) = (f64::INFINITY, 0.0, 0.0);
+        }
+    }
+
+    /// The lowest balance of one kind, percent, and when it was, s.
+    pub fn lowest(&self, cap: Cap) -> Option<(f64, f64)> {
+        let seen = self.lines.iter().filter(|line| line.cap == cap && line.low.is_finite());
+        seen.map(|line| (100.0 * line.low / line.depth, line.low_at_s)).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// Levels and backlog, to compare cycles by.
+    pub fn balances(&self) -> Balances {
+        Balances { levels: self.lines.iter().map(|line| line.level).collect(), queue: self.queue() }
+    }
+
+    /// The load begins again: time counts from its start, and an instance's burst buckets are full where it is a day long. A shorter one is repeated without that: most of
+    /// its repetitions in a day see none.
+    pub fn begin_again(&mut self, seconds: f64) {
+        for batch in &mut self.backlog {
+            batch.arrived_s -= seconds;
+        }
+        self.next_top_up_s = f64::INFINITY;
+        if is_a_day(seconds) {
+            self.next_top_up_s = 0.0;
+            self.top_up(0.0);
+        }
+    }
+
+    /// Whether credits and backlog are what they were: to a millionth of their depth, and of the requests that come.
+    pub fn is_at(&self, before: &Balances, load: &MeasuredLoad) -> bool {
+        let moved = |(line, level): (&Line, &f64)| line.is_credits() && (line.level - level).abs() > SETTLED_SHARE * line.depth;
+        let came: f64 = load.points.iter().map(|point| point.iops * point.duration_s).sum();
+        (self.queue() - before.queue).abs() <= SETTLED_SHARE * came && !self.lines.iter().zip(&before.levels).any(moved)
+    }
+
+    /// Whether the cycle that began at `before` was one of those without an end: more is asked than comes back, requests are carried over from cycle to cycle, and the
+    /// credits are gone.
+    pub fn is_beyond_help(&self, before: &Balances, load: &MeasuredLoad) -> bool {
+        let seconds = load.seconds();
+        let mut over = self.lines.iter().zip(&before.levels).filter(|(line, _)| line.asked(load) > line.gives(seconds, true)).peekable();
+        let any = over.peek().is_some();
+        let mut credits = over.filter(|(line, _)| line.is_credits()).peekable();
+        any && before.queue > 0.0 && (credits.peek().is_none() || credits.any(|(line, level)| line.is_empty_at(*level)))
+    }
+
+    /// Leaves out the cycles that would be like the one that began at `before`, and says how many: as long as no balance runs full or empty, each takes off, or puts on, the
+    /// same. Stops short of the one in which the first of them does.
+    pub fn leave_out_like_cycles(&mut self, before: &Balances) -> f64 {
+        if self.queue() != before.queue {
+            return 0.0;
+        }
+        let drift = |line: &Line, level: f64| if line.is_credits() { line.level - level } else { 0.0 };
+        let left_out = |(line, &level): (&Line, &f64)| {
+            let drift = drift(line, level);
+            let above = line.depth - line.high;
+            // One that ran full or empty would go otherwise from another level.
+            let bounced = line.is_empty_at(line.low) || above <= 0.0;
+            let room = if bounced {
+                0.0
+            } else if drift < 0.0 {
+                line.low
+            } else {
+                above
+            };
+            (drift.abs() > SETTLED_SHARE * line.depth).then(|| (room / drift.abs()).floor())
+        };
+        let cycles = self.lines.iter().zip(&before.levels).filter_map(left_out).fold(f64::INFINITY, f64::min);
+        if !(cycles.is_finite() && cycles >= 1.0) {
+            return 0.0;
+        }
+        for (line, &level) in self.lines.iter_mut().zip(&before.levels) {
+            line.level = (line.level + cycles * drift(line, level)).clamp(0.0, line.depth);
+        }
+        cycles
+    }
+
+    /// What the credits that lose most lose in a cycle, percent of their depth.
+    pub fn loses_percent(&self, load: &MeasuredLoad) -> Option<f64> {
+        let seconds = load.seconds();
+        // What an instance's lose is filled up every day.
+        let lasting = |line: &&Line| line.cap == Cap::VolumeCredits || (line.is_credits() && !is_a_day(seconds));
+        let loss = |line: &Line| 100.0 * (line.asked(load) - line.rate * seconds) / line.depth;
+        self.lines.iter().filter(lasting).map(loss).filter(|&percent| percent > 0.0).max_by(f64::total_cmp)
+    }
+
     /// Lowest level of the lines of one kind, percent.
     pub fn percent_of(&self, cap: Cap) -> Option<f64> {
         self.lines.iter().filter(|line| line.cap == cap).map(Line::percent).min_by(f64::total_cmp)
@@ -559,15 +741,10 @@ fn instance_lines(instance: &InstanceLimits, amplification: Amplification, saved
     lines
 }
 
-/// What a load asks over what a storage can give in that time, every balance spent: above 1 it cannot be delivered in full. A bound, without simulating.
-pub(crate) fn overload(setup: &Setup, load: &MeasuredLoad) -> f64 {
+/// What a load asks over what a storage can give in that time, every balance spent: above 1 it cannot be delivered in full. A bound, without simulating. With `settled`
+/// balances count for nothing, but for an instance's, which are filled up every day: what a repeated load spends must come back.
+pub(crate) fn overload(setup: &Setup, load: &MeasuredLoad, settled: bool) -> f64 {
+    let seconds = load.seconds();
     let fluid = Fluid::new(setup);
-    let seconds: f64 = load.points.iter().map(|point| point.duration_s).sum();
-    let over = |line: &Line| {
-        let asked: f64 = load.points.iter().map(|point| line.demand(point) * point.duration_s).sum();
-        // The instance's buckets are filled up once a day.
-        let fills = if line.cap == Cap::InstanceCredits { (seconds / DAY_S).ceil().max(1.0) } else { 1.0 };
-        asked / (line.level + line.depth * (fills - 1.0) + line.rate * seconds)
-    };
-    fluid.lines.iter().map(over).fold(0.0, f64::max)
+    fluid.lines.iter().map(|line| line.asked(load) / line.gives(seconds, settled)).fold(0.0, f64::max)
 }

@@ -3,12 +3,14 @@
 //! A row per point of the demand. What it adds to the buckets: latency (what requests waited plus their own distribution) and blocks that still
 //! lie in a snapshot, as a share of requests that need a fetch.
 
+use crate::cycle::{self, Repeated};
 use crate::fluid::{Fluid, Step};
 use crate::load::{ClosedLoad, OpenLoad, Point};
 use crate::measure::{Measured, MeasuredLoad};
 use crate::mixture::{OwnLatency, Waits};
 use crate::report::{Row, Run, Summary};
 use crate::setup::Setup;
+use crate::windows::{pieces, BusySlots};
 use crate::SimError;
 use headrace_model::first_touch::{CHUNK_BYTES, DEFAULT_FETCH_BYTES_S, FETCH_MEAN_NS};
 use headrace_model::Cap;
@@ -23,8 +25,19 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimE
     let measured = measure(setup, &load);
     let own = OwnLatency::new(&measured.latency_key(setup));
     let mut rows = Vec::with_capacity(load.points.len());
-    let summary = drive(setup, &measured, &own, true, true, &mut row_collector(&mut rows, &own));
+    let summary = Driver::new(setup, &measured, &own, true).cycle(&mut row_collector(&mut rows, &own));
     Ok(Run { rows, summary })
+}
+
+/// The same, repeated until its balances settle: rows and summary are those of the settled cycle.
+pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(Vec<Row>, Repeated), SimError> {
+    load.check()?;
+    let load = cut(load, interval_s)?;
+    let measured = measure(setup, &load);
+    let own = OwnLatency::new(&measured.latency_key(setup));
+    let mut rows = Vec::with_capacity(load.points.len());
+    let repeated = cycle::repeat(setup, &measured, &own, Some(&mut rows))?;
+    Ok((rows, repeated))
 }
 
 /// Runs a closed load for `seconds`: its clients ask as fast as own latency lets them, and wait instead of piling up.
@@ -46,7 +59,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -
     let offered = outstanding / (own.mean_ms() / 1e3);
     let measured = measure(setup, &cut(&of(offered), interval_s)?);
     let mut rows = Vec::with_capacity(measured.points.len());
-    let mut summary = drive(setup, &measured, &own, false, false, &mut row_collector(&mut rows, &own));
+    let mut summary = Driver::new(setup, &measured, &own, false).cycle(&mut row_collector(&mut rows, &own));
     // Little's law: what is outstanding over what is delivered.
     let mean_ms = outstanding / (summary.delivered_ios / summary.seconds).max(1e-9) * 1e3;
     for row in &mut rows {
@@ -60,13 +73,29 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -
     summary.asked_ios = summary.delivered_ios;
     summary.mean_ms = mean_ms;
     (summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms) = (None, None, None, None);
+    (summary.worst_p50_ms, summary.worst_p95_ms, summary.worst_p99_ms, summary.worst_p999_ms) = (None, None, None, None);
+    (summary.worst_mean_ms, summary.worst_at_s) = slowest(&measured, &rows, outstanding);
     (summary.peak_queue, summary.queue_at_end) = (outstanding, outstanding);
     Ok(Run { rows, summary })
 }
 
 /// Only the summary of an open load that is measured and whose own latency is known: the planner's inner loop.
 pub fn summarise(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency) -> Summary {
-    drive(setup, measured, own, true, false, &mut |_, _, _, _| {})
+    Driver::new(setup, measured, own, true).cycle(&mut |_, _, _, _, _| {})
+}
+
+/// Highest mean latency of any five minutes of a closed load (Little's law), ms, and where they begin.
+fn slowest(measured: &MeasuredLoad, rows: &[Row], outstanding: f64) -> (Option<f64>, Option<f64>) {
+    let mut worst: Option<(f64, f64)> = None;
+    for (from, until) in measured.slots.spans() {
+        let inside = rows.iter().filter(|row| row.t_s + 0.5 * row.duration_s >= from && row.t_s + 0.5 * row.duration_s < until);
+        let (delivered, seconds) = inside.fold((0.0, 0.0), |sum, row| (sum.0 + row.iops * row.duration_s, sum.1 + row.duration_s));
+        let mean_ms = outstanding * seconds / delivered * 1e3;
+        if delivered > 0.0 && worst.is_none_or(|(most, _)| mean_ms > most) {
+            worst = Some((mean_ms, from));
+        }
+    }
+    worst.unzip()
 }
 
 /// Measures a load for the accounting of a storage.
@@ -139,45 +168,92 @@ impl Cold {
     }
 }
 
-/// Called after each interval: buckets, demand, what came of it, and the requests that met cold blocks with their delay, ms.
-type Each<'a> = dyn FnMut(&Fluid, &Measured, &Step, (f64, f64)) + 'a;
+/// Called after each interval: its start (s), buckets, demand, what came of it, and the requests that met cold blocks with their delay, ms.
+pub(crate) type Each<'a> = dyn FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a;
 
-fn drive(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, keep_queue: bool, rows_wanted: bool, each: &mut Each<'_>) -> Summary {
-    let mut fluid = Fluid::new(setup);
-    fluid.independent_arrivals = measured.independent_arrivals && keep_queue;
-    if !setup.has_events() {
-        fluid.leave_out_idle_caps(measured);
-    }
-    let mut summary = Summary::default();
-    let mut waits = Waits::default();
-    let mut step = Step { own_waits: rows_wanted.then(Waits::default), ..Step::default() };
-    let mut cold = Cold::new(setup);
-    let mut t_s = 0.0;
-    for point in &measured.points {
-        fluid.top_up(t_s);
-        if setup.has_events() {
-            fluid.follow_events(setup, t_s, point.duration_s);
+/// Takes a load through a storage's buckets, once or again and again.
+pub(crate) struct Driver<'a> {
+    setup: &'a Setup,
+    measured: &'a MeasuredLoad,
+    own: &'a OwnLatency,
+    keep_queue: bool,
+    /// Balances and backlog, as the last time left them.
+    pub fluid: Fluid,
+}
+
+impl<'a> Driver<'a> {
+    /// At the storage's start. `keep_queue` lets requests pile up; without it they give up, as clients of a closed load that never sent them.
+    pub fn new(setup: &'a Setup, measured: &'a MeasuredLoad, own: &'a OwnLatency, keep_queue: bool) -> Driver<'a> {
+        let mut fluid = Fluid::new(setup);
+        fluid.independent_arrivals = measured.independent_arrivals && keep_queue;
+        if !setup.has_events() {
+            fluid.leave_out_idle_caps(measured);
         }
-        fluid.step(point, t_s, keep_queue, &mut waits, &mut step);
-        let end_s = t_s + point.duration_s;
-        summary.asked_ios += point.iops * point.duration_s;
-        summary.delivered_ios += step.delivered;
-        summary.delivered_bytes += step.delivered_bytes;
-        let cold_delay = cold.as_mut().map(|cold| cold.touch(step.delivered, point.duration_s)).unwrap_or_default();
-        waits.delay(cold_delay.0, cold_delay.1);
-        if !step.stretches.is_empty() {
-            note_throttled(&mut summary, &step, fluid.queue(), end_s);
-        }
-        summary.see_balance(end_s, fluid.percent_of(Cap::VolumeCredits));
-        summary.see_instance_balance(fluid.instance_percents());
-        each(&fluid, point, &step, cold_delay);
-        t_s = end_s;
+        Driver { setup, measured, own, keep_queue, fluid }
     }
-    summary.seconds = t_s;
-    summary.queue_at_end = fluid.queue();
-    summary.mean_ms = own.mean_ms() + waits.mean_ms();
-    [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms] = own.percentiles_ms(&waits, QUANTILES).map(Some);
-    summary
+
+    /// Once through the load.
+    pub fn cycle(&mut self, each: &mut Each<'_>) -> Summary {
+        let mut summary = Summary::default();
+        let (mut waits, mut busy, mut step) = (Waits::default(), BusySlots::default(), Step::default());
+        let mut cold = Cold::new(self.setup);
+        let mut t_s = 0.0;
+        self.fluid.forget_extremes();
+        for (index, point) in self.measured.points.iter().enumerate() {
+            self.fluid.top_up(t_s);
+            step.clear();
+            let pieces = pieces(point.duration_s);
+            if pieces > 1 && (self.setup.has_events() || cold.is_some() || !self.fluid.is_calm(point)) {
+                let piece = Measured { duration_s: point.duration_s / pieces as f64, ..*point };
+                for part in 0..pieces {
+                    let slot = self.measured.slots.of(index, part);
+                    self.part(&piece, t_s + part as f64 * piece.duration_s, slot, &mut waits, &mut step, &mut busy);
+                }
+            } else {
+                self.part(point, t_s, self.measured.slots.of(index, 0), &mut waits, &mut step, &mut busy);
+            }
+            let end_s = t_s + point.duration_s;
+            summary.asked_ios += point.iops * point.duration_s;
+            summary.delivered_ios += step.delivered;
+            summary.delivered_bytes += step.delivered_bytes;
+            let cold_delay = cold.as_mut().map(|cold| cold.touch(step.delivered, point.duration_s)).unwrap_or_default();
+            waits.delay(cold_delay.0, cold_delay.1);
+            if !step.stretches.is_empty() {
+                note_throttled(&mut summary, &step, self.fluid.queue(), end_s);
+            }
+            each(t_s, &self.fluid, point, &step, cold_delay);
+            t_s = end_s;
+        }
+        summary.seconds = t_s;
+        summary.queue_at_end = self.fluid.queue();
+        (summary.lowest_balance_percent, summary.lowest_balance_at_s) = self.fluid.lowest(Cap::VolumeCredits).unzip();
+        summary.lowest_instance_balance_percent = self.fluid.lowest(Cap::InstanceCredits).map(|(percent, _)| percent);
+        self.note_latency(&mut summary, &waits, &busy);
+        summary
+    }
+
+    /// One interval that lies in one slot.
+    #[inline]
+    fn part(&mut self, point: &Measured, t_s: f64, slot: usize, waits: &mut Waits, step: &mut Step, busy: &mut BusySlots) {
+        if self.setup.has_events() {
+            self.fluid.follow_events(self.setup, t_s, point.duration_s);
+        }
+        let (delivered, stretches, served) = (step.delivered, step.stretches.len(), step.served.len());
+        self.fluid.step(point, t_s, self.keep_queue, waits, step);
+        if step.stretches.len() > stretches || step.served.len() > served {
+            busy.note(slot, point.iops * point.duration_s, step.delivered - delivered, &step.served[served..]);
+        }
+    }
+
+    fn note_latency(&self, summary: &mut Summary, waits: &Waits, busy: &BusySlots) {
+        let calm = self.own.percentiles_ms(&Waits::default(), QUANTILES);
+        let whole = if waits.any() { self.own.percentiles_ms(waits, QUANTILES) } else { calm };
+        let worst = busy.worst(&self.measured.slots, self.own, QUANTILES, calm);
+        summary.mean_ms = self.own.mean_ms() + waits.mean_ms();
+        [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms] = whole.map(Some);
+        [summary.worst_p50_ms, summary.worst_p95_ms, summary.worst_p99_ms, summary.worst_p999_ms] = worst.percentiles_ms.map(Some);
+        (summary.worst_mean_ms, summary.worst_at_s) = (Some(worst.mean_ms), worst.at_s);
+    }
 }
 
 fn note_throttled(summary: &mut Summary, step: &Step, queue: f64, end_s: f64) {
@@ -195,24 +271,23 @@ fn note_throttled(summary: &mut Summary, step: &Step, queue: f64, end_s: f64) {
 
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 
-/// Collects rows; `t_s` follows the demand.
-fn row_collector<'a>(rows: &'a mut Vec<Row>, own: &'a OwnLatency) -> impl FnMut(&Fluid, &Measured, &Step, (f64, f64)) + 'a {
-    let mut t_s = 0.0;
+/// Collects rows.
+pub(crate) fn row_collector<'a>(rows: &'a mut Vec<Row>, own: &'a OwnLatency) -> impl FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a {
     let unthrottled = own.percentiles_ms(&Waits::default(), QUANTILES);
-    move |fluid, point, step, cold| {
+    move |t_s, fluid, point, step, cold| {
         let mut row = row_of(fluid, point, step, t_s, own.mean_ms(), cold);
         if step.delivered > 0.0 {
-            let waits = step.own_waits.as_ref().filter(|_| !step.stretches.is_empty() || cold.0 > 0.0);
-            let percentiles = waits.map_or(unthrottled, |waits| {
-                let mut waits = waits.clone();
-                waits.complete(step.delivered);
+            let waited = !step.served.is_empty() || cold.0 > 0.0;
+            let percentiles = if waited {
+                let mut waits = step.waits();
                 waits.delay(cold.0, cold.1);
                 own.percentiles_ms(&waits, QUANTILES)
-            });
+            } else {
+                unthrottled
+            };
             [row.p50_ms, row.p95_ms, row.p99_ms, row.p999_ms] = percentiles.map(Some);
         }
         rows.push(row);
-        t_s += point.duration_s;
     }
 }
 

@@ -9,12 +9,15 @@
 //! | `measure` | demand in what buckets count |
 //! | `fluid` | the same buckets in closed form |
 //! | `mixture` | latency percentiles of the interval form |
+//! | `windows` | the worst five minutes of the interval form |
+//! | `cycle` | a day repeated until its balances settle |
 //! | `recorder`, `report` | rows and summaries of both |
 //! | `replay` | a record of a real device, asked again |
 //! | `mysql` | transactions of InnoDB and MyRocks on top of all this |
 //! | `candidates` | many storages against one demand, in parallel: the planner's inner loop |
 
 pub mod candidates;
+pub mod cycle;
 pub mod events;
 mod fluid;
 pub mod interval;
@@ -26,6 +29,7 @@ mod recorder;
 pub mod replay;
 pub mod report;
 pub mod setup;
+pub mod windows;
 
 pub use load::{Arrivals, ClosedLoad, OpenLoad, Pattern, Point};
 pub use report::{Row, Run, Summary};

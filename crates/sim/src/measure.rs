@@ -3,6 +3,7 @@
 use crate::load::{Arrivals, OpenLoad, Point};
 use crate::mixture::OwnLatencyKey;
 use crate::setup::Setup;
+use crate::windows::Slots;
 use headrace_catalog::{StorageSpec, VolumeLimits};
 use headrace_model::accounting::{Accounting, StorageCost};
 
@@ -39,6 +40,8 @@ pub struct MeasuredLoad {
     /// Most bytes of one 256 KiB unit, and most bytes a second of reads and of writes.
     pub(crate) bytes_per_unit: f64,
     pub(crate) peak_bytes_s: (f64, f64),
+    /// Minutes, for the worst five of them.
+    pub(crate) slots: Slots,
     mix: Mix,
 }
 
@@ -141,7 +144,13 @@ impl MeasuredLoad {
         let bytes_per_unit = points.iter().map(of_point).fold(0.0, f64::max);
         let most = |get: fn(&Measured) -> f64| points.iter().map(get).fold(0.0, f64::max);
         let peak_bytes_s = (most(|m| m.read_bytes), most(|m| m.write_bytes));
-        MeasuredLoad { points, independent_arrivals: load.arrivals == Arrivals::Poisson, bytes_per_unit, peak_bytes_s, mix }
+        let slots = Slots::new(points.iter().map(|point| (point.duration_s, point.iops)));
+        MeasuredLoad { points, independent_arrivals: load.arrivals == Arrivals::Poisson, bytes_per_unit, peak_bytes_s, slots, mix }
+    }
+
+    /// Length, s.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.points.iter().map(|point| point.duration_s).sum()
     }
 
     /// Key of the own latency of this load on a storage.

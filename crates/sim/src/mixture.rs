@@ -112,6 +112,11 @@ impl Waits {
         }
     }
 
+    /// Whether any request waited.
+    pub fn any(&self) -> bool {
+        self.none < self.total
+    }
+
     /// Mean wait, ms.
     pub fn mean_ms(&self) -> f64 {
         if self.total > 0.0 {
@@ -209,29 +214,67 @@ impl OwnLatency {
 
     /// The latencies that shares `1 - q` of requests exceed, ms, with `waits` added; `quantiles` must rise. Without any requests: without waits.
     pub fn percentiles_ms<const N: usize>(&self, waits: &Waits, quantiles: [f64; N]) -> [f64; N] {
-        let total = if waits.total > 0.0 { waits.total } else { 1.0 };
-        let none = if waits.total > 0.0 { waits.none } else { 1.0 };
-        let used: Vec<(f64, f64)> = waits.cells.iter().filter(|cell| cell.0 > 0.0).map(|&(weight, sum)| (sum / weight, weight)).collect();
-        let above = |x_ms: f64| {
-            let waited: f64 = used.iter().map(|(wait, weight)| weight * if x_ms > *wait { self.exceeds(x_ms - wait) } else { 1.0 }).sum();
-            (none * self.exceeds(x_ms) + waited) / total
-        };
-        let longest = used.last().map_or(0.0, |(wait, _)| *wait);
+        let mix = Mix::new(self, waits);
         let mut least = OWN.from;
         quantiles.map(|q| {
-            let (mut low, mut high) = (least, longest + 2e5);
-            // Halvings on a log scale until a part in 1e5 is left: far inside the width of a cell.
-            while high > low * 1.000_01 {
-                let middle = (low * high).sqrt();
-                if above(middle) > 1.0 - q {
-                    low = middle;
-                } else {
-                    high = middle;
-                }
-            }
             // A higher percentile is never below a lower one, whatever the last step left open.
-            least = high;
-            high
+            least = mix.percentile(q, least);
+            least
         })
+    }
+
+    /// Raises `best` to the same percentiles where these are higher.
+    pub(crate) fn raise_percentiles_ms<const N: usize>(&self, waits: &Waits, quantiles: [f64; N], best: &mut [f64; N]) {
+        let mix = Mix::new(self, waits);
+        let mut least = 0.0;
+        for (q, best) in quantiles.into_iter().zip(best) {
+            // One look tells whether it is higher; most are not.
+            if mix.above(*best * (1.0 + RESOLUTION)) > 1.0 - q {
+                *best = mix.percentile(q, *best);
+            }
+            *best = best.max(least);
+            least = *best;
+        }
+    }
+}
+
+/// Percentiles are known to this part: far inside the width of a cell.
+const RESOLUTION: f64 = 1e-5;
+
+/// Waits and own latency together.
+struct Mix<'a> {
+    own: &'a OwnLatency,
+    none: f64,
+    total: f64,
+    /// Waits, ms, with their weights.
+    used: Vec<(f64, f64)>,
+}
+
+impl Mix<'_> {
+    fn new<'a>(own: &'a OwnLatency, waits: &Waits) -> Mix<'a> {
+        let some = waits.total > 0.0;
+        let used = waits.cells.iter().filter(|cell| cell.0 > 0.0).map(|&(weight, sum)| (sum / weight, weight)).collect();
+        Mix { own, none: if some { waits.none } else { 1.0 }, total: if some { waits.total } else { 1.0 }, used }
+    }
+
+    /// Share of requests above `x_ms`.
+    fn above(&self, x_ms: f64) -> f64 {
+        let waited: f64 = self.used.iter().map(|(wait, weight)| weight * if x_ms > *wait { self.own.exceeds(x_ms - wait) } else { 1.0 }).sum();
+        (self.none * self.own.exceeds(x_ms) + waited) / self.total
+    }
+
+    /// Halvings on a log scale between `least_ms` and what nothing exceeds.
+    fn percentile(&self, q: f64, least_ms: f64) -> f64 {
+        let longest = self.used.last().map_or(0.0, |(wait, _)| *wait);
+        let (mut low, mut high) = (least_ms, longest + 2e5);
+        while high > low * (1.0 + RESOLUTION) {
+            let middle = (low * high).sqrt();
+            if self.above(middle) > 1.0 - q {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        high
     }
 }

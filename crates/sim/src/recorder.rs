@@ -1,13 +1,16 @@
 //! Turns answered requests into rows and a summary.
 
 use crate::report::{Row, Run, Summary};
+use crate::windows::{SLOT_S, WINDOW_S};
 use hdrhistogram::Histogram;
 use headrace_model::{Cap, Decision, Host, Nanos, Verdict};
+use std::collections::VecDeque;
 
 /// Latencies are kept from 1 us to a day with three significant digits: an error of at most 0.1 %, or half a microsecond.
 const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 86_400_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
+const SLOT: Nanos = Nanos::from_secs(SLOT_S as u64);
 
 fn histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid")
@@ -29,8 +32,69 @@ pub(crate) struct Recorder {
     row: RowCounts,
     summary: Summary,
     all: Histogram<u64>,
+    windows: Windows,
     waited_until: Nanos,
     in_flight: u64,
+}
+
+/// The worst five minutes: the last five minutes' answers, minute by minute.
+struct Windows {
+    slot: Histogram<u32>,
+    slot_start: Nanos,
+    slot_end: Nanos,
+    /// Start, length and answers of the slots before.
+    past: VecDeque<(Nanos, Nanos, Histogram<u32>)>,
+    looked_at: bool,
+    waited: bool,
+}
+
+impl Windows {
+    fn new(end: Nanos) -> Windows {
+        Windows { slot: histogram(), slot_start: Nanos::ZERO, slot_end: SLOT.min(end), past: VecDeque::new(), looked_at: false, waited: false }
+    }
+
+    /// Closes every slot that ends by `now`.
+    fn reach(&mut self, now: Nanos, end: Nanos, summary: &mut Summary) {
+        while self.slot_end <= now && self.slot_start < end {
+            let length = self.slot_end - self.slot_start;
+            let known: u64 = self.past.iter().map(|(_, length, _)| length.0).sum();
+            let mut fresh = None;
+            while self.past.len() as f64 * SLOT_S >= WINDOW_S {
+                fresh = self.past.pop_front().map(|(_, _, slot)| slot);
+            }
+            let mut fresh = fresh.unwrap_or_else(histogram);
+            fresh.reset();
+            self.past.push_back((self.slot_start, length, std::mem::replace(&mut self.slot, fresh)));
+            // Five minutes, or a run that is shorter; a last slot that is no whole minute stands with the five before it.
+            if (known + length.0) as f64 >= WINDOW_S * 1e9 || (self.slot_end == end && !self.looked_at) {
+                self.look(summary);
+            }
+            self.slot_start = self.slot_end;
+            self.slot_end = (self.slot_end + SLOT).min(end);
+        }
+    }
+
+    fn look(&mut self, summary: &mut Summary) {
+        self.looked_at = true;
+        let Some(&(start, _, _)) = self.past.front() else { return };
+        let mut answers = histogram();
+        for (_, _, slot) in &self.past {
+            answers.add(slot).expect("the bounds are the same");
+        }
+        if answers.is_empty() {
+            return;
+        }
+        let ms = |q: f64| answers.value_at_quantile(q) as f64 / 1e6;
+        if self.waited && summary.worst_p99_ms.is_none_or(|worst| ms(0.99) > worst) {
+            summary.worst_at_s = Some(start.as_secs_f64());
+        }
+        let raise = |worst: &mut Option<f64>, value: f64| *worst = Some(worst.map_or(value, |worst| worst.max(value)));
+        raise(&mut summary.worst_mean_ms, answers.mean() / 1e6);
+        raise(&mut summary.worst_p50_ms, ms(0.5));
+        raise(&mut summary.worst_p95_ms, ms(0.95));
+        raise(&mut summary.worst_p99_ms, ms(0.99));
+        raise(&mut summary.worst_p999_ms, ms(0.999));
+    }
 }
 
 #[derive(Default)]
@@ -49,7 +113,18 @@ impl Recorder {
         let all = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid");
         let row = RowCounts { latencies: Some(histogram()), ..RowCounts::default() };
         let summary = Summary { seconds: end.as_secs_f64(), ..Summary::default() };
-        Recorder { interval, end, row_end: interval.min(end), rows: Vec::new(), row, summary, all, waited_until: Nanos::ZERO, in_flight: 0 }
+        Recorder {
+            interval,
+            end,
+            row_end: interval.min(end),
+            rows: Vec::new(),
+            row,
+            summary,
+            all,
+            windows: Windows::new(end),
+            waited_until: Nanos::ZERO,
+            in_flight: 0,
+        }
     }
 
     /// A request came. Call in order of time, after [`Recorder::reach`].
@@ -65,6 +140,7 @@ impl Recorder {
         if wait == Nanos::ZERO || decision.cap == Cap::None {
             return;
         }
+        self.windows.waited = true;
         self.row.waits[decision.cap as usize] += wait.0;
         self.summary.longest_wait_s = self.summary.longest_wait_s.max(wait.as_secs_f64());
         let from = arrived.max(self.waited_until);
@@ -85,6 +161,7 @@ impl Recorder {
             latencies.saturating_record(latency);
         }
         self.all.saturating_record(latency);
+        self.windows.slot.saturating_record(latency);
         self.in_flight -= 1;
         if done.decision.verdict == Verdict::Failed {
             self.summary.failed_ios += 1.0;
@@ -100,6 +177,9 @@ impl Recorder {
     pub fn reach(&mut self, now: Nanos, host: &Host) {
         while self.row_end <= now && self.row_start() < self.end {
             self.close_row(host);
+        }
+        if self.windows.slot_end <= now {
+            self.windows.reach(now, self.end, &mut self.summary);
         }
     }
 

@@ -91,6 +91,19 @@ pub struct Summary {
     pub p99_ms: Option<f64>,
     /// 99.9th percentile, ms.
     pub p999_ms: Option<f64>,
+    /// Mean latency of the worst five minutes, ms; none where nothing was answered. Each of these five figures is the highest of any window of 300 s (a run shorter than
+    /// that is one window); windows begin every minute.
+    pub worst_mean_ms: Option<f64>,
+    /// The same of the median, ms; none where the form does not know it.
+    pub worst_p50_ms: Option<f64>,
+    /// Of the 95th percentile, ms.
+    pub worst_p95_ms: Option<f64>,
+    /// Of the 99th percentile, ms.
+    pub worst_p99_ms: Option<f64>,
+    /// Of the 99.9th percentile, ms.
+    pub worst_p999_ms: Option<f64>,
+    /// Start of the window with the highest 99th percentile, s; none where no request waited: no window stands out.
+    pub worst_at_s: Option<f64>,
     /// Requests answered with an error (a lost array).
     pub failed_ios: f64,
 }

@@ -93,3 +93,106 @@ def test_more_memory_is_never_less_cache_and_something_is_left(memory, more, sha
     assert 0 < cache <= share * memory * (1 + 1e-12)
     # Half of a small memory, 2 GiB of a large one; subtracting rounds at most once at the memory's size.
     assert memory - cache >= min(2.0, memory / 2) - 1e-11
+
+
+TPCC = {engine: _core.mysql_tpcc(engine, 100.0) for engine in ("innodb", "myrocks")}
+
+
+@pytest.mark.parametrize("engine", ["innodb", "myrocks"])
+@pytest.mark.parametrize(
+    ("settings", "syncs"),
+    [
+        ({"flush_log_at_trx_commit": 1, "sync_binlog": 1}, 3.0),
+        ({"flush_log_at_trx_commit": 1, "sync_binlog": 0}, 1.0),
+        # A hundredth of two writes, not none.
+        ({"flush_log_at_trx_commit": 1, "sync_binlog": 100}, 1.02),
+        ({"flush_log_at_trx_commit": 2, "sync_binlog": 1}, 2.0),
+        ({"flush_log_at_trx_commit": 0, "sync_binlog": 0}, 0.0),
+        ({"flush_log_at_trx_commit": 1, "sync_binlog": 1, "log_bin": False}, 1.0),
+        # MariaDB's 3: at prepare and at commit.
+        ({"flush_log_at_trx_commit": 3, "sync_binlog": 0}, 2.0),
+        ({"flush_log_at_trx_commit": 3, "log_bin": False}, 1.0),
+        # One of the three given: the others are what MySQL 8.0 has.
+        ({"sync_binlog": 0}, 1.0),
+        ({"flush_log_at_trx_commit": 2}, 2.0),
+        ({}, 3.0),
+    ],
+)
+def test_syncs_of_a_commit(engine, settings, syncs):
+    assert _core.database_under(TPCC[engine], settings)["log"]["syncs_per_commit"] == pytest.approx(syncs, rel=1e-12)
+
+
+@pytest.mark.parametrize(("script", "options", "commits"), [("oltp_read_only", {}, 0), ("oltp_point_select", {}, 0), ("oltp_read_write", {}, 1),
+                                                            ("oltp_read_write", {"skip_trx": True}, 4)])  # fmt: skip
+@pytest.mark.parametrize(("at_commit", "sync_binlog"), [(1, 1), (1, 100), (2, 0), (2, 1), (1, 0)])
+def test_syncs_follow_the_commits_of_a_script(script, options, commits, at_commit, sync_binlog):
+    """What reads commits nothing, and under autocommit every write does: whatever the settings were before."""
+    made = _core.mysql_sysbench({"script": script} | options)["database"]
+    direct = _core.mysql_sysbench({"script": script, "flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog} | options)["database"]
+    under = _core.database_under(made, {"flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog})
+    expected = commits * ((at_commit == 1) + (2 / sync_binlog if sync_binlog else 0))
+    assert under["log"]["syncs_per_commit"] == pytest.approx(expected)
+    assert under == direct
+    # And back again: nothing of the commits was lost.
+    assert _core.database_under(under, {"flush_log_at_trx_commit": 1, "sync_binlog": 1}) == made
+
+
+@pytest.mark.parametrize(("log", "commits"), [({"syncs_per_commit": 1.0}, 1.0), ({"syncs_per_commit": 12.0}, 4.0),
+                                              ({"syncs_per_commit": 0.0, "redo_bytes_per_tx": 0.0, "binlog_bytes_per_tx": 0.0}, 0.0)])  # fmt: skip
+def test_databases_from_before_commits_were_kept_tell_them_by_their_syncs(log, commits):
+    old = TPCC["innodb"] | {"log": {name: value for name, value in (TPCC["innodb"]["log"] | log).items() if name != "commits_per_tx"}}
+    _core.mysql_check(old)
+    assert _core.database_under(old, {"flush_log_at_trx_commit": 1, "log_bin": False})["log"]["syncs_per_commit"] == commits
+
+
+def test_settings_that_decide_nothing_leave_a_database_alone():
+    for database in TPCC.values():
+        assert _core.database_under(database, {}) == database
+        assert _core.database_under(database, {"redo_bytes": 1e9}) == database  # the run's redo is not known
+    pages = {"doublewrite": False, "io_capacity": 2**64 - 1, "io_capacity_max": 2**64 - 1}
+    assert _core.database_under(TPCC["myrocks"], pages) == TPCC["myrocks"]
+    writes = _core.database_under(TPCC["innodb"], pages)["writes"]
+    assert (writes["doublewrite"], writes["background_per_s"], writes["flush_limit_per_s"]) == (False, 1e6, 1e9)
+
+
+@given(measured=st.floats(64 * 2**20, 64 * 2**30), now=st.floats(64 * 2**20, 64 * 2**30))
+def test_a_larger_redo_log_never_flushes_more(measured, now):
+    """By hand: a page changed by a third of its touches is written once in a window of three quarters of the redo log."""
+    database = TPCC["innodb"]
+    under = _core.database_under(database, {"redo_bytes": now, "measured_redo_bytes": measured})
+
+    def pages(size):
+        window = 0.75 * size / database["log"]["redo_bytes_per_tx"]
+        return math.fsum(item["pages"] * -math.expm1(-item["touches_per_tx"] / 3 * window) for item in database["popularity"]) / window
+
+    factor = under["writes"]["flush_per_tx"] / database["writes"]["flush_per_tx"]
+    # Sums of a few dozen terms in another order: 1e-12 is thousands of roundings.
+    assert factor == pytest.approx(pages(now) / pages(measured), rel=1e-12)
+    assert (factor <= 1 + 1e-12) == (now >= measured) or factor == pytest.approx(1.0, rel=1e-9)
+
+
+def test_what_a_page_written_back_costs():
+    assert _core.page_write_cost() == (1 + 1 / 16, 32 * 1024)
+    assert _core.page_write_cost(16_384, False) == (1, 16 * 1024)
+    assert _core.page_write_cost(65_536) == (1.25, 128 * 1024)
+
+
+@given(tps=st.floats(0.1, 1e5), vcpus=st.integers(1, 192), cpu_ms=st.floats(0.01, 100), sharpness=st.floats(1, 16))
+def test_processors_leave_what_the_law_says(tps, vcpus, cpu_ms, sharpness):
+    clients = TPCC["innodb"]["clients"] | {"cpu_ms": cpu_ms, "sharpness": sharpness}
+    most = vcpus * 1e3 / cpu_ms
+    # In logarithms, as the powers leave the range of a float.
+    log_ratio = sharpness * math.log(tps / most)
+    log_sum = log_ratio + math.log1p(math.exp(-log_ratio)) if log_ratio > 0 else math.log1p(math.exp(log_ratio))
+    # A power of 16 multiplies the relative error of its base by 16; some 1e-14.
+    assert _core.processor_share(tps, vcpus, clients) == pytest.approx(math.exp(-log_sum / sharpness), rel=1e-12)
+
+
+def test_no_processor_time_binds_nothing():
+    assert _core.processor_share(1e6, 1, TPCC["innodb"]["clients"] | {"cpu_ms": 0.0}) == 1.0
+
+
+@pytest.mark.parametrize("wrong", [{"flush_log_at_trx_commit": 4}, {"sync_binlog": -1}, {"io_capacity": -1.0}, {"redo_bytes": math.nan}, {"foo": 1}])
+def test_settings_no_server_takes_are_refused(wrong):
+    with pytest.raises(_core.CoreError):
+        _core.database_under(TPCC["innodb"], wrong)

@@ -34,7 +34,6 @@ from headrace.prove import (
 )
 from headrace.prove import request as requests
 from headrace.prove import scale as scaling
-from headrace.prove.eviction import dirtier
 from headrace.prove.running import CALIBRATION, _calibrated_on, _planned
 from headrace.prove.timing import AROUND_S, timing
 from headrace.workload.runs import load_run
@@ -393,6 +392,17 @@ def test_what_a_killed_proof_left_in_memory_is_freed_by_the_next(tmp_path, monke
         folder.mkdir()
     with memory.lab_folder(tmp_path / "disk", 99.0):
         assert not left.exists() and of_another.exists()
+
+
+def dirtier(popularity, changed, pages, other_pages):
+    """Dirty share of the pages that leave a cache of `other_pages` over that in one of `pages`, as the core has it."""
+    database = _core.mysql_tpcc("innodb", 1.0)
+    # All of the cache holds pages, and a share so small that no bound of the core's is met.
+    database |= {"popularity": popularity, "usable_share": 1.0, "writes": database["writes"] | {"first_dirty": 1e-9, "later_dirty": 1e-9}}
+    sizes = [count * database["cached_bytes"] for count in (pages, other_pages)]
+    writes = _core.cache_after(database, *sizes, changed)["writes"]
+    assert writes["first_dirty"] == writes["later_dirty"]
+    return writes["first_dirty"] / 1e-9
 
 
 CLASSES = [{"pages": 1_000.0, "touches_per_tx": 1e-3}, {"pages": 100.0, "touches_per_tx": 1e-2}]

@@ -1,11 +1,13 @@
 //! Rules of the model that Python asks for one by one, so that it needs no copy of them.
 
+use crate::mysql::database_of;
 use crate::simulate::open_load;
-use crate::{catalog_error, to_python};
+use crate::{catalog_error, sim_error, to_python, CoreError};
 use headrace_catalog::StorageSpec;
 use headrace_model::accounting::StorageCost;
 use headrace_sim::measure;
-use headrace_sim::mysql::settings;
+use headrace_sim::mysql::settings::{self, Settings};
+use headrace_sim::mysql::{database, interval};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -38,9 +40,52 @@ fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
     settings::cache_gib_for(memory_gib, share)
 }
 
+/// A database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog (given one of the three, the others are 1, as the database writes, and 1), doublewrite,
+/// io_capacity, io_capacity_max, redo_bytes with measured_redo_bytes, compaction_write_bytes_s. What is not given (or None) stays.
+#[pyfunction]
+fn database_under<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, settings: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let settings: Settings = pythonize::depythonize(settings).map_err(|error: pythonize::PythonizeError| {
+        CoreError::new_err(("settings".to_string(), error.to_string(), "docs/reference/run-description.md", "check the setting's name and value"))
+    })?;
+    to_python(py, &settings.on(&database_of(database)?).map_err(sim_error)?)
+}
+
+/// A database calibrated with a cache of `cache_bytes` behind one of `other_bytes`; `changed`: per class of pages the share of touches that change one, where known.
+#[pyfunction]
+#[pyo3(signature = (database, cache_bytes, other_bytes, changed=None))]
+fn cache_after<'py>(
+    py: Python<'py>,
+    database: &Bound<'py, PyAny>,
+    cache_bytes: f64,
+    other_bytes: f64,
+    changed: Option<Vec<f64>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if !(cache_bytes > 0.0 && other_bytes > 0.0) {
+        return Err(CoreError::new_err(("cache".to_string(), "must be above 0 bytes", "headrace", "give the size of both caches")));
+    }
+    to_python(py, &settings::behind_cache(&database_of(database)?, cache_bytes, other_bytes, changed.as_deref()))
+}
+
+/// Share of `tps` that so many virtual processors leave of it; `clients`: the table of a database (cpu_ms and sharpness decide).
+#[pyfunction]
+fn processor_share(tps: f64, vcpus: f64, clients: &Bound<'_, PyAny>) -> PyResult<f64> {
+    Ok(interval::processor_share(tps, vcpus, &pythonize::depythonize(clients)?))
+}
+
+/// (I/Os, bytes) of a page written back, with the doublewrite area or without.
+#[pyfunction]
+#[pyo3(signature = (page_bytes=16_384.0, doublewrite=true))]
+fn page_write_cost(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
+    database::page_write(page_bytes, doublewrite)
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CACHE_SHARE", settings::CACHE_SHARE)?;
     module.add_function(wrap_pyfunction!(storage_cost, module)?)?;
     module.add_function(wrap_pyfunction!(demand_on_volumes, module)?)?;
+    module.add_function(wrap_pyfunction!(database_under, module)?)?;
+    module.add_function(wrap_pyfunction!(cache_after, module)?)?;
+    module.add_function(wrap_pyfunction!(processor_share, module)?)?;
+    module.add_function(wrap_pyfunction!(page_write_cost, module)?)?;
     module.add_function(wrap_pyfunction!(cache_gib_for, module)?)
 }

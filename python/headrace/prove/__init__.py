@@ -6,7 +6,7 @@
     scale, timing  how large, how long
     measuring      one configuration on the lab
     counting       its I/Os as the lab's volumes counted them
-    predicting     predictions, stored before anything is run; eviction: how dirty another cache's pages leave
+    predicting     predictions, stored before anything is run
     running        all of it, in order
     result         what it came to
     keeping        proofs on disk

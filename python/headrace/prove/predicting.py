@@ -12,22 +12,19 @@ from pathlib import Path
 
 import polars as pl
 
+from headrace import _core
 from headrace.bench import RunRecord
 from headrace.bench.summary import LEAST_IDLE_SHARE
+from headrace.errors import core_errors
 from headrace.prediction import predict
 from headrace.prove.configuration import Configuration
-from headrace.prove.eviction import dirtier
 from headrace.prove.result import Measured, Predicted
 from headrace.prove.scale import iops_of
 from headrace.workload.files import write_whole
-from headrace.workload.transactions import TransactionWorkload
+from headrace.workload.transactions import GIB, TransactionWorkload
 
 PREDICTIONS_FILE = "predictions.json"
 DRAWS = 24
-# Of a pool, control blocks and hashes take a hundredth (MariaDB 10.11: Innodb_buffer_pool_pages_total over the pool's pages is 0.990).
-MOST_USABLE, LEAST_USABLE = 0.99, 0.5
-MOST_DIRTY = 2.0  # the core takes no more
-
 
 # A cache fills while more than this share of what was free at first still is; so many seconds tell a percentile.
 STILL_FREE, LEAST_SECONDS = 0.1, 5
@@ -90,8 +87,9 @@ def predicted(
         seconds=seconds + warmup_s, start="cold", start_balance_percent=configuration.balance_percent, seed=seed, draws=draws, form="events",
     )  # fmt: skip
     part = run.rows.filter(run.rows["t_s"] >= warmup_s)
-    slower = _of_processors(workload.database["clients"], float(part["tps"].mean() or 0.0), processors)
-    tps = float(part["tps"].mean() or 0.0) * slower
+    alone = float(part["tps"].mean() or 0.0)
+    slower = 1.0 if processors is None else _core.processor_share(alone, processors, workload.database["clients"])
+    tps = alone * slower
     spread = run.summary["relative_spread"]
     above = p95 or Percentiles(workload.database["clients"]["p95_over_mean"] - 1.0, None)
     response = above.of(
@@ -107,29 +105,11 @@ def predicted(
 
 
 def with_cache(workload: TransactionWorkload, cache_gib: float, changed: Sequence[float] | None = None) -> TransactionWorkload:
-    """The workload with another InnoDB pool. What of a pool holds no data is mostly a number of pages, kept free for reads to come (innodb_lru_scan_depth: 1,000 to 1,536 pages of MariaDB
-    10.11, pools of 128 MiB to 1 GiB), so that a smaller pool loses a larger share of itself. `changed`: per class of pages the share of touches that change one (sysbench's are known),
-    by which the pages that leave the other pool are cleaner or dirtier; None: as in the calibration's."""
-    database = workload.database
-    if workload.engine != "innodb":
-        return workload
-    share = usable = database["usable_share"]
-    if share < MOST_USABLE:
-        usable = max(LEAST_USABLE, MOST_USABLE - (MOST_USABLE - share) * workload.cache_gib / cache_gib)
-    writes, popularity = database["writes"], database["popularity"]
-    if changed is not None and len(changed) == len(popularity):
-        pages = [2.0**30 * gib * usable_ / database["cached_bytes"] for gib, usable_ in ((workload.cache_gib, share), (cache_gib, usable))]
-        factor = dirtier(popularity, changed, *pages)
-        writes = writes | {name: min(MOST_DIRTY, factor * writes[name]) for name in ("first_dirty", "later_dirty")}
-    return replace(workload, database=database | {"usable_share": usable, "writes": writes})
-
-
-def _of_processors(clients: dict, tps: float, processors: int | None) -> float:
-    """Share of a throughput that processors leave, by the core's own law: (x^-p + y^-p)^(-1/p)."""
-    if processors is None or not clients["cpu_ms"] > 0 or not tps > 0:
-        return 1.0
-    most = processors * 1e3 / clients["cpu_ms"]
-    return float((1.0 + (tps / most) ** clients["sharpness"]) ** (-1.0 / clients["sharpness"]))
+    """The workload with another cache. `changed`: per class of pages the share of touches that change one (sysbench's are known), by which the pages that leave the other pool
+    are cleaner or dirtier; None: as in the calibration's. Raises InputError."""
+    with core_errors():
+        database = _core.cache_after(workload.database, workload.cache_gib * GIB, cache_gib * GIB, changed)
+    return replace(workload, database=database)
 
 
 def measured(record: RunRecord) -> Measured:

@@ -88,6 +88,8 @@ def _database(table: Any, engine: str) -> dict:
         raise InputError(f"database.engine = {shown(table.get('engine'))}", f"must be {engine}, as engine says", DOC)
     given = dict(table)
     given.setdefault("compaction", None)
+    if isinstance(given.get("log"), dict):  # files from before it was kept
+        given["log"] = {"commits_per_tx": None} | given["log"]
     return _like(given, like, "database")
 
 

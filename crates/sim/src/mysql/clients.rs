@@ -133,7 +133,7 @@ fn refuse_long(scenario: &Scenario<'_>) -> Result<(), SimError> {
     let cap: f64 = scenario.data.limits.iter().chain(scenario.log.iter().flat_map(|log| &log.limits)).map(cap).sum();
     let of = |tx: f64| {
         let at = scenario.warm_up.at(tx, &mut 0);
-        at.shape * (at.reads + (at.evicted_dirty + at.flushed) * 17.0 / 16.0) + database.log.syncs_per_commit
+        at.shape * (at.reads + (at.evicted_dirty + at.flushed) * database.page_write().0) + database.log.syncs_per_commit
     };
     let start = start_tx(scenario);
     let asked = match &scenario.load {

@@ -1,6 +1,7 @@
 //! A database as its storage sees it. Every number here is identified from a run (with what certainty, the workload file says) or taken from a standard
 //! benchmark; nothing here knows a volume.
 
+use super::demand::RUN_BYTES;
 use super::popularity::Popularity;
 use crate::SimError;
 use serde::{Deserialize, Serialize};
@@ -45,9 +46,12 @@ pub struct Log {
     pub redo_bytes_per_tx: f64,
     /// Binary log, bytes of a transaction.
     pub binlog_bytes_per_tx: f64,
-    /// Synchronous writes, one after the other, of a commit nobody shares: 1 with innodb_flush_log_at_trx_commit=1 (the redo log is there already), two more with
-    /// sync_binlog=1 (the binlog grows: its data, then the filesystem's journal), 0 when the log is synced once a second.
+    /// Synchronous writes, one after the other, of a transaction whose commits nobody shares: [`super::settings::syncs_per_commit`] times its commits; 0 when the log is
+    /// synced once a second.
     pub syncs_per_commit: f64,
+    /// Commits of a transaction: none of one that only reads, one per writing statement under autocommit. Not known (files before it was kept): see [`Log::commits`].
+    #[serde(default)]
+    pub commits_per_tx: Option<f64>,
 }
 
 /// MyRocks' compaction: every so many transactions level 0 is full and is merged down.
@@ -103,7 +107,7 @@ pub struct Shape {
 }
 
 /// Share of touches that change a page. Guess: a third; TPC-C writes about half of the rows it touches without the reads of stock-level.
-const DIRTIED_SHARE: f64 = 1.0 / 3.0;
+pub(crate) const DIRTIED_SHARE: f64 = 1.0 / 3.0;
 
 /// A database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,8 +143,25 @@ pub struct Database {
     pub shape: Shape,
 }
 
+/// I/Os and bytes of one page of `page_bytes` written back: in its place, and with the doublewrite area there first, in runs of 256 KiB.
+pub fn page_write(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
+    if doublewrite {
+        (1.0 + page_bytes / RUN_BYTES, 2.0 * page_bytes)
+    } else {
+        (1.0, page_bytes)
+    }
+}
+
 /// More pages a second than any device writes.
 pub(crate) const UNLIMITED: f64 = 1e9;
+
+impl Log {
+    /// Commits of a transaction. Where they are not known: none of one that logs nothing, else one, or as many as its syncs need at three each (full durability).
+    pub fn commits(&self) -> f64 {
+        let guessed = if self.redo_bytes_per_tx + self.binlog_bytes_per_tx > 0.0 { (self.syncs_per_commit / 3.0).max(1.0) } else { 0.0 };
+        self.commits_per_tx.unwrap_or(guessed)
+    }
+}
 
 impl PageWrites {
     /// An engine or a load that writes no pages back.
@@ -185,6 +206,11 @@ impl Database {
         grown
     }
 
+    /// I/Os and bytes of one page written back.
+    pub fn page_write(&self) -> (f64, f64) {
+        page_write(self.cached_bytes, self.writes.doublewrite)
+    }
+
     /// Pages that fit a cache of `cache_bytes`.
     pub fn cache_pages(&self, cache_bytes: f64) -> f64 {
         cache_bytes * self.usable_share / self.cached_bytes
@@ -209,6 +235,7 @@ impl Database {
             ("redo bytes of a transaction", self.log.redo_bytes_per_tx, 0.0, 1e9),
             ("binlog bytes of a transaction", self.log.binlog_bytes_per_tx, 0.0, 1e9),
             ("syncs of a commit", self.log.syncs_per_commit, 0.0, 16.0),
+            ("commits of a transaction", self.log.commits(), 0.0, 1e4),
             ("response time without I/O (ms)", self.clients.base_ms, 0.0, 1e7),
             ("processor time of a transaction (ms)", self.clients.cpu_ms, 0.0, 1e7),
             ("sharpness", self.clients.sharpness, 1.0, 64.0),

@@ -9,7 +9,7 @@
 //!
 //! Closed loads wait in their clients; open ones leave a backlog.
 
-use super::database::{Compaction, Database};
+use super::database::{Clients, Compaction, Database};
 use super::demand::{DeviceCounting, Flow, Places};
 use super::warmup::{At, WarmUp};
 use crate::fluid::Fluid;
@@ -451,6 +451,14 @@ impl Merging {
         let factor = if phase < 0.0 { 1.0 } else { compaction.profile[((phase * parts as f64) as usize).min(parts - 1)] };
         (factor, (moved.0 / seconds, moved.1 / seconds))
     }
+}
+
+/// Share of `tps` that `vcpus` virtual processors leave of it, by the law that joins all limits; 1 where a transaction takes no processor time.
+pub fn processor_share(tps: f64, vcpus: f64, clients: &Clients) -> f64 {
+    if tps <= 0.0 || clients.cpu_ms <= 0.0 {
+        return 1.0;
+    }
+    softest(&[tps, vcpus * 1e3 / clients.cpu_ms], clients.sharpness) / tps
 }
 
 /// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where they are alike.

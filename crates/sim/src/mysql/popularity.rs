@@ -44,6 +44,38 @@ impl Popularity {
         self.classes.iter().map(|class| class.pages * class.touches_per_tx * libm::exp(-class.touches_per_tx * tx)).sum()
     }
 
+    /// Transactions a page stays in a cache of `capacity` pages after its last touch: those that touch as many pages as fit (Che, Tung, Wang: Hierarchical Web Caching
+    /// Systems, 2002). Infinite where all fit.
+    pub fn stay_tx(&self, capacity: f64) -> f64 {
+        let (mut low, mut high) = (1e-6_f64, 1e15_f64);
+        if self.touched(high) <= capacity {
+            return f64::INFINITY;
+        }
+        // Halving a range of 21 decades 64 times leaves 1e-18 of it.
+        for _ in 0..64 {
+            let middle = (low * high).sqrt();
+            if self.touched(middle) < capacity {
+                low = middle
+            } else {
+                high = middle
+            }
+        }
+        high
+    }
+
+    /// Of the pages a settled cache of `capacity` pages evicts, the share that the touch that brought them changed; `changed` is that chance by class. None where it evicts
+    /// none. What InnoDB evicts was mostly touched once: a page touched again after a second (innodb_old_blocks_time) goes to the young end.
+    pub fn evicted_dirty(&self, changed: &[f64], capacity: f64) -> Option<f64> {
+        let stay = self.stay_tx(capacity);
+        let (mut evicted, mut written) = (0.0, 0.0);
+        for (class, change) in self.classes.iter().zip(changed) {
+            let leaves = class.pages * class.touches_per_tx * libm::exp(-class.touches_per_tx * stay);
+            evicted += leaves;
+            written += leaves * change;
+        }
+        (stay.is_finite() && evicted > 0.0).then(|| written / evicted)
+    }
+
     /// The same access pattern over `factor` times the data: more warehouses, more rows.
     pub fn grown(&self, factor: f64) -> Popularity {
         Popularity {

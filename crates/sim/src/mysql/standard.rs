@@ -4,6 +4,7 @@
 
 use super::database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape, UNLIMITED};
 use super::popularity::{PageClass, Popularity};
+use super::settings::syncs_per_commit;
 use crate::SimError;
 
 const POPULARITY: &str = include_str!("../../../../data/mysql/popularity.csv");
@@ -41,6 +42,12 @@ pub fn tpcc(engine: Engine, warehouses: f64) -> Result<Database, SimError> {
     }
 }
 
+/// What a transaction appends beside `redo_bytes_per_tx`, with the defaults of MySQL 8.0: a binary log, both logs synced at every commit. Of a server with other settings:
+/// [`super::settings::Settings`].
+fn log_of(redo_bytes_per_tx: f64) -> Log {
+    Log { redo_bytes_per_tx, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: syncs_per_commit(1, true, 1), commits_per_tx: Some(1.0) }
+}
+
 fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
     Ok(Database {
         engine: Engine::Innodb,
@@ -68,7 +75,7 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
             doublewrite: true,
         },
         // 12 KiB a transaction beside the flushing of pages on m5: redo, and the row images of the binlog, split by guess.
-        log: Log { redo_bytes_per_tx: 9_000.0, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: 1.0 },
+        log: log_of(9_000.0),
         compaction: None,
         // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against 72 clients at 10,000 and 20,000 IOPS leave room for.
         clients: Clients { base_ms: 15.0, cpu_ms: 4.8, sharpness: 4.0, p95_over_mean: 3.0 },
@@ -89,7 +96,7 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         read_ahead_share: 0.0,
         writes: PageWrites::none(),
         // 256 MiB memtables hold 81,500 transactions: 3.3 kB each. Binlog as for InnoDB.
-        log: Log { redo_bytes_per_tx: 3_300.0, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: 1.0 },
+        log: log_of(3_300.0),
         // Four memtables start one (level0_file_num_compaction_trigger). Bytes: vmstat of the m5 runs, 13 KiB written a transaction, the log left out.
         compaction: Some(Compaction {
             period_tx: 4.0 * 268_435_456.0 / 3_294.0,

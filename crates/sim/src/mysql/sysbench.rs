@@ -18,6 +18,7 @@ pub use distribution::{classes, Distribution};
 
 use super::database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape};
 use super::popularity::{PageClass, Popularity};
+use super::settings::{syncs_per_commit, REDO_USABLE};
 use crate::SimError;
 use distribution::rows_per_key;
 use serde::{Deserialize, Serialize};
@@ -56,8 +57,6 @@ const ROCKS_COMPACTION_RATE: f64 = 200.0 * MIB;
 
 /// Redo of MySQL 5.7 and 8.0 up to 8.0.29: 2 files of 48 MiB. From 8.0.30 innodb_redo_log_capacity is 100 MiB.
 const DEFAULT_REDO_BYTES: f64 = 96.0 * MIB;
-/// Share of it filled before pages must be written. Guess: between adaptive flushing's start (10 %) and the synchronous limit (about 7/8).
-const REDO_USABLE: f64 = 0.75;
 /// Share of the buffer pool that holds pages: less adaptive hash and control structures. Guess.
 const USABLE_SHARE: f64 = 0.96;
 /// Share of the list behind the midpoint: innodb_old_blocks_pct, 37.
@@ -198,7 +197,7 @@ pub struct Oltp {
     pub redo_gib: Option<f64>,
     /// Buffer pool for which page writes are split between flush list and eviction, GiB; none: half of the pages fit.
     pub cache_gib: Option<f64>,
-    /// innodb_flush_log_at_trx_commit, rocksdb_flush_log_at_trx_commit: 0, 1 or 2.
+    /// innodb_flush_log_at_trx_commit, rocksdb_flush_log_at_trx_commit: 0, 1 or 2; 3 in MariaDB.
     pub flush_log_at_trx_commit: u8,
     /// Binary log on: the default from 8.0.
     pub log_bin: bool,
@@ -318,7 +317,7 @@ impl Oltp {
         within("rows of a range (range_size)", f64::from(self.range_size), 1.0, 1e6)?;
         within("keys of a range (delta)", f64::from(self.delta), 0.0, 1e6)?;
         within("threads", f64::from(self.threads), 1.0, 4_096.0)?;
-        within("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 2.0)?;
+        within("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 3.0)?;
         within("redo log (GiB)", self.redo_gib.unwrap_or(1.0), 0.004, 1_024.0)?;
         within("cache (GiB)", self.cache_gib.unwrap_or(1.0), 0.004, 65_536.0)?;
         within("io_capacity (pages a second)", self.io_capacity, 0.0, 1e6)?;
@@ -482,13 +481,11 @@ impl Oltp {
 
     fn log(&self, statements: &Statements) -> Log {
         let of: fn(&WriteCost) -> f64 = if self.engine == Engine::Innodb { |cost| cost.redo_bytes } else { |cost| cost.put_bytes };
-        // The binlog grows, so its sync writes the data, then the filesystem's journal (fdatasync on gp2 is two device writes long: OpenShift report of 2021).
-        let binlog_syncs = if self.log_bin && self.sync_binlog > 0 { 2.0 / f64::from(self.sync_binlog) } else { 0.0 };
-        let redo_syncs = f64::from(u8::from(self.flush_log_at_trx_commit == 1));
         Log {
             redo_bytes_per_tx: statements.per_tx(of),
             binlog_bytes_per_tx: if self.log_bin { statements.per_tx(|cost| cost.binlog_bytes) } else { 0.0 },
-            syncs_per_commit: statements.commits() * (redo_syncs + binlog_syncs),
+            syncs_per_commit: statements.commits() * syncs_per_commit(self.flush_log_at_trx_commit, self.log_bin, self.sync_binlog),
+            commits_per_tx: Some(statements.commits()),
         }
     }
 
@@ -502,7 +499,8 @@ impl Oltp {
         }
         let window = REDO_USABLE * self.redo_gib.map_or(DEFAULT_REDO_BYTES, |gib| gib * GIB) / redo_per_tx;
         let total = sum(&|_| 1.0);
-        let stay = stay_tx(parts, self.cache_gib.map_or(total / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES)).min(1e12);
+        let leaves = Popularity { classes: parts.iter().map(|part| part.class).collect() };
+        let stay = leaves.stay_tx(self.cache_gib.map_or(total / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES)).min(1e12);
         let missed = |part: &Part| libm::exp(-part.class.touches_per_tx * stay);
         let misses = sum(&|part| part.class.touches_per_tx * missed(part));
         let misses_written = sum(&|part| part.writes_per_tx * missed(part));
@@ -555,25 +553,6 @@ impl Oltp {
         // Sharpness: TPC-C runs of 2018. Percentile over mean: guess.
         Clients { base_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0 }
     }
-}
-
-/// Transactions a page stays in a cache of `capacity` pages after its last touch: those that touch as many pages as fit (Che 2002). Infinite where all fit.
-fn stay_tx(parts: &[Part], capacity: f64) -> f64 {
-    let touched = |tx: f64| parts.iter().map(|part| part.class.pages * -libm::expm1(-part.class.touches_per_tx * tx)).sum::<f64>();
-    let (mut low, mut high) = (1e-6_f64, 1e15_f64);
-    if touched(high) <= capacity {
-        return f64::INFINITY;
-    }
-    // Halving a range of 21 decades 64 times leaves 1e-18 of it.
-    for _ in 0..64 {
-        let middle = (low * high).sqrt();
-        if touched(middle) < capacity {
-            low = middle
-        } else {
-            high = middle
-        }
-    }
-    high
 }
 
 fn refused(what: &'static str, value: f64, rule: String) -> SimError {

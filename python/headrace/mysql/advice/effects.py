@@ -6,7 +6,6 @@ compaction. All else says so (parameters.toml, `effect`).
 
 from __future__ import annotations
 
-import copy
 import math
 import statistics
 from collections.abc import Callable
@@ -26,14 +25,10 @@ Z80 = 1.2816  # half of an 80 % interval in standard deviations
 HOT_SHARE = 0.99
 CACHE_STEPS = 40
 LEAST_CACHE_GIB = 0.01
-# Of the standard benchmark in crates/sim: touches that change a page, and how full a redo log gets before pages must be written. Guesses, marked there.
-DIRTIED_SHARE = 1.0 / 3.0
-REDO_USABLE = 0.75
 REDO = ("innodb_redo_log_capacity", "innodb_log_file_size")
 # A difference below this is the model's rounding.
 NOTHING = 0.001
 MANY = 3.0
-# RocksDB's limiter counts writes (RateLimiter::Mode::kWritesOnly, its default); the model's rate holds for reads and writes of a compaction together.
 UNLIMITED_BYTES_S = 1e12
 
 
@@ -266,37 +261,19 @@ def _tps(database: dict, state: State, situation: Situation, first_hour: bool) -
 
 def _settled(database: dict, state: State, situation: Situation) -> dict:
     """The database under these settings. The redo log it was calibrated with is taken to be today's, where that is known."""
-    made = copy.deepcopy(database)
-    log = made["log"]
-    log["syncs_per_commit"] = 1.0 if state.at_commit == 1 else 0.0
-    if log["binlog_bytes_per_tx"] > 0.0 and state.sync_binlog == 1:
-        log["syncs_per_commit"] += 2.0  # the binlog grows: its data, then the file system's journal
-    if situation.engine == "innodb":
-        made["writes"]["doublewrite"] = state.doublewrite
-        made["writes"]["flush_per_tx"] *= _flushing(database, state.redo_bytes, situation)
-    if made["compaction"] is not None and state.compaction_write_bytes_s is not None:
-        compaction = made["compaction"]
-        writes = compaction["write_bytes_per_tx"]
-        both = (writes + compaction["read_bytes_per_tx"]) / writes if writes > 0 else 1.0
-        compaction["rate_bytes_s"] = min(max(1e3, state.compaction_write_bytes_s * both), compaction["rate_bytes_s"])
-    return made
-
-
-def _flushing(database: dict, redo_bytes: float | None, situation: Situation) -> float:
-    """How much oftener a page is flushed than with the redo log of the measurement: a page changed many times within a window of the log is written once."""
-    known = (redo_of(situation.current) or situation.default_redo_bytes) if situation.compared else None
-    per_tx = database["log"]["redo_bytes_per_tx"]
-    if redo_bytes is None or known is None or per_tx <= 0.0:
-        return 1.0
-
-    def pages(bytes_: float) -> float:
-        window = REDO_USABLE * bytes_ / per_tx
-        return (
-            sum(item["pages"] * -math.expm1(-DIRTIED_SHARE * item["touches_per_tx"] * window) for item in database["popularity"]) / window
+    measured = (redo_of(situation.current) or situation.default_redo_bytes) if situation.compared else None
+    with core_errors():
+        return _core.database_under(
+            database,
+            {
+                "flush_log_at_trx_commit": state.at_commit,
+                "sync_binlog": state.sync_binlog,
+                "doublewrite": state.doublewrite,
+                "redo_bytes": state.redo_bytes,
+                "measured_redo_bytes": measured,
+                "compaction_write_bytes_s": state.compaction_write_bytes_s,
+            },
         )
-
-    measured = pages(known)
-    return pages(redo_bytes) / measured if measured > 0.0 else 1.0
 
 
 def _run(situation: Situation, cache_gib: float, log_storage: str | None, start: str) -> dict:

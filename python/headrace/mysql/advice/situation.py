@@ -14,9 +14,6 @@ from headrace.workload.model import check_choice, check_number, check_whole
 MIB, GIB = 1024.0**2, 1024.0**3
 # Volume types on turning disks: a request is charged by distance, not by its 256 KiB.
 DISKS = ("st1", "sc1", "standard")
-# An InnoDB page with its copy in the doublewrite area, which is written in runs of 256 KiB (16 pages): docs/semantics.md.
-IOS_PER_PAGE = 1.0 + 1.0 / 16.0
-BYTES_PER_PAGE = 2 * 16_384.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,8 @@ class Storage:
     @property
     def pages_s(self) -> float:
         """InnoDB pages it can write back a second, with doublewrite, if nobody reads."""
-        return min(self.iops / IOS_PER_PAGE, self.bytes_s / BYTES_PER_PAGE) / self.write_cost
+        ios, page_bytes = _core.page_write_cost()
+        return min(self.iops / ios, self.bytes_s / page_bytes) / self.write_cost
 
     @property
     def words(self) -> str:

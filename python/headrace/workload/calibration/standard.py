@@ -21,22 +21,29 @@ DISTRIBUTION_OPTIONS = {
     "rand_pareto_h": "h",
     "rand_zipfian_exp": "exponent",
 }
-# The settings go to 2^64 - 1; no volume writes a million pages a second, and the standard's limit is none.
-MOST_PAGES_PER_S, NO_LIMIT_PER_S = 1e6, 1e9
-# InnoDB's flush settings that mean a log write at every commit.
-AT_COMMIT = 1
+# Settings of a run that decide something of its database outright, as the core names them.
+SETTLED = {
+    "flush_log_at_trx_commit": "flush_log_at_trx_commit",
+    "binlog": "log_bin",
+    "sync_binlog": "sync_binlog",
+    "doublewrite": "doublewrite",
+    "io_capacity": "io_capacity",
+    "io_capacity_max": "io_capacity_max",
+}
+# Server's defaults that count where a run does not say; its io_capacity does not: the standard's background writes are measured.
+BY_DEFAULT = ("log_bin", "sync_binlog")
 
 
 def standard(run: Run) -> dict:
     """The core's database for a run's benchmark, size and settings. Raises InputError for a benchmark no standard is known of."""
     benchmark = run.benchmark
     if benchmark.name == "sysbench-tpcc":
-        return _unhurried(settled(tpcc(run.engine, benchmark.tables * benchmark.scale), run.settings), run)
+        return _unhurried(settled(tpcc(run.engine, benchmark.tables * benchmark.scale), run), run)
     if benchmark.name == "sysbench-oltp":
         return as_counted(_unhurried(oltp(_options(run))["database"], run), run)
     if benchmark.data_gib is None:
         raise InputError("benchmark.data_gib is missing", "a load of your own needs the size of its data", DOC, "Give data_gib.")
-    return as_counted(_unhurried(settled(own(run), run.settings), run), run)
+    return as_counted(_unhurried(settled(own(run), run), run), run)
 
 
 def own(run: Run) -> dict:
@@ -82,7 +89,7 @@ def _unhurried(database: dict, run: Run) -> dict:
 
 
 def _version(run: Run) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:2])
+    return tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
 
 
 def _usual(run: Run) -> dict:
@@ -91,7 +98,8 @@ def _usual(run: Run) -> dict:
     if run.flavor == "mariadb":
         return {"log_bin": False, "sync_binlog": 0}
     if version and version < (8, 0):
-        return {"log_bin": False, "sync_binlog": 1 if version >= (5, 7) else 0}
+        # sync_binlog = 1 came with 5.7.7; a 5.7 without a patch level is taken for one in general use (5.7.9 on).
+        return {"log_bin": False, "sync_binlog": 0 if version < (5, 7) or (5, 7, 0) <= version < (5, 7, 7) else 1}
     return {"io_capacity": 10_000} if version >= (8, 4) else {}
 
 
@@ -101,17 +109,9 @@ def tpcc(engine: str, warehouses: float) -> dict:
         return _core.mysql_tpcc(engine, float(warehouses))
 
 
-def settled(database: dict, settings: dict) -> dict:
-    """A database under server settings: what they decide outright."""
-    log, writes = dict(database["log"]), dict(database["writes"])
-    if "flush_log_at_trx_commit" in settings:
-        log["syncs_per_commit"] = 1.0 if int(settings["flush_log_at_trx_commit"]) == AT_COMMIT else 0.0
-    if settings.get("binlog") is False:
-        log["binlog_bytes_per_tx"] = 0.0
-    elif int(settings.get("sync_binlog", 0)) == 1:
-        log["syncs_per_commit"] += 2.0  # the binlog grows: its data, then the filesystem's journal
-    if database["engine"] == "innodb":
-        writes["background_per_s"] = min(float(settings.get("io_capacity", writes["background_per_s"])), MOST_PAGES_PER_S)
-        writes["flush_limit_per_s"] = min(float(settings.get("io_capacity_max", writes["flush_limit_per_s"])), NO_LIMIT_PER_S)
-        writes["doublewrite"] = bool(settings.get("doublewrite", writes["doublewrite"]))
-    return database | {"log": log, "writes": writes}
+def settled(database: dict, run: Run) -> dict:
+    """A database under the settings of a run: what they decide outright (docs/decisions/0006). Raises InputError."""
+    given = {name: run.settings[key] for key, name in SETTLED.items() if key in run.settings}
+    usual = {"sync_binlog": 1} | {name: value for name, value in _usual(run).items() if name in BY_DEFAULT}
+    with core_errors():
+        return _core.database_under(database, usual | given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.mysql.advice.rules.answer import Answer, Rule, fixed
 from headrace.mysql.advice.rules.log import at_commit, folder_rule
 from headrace.mysql.advice.situation import GIB, MIB, Situation
-from headrace.mysql.advice.values import size_text
+from headrace.mysql.advice.values import as_bytes, size_text
 
 UNCOMPRESSED = 3.0  # times their size on disk: blocks are cached as they were before compression (471 GB in InnoDB, 100 GB in MyRocks, page fill aside)
 MEMTABLE, LEAST_MEMTABLE = 256 * MIB, 16 * MIB  # the published runs' 256 MiB
@@ -27,8 +27,9 @@ def memtable_bytes(s: Situation) -> float:
 
 def cache_size(s: Situation) -> Answer:
     tables = MEMTABLES * memtable_bytes(s)
-    room = max(s.cache_limit_gib * GIB - tables, 16 * MIB)
-    why = f"{s.cache_limit_gib / s.memory_gib:.0%} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of memtables"
+    pool = as_bytes(s.chosen["innodb_buffer_pool_size"])
+    room = max(s.cache_limit_gib * GIB - tables - pool, 16 * MIB)
+    why = f"{s.cache_limit_gib / s.memory_gib:.0%} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of memtables and {pool / MIB:,.0f} MiB of InnoDB's pool"
     if s.demand is not None:
         if s.demand.data_gib is not None and s.demand.data_gib * UNCOMPRESSED * GIB < room:
             room, why = s.demand.data_gib * UNCOMPRESSED * GIB, f"the data of {s.demand.data_gib:,.4g} GiB, uncompressed"

@@ -175,7 +175,7 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
     usable = _core.parse_storage(storage)["usable_gib"]
     if workload.size_gib is None or workload.size_gib <= usable:
         return []
-    return [f"{workload.size_gib:,.4g} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."]
+    return [f"{workload.size_gib:,.0f} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."]
 
 
 def _interval(workload: TransactionWorkload, run: dict, tps: float, draws: int) -> dict:

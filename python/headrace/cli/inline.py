@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-from headrace.errors import InputError
+from headrace import _core
+from headrace.errors import InputError, core_errors
 from headrace.workload.model import ClosedWorkload, did_you_mean, shown
 
 FIO_KEYS = ("rw", "bs", "iodepth", "numjobs", "rwmixread", "size", "name")
@@ -106,29 +107,44 @@ def whole(what: str, text: str) -> int:
     return int(text)
 
 
-def seconds(what: str, text: str, most: float = 366 * 86_400) -> float:
+def canonical(storage: str) -> str:
+    """A storage as it is written everywhere: `gp3:500` for ` GP3:500`. Raises InputError."""
+    with core_errors():
+        return _core.parse_storage(storage)["text"]
+
+
+YEAR_S = 366 * 86_400
+
+
+def seconds(what: str, text: str) -> float:
     """A time in seconds, 0 to a year. Raises InputError."""
+    return quantity(what, text, "seconds", 0, YEAR_S, "600 is ten minutes.")
+
+
+def quantity(what: str, text: str, unit: str, low: float, high: float, example: str) -> float:
+    """A number of a unit from low to high. Raises InputError."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 <= value <= most:
-        raise InputError(f"{what} = {text[:40]}", f"must be seconds, 0 to {most:,.0f}", "", "For example 600.")
+    if not low <= value <= high:
+        raise InputError(f"{what} = {shown(text, 40)}", f"must be {unit}, {low:,.10g} to {high:,.10g}", DEGRADE_SOURCE, example)
     return value
+
+
+DEGRADE_SOURCE = "headrace simulate --help"
 
 
 def degradation(text: str, members: int) -> tuple[int, dict]:
     """`MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]` as the core takes it. Raises InputError."""
     parts = text.split(":")
     if len(parts) not in (4, 5):
-        raise InputError(text[:60], "must be MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]", "headrace simulate --help",
+        raise InputError(shown(text), "must be MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]", DEGRADE_SOURCE,
                          "0:600:180:50:20 halves the first volume for three minutes from ten minutes on and adds 20 ms.")  # fmt: skip
     index = member(parts[0], members)
     start, length = seconds("START_S", parts[1]), seconds("LENGTH_S", parts[2])
-    caps = seconds("CAPS_PERCENT", parts[3])
-    if not 0.1 <= caps <= 100:
-        raise InputError(f"CAPS_PERCENT = {parts[3][:40]}", "must be 0.1 to 100: the share of the limits that is left", "", "50 is half.")
-    extra_ms = seconds("EXTRA_MS", parts[4], 60_000) if len(parts) == 5 else 0.0
+    caps = quantity("CAPS_PERCENT", parts[3], "percent of the limits that are left", 0.1, 100, "50 is half.")
+    extra_ms = quantity("EXTRA_MS", parts[4], "milliseconds", 0, 60_000, "20 adds 20 ms to each request.") if len(parts) == 5 else 0.0
     event = {
         "from": int(start * 1e9),
         "until": int((start + length) * 1e9),

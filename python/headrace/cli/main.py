@@ -27,11 +27,10 @@ def run() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without UTF-8 must not break the answer
     from headrace.cli.app import answer
+    from headrace.report.output import spell_in_ascii
 
+    spell_in_ascii()
     if heeded:
         signal.signal(signal.SIGINT, _interrupt)
     try:

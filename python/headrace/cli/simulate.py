@@ -21,6 +21,7 @@ from headrace.cli.common import (
     read_workload,
     say,
 )
+from headrace.cli.inline import canonical
 from headrace.cli.transactions import LogStorageOption, simulate_transactions
 from headrace.workload import TransactionWorkload
 
@@ -165,7 +166,7 @@ def simulate(
         refuse_options({"WORKLOAD": workload, "--storage": storage, "--plot": plot}, "is for simulations; a record has its own")
         return replay_record(replay, output)
     load = read_workload(needed("WORKLOAD", workload))
-    storage = needed("--storage", storage)
+    storage = canonical(needed("--storage", storage))
     of_databases = {
         "--log-storage": log_storage,
         "--cache-gib": cache_gib,
@@ -246,7 +247,7 @@ def whole_seconds(seconds: float | None, otherwise: int) -> int:
         return otherwise
     if not 1 <= seconds <= MOST_ROWS or seconds != int(seconds):
         raise InputError(
-            f"seconds = {seconds:g}", f"must be a whole number from 1 to {MOST_ROWS:,}: a row is a second", "headrace simulate --help"
+            f"--seconds {seconds:,.10g}", f"must be a whole number from 1 to {MOST_ROWS:,}: a row is a second", "headrace simulate --help"
         )
     return int(seconds)
 
@@ -299,9 +300,13 @@ def _options(storage, snapshot_gib, init_rate, degrade, modify, lose_member) -> 
             inline.check_modification(members, target, modify)
     if init_rate is not None and snapshot_gib is None:
         raise InputError(
-            f"--init-rate {init_rate:g}", "needs --snapshot-gib", "headrace simulate --help", "Say how much data the snapshot holds."
+            f"--init-rate {init_rate:,.10g}", "needs --snapshot-gib", "headrace simulate --help", "Say how much data the snapshot holds."
         )
     if snapshot_gib is not None:
+        usable = _core.parse_storage(storage)["usable_gib"]
+        if snapshot_gib > usable:
+            raise InputError(f"--snapshot-gib {snapshot_gib:,.10g}", f"is more than {storage} holds: {usable:,} GiB",
+                             "Amazon EC2 API, CreateVolume: a volume is at least as large as its snapshot", "Take a larger volume, or less data.")  # fmt: skip
         rate = None if init_rate is None else int(check_number("--init-rate", init_rate, 0.001, 100_000, "MiB/s") * MIB)
         written = int(check_number("--snapshot-gib", snapshot_gib, 0.0, MAX_SIZE_GIB, "GiB") * GIB)
         options["snapshot"] = {"written_bytes": written, "initialization_bytes_s": rate}

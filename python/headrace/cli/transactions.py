@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -144,6 +145,7 @@ def simulate_transactions(workload, storage: str, output: Output, plot: Path | N
 
     with progress("simulating") as tick:
         run = predict(workload, storage, progress=tick, **settings)
+    run = replace(run, warnings=(*run.warnings, *report.log_warnings(run, workload)))
     if plot is not None:
         from headrace.report.database_pages import write_prediction
 

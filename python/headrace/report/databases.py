@@ -6,6 +6,8 @@ import math
 
 import polars as pl
 
+from headrace import _core
+from headrace.core import GIB
 from headrace.report.tables import table
 from headrace.report.words import number, percent, span
 
@@ -20,7 +22,7 @@ def in_words(run, workload) -> list[str]:
     summary = run.summary
     where = f"{run.storage} on {run.instance}" if run.instance else f"{run.storage} (no instance limits, no processor limit)"
     log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
-    asks = f"{run.threads} clients" if run.threads else "open load"
+    asks = clients(run.threads) if run.threads else "open load"
     scatter = f"seed {run.seed}" if run.seed is not None else "means only"
     lines = [
         f"{where}{log}, limits of {run.as_of}; {workload.engine}, cache {number(run.cache_gib)} GiB, {asks}; {span(run.rows.height)}, {scatter}."
@@ -51,6 +53,25 @@ def in_words(run, workload) -> list[str]:
     if summary["stalls_s"]:
         lines.append(f"Seconds below a tenth of the median: {summary['stalls_s']}.")
     return lines
+
+
+def clients(count: int) -> str:
+    """"1 client", "48 clients"."""
+    return "1 client" if count == 1 else f"{count:,} clients"
+
+
+def log_warnings(run, workload) -> list[str]:
+    """Whether the volume of redo and binlog holds the binlog that the run writes; how long it would last."""
+    if run.log_storage is None:
+        return []
+    per_transaction = workload.database["log"]["binlog_bytes_per_tx"]
+    written = run.rows["tps"].sum() * per_transaction
+    room = _core.parse_storage(run.log_storage)["usable_gib"] * GIB
+    if written <= room:
+        return []
+    full = span(run.rows.height * room / written)
+    return [f"This run writes {number(written / GIB)} GiB of binlog; {run.log_storage} holds {number(room / GIB)} GiB and would be full after {full}, "
+            "without counting the redo log: it needs a larger volume, or binlogs purged sooner than that."]  # fmt: skip
 
 
 def cap_words(cap: str) -> str:
@@ -103,11 +124,11 @@ def workload_in_words(workload) -> list[str]:
     """What the workload is and what stands behind it."""
     size = f", {number(workload.size_gib)} GiB of data" if workload.size_gib else ""
     lines = [
-        f"{workload.name}: {workload.engine}, {workload.benchmark}{size}; cache {number(workload.cache_gib)} GiB, {workload.threads} clients."
+        f"{workload.name}: {workload.engine}, {workload.benchmark}{size}; cache {number(workload.cache_gib)} GiB, {clients(workload.threads)}."
     ]
     for run in workload.runs:
         lines.append(
-            f"Measured: {run['name']} on {run['storage']}, {run['threads']} clients, {run['start']} start, {span(run['seconds'])}, {run['transactions']:,.0f} transactions."
+            f"Measured: {run['name']} on {run['storage']}, {clients(run['threads'])}, {run['start']} start, {span(run['seconds'])}, {run['transactions']:,.0f} transactions."
         )
     if not workload.runs:
         lines.append("No run stands behind it: a standard benchmark, with wide intervals.")

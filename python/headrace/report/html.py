@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from headrace.report import style
+from headrace.report.drawing import drawn_png, drawn_svg
 from headrace.report.output import plain
 
 CSS = """
@@ -115,9 +116,7 @@ class Page:
 
 def svg(chart) -> str:
     """An Altair chart as SVG text, drawn without a browser."""
-    import vl_convert
-
-    drawn = vl_convert.vegalite_to_svg(chart.to_json(indent=None))
+    drawn = drawn_svg(chart.to_json(indent=None))
     # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is the same text every time.
     numbers = {name: f"clip{index}" for index, name in enumerate(dict.fromkeys(re.findall(r"\bclip\d+\b", drawn)))}
     return re.sub(r"\bclip\d+\b", lambda match: numbers[match[0]], drawn)
@@ -125,11 +124,9 @@ def svg(chart) -> str:
 
 def png(chart, scale: float = 2.0) -> bytes:
     """An Altair chart as PNG on white, `scale` pixels for each CSS pixel."""
-    import vl_convert
-
     spec = chart.to_dict()
     spec["config"]["background"] = "white"
-    return vl_convert.vegalite_to_png(json.dumps(spec), scale=scale)
+    return drawn_png(json.dumps(spec), scale)
 
 
 def inline_svg(chart, prefix: str) -> str:

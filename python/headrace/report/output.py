@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import date
@@ -20,12 +22,32 @@ def plain(text: object) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in str(text))
 
 
+# What a terminal without UTF-8 gets instead. One character for one, as far as columns must stay under each other.
+ASCII = dict(zip("▁▂▃▄▅▆▇█", "_.-:=+*#", strict=True)) | {
+    "±": "+-", "≤": "<=", "≥": ">=", "×": "x", "µ": "u", "–": "-", "—": "-", "…": "...", "→": "->", "°": " deg", "“": '"', "”": '"', "’": "'",
+}  # fmt: skip
+
+
+def spell_in_ascii() -> None:
+    """What stdout and stderr cannot encode is spelled in ASCII: a terminal without UTF-8 must not break the answer."""
+
+    def nearest(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        return "".join(ASCII.get(char, "?") for char in error.object[error.start : error.end]), error.end
+
+    codecs.register_error("headrace", nearest)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="headrace")
+
+
 def clean(value: object) -> object:
     """A value as JSON takes it: NaN and infinities become null, dataclasses and frames become dicts and lists."""
     if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return value + 0.0 if math.isfinite(value) else None  # -0.0 becomes 0.0
     if hasattr(value, "to_dicts"):
         return clean(value.to_dicts())
     if hasattr(value, "to_dict") and not isinstance(value, type):
@@ -47,8 +69,11 @@ def as_json(value: object) -> str:
 
 
 def as_csv(frame) -> str:
-    """A polars frame as CSV with a header; null stays empty."""
-    return frame.write_csv()
+    """A polars frame as CSV with a header; null stays empty, and -0.0 is 0.0."""
+    import polars as pl
+
+    floats = pl.col(pl.Float64, pl.Float32)
+    return frame.with_columns(pl.when(floats == 0.0).then(0.0).otherwise(floats).name.keep()).write_csv()
 
 
 def write_text(path: Path, text: str) -> None:

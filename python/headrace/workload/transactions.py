@@ -31,6 +31,7 @@ class Covered:
     threads: tuple[int, int] | None = None
     iops: tuple[float, float] | None = None
     transactions: float = 0.0
+    grown: float = 1.0  # how many times the data of the runs this stands for; the rest grew with it
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,10 @@ class TransactionWorkload:
         size = None if self.size_gib is None else self.size_gib * factor
         cache = self.covered.cache_gib
         covered = replace(
-            self.covered, cache_gib=cache and (cache[0] * factor, cache[1] * factor), transactions=self.covered.transactions * factor
+            self.covered,
+            cache_gib=cache and (cache[0] * factor, cache[1] * factor),
+            transactions=self.covered.transactions * factor,
+            grown=self.covered.grown * factor,
         )
         return replace(self, database=_core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
 
@@ -104,10 +108,15 @@ class TransactionWorkload:
             return ["No run stands behind this workload: every figure is the standard benchmark's."]
         low, high = covered.cache_gib
         if not 0.45 * low <= cache_gib <= 2.2 * high:
-            said.append(f"A cache of {cache_gib:,.4g} GiB is far from the {_range(low, high)} GiB of the runs.")
+            runs = f"{_range(low / covered.grown, high / covered.grown)} GiB"
+            if covered.grown == 1.0:
+                said.append(f"A cache of {cache_gib:,.4g} GiB is far from the {runs} of the runs.")
+            else:
+                share = f"{cache_gib:,.4g} GiB over {covered.grown:,.4g} times the data is as {cache_gib / covered.grown:,.4g} GiB over that of the runs"
+                said.append(f"A cache of {share}, which had {runs}: far from them.")
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
-            said.append(f"{threads} clients are far from the {_range(few, many)} of the runs.")
+            said.append(f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs.")
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
             said.append(f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}.")
         return said

@@ -1,0 +1,100 @@
+"""Charts drawn in a process of their own: the renderer is a JavaScript engine, and where it lacks memory it ends its process without a word to Python."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+
+from headrace.errors import CouldNotRun
+
+# A line with the form wanted and the specification; back comes a line with a length, or -1 and what was wrong, and that many bytes.
+WORKER = """
+import json, sys
+import vl_convert
+for line in sys.stdin.buffer:
+    wanted = json.loads(line)
+    try:
+        if wanted["form"] == "svg":
+            drawn = vl_convert.vegalite_to_svg(wanted["spec"]).encode()
+        else:
+            drawn = vl_convert.vegalite_to_png(wanted["spec"], scale=wanted["scale"])
+        sys.stdout.buffer.write(b"%d\\n" % len(drawn) + drawn)
+    except Exception as error:
+        sys.stdout.buffer.write(b"-1\\n" + " ".join(str(error).split())[:300].encode() + b"\\n")
+    sys.stdout.buffer.flush()
+"""
+HINT = "Raise the limit on memory (ulimit -v: the renderer reserves far more addresses than it uses memory), or leave the chart out."
+
+
+class _Renderer:
+    """The process, started at the first chart and again when it has ended. One chart at a time."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen | None = None
+        self._owner = 0
+        self._lock = threading.Lock()
+
+    def draw(self, spec: str, form: str, scale: float = 1.0) -> bytes:
+        """The chart as SVG text or PNG. Raises CouldNotRun."""
+        with self._lock:
+            try:
+                process = self._started()
+                process.stdin.write(json.dumps({"form": form, "spec": spec, "scale": scale}).encode() + b"\n")
+                process.stdin.flush()
+                length = int(process.stdout.readline() or -2)
+                if length == -1:
+                    raise ValueError(process.stdout.readline().decode().strip())
+                drawn = process.stdout.read(length) if length >= 0 else b""
+            except OSError as error:
+                self._end()
+                raise CouldNotRun("the chart", f"could not be drawn: {error.strerror or error}", "", HINT) from None
+            except BaseException:  # an interrupt between question and answer: the next answer would be to this question
+                self._end()
+                raise
+            if length < 0 or len(drawn) < length:
+                raise CouldNotRun("the chart", f"could not be drawn: the renderer {_ended(self._end())}", "vl-convert", HINT)
+            return drawn
+
+    def _started(self) -> subprocess.Popen:
+        if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
+            # In a session of its own: Ctrl-C is for the command, and the renderer ends with its standard input.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+            self._owner = os.getpid()
+        return self._process
+
+    def _end(self) -> int:
+        """Ends the process; returns how it ended, as subprocess counts."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+        try:
+            return process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+
+def _ended(code: int) -> str:
+    return f"was ended by signal {-code}; it lacked memory, it seems" if code < 0 else f"ended with code {code}; it lacked memory, it seems"
+
+
+_renderer = _Renderer()
+
+
+def drawn_svg(spec: str) -> str:
+    """A Vega-Lite specification as SVG text."""
+    return _renderer.draw(spec, "svg").decode()
+
+
+def drawn_png(spec: str, scale: float) -> bytes:
+    """The same as PNG, `scale` pixels for each CSS pixel."""
+    return _renderer.draw(spec, "png", scale)

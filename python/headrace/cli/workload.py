@@ -18,6 +18,7 @@ Examples:
   headrace workload new --reads-per-s 900 --writes-per-s 400 --size-gib 300 --to shop.toml
   headrace workload new                                  (asks, on a terminal)
   iostat -xt 60 > iostat.txt;  headrace workload import iostat.txt --to shop.toml
+  ssh db1 cat iostat.txt | headrace workload import - --device /dev/nvme1n1 --to shop.toml
   headrace workload capture mysql://headrace@db.example/ --seconds 3600 --storage gp3:500 -o monday
   headrace workload show shop.toml --plot shop.svg
 
@@ -164,7 +165,10 @@ def _ask(question) -> object:
 
 @app.command("import")
 def import_recording(
-    recording: Annotated[Path, typer.Argument(metavar="RECORDING", help="Output of iostat -x, vmstat, sar -d, or a CloudWatch export.")],
+    recording: Annotated[
+        Path,
+        typer.Argument(metavar="RECORDING", help="Output of iostat -x, vmstat, sar -d, or a CloudWatch export; - reads standard input."),
+    ],
     format: Annotated[Format, typer.Option("--format", help="The tool it comes from.")] = Format.auto,
     device: Annotated[
         str | None, _flag("device", "NAME", "Device in the recording, several joined by +. Default: the one that clearly does most.")

@@ -36,6 +36,13 @@ CREDITS_GONE_PERCENT = 1.0
 FLAT_SHARE = 0.01
 TICKS_S = 0.01
 FLAT_SHARE_AT_KNOWN_LIMIT = 0.005
+# Where no latency was recorded and the top is no known limit, it must be flatter and longer; steady demand is that flat too, so not
+# the greater part of a recording.
+FLAT_SHARE_OF_ANY_TOP = 0.002
+LEAST_RUN_OF_ANY_TOP = 10
+# A level this little below another is that limit with a little less demand, not a second limit.
+ECHO_SHARE = 0.05
+FLAT_SHARE_OF_STRETCH = 0.5
 LEAST_RUN = 3
 LEAST_RUN_WITHOUT_LATENCY = 5
 LEAST_SCATTERED = 5
@@ -258,24 +265,44 @@ def _flat_runs(series: _Series, unit: str, slow: np.ndarray) -> list[_Run]:
     import numpy as np
 
     rate, tolerance = series.rates[unit], _tolerance(series)
-    runs, first, before, total = [], -1, -2, 0.0
-    for at in np.flatnonzero(slow).tolist():
-        level = total / (before - first + 1) if first >= 0 else 0.0
-        if at == before + 1 and first >= 0 and abs(rate[at] - level) <= tolerance[at] * level:
-            total += rate[at]
-        else:
-            if first >= 0 and before - first + 1 >= LEAST_RUN:
-                runs.append((first, before))
-            first, total = at, float(rate[at])
-        before = at
-    if first >= 0 and before - first + 1 >= LEAST_RUN:
-        runs.append((first, before))
-    found = [_judged(series, unit, first, last, slow) for first, last in runs]
+    places = np.flatnonzero(slow)
+    found: list[_Run] = []
+    for stretch in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
+        runs = _level_parts(stretch.tolist(), rate, tolerance)
+        # Slow all along but at many rates is a volume in trouble or under mixed load, not one at a limit.
+        mostly = sum(last - first + 1 for first, last in runs) >= FLAT_SHARE_OF_STRETCH * stretch.size
+        judged = (_judged(series, unit, first, last, slow, mostly) for first, last in runs)
+        found += [run for run in judged if run is not None]
     scattered = _scattered(series, unit, slow)
-    return [run for run in [*found, scattered] if run is not None]
+    return _without_echoes([*found, *([scattered] if scattered else [])])
 
 
-def _judged(series: _Series, unit: str, first: int, last: int, slow: np.ndarray) -> _Run | None:
+def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
+    """(first, last) of the parts of consecutive points that stay within tolerance of their mean so far."""
+    parts, first, total = [], 0, 0.0
+    for index, at in enumerate(stretch):
+        level = total / (index - first) if index > first else float(rate[at])
+        if abs(rate[at] - level) > tolerance[at] * level:
+            parts.append((first, index - 1))
+            first, total = index, 0.0
+        total += float(rate[at])
+    parts.append((first, len(stretch) - 1))
+    return [(stretch[first], stretch[last]) for first, last in parts if last - first + 1 >= LEAST_RUN]
+
+
+def _without_echoes(runs: list[_Run]) -> list[_Run]:
+    """Without levels just below a limit that was held for longer: demand that nearly reached it."""
+    return [
+        run
+        for run in runs
+        if not any(
+            run.level * (1 + FLAT_SHARE) < other.level <= run.level * (1 + ECHO_SHARE) and other.last - other.first > run.last - run.first
+            for other in runs
+        )
+    ]
+
+
+def _judged(series: _Series, unit: str, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True) -> _Run | None:
     """The run when its level may be a limit, else None."""
     import numpy as np
 
@@ -287,7 +314,8 @@ def _judged(series: _Series, unit: str, first: int, last: int, slow: np.ndarray)
     exceeded = bool((rate > level * (1 + 2 * tolerance)).any())
     gone = series.balance[first : last + 1]
     credits = exceeded or bool(np.isfinite(gone).any() and np.nanmedian(gone) <= CREDITS_GONE_PERCENT)
-    if exceeded and last - first + 1 < LEAST_RUN_WITHOUT_LATENCY:
+    # What the volume exceeded at other times is a limit only while credits are gone, and that lasts.
+    if exceeded and (last - first + 1 < LEAST_RUN_WITHOUT_LATENCY or not mostly_flat):
         return None
     spread = float(np.std(rate[first : last + 1]) / level)
     return _Run(unit, first, last, level, spread, _known(unit, level, series.members, tolerance) is not None, credits)
@@ -318,21 +346,24 @@ def _known(unit: str, level: float, members: int, share: float) -> float | None:
 
 
 def _known_runs(series: _Series, unit: str, may_wait: np.ndarray) -> list[_Run]:
-    """Runs exactly at a known limit that is never exceeded, where latency says little or nothing."""
+    """Runs at a top that is never exceeded where latency says little or nothing: at a known limit, or flatter than demand can be."""
     import numpy as np
 
     rate = series.rates[unit]
-    limit = _known(unit, float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max()), series.members, FLAT_SHARE)
+    top = float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max())
+    limit, share, least = _known(unit, top, series.members, FLAT_SHARE), FLAT_SHARE_AT_KNOWN_LIMIT, LEAST_RUN_WITHOUT_LATENCY
     if limit is None:
-        return []
-    flat = (np.abs(rate - limit) <= FLAT_SHARE_AT_KNOWN_LIMIT * limit) & may_wait
-    near = np.abs(rate - limit) <= FLAT_SHARE_AT_KNOWN_LIMIT * limit
-    if not flat.any() or flat.sum() < SLOW_SHARE_AT_LEVEL * near.sum():
+        may_wait, share, least = may_wait & ~np.isfinite(series.latency_ms), FLAT_SHARE_OF_ANY_TOP, LEAST_RUN_OF_ANY_TOP
+        limit = float(np.median(rate[rate >= top * (1 - share)]))
+    near = np.abs(rate - limit) <= share * limit
+    flat = near & may_wait
+    whole = near.mean() > 0.5  # flat all along may be a steady demand
+    if not flat.any() or flat.sum() < SLOW_SHARE_AT_LEVEL * near.sum() or (least == LEAST_RUN_OF_ANY_TOP and whole):
         return []
     runs = []
     places = np.flatnonzero(flat)
     for part in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
-        if part.size >= LEAST_RUN_WITHOUT_LATENCY:
+        if part.size >= least:
             first, last = int(part[0]), int(part[-1])
             runs.append(_Run(unit, first, last, limit, float(np.std(rate[first : last + 1]) / limit), True, False))
     return runs

@@ -83,6 +83,8 @@ def parse_iso(text: str) -> Stamp | None:
     text = text.strip()
     if re.fullmatch(r"\d{9,10}(\.\d+)?", text, re.ASCII):
         moment = EPOCH + timedelta(seconds=float(text))
+        if not 1990 <= moment.year <= 2100:
+            return None
         return Stamp(float(text), moment, "UTC")
     if not re.match(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}[ T]\d{1,2}:\d{2}", text, re.ASCII):
         return None

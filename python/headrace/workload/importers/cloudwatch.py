@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from headrace.workload.importers.clock import Stamp, parse_iso
 from headrace.workload.importers.json_text import as_list, as_table, load_all_json
-from headrace.workload.importers.reading import Recording
+from headrace.workload.importers.reading import Recording, read_lines
 from headrace.workload.importers.series import Observed, Readings, Report, make_sample
 
 
@@ -234,13 +234,14 @@ def _long_form(recording: Recording, series: Series, header: list[str], rows: li
     if value_name is None:
         raise recording.bad("header", ", ".join(header), "needs a column value (or sum)", "The columns are metric,timestamp,value.")
     time_at = columns.get("timestamp", columns.get("time"))
-    for number, cells in rows:
+
+    def row(number: int, cells: list[str]) -> None:
         if len(cells) != len(header):
             raise recording.bad(number, f"{len(cells)} columns", f"the header has {len(header)}", "The line is cut off: export again.")
         metric = metric_in(cells[columns["metric"]])
         if metric is None:
             _note(recording, f"Left out: {cells[columns['metric']][:60]!r}, {LEFT_OUT}.")
-            continue
+            return
         if "unit" in columns and cells[columns["unit"]] not in UNITS:
             rule = f"one of {UNIT_NAMES} is reported"
             raise recording.bad(number, f"unit {cells[columns['unit']]}", rule, "Export without a unit.", SOURCE)
@@ -248,6 +249,8 @@ def _long_form(recording: Recording, series: Series, header: list[str], rows: li
             _check_statistic(recording, number, metric, cells[columns["statistic"]])
         volume = cells[columns["volume"]] if cells and "volume" in columns else _volume_in(cells[columns["metric"]])
         _put(recording, series, number, volume, metric, parse_iso(cells[time_at]), cells[time_at], cells[columns[value_name]])
+
+    read_lines(recording, rows, row, lambda: series)
 
 
 def _wide_form(recording: Recording, series: Series, periods: list[float], rows: list) -> None:
@@ -278,7 +281,8 @@ def _wide_form(recording: Recording, series: Series, periods: list[float], rows:
             named.append((at, found.pop(), _volume_in(*about[at])))
             if at in asked:
                 _check_statistic(recording, asked[at][0], named[-1][1], asked[at][1])
-    for number, cells in rows[first:]:
+
+    def line(number: int, cells: list[str]) -> None:
         if len(cells) != width:
             raise recording.bad(
                 number, f"{len(cells)} columns", f"the first line of figures has {width}", "The line is cut off: export again."
@@ -287,6 +291,8 @@ def _wide_form(recording: Recording, series: Series, periods: list[float], rows:
         for at, metric, volume in named:
             if cells[at]:  # the console leaves a cell empty where there is no figure
                 _put(recording, series, number, volume, metric, stamp, cells[0], cells[at])
+
+    read_lines(recording, rows[first:], line, lambda: series)
 
 
 # --- the four metrics together ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import re
 
 from headrace.workload.importers.clock import looks_like_stamp, parse_stamps
 from headrace.workload.importers.json_text import as_list, as_table, load_json
-from headrace.workload.importers.reading import Recording
+from headrace.workload.importers.reading import Recording, read_lines
 from headrace.workload.importers.series import Observed, Readings, Report, Sample, make_sample
 
 BANNER = re.compile(r"Linux \S+ \(")
@@ -27,8 +27,7 @@ def parse(recording: Recording) -> Readings:
     if recording.text.lstrip().startswith("{"):
         return _parse_json(recording)
     reader = _TextReader(recording)
-    for number, line in enumerate(recording.lines, start=1):
-        reader.line(number, line)
+    read_lines(recording, list(enumerate(recording.lines, start=1)), reader.line, lambda: reader.reports)
     return _finish(recording, reader.reports, reader.stamp_texts)
 
 
@@ -165,7 +164,7 @@ def _check_size(recording: Recording, where, column: str, ops: float, kib: float
 
 
 def _parse_json(recording: Recording) -> Readings:
-    document = load_json(recording)
+    document = load_json(recording, element_of="statistics")
     reports, stamps = [], []
     hosts = as_list(recording, "sysstat.hosts", as_table(recording, "sysstat", document.get("sysstat")).get("hosts"))
     if len(hosts) != 1:

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 
-from headrace.workload.importers.reading import Recording
+from headrace.errors import InputError
+from headrace.workload.importers.reading import Recording, cut_note
+
+CUT_RULE = "the JSON ends too early"
 
 
-def load_json(recording: Recording) -> dict:
-    """The one object a file holds. Raises InputError."""
-    documents = load_all_json(recording)
+# What decides where an element ends: strings (they may hold brackets) and brackets.
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+_CLOSE = {"{": "}", "[": "]"}
+
+
+def load_json(recording: Recording, element_of: str | None = None) -> dict:
+    """The one object a file holds. Raises InputError.
+
+    With `element_of`, a file that ends too early is read up to the last whole element of the array of that name, with a note.
+    """
+    try:
+        documents = load_all_json(recording)
+    except InputError as error:
+        whole = _without_last(recording.text, element_of) if element_of and error.rule == CUT_RULE else None
+        if whole is None:
+            raise
+        documents = load_all_json(replace(recording, text=whole))
+        recording.notes.append(cut_note(error))
     if len(documents) > 1:
         raise recording.bad("", f"{len(documents)} JSON documents", "one is expected", "Import them one by one.")
     return documents[0]
@@ -28,7 +48,7 @@ def load_all_json(recording: Recording) -> list[dict]:
             raise recording.bad(
                 error.lineno,
                 error.msg,
-                "the JSON ends too early" if cut else "this is not JSON",
+                CUT_RULE if cut else "this is not JSON",
                 "The tool was stopped or the copy cut off: record again, or close the brackets by hand."
                 if cut
                 else "The file is damaged: copy it again.",
@@ -55,6 +75,28 @@ def as_list(recording: Recording, where: str, value: object) -> list:
     if isinstance(value, list):
         return value
     raise recording.bad(where, _kind(value), "an array is expected", "The file is damaged or of another version.")
+
+
+def _without_last(text: str, array: str) -> str | None:
+    """The text up to the last whole element of the array of that name, its brackets closed; None when there is no such element."""
+    open_brackets: list[str] = []
+    depth, end, name = None, None, ""
+    for match in _STRUCTURE.finditer(text):
+        token = match[0]
+        if token in "{[":
+            open_brackets.append(token)
+            if token == "[" and depth is None and name == f'"{array}"':
+                depth = len(open_brackets)
+        elif token in "}]":
+            if not open_brackets or _CLOSE[open_brackets.pop()] != token:
+                return None
+            if len(open_brackets) == depth:
+                end = match.end()
+        else:
+            name = token
+    if end is None or len(open_brackets) < (depth or 0):  # the array was closed: what is missing is not its last element
+        return None
+    return text[:end] + "".join(_CLOSE[bracket] for bracket in reversed(open_brackets[:depth]))
 
 
 def _kind(value: object) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
 from headrace.workload.files import read_bytes
 
 DOC = "docs/reference/import-formats.md"
@@ -80,7 +82,7 @@ class Recording:
             raise self.bad(
                 where, f"{what} = {value:g}", "cannot be negative", "A counter wrapped or the clock went back: take the report out."
             )
-        return float(value)
+        return float(value) + 0.0  # -0.0 becomes 0.0
 
     def _same_decimal(self, where: int | str, what: str, text: str) -> None:
         mark = "," if "," in text else "."
@@ -102,10 +104,12 @@ def clip(text: str, limit: int = 100) -> str:
 
 
 def open_recording(path) -> Recording:
-    """Read a recording whole. Raises InputError when it is not text, CouldNotRun when it cannot be read."""
-    path = Path(path)
-    name = clip(path.name, 80)
-    content = read_bytes(path, MAX_BYTES)
+    """Read a recording whole; "-" is standard input. Raises InputError when it is not text, CouldNotRun when it cannot be read."""
+    if str(path) == "-":
+        name, content = "standard input", _standard_input()
+    else:
+        path = Path(path)
+        name, content = clip(path.name, 80), read_bytes(path, MAX_BYTES)
     if not content.strip():
         raise InputError(name, "the file is empty", DOC, "Was the recording stopped before its first report?")
     for magic, what, hint in _MAGIC:
@@ -113,6 +117,38 @@ def open_recording(path) -> Recording:
             raise InputError(name, f"is {what}, text is needed", DOC, hint)
     digest = hashlib.sha256(content).hexdigest()
     return Recording(name, _decode(name, content).replace("\r\n", "\n").replace("\r", "\n"), digest)
+
+
+def _standard_input() -> bytes:
+    try:
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    except (OSError, ValueError, AttributeError) as error:  # closed, or none at all
+        raise CouldNotRun("standard input", f"cannot be read: {error}", "operating system", "Name a file instead of -.") from None
+    if len(content) > MAX_BYTES:
+        raise InputError("standard input", f"at most {MAX_BYTES / 2**20:,.0f} MiB are read", DOC, "Cut it into parts.")
+    return content
+
+
+def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, begun: Callable[[], object]) -> None:
+    """`handle(number, line)` for each of `numbered`; a bad last one is left out with a note once a report has `begun`.
+
+    A tool that is stopped, or a copy that ends early, leaves half a line: it costs that report, not the day. Whatever is bad before
+    the last line is refused.
+    """
+    last = max((number for number, line in numbered if line and line != "^C" and not (isinstance(line, str) and line.isspace())), default=0)
+    for number, line in numbered:
+        try:
+            handle(number, line)
+        except InputError as error:
+            if number < last or not begun():
+                raise
+            recording.notes.append(cut_note(error))
+            return
+
+
+def cut_note(error: InputError) -> str:
+    """What is said of a last report that was left out."""
+    return f"The last report was left out, it is cut off or damaged ({error.value}: {error.rule})."
 
 
 def _decode(name: str, content: bytes) -> str:

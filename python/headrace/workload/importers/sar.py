@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from headrace.workload.importers.clock import EPOCH, Stamp, parse_days, parse_iso, parse_stamps, seconds_of_day
 from headrace.workload.importers.iostat import observed_of
 from headrace.workload.importers.json_text import as_list, as_table, load_json
-from headrace.workload.importers.reading import Recording
+from headrace.workload.importers.reading import Recording, read_lines
 from headrace.workload.importers.series import Readings, Report, Sample, make_sample
 
 BANNER = re.compile(r"Linux \S+ \(.*?\)\s+(?P<day>\S+(?:\s\d\S*){0,2}?)\s+_")
@@ -68,8 +68,7 @@ def check_columns(recording: Recording, where, columns: list[str]) -> None:
 
 def _parse_text(recording: Recording) -> Readings:
     reader = _TextReader(recording)
-    for number, line in enumerate(recording.lines, start=1):
-        reader.line(number, line)
+    read_lines(recording, list(enumerate(recording.lines, start=1)), reader.line, lambda: reader.reports)
     days = parse_days(recording, reader.day_texts) if reader.day_texts else []
     _date_reports(reader, days)
     return Readings("sar", reader.reports)
@@ -165,50 +164,69 @@ def _date_reports(reader: _TextReader, days: list[date]) -> None:
 
 
 def _parse_csv(recording: Recording) -> Readings:
-    columns: list[str] | None = None
-    host, intervals, stamps, reports, restarted = None, [], [], [], False
-    for number, line in enumerate(recording.lines, start=1):
+    reader = _CsvReader(recording)
+    read_lines(recording, list(enumerate(recording.lines, start=1)), reader.line, lambda: reader.reports)
+    return _stamped(recording, reader.reports, reader.stamps, reader.intervals)
+
+
+class _CsvReader:
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.columns: list[str] | None = None
+        self.host: str | None = None
+        self.reports: list[Report] = []
+        self.stamps: list[tuple[int, str]] = []  # beside reports
+        self.intervals: list[float] = []
+        self.restarted = False
+
+    def line(self, number: int, line: str) -> None:
         if not line.strip():
-            continue
+            return
         if line.startswith("#"):
-            columns = [column.strip() for column in line[1:].split(";")]
-            if columns[-1].endswith("[...]"):
-                raise recording.bad(
-                    number, columns[-1], "is the layout of sadf -h: all devices in one line", "Print without -h: sadf -d FILE -- -d."
-                )
-            if "DEV" in columns:
-                check_columns(recording, number, columns)
-            continue
+            self._header(number, line)
+            return
         cells = [cell.strip() for cell in line.split(";")]
         if any("LINUX-RESTART" in cell for cell in cells):
-            restarted = True
-            _note(recording, RESTART_NOTE)
-            continue
-        if columns is None or "DEV" not in columns:
-            continue  # another report of the same sadf call
-        if len(cells) != len(columns):
-            raise recording.bad(
+            self.restarted = True
+            _note(self.recording, RESTART_NOTE)
+        elif self.columns is not None and "DEV" in self.columns:  # else another report of the same sadf call
+            self._row(number, cells)
+
+    def _header(self, number: int, line: str) -> None:
+        columns = [column.strip() for column in line[1:].split(";")]
+        if columns[-1].endswith("[...]"):
+            raise self.recording.bad(
+                number, columns[-1], "is the layout of sadf -h: all devices in one line", "Print without -h: sadf -d FILE -- -d."
+            )
+        if "DEV" in columns:
+            check_columns(self.recording, number, columns)
+        self.columns = columns
+
+    def _row(self, number: int, cells: list[str]) -> None:
+        if len(cells) != len(self.columns):
+            raise self.recording.bad(
                 number,
                 f"{len(cells)} columns",
-                f"the header above has {len(columns)}",
+                f"the header above has {len(self.columns)}",
                 "The line is cut off or two ran together: take its report out.",
             )
-        row = dict(zip(columns, cells, strict=True))
-        if host is not None and row.get("hostname") != host:
-            raise recording.bad(number, f"host {row.get('hostname')}", f"the file began with {host}", "Import the hosts one by one.")
-        host = row.get("hostname")
-        stamp = row.get("timestamp", "")
-        if not stamps or stamps[-1][1] != stamp:
-            stamps.append((number, stamp))
-            intervals.append(recording.number(number, "interval", row.get("interval")))
-            reports.append(Report(number, None, {}, restarted=restarted))
-            restarted = False
-        _add_row(recording, number, reports[-1], row, ("hostname", "interval", "timestamp", "DEV"), row["DEV"])
-    return _stamped(recording, reports, stamps, intervals)
+        row = dict(zip(self.columns, cells, strict=True))
+        if self.host is not None and row.get("hostname") != self.host:
+            raise self.recording.bad(
+                number, f"host {row.get('hostname')}", f"the file began with {self.host}", "Import the hosts one by one."
+            )
+        self.host = row.get("hostname")
+        stamp, interval = row.get("timestamp", ""), self.recording.number(number, "interval", row.get("interval"))
+        if not self.stamps or self.stamps[-1][1] != stamp:
+            self.stamps.append((number, stamp))
+            self.intervals.append(interval)
+            self.reports.append(Report(number, None, {}, restarted=self.restarted))
+            self.restarted = False
+        _add_row(self.recording, number, self.reports[-1], row, ("hostname", "interval", "timestamp", "DEV"), row["DEV"])
 
 
 def _parse_json(recording: Recording) -> Readings:
-    document = as_table(recording, "sysstat", load_json(recording).get("sysstat"))
+    document = as_table(recording, "sysstat", load_json(recording, element_of="statistics").get("sysstat"))
     hosts = as_list(recording, "sysstat.hosts", document.get("hosts"))
     if len(hosts) != 1:
         raise recording.bad("sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one.")

@@ -232,7 +232,7 @@ def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tup
     count = len(readings.reports)
     listing = ", ".join(f"{clip(device, 40)} ({weight[device] / count:,.1f} IOPS)" for device in ranked[:12])
     if wanted is not None:
-        members = [member.strip() for member in wanted.split("+")]
+        members = [_listed(member.strip(), weight) for member in wanted.split("+")]
         for member in members:
             if member not in weight:
                 raise InputError(f"device {clip(member)!r}", f"is not in {recording.name}", DOC, f"There are: {listing}.")
@@ -249,6 +249,12 @@ def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tup
             )
         recording.notes.append(f"{ranked[0]} was taken as the busiest of: {listing}.")
     return ranked[0], _column(recording, readings, ranked[:1])
+
+
+def _listed(member: str, listed: dict) -> str:
+    """A device as the tool lists it: /dev/nvme1n1 is nvme1n1 there."""
+    short = [member.removeprefix(folder) for folder in ("/dev/mapper/", "/dev/") if member.startswith(folder)]
+    return next((name for name in (member, *short) if name in listed), member)
 
 
 def _column(recording: Recording, readings: Readings, members: list[str]) -> list[Sample | None]:

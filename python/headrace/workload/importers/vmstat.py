@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.workload.daily import DEFAULT_READ_KIB, DEFAULT_WRITE_KIB, SIZES_SOURCE
 from headrace.workload.importers.clock import parse_stamps
-from headrace.workload.importers.reading import DOC, Recording
+from headrace.workload.importers.reading import DOC, Recording, read_lines
 from headrace.workload.importers.series import Readings, Report, make_sample
 from headrace.workload.model import MAX_IO_KIB, MIN_IO_KIB, check_number
 
@@ -28,8 +28,9 @@ def parse(recording: Recording, read_kib: float | None = None, write_kib: float 
     read_size = check_number("read_kib", DEFAULT_READ_KIB if read_kib is None else read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
     write_size = check_number("write_kib", DEFAULT_WRITE_KIB if write_kib is None else write_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
     reader = _Reader(recording, read_size, write_size)
-    for number, line in enumerate(recording.lines, start=1):
-        reader.line(number, line.split())
+    read_lines(
+        recording, [(number, line.split()) for number, line in enumerate(recording.lines, start=1)], reader.line, lambda: reader.reports
+    )
     reports, stamps = reader.reports[1:], reader.stamps[1:]
     if not reports:
         raise recording.bad(

@@ -35,17 +35,15 @@ def demo(
     check_chart_path(report, (".html",))
     load = demo_day()
     show("1. What the server asks of its storage", "", load.describe(), "", *spark_lines(load), "")
-    settings = {"goals": list(GOALS), "size_gib": None, "region": region, "as_of": None, "growth": 1.0, "instances": None, "max_volumes": 8,
-                "exclude": (), "compare": CURRENT, "start_balance": None, "top": 10}  # fmt: skip
-    made = make_plan(load, **settings)
+    made = make_plan(load, None, {"goals": list(GOALS), "region": region, "compare": CURRENT})
     show("2. Which volumes carry it, and at what cost", "")
-    show_plan(made, load, Output.table, explain=False)
+    show_plan(made, Output.table)
     write_report(report, made, load)
     show("", f"3. The report with charts is in {report.resolve()}")
     if proof:
         _prove()
     say("Next: headrace workload import YOUR_IOSTAT_FILE --to mysql.toml, then headrace plan mysql.toml")
-    if not made.winners:
+    if made.recommended is None:
         raise typer.Exit(1)
 
 

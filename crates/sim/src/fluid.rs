@@ -460,7 +460,8 @@ impl Fluid {
 
     /// Independent arrivals near a cap: now and then more come together than the cap's main part holds. As in a queue of Poisson arrivals and even service, the chance that
     /// one finds B tokens gone is exp(-x), x = 2 B (1 - u) / u at utilisation u, and it then waits u / (2 r (1 - u)) on average, r requests a second being served. The reserve
-    /// takes such clumps first: what keeps a random walk of that drift from falling below zero, (1 - u) r / (e^x - 1) tokens a second, against its refill.
+    /// takes such clumps first: what keeps a random walk of that drift from falling below zero, (1 - u) r / (e^x - 1) tokens a second, against its refill, which the
+    /// bucket has had already.
     fn clump(&mut self, point: &Measured, t_s: f64, step: &mut Step, waits: &mut Waits) {
         let units = point.read_units + point.write_units;
         for line in self.lines.iter_mut().filter(|line| !line.is_credits() && line.need > CLUMPS_FROM * line.rate) {
@@ -474,10 +475,7 @@ impl Fluid {
             let exponent = 2.0 * line.main_depth / per_request * (1.0 - used) / used;
             let chance = libm::exp(-exponent);
             let unused = (1.0 - used) * line.rate;
-            let drain = unused / (libm::exp(exponent) - 1.0) - unused * RESERVE_REFILL;
-            if drain <= 0.0 {
-                continue;
-            }
+            let drain = unused / (libm::exp(exponent) - 1.0);
             let reserve = (line.level - line.main_depth).max(0.0);
             let dry_s = (point.duration_s - reserve / drain).max(0.0);
             line.level -= (drain * point.duration_s).min(reserve);

@@ -165,7 +165,7 @@ def instances(as_of: str | None = None, region: str = "us-east-1", family: str |
     `instance_store_gb`, `as_of` (day asked for), `usd_hour` (Linux on demand in `region`; null: no price known), `price_source`,
     `price_as_of`,     `unconfirmed`. Raises InputError for a family that matches nothing, an unknown region, or a date that is none.
     """
-    check_region(region)
+    region = check_region(region)
     with core_errors():
         known = _core.instances(as_of)
         chosen = [item for item in known if family is None or matches(item["instance_type"], family)]
@@ -214,7 +214,6 @@ def prices(region: str = "us-east-1", as_of: str | None = None) -> pl.DataFrame:
     """EBS prices of a region on a day, US dollars: `product`, `component`, `from_quantity` (holds above it), `usd`, `unit`, `source`,
     `as_of` (days it was seen), `unconfirmed`. Raises InputError for an unknown region or a date that is none.
     """
-    check_region(region)
     with core_errors():
         answer = _core.volume_prices(region, as_of)
     rows = [
@@ -237,12 +236,9 @@ def sources() -> pl.DataFrame:
 
 
 def check_region(region: str) -> str:
-    """The region, or an InputError with the nearest known one."""
-    known = _core.regions()
-    if region not in known:
-        raise InputError(region, "is not a region with prices in this catalog", "data/prices_regions.csv",
-                         did_you_mean(region, known) or f"Known: {', '.join(known)}.")  # fmt: skip
-    return region
+    """The region's code, or an InputError with the known ones."""
+    with core_errors():
+        return _core.region_code(region)
 
 
 def caveats(storage: str, instance: str | None = None, as_of: str | None = None) -> list[str]:

@@ -233,13 +233,15 @@ class PriceList:
         if commitment not in COMMITMENTS:
             hint = did_you_mean(commitment, COMMITMENTS)
             raise InputError(f"commitment = {shown(commitment)}", f"must be one of {', '.join(COMMITMENTS)}", DOC, hint)
-        self.commitment = commitment
+        self.commitment: str = commitment
         self.region = check_region(region)
         with core_errors():
             listed = _core.volume_prices(self.region, as_of)
         self.as_of: str = listed["as_of"]
         self.file = None if price_file is None else read_price_file(price_file)
         self.ebs_discount_percent, self.instance_discount_percent = self._discounts(discount_percent)
+        if commitment != "on-demand":
+            self._commitment_factor("*")  # refuses a day before it was sold
         self._table = listed | {"items": self._rated(listed["items"])}
         self._hours: dict[str, tuple[dict, ...]] = {}
 
@@ -306,7 +308,9 @@ class PriceList:
             parts.append("no instance price is known there")
         parts += self._discount_words()
         if self.commitment != "on-demand":
-            parts.append(f"instances {COMMITMENTS[self.commitment]}")
+            own = self.file is not None and self.commitment in self.file.commitment_factors
+            factors = "own factor" if own else "no upfront, factors of 2017-10 of the family or of families like it"
+            parts.append(f"instances {COMMITMENTS[self.commitment]} ({factors})")
         if self.file is not None:
             rates = self.file.own_rates
             parts.append(f"{rates} own rate{'s' if rates != 1 else ''} of {self.file.name}")
@@ -408,22 +412,25 @@ class PriceList:
         if price is None:
             return []
         discount = 1.0 - self.instance_discount_percent / 100.0
-        name, factor, source = instance_type, 1.0, price["source"]
+        name, factor, source, as_of = instance_type, 1.0, price["source"], price["as_of"]
         if self.commitment != "on-demand":
-            factor, of = self._commitment_factor(instance_type)
-            name, source = f"{instance_type}, {COMMITMENTS[self.commitment]}", f"{source}+{of}"
-        parts = [(name, price["usd"] * factor * discount, source, price["as_of"])]
+            factor, of, told = self._commitment_factor(instance_type)
+            name, source, as_of = f"{instance_type}, {COMMITMENTS[self.commitment]}", f"{source}+{of}", f"{as_of}; {told}"
+        parts = [(name, price["usd"] * factor * discount, source, as_of)]
         surcharge = price["ebs_optimized_surcharge_usd"]
         if surcharge:  # billed by the hour beside the instance, so no commitment lowers it
             parts.append((f"{instance_type} EBS-optimized", surcharge * discount, price["source"], price["as_of"]))
         return parts
 
-    def _commitment_factor(self, instance_type: str) -> tuple[float, str]:
-        """The factor of the commitment on an instance's hour, and where it comes from."""
+    def _commitment_factor(self, instance_type: str) -> tuple[float, str, str]:
+        """The factor of the commitment on an instance's hour, where it comes from, and both in words."""
         if self.file is not None and self.commitment in self.file.commitment_factors:
-            return self.file.commitment_factors[self.commitment], self.file.name
-        raise InputError(f"commitment {self.commitment}", "no factor of it is known", "data/prices_commitments.csv",
-                         f"State yours in a price file: [commitment_factors] {self.commitment} = 0.62.")  # fmt: skip
+            factor = self.file.commitment_factors[self.commitment]
+            return factor, self.file.name, f"x {factor:g} of {self.file.name}"
+        with core_errors():
+            found = _core.commitment(self.commitment, instance_type, self.as_of)
+        doubt = "" if found["confirmed"] else ", not confirmed"
+        return found["factor"], found["source"], f"x {found['factor']:g} ({found['note']}{doubt})"
 
 
 def _own_row(product: str, component: str, above: int, usd: float, source: str) -> dict:

@@ -134,7 +134,7 @@ pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a 
     }
 }
 
-fn edit_distance(a: &[char], b: &str) -> usize {
+pub(crate) fn edit_distance(a: &[char], b: &str) -> usize {
     let mut row: Vec<usize> = (0..=a.len()).collect();
     for (i, cb) in b.chars().enumerate() {
         let mut diagonal = row[0];

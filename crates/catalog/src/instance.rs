@@ -7,19 +7,6 @@ use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// The limits table begins here: a type first seen on this day may be older, one first seen later was not in the guide
-/// of this day. (awsdocs/amazon-ec2-user-guide, first public revision.)
-const LIMITS_BEGIN: NaiveDate = day(2018, 2, 2);
-/// The price tables begin here (vantage-sh/ec2instances.info, first revision with prices).
-const PRICES_BEGIN: NaiveDate = day(2013, 9, 26);
-
-const fn day(year: i32, month: u32, day: u32) -> NaiveDate {
-    match NaiveDate::from_ymd_opt(year, month, day) {
-        Some(date) => date,
-        None => panic!("not a day"),
-    }
-}
-
 /// What an instance type gives its volumes on a day. Bytes are from MB/s, so decimal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstanceLimits {
@@ -49,6 +36,15 @@ pub struct InstanceLimits {
     pub instance_store_gb: u64,
     /// Number of local disks.
     pub instance_store_devices: u32,
+    /// EBS volumes that can be attached, the root volume among them; one network interface and the local disks have been
+    /// taken off where they share the slots. `None` where no source names it.
+    pub max_ebs_attachments: Option<u32>,
+    /// Further network interfaces take their slots from the same number (most Nitro types before 2023).
+    pub attachments_shared: bool,
+    /// Where the attachment limit comes from: ids of `sources.csv`.
+    pub attachments_source: String,
+    /// First day the catalog takes the type to exist: its launch, or when a table first showed it.
+    pub exists_since: NaiveDate,
     /// `x86_64`, `arm64`, `i386|x86_64`; empty where no source names it.
     pub arch: String,
     /// Where the EBS limits come from, or the type itself where none are known: ids of `sources.csv`.
@@ -70,6 +66,8 @@ pub(crate) struct TypeRow {
     current_generation: bool,
     instance_store_gb: Option<u64>,
     instance_store_devices: Option<u32>,
+    max_ebs_attachments: Option<u32>,
+    attachment_limit_type: String,
     architectures: String,
     first_seen: NaiveDate,
     source: String,
@@ -103,12 +101,25 @@ pub(crate) struct LocalIops {
     as_of: NaiveDate,
 }
 
-/// The three instance files.
+/// A row of `instances_launch.csv`: a family (`m5`) or a type that was launched on another day than its family.
+#[derive(Debug, Clone, Deserialize)]
+struct LaunchRow {
+    name: String,
+    launched: NaiveDate,
+    source: String,
+    confirmed: bool,
+    announcement: String,
+}
+
+/// The four instance files.
 #[derive(Debug)]
 pub(crate) struct Instances {
     types: BTreeMap<String, TypeRow>,
     limits: HashMap<String, Vec<LimitRow>>,
     local_iops: HashMap<String, LocalIops>,
+    launches: HashMap<String, LaunchRow>,
+    /// By family, the day a table first showed one of its types.
+    family_seen: HashMap<String, NaiveDate>,
     burst_seconds: u64,
 }
 
@@ -141,14 +152,32 @@ impl Instances {
             sources.require(&row.source, &place)?;
             local_iops.insert(row.instance_type.clone(), row);
         }
-        Ok(Instances { types, limits, local_iops, burst_seconds })
+        let mut family_seen: HashMap<String, NaiveDate> = HashMap::new();
+        for row in types.values() {
+            let seen = family_seen.entry(family(&row.instance_type).to_string()).or_insert(row.first_seen);
+            *seen = row.first_seen.min(*seen);
+        }
+        let launches = parse_launches(files, sources, &types, &family_seen)?;
+        Ok(Instances { types, limits, local_iops, launches, family_seen, burst_seconds })
+    }
+
+    /// The launch of a type: its own row, or that of its family where the type was among the first of it that a table showed.
+    /// Sizes that joined a family later have the day they were first seen.
+    fn launch(&self, row: &TypeRow) -> Option<&LaunchRow> {
+        let family = family(&row.instance_type);
+        let of_family = || self.launches.get(family).filter(|_| self.family_seen.get(family) == Some(&row.first_seen));
+        self.launches.get(&row.instance_type).or_else(of_family)
+    }
+
+    fn exists_since(&self, row: &TypeRow) -> NaiveDate {
+        self.launch(row).map_or(row.first_seen, |launch| launch.launched)
     }
 
     pub(crate) fn local_iops(&self, name: &str) -> Option<&LocalIops> {
         self.local_iops.get(name)
     }
 
-    pub(crate) fn get(&self, name: &str, date: NaiveDate) -> Result<InstanceLimits, CatalogError> {
+    pub(crate) fn get(&self, name: &str, date: NaiveDate, sources: &Sources) -> Result<InstanceLimits, CatalogError> {
         let lower = name.trim().to_ascii_lowercase();
         let row = self.types.get(&lower).ok_or_else(|| {
             CatalogError::UnknownInstance(Box::new(Problem::new(
@@ -158,27 +187,25 @@ impl Instances {
                 did_you_mean(name, self.types.keys().map(String::as_str), "See `headrace catalog instances`."),
             )))
         })?;
-        if row.first_seen > date.max(LIMITS_BEGIN) {
-            return Err(CatalogError::NotYet {
-                problem: Box::new(Problem::new(
-                    format!("{} on {date}", row.instance_type),
-                    format!("first seen on {}", row.first_seen),
-                    "data/instances.csv, column first_seen",
-                    format!("Ask for {} or later, or for another type.", row.first_seen),
-                )),
-                first: row.first_seen,
-            });
+        let first = self.exists_since(row);
+        if first > date {
+            let (rule, source) = match self.launch(row) {
+                Some(launch) => (format!("launched on {first} ({}{})", launch.announcement, doubtful(launch)), sources.cite(&launch.source)),
+                None => (format!("first seen on {first}"), "data/instances.csv, column first_seen".to_string()),
+            };
+            let hint = format!("Ask for {first} or later, or for another type.");
+            return Err(CatalogError::NotYet { problem: Box::new(Problem::new(format!("{} on {date}", row.instance_type), rule, source, hint)), first });
         }
         Ok(self.resolve(row, date))
     }
 
-    /// Types known by `date`. Before the price tables begin, the types they begin with.
+    /// Types that exist on `date`.
     pub(crate) fn all(&self, date: NaiveDate) -> Vec<InstanceLimits> {
-        self.types.values().filter(|row| row.first_seen <= date.max(PRICES_BEGIN)).map(|row| self.resolve(row, date)).collect()
+        self.types.values().filter(|row| self.exists_since(row) <= date).map(|row| self.resolve(row, date)).collect()
     }
 
     fn resolve(&self, row: &TypeRow, date: NaiveDate) -> InstanceLimits {
-        let mut caveats = type_caveats(row, date);
+        let mut caveats = type_caveats(row, self.launch(row), date);
         let rows = self.limits.get(&row.instance_type).map_or(&[][..], Vec::as_slice);
         let limit = rows.iter().rev().find(|limit| limit.first_seen <= date).or(rows.first());
         limit_caveats(limit, date, row, &mut caveats);
@@ -203,12 +230,52 @@ impl Instances {
             burst_seconds: if bursts { self.burst_seconds } else { 0 },
             instance_store_gb: row.instance_store_gb.unwrap_or(0),
             instance_store_devices: row.instance_store_devices.unwrap_or(0),
+            max_ebs_attachments: row.max_ebs_attachments,
+            attachments_shared: row.attachment_limit_type == "shared",
+            attachments_source: row.source.clone(),
+            exists_since: self.exists_since(row),
             arch: row.architectures.clone(),
             limits_source: limit.map_or(&row.source, |limit| &limit.source).clone(),
             limits_as_of: limit.map_or(row.as_of.to_string(), |limit| format!("{} to {}", limit.first_seen, limit.last_seen)),
             caveats,
         }
     }
+}
+
+/// The part of an instance type before the dot: `m5` of `m5.large`.
+pub(crate) fn family(instance_type: &str) -> &str {
+    instance_type.split_once('.').map_or(instance_type, |(family, _)| family)
+}
+
+fn doubtful(launch: &LaunchRow) -> &'static str {
+    if launch.confirmed {
+        ""
+    } else {
+        ", not confirmed"
+    }
+}
+
+fn parse_launches(
+    files: &crate::DataFiles<'_>,
+    sources: &Sources,
+    types: &BTreeMap<String, TypeRow>,
+    family_seen: &HashMap<String, NaiveDate>,
+) -> Result<HashMap<String, LaunchRow>, CatalogError> {
+    let mut launches = HashMap::new();
+    for row in crate::table::rows::<LaunchRow>("instances_launch.csv", files.instances_launch)? {
+        let place = format!("instances_launch.csv: {}: field", row.name);
+        sources.require(&row.source, &format!("{place} source"))?;
+        let Some(seen) = family_seen.get(&row.name).or_else(|| types.get(&row.name).map(|of| &of.first_seen)) else {
+            return Err(broken(&format!("{place} name"), "is neither a family nor a type of instances.csv"));
+        };
+        if row.launched > *seen {
+            return Err(broken(&format!("{place} launched"), &format!("is after {seen}, when a table first showed it")));
+        }
+        if launches.insert(row.name.clone(), row).is_some() {
+            return Err(broken(&format!("{place} name"), "stands there twice"));
+        }
+    }
+    Ok(launches)
 }
 
 fn check_limit_row(row: &LimitRow, types: &BTreeMap<String, TypeRow>, sources: &Sources) -> Result<(), CatalogError> {
@@ -229,7 +296,7 @@ fn check_limit_row(row: &LimitRow, types: &BTreeMap<String, TypeRow>, sources: &
     Ok(())
 }
 
-fn type_caveats(row: &TypeRow, date: NaiveDate) -> Vec<Caveat> {
+fn type_caveats(row: &TypeRow, launch: Option<&LaunchRow>, date: NaiveDate) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     if !row.nitro_confirmed {
         let system = if row.nitro { "Nitro" } else { "Xen" };
@@ -238,8 +305,9 @@ fn type_caveats(row: &TypeRow, date: NaiveDate) -> Vec<Caveat> {
     if !row.note.is_empty() {
         caveats.push(Caveat::new("instance_type", &row.note, &row.source));
     }
-    if row.first_seen > date {
-        caveats.push(Caveat::new("first_seen", format!("first seen on {}, when the tables begin; it may be older", row.first_seen), &row.source));
+    if let Some(launch) = launch.filter(|_| row.first_seen > date) {
+        let text = format!("launched on {}{}; first seen in these tables on {}", launch.launched, doubtful(launch), row.first_seen);
+        caveats.push(Caveat::new("exists_since", text, &launch.source));
     }
     caveats
 }

@@ -17,6 +17,8 @@
 //! those are the model's. A figure that is not confirmed, or that this project chose where sources are silent, comes
 //! with a [`Caveat`].
 
+mod attachments;
+mod commitment;
 mod error;
 mod instance;
 mod limits;
@@ -27,6 +29,7 @@ mod table;
 mod volume;
 
 pub use chrono::NaiveDate;
+pub use commitment::Commitment;
 pub use error::{CatalogError, Problem};
 pub use instance::InstanceLimits;
 pub use limits::{ByteBurst, IoBurst, VolumeLimits};
@@ -35,6 +38,7 @@ pub use source::{Caveat, Param, Source, SourceIds};
 pub use spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB, MAX_MEMBERS};
 pub use volume::{Consistency, CreditRule, EraRules, IopsRule, Range, ThroughputRule, ThroughputTier, VolumeEra};
 
+use commitment::Commitments;
 use error::broken;
 use instance::Instances;
 use price::{InstancePrices, VolumePrices};
@@ -58,6 +62,8 @@ pub struct DataFiles<'a> {
     pub instances: &'a str,
     /// `instances_limits.csv`
     pub instances_limits: &'a str,
+    /// `instances_launch.csv`
+    pub instances_launch: &'a str,
     /// `instances_local_iops.csv`
     pub instances_local_iops: &'a str,
     /// `prices_regions.csv`
@@ -66,6 +72,8 @@ pub struct DataFiles<'a> {
     pub prices_volumes: &'a str,
     /// `prices_instances.csv`
     pub prices_instances: &'a str,
+    /// `prices_commitments.csv`
+    pub prices_commitments: &'a str,
 }
 
 macro_rules! data {
@@ -93,10 +101,12 @@ impl DataFiles<'static> {
             ],
             instances: data!("instances.csv"),
             instances_limits: data!("instances_limits.csv"),
+            instances_launch: data!("instances_launch.csv"),
             instances_local_iops: data!("instances_local_iops.csv"),
             prices_regions: data!("prices_regions.csv"),
             prices_volumes: data!("prices_volumes.csv"),
             prices_instances: data!("prices_instances.csv"),
+            prices_commitments: data!("prices_commitments.csv"),
         }
     }
 }
@@ -111,6 +121,7 @@ pub struct Catalog {
     instances: OnceLock<Result<Instances, CatalogError>>,
     volume_prices: OnceLock<Result<VolumePrices, CatalogError>>,
     instance_prices: OnceLock<Result<InstancePrices, CatalogError>>,
+    commitments: OnceLock<Result<Commitments, CatalogError>>,
 }
 
 impl Catalog {
@@ -135,7 +146,16 @@ impl Catalog {
             let (volume_type, eras) = volume::parse(file, text, &sources)?;
             volumes.insert(volume_type, eras);
         }
-        Ok(Catalog { files, sources, rules, volumes, instances: OnceLock::new(), volume_prices: OnceLock::new(), instance_prices: OnceLock::new() })
+        Ok(Catalog {
+            files,
+            sources,
+            rules,
+            volumes,
+            instances: OnceLock::new(),
+            volume_prices: OnceLock::new(),
+            instance_prices: OnceLock::new(),
+            commitments: OnceLock::new(),
+        })
     }
 
     /// Reads every file to its end.
@@ -146,6 +166,7 @@ impl Catalog {
         self.instance_table()?;
         self.volume_price_table()?;
         self.instance_price_table()?;
+        self.commitment_table()?;
         Ok(())
     }
 
@@ -195,9 +216,13 @@ impl Catalog {
     /// [`Catalog::volume_limits`] of each member, in the order of the array.
     ///
     /// # Errors
-    /// Of the first member that has one; [`CatalogError::Notation`] when the members do not form the level.
+    /// Of the first member that has one; [`CatalogError::Notation`] when the members do not form the level,
+    /// [`CatalogError::Limit`] when the instance does not take that many ([`Catalog::check_attachments`]).
     pub fn storage_limits(&self, storage: &StorageSpec, date: NaiveDate, instance: Option<&InstanceLimits>) -> Result<Vec<VolumeLimits>, CatalogError> {
         storage.check()?;
+        if let Some(instance) = instance {
+            self.check_attachments(&[storage], instance)?;
+        }
         let members = &storage.members;
         let mut limits: Vec<VolumeLimits> = Vec::with_capacity(members.len());
         for (index, member) in members.iter().enumerate() {
@@ -211,15 +236,24 @@ impl Catalog {
         Ok(limits)
     }
 
+    /// Whether all of `storages`, such as data and log, can be on one instance beside its root volume.
+    ///
+    /// # Errors
+    /// [`CatalogError::Limit`] naming the attachment limit or the number of local disks. A type whose limit no source names
+    /// takes any number.
+    pub fn check_attachments(&self, storages: &[&StorageSpec], instance: &InstanceLimits) -> Result<(), CatalogError> {
+        attachments::check(self, storages, instance)
+    }
+
     /// What an instance type gives its volumes on a day.
     ///
     /// # Errors
-    /// [`CatalogError::UnknownInstance`], or [`CatalogError::NotYet`] before the type was seen.
+    /// [`CatalogError::UnknownInstance`], or [`CatalogError::NotYet`] before the type was launched.
     pub fn instance(&self, name: &str, date: NaiveDate) -> Result<InstanceLimits, CatalogError> {
-        self.instance_table()?.get(name, date)
+        self.instance_table()?.get(name, date, &self.sources)
     }
 
-    /// Every instance type known by a day, by name.
+    /// Every instance type that exists on a day, by name.
     pub fn instances(&self, date: NaiveDate) -> Vec<InstanceLimits> {
         self.instance_table().map_or_else(|_| Vec::new(), |table| table.all(date))
     }
@@ -227,6 +261,14 @@ impl Catalog {
     /// Price of an instance for an hour (Linux, on demand), or `None` where the tables have none for the region.
     pub fn instance_price(&self, name: &str, region: &str, date: NaiveDate) -> Option<Price> {
         self.instance_price_table().ok()?.get(name, region, date, &self.sources)
+    }
+
+    /// What a commitment (`reserved-1y`, ...) saves on the hour of an instance type.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoPrice`] for a commitment without a factor, [`CatalogError::NotYet`] before it was sold.
+    pub fn commitment(&self, commitment: &str, instance_type: &str, date: NaiveDate) -> Result<&Commitment, CatalogError> {
+        self.commitment_table()?.get(commitment, instance_type, date)
     }
 
     /// The EBS prices of a region on a day.
@@ -285,7 +327,15 @@ impl Catalog {
         price::monthly_cost(storage, &volumes, prices, million_ios_per_month)
     }
 
-    /// Regions with EBS prices, by code.
+    /// Code and name of a region with prices.
+    ///
+    /// # Errors
+    /// [`CatalogError::UnknownRegion`] with the known ones.
+    pub fn region(&self, region: &str) -> Result<(&str, &str), CatalogError> {
+        self.volume_price_table()?.locate(region)
+    }
+
+    /// Regions with prices, by code; some have prices of instances alone.
     pub fn regions(&self) -> Vec<&str> {
         self.volume_price_table().map_or_else(|_| Vec::new(), VolumePrices::regions)
     }
@@ -333,6 +383,11 @@ impl Catalog {
 
     fn instance_price_table(&self) -> Result<&InstancePrices, CatalogError> {
         let table = self.instance_prices.get_or_init(|| InstancePrices::parse(&self.files, &self.sources));
+        table.as_ref().map_err(Clone::clone)
+    }
+
+    fn commitment_table(&self) -> Result<&Commitments, CatalogError> {
+        let table = self.commitments.get_or_init(|| Commitments::parse(self.files.prices_commitments, &self.sources));
         table.as_ref().map_err(Clone::clone)
     }
 }

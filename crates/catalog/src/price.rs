@@ -2,7 +2,7 @@
 //! first seen until the next row of the same thing; before the first row, the first is used and says so.
 
 use crate::error::broken;
-use crate::error::{did_you_mean, CatalogError, Problem};
+use crate::error::{CatalogError, Problem};
 use crate::source::Sources;
 use crate::spec::{StorageSpec, VolumeSpec, VolumeType};
 use chrono::NaiveDate;
@@ -190,6 +190,27 @@ fn check_price(place: &str, usd: f64, first: NaiveDate, last: NaiveDate, before:
     Ok(())
 }
 
+/// The region that was meant, when it is only misspelt. Another number of the same place (`ap-southeast-9`) or another partition
+/// (`cn-north-1`, which is not `eu-north-1`) is another region with other prices, so neither is offered.
+fn region_meant<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+    let place = |text: &str| {
+        let letters: String = text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+        let name = letters.trim_end_matches(|c: char| c.is_ascii_digit()).to_string();
+        (letters[name.len()..].to_string(), name)
+    };
+    // The first two letters name the continent or the country, `us-gov` a partition of its own.
+    let area = |name: &str| name.chars().take(if name.starts_with("usgov") { 5 } else { 2 }).collect::<String>();
+    let (number, name) = place(given);
+    let letters: Vec<char> = name.chars().take(64).collect();
+    let near = known.iter().filter_map(|region| {
+        let (its_number, its_name) = place(region);
+        let distance = crate::error::edit_distance(&letters, &its_name);
+        (area(&its_name) == area(&name) && distance <= 2).then_some((distance, its_number, *region))
+    });
+    let nearest = near.clone().map(|(distance, ..)| distance).min()?;
+    near.filter(|(distance, its_number, _)| *distance == nearest && *its_number == number).map(|(.., region)| region).next()
+}
+
 impl VolumePrices {
     pub(crate) fn parse(files: &crate::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
         let mut locations = BTreeMap::new();
@@ -220,6 +241,17 @@ impl VolumePrices {
         self.locations.keys().map(String::as_str).collect()
     }
 
+    /// Code and name of a region.
+    pub(crate) fn locate(&self, region: &str) -> Result<(&str, &str), CatalogError> {
+        let given = region.trim();
+        let found = self.locations.get_key_value(given).map(|(code, location)| (code.as_str(), location.as_str()));
+        found.ok_or_else(|| {
+            let known = format!("Known: {}.", self.regions().join(", "));
+            let hint = region_meant(given, &self.regions()).map_or(known.clone(), |meant| format!("Did you mean {meant}? {known}"));
+            CatalogError::UnknownRegion(Box::new(Problem::new(given, "is not a region with prices in this catalog", "data/prices_regions.csv", hint)))
+        })
+    }
+
     /// Days the prices in force were last seen.
     pub(crate) fn last_seen(&self, region: &str, date: NaiveDate) -> Option<(NaiveDate, NaiveDate)> {
         let rows = self.rows.get(region)?.values();
@@ -227,14 +259,7 @@ impl VolumePrices {
     }
 
     pub(crate) fn region(&self, region: &str, date: NaiveDate) -> Result<RegionPrices, CatalogError> {
-        let Some((region, location)) = self.locations.get_key_value(region.trim()) else {
-            return Err(CatalogError::UnknownRegion(Box::new(Problem::new(
-                region,
-                "is not a region with EBS prices in this catalog",
-                "data/prices_regions.csv",
-                did_you_mean(region, self.regions(), &format!("Known regions: {}.", self.regions().join(", "))),
-            ))));
-        };
+        let (region, location) = self.locate(region)?;
         let items = self.rows.get(region).into_iter().flatten().filter_map(|(_, rows)| {
             let row = in_force(rows, date, |row| row.first_seen)?;
             Some(PriceItem {
@@ -249,7 +274,7 @@ impl VolumePrices {
                 note: row.note.clone(),
             })
         });
-        Ok(RegionPrices { region: region.clone(), location: location.clone(), as_of: date, items: items.collect() })
+        Ok(RegionPrices { region: region.to_string(), location: location.to_string(), as_of: date, items: items.collect() })
     }
 }
 
@@ -355,7 +380,7 @@ fn first_step<'a>(storage: &StorageSpec, prices: &'a RegionPrices, (product, com
             format!("{storage} in {}", prices.region),
             format!("no {component} price of {product} is known there"),
             "data/prices_volumes.csv",
-            "Choose another region or type, or add the price to the file.",
+            "Choose another region or type, or state the price in a price file (docs/reference/prices.md).",
         )))
     })
 }

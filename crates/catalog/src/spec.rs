@@ -269,13 +269,21 @@ impl StorageSpec {
         Ok(storage)
     }
 
-    /// Space for a file system in GiB. An unlike member counts as the smallest, as md does for every level but its
-    /// zoned RAID 0, which this does not model.
+    /// Space for a file system in GiB. RAID 0 holds the sum of its members: where the smallest ends, md stripes on over the
+    /// others (md(4), RAID0: zones); a GiB is a whole number of chunks. On every other level an unlike member counts as the
+    /// smallest.
     pub fn usable_gib(&self) -> u64 {
-        let count = self.members.len() as u64;
-        let smallest = self.members.iter().map(|member| member.size_gib).min().unwrap_or(0);
-        let (data, share) = self.raid.map_or((1, 1), |level| level.data_members(count));
-        smallest.saturating_mul(data) / share
+        let sizes = || self.members.iter().map(|member| member.size_gib);
+        if self.raid == Some(RaidLevel::Raid0) {
+            return sizes().fold(0, u64::saturating_add);
+        }
+        let (data, share) = self.raid.map_or((1, 1), |level| level.data_members(self.members.len() as u64));
+        sizes().min().unwrap_or(0).saturating_mul(data) / share
+    }
+
+    /// Members that are not all of one size.
+    pub fn has_unlike_sizes(&self) -> bool {
+        self.members.iter().any(|member| member.size_gib != self.members[0].size_gib)
     }
 
     /// Checks the number of members and the chunk.

@@ -48,7 +48,7 @@ fn every_era_resolves_from_its_first_to_its_last_day() {
 fn sources_are_whole_and_used() {
     let files = DataFiles::embedded();
     let mut all: String = [files.rules, files.instances, files.instances_limits].concat();
-    all += &[files.instances_local_iops, files.prices_volumes, files.prices_instances].concat();
+    all += &[files.instances_local_iops, files.instances_launch, files.prices_volumes, files.prices_instances, files.prices_commitments].concat();
     for (_, text) in &files.volumes {
         all += text;
     }
@@ -106,7 +106,18 @@ fn instances_are_sound() {
 #[test]
 fn every_region_prices_every_type_it_has() {
     let catalog = Catalog::embedded();
+    let priced = |region: &&str| !catalog.volume_prices(region, catalog.newest_date()).unwrap().items.is_empty();
+    let (priced, instances_alone): (Vec<&str>, Vec<&str>) = catalog.regions().into_iter().partition(priced);
+    // No source of EBS prices was found for these.
+    let without = [
+        ["ap-south-2", "ap-southeast-4", "ap-southeast-5", "ap-southeast-7", "ca-west-1", "eu-central-2"],
+        ["eu-south-2", "il-central-1", "me-central-1", "mx-central-1", "us-gov-east-1", "us-gov-west-1"],
+    ];
+    assert_eq!(instances_alone, without.concat());
     for region in catalog.regions() {
+        assert!(catalog.prices_seen(region, catalog.newest_date()).unwrap().instances.is_some(), "{region}");
+    }
+    for region in priced {
         let prices = catalog.volume_prices(region, catalog.newest_date()).unwrap();
         for product in ["standard", "gp2", "gp3", "io1", "st1", "sc1", "snapshot"] {
             // ap-southeast-3 opened after the snapshot list was taken.
@@ -129,6 +140,8 @@ fn changed(file: &'static str, from: &str, to: &str) -> DataFiles<'static> {
         "instances_limits.csv" => files.instances_limits,
         "prices_volumes.csv" => files.prices_volumes,
         "prices_instances.csv" => files.prices_instances,
+        "prices_commitments.csv" => files.prices_commitments,
+        "instances_launch.csv" => files.instances_launch,
         other => panic!("{other}"),
     };
     assert!(text.contains(from), "{file} has no {from:?}");
@@ -140,6 +153,8 @@ fn changed(file: &'static str, from: &str, to: &str) -> DataFiles<'static> {
         "instances.csv" => files.instances = text,
         "instances_limits.csv" => files.instances_limits = text,
         "prices_volumes.csv" => files.prices_volumes = text,
+        "prices_commitments.csv" => files.prices_commitments = text,
+        "instances_launch.csv" => files.instances_launch = text,
         _ => files.prices_instances = text,
     }
     files
@@ -168,6 +183,10 @@ fn a_broken_file_is_named_with_row_and_field() {
         ("instances_limits.csv", "437.5,437.5", "NaN,437.5", vec!["instances_limits.csv", "a1.2xlarge", "baseline_mb_s"]),
         ("prices_volumes.csv", "0.1309", "-0.1309", vec!["prices_volumes.csv", "af-south-1", "usd"]),
         ("prices_instances.csv", "0.204", "cheap", vec!["prices_instances.csv", "a1.2xlarge", "usd_hour"]),
+        ("prices_commitments.csv", "m4,0.620", "m4,1.620", vec!["prices_commitments.csv", "reserved-1y m4", "factor"]),
+        ("prices_commitments.csv", "reserved-1y,m3", "reserved-1y,m4", vec!["prices_commitments.csv", "family", "twice"]),
+        ("instances_launch.csv", "m5,2017-11-28", "m5,2018-11-28", vec!["instances_launch.csv", "m5", "launched", "2018-02-02"]),
+        ("instances_launch.csv", "m5,2017-11-28", "m55,2017-11-28", vec!["instances_launch.csv", "m55", "name"]),
     ];
     for (file, from, to, parts) in cases {
         let text = complaint(changed(file, from, to));

@@ -179,14 +179,12 @@ fn types_are_refused_before_they_were_seen_and_listed_after() {
     let catalog = Catalog::embedded();
     let error = catalog.instance("m7i.large", day("2018-08-15")).unwrap_err();
     assert!(matches!(error, CatalogError::NotYet { first, .. } if first > day("2022-01-01")), "{error}");
-    // m5 is older than the limits table, which begins 2018-02-02: allowed, with a caveat.
-    let early = catalog.instance("m5.2xlarge", day("2017-12-15")).unwrap();
-    assert!(early.caveats.iter().any(|caveat| caveat.field == "first_seen"));
     let names = |date| -> Vec<String> { catalog.instances(day(date)).into_iter().map(|i| i.instance_type).collect() };
     let (old, new) = (names("2018-08-15"), names("2026-11-21"));
     assert!(old.contains(&"m5.2xlarge".to_string()) && !old.contains(&"m7i.large".to_string()));
     assert_eq!(new.len(), 1_434);
-    assert!(!names("2008-01-01").is_empty());
+    assert_eq!(names("2008-01-01"), ["m1.large", "m1.small", "m1.xlarge"]);
+    assert!(names("2006-01-01").is_empty());
 }
 
 #[test]
@@ -289,7 +287,9 @@ fn instance_prices() {
     assert_eq!((late.usd, late.ebs_optimized_surcharge_usd), (0.266, Some(0.025)));
     let early = price("m3.xlarge", "us-east-1", "2012-01-01").unwrap();
     assert!(early.usd == 0.5 && early.as_of.contains("later than 2012-01-01"));
-    assert!(price("m5.2xlarge", "sa-east-1", "2026-11-21").is_none());
+    // Sao Paulo: 0.153, seen in 2025-03 (libcloud). No source has x8i there.
+    assert_eq!(price("m5.large", "sa-east-1", "2026-11-21").unwrap().usd, 0.153);
+    assert!(price("x8i.large", "sa-east-1", "2026-11-21").is_none());
     assert!(price("no.such", "us-east-1", "2026-11-21").is_none());
 }
 
@@ -300,6 +300,100 @@ fn the_newest_day_has_every_type() {
     for volume_type in VolumeType::ALL {
         assert!(catalog.volume_era(volume_type, catalog.newest_date()).is_ok());
     }
-    assert_eq!(catalog.regions().len(), 22);
+    assert_eq!(catalog.regions().len(), 34);
     assert_eq!(catalog.rule("modify_volume", "wait_hours").unwrap().value.as_u64(), Some(6));
+}
+
+/// A misspelt region is mended; another number, partition or place is not: its prices are others.
+#[test]
+fn unknown_regions_offer_no_other() {
+    let hint = |region| Catalog::embedded().region(region).unwrap_err().hint().to_string();
+    for (wrong, meant) in [("us-esat-1", "us-east-1"), ("US_EAST_1", "us-east-1"), ("eu-cntral-1", "eu-central-1"), ("us-gov-wset-1", "us-gov-west-1")] {
+        assert!(hint(wrong).starts_with(&format!("Did you mean {meant}? Known: ")), "{wrong}: {}", hint(wrong));
+    }
+    for other in ["cn-north-1", "cn-northwest-1", "ap-southeast-9", "us-gov-west-2", "us-iso-east-1", "us-east-3", "mars-1", "", "\u{e9}-1"] {
+        assert!(hint(other).starts_with("Known: af-south-1, "), "{other}: {}", hint(other));
+    }
+    assert_eq!(Catalog::embedded().region(" eu-west-1 ").unwrap(), ("eu-west-1", "EU (Ireland)"));
+}
+
+#[test]
+fn instances_do_not_exist_before_their_launch() {
+    let catalog = Catalog::embedded();
+    // Family, last day without it, first day with it: AWS announcements (data/instances_launch.csv).
+    let launches = [
+        ("m5.large", "2017-11-27", "2017-11-28"),
+        ("c5.large", "2017-11-05", "2017-11-06"),
+        ("i3.large", "2017-02-22", "2017-02-23"),
+        ("r4.large", "2016-11-29", "2016-11-30"),
+        ("x1.32xlarge", "2016-05-17", "2016-05-18"),
+        ("p3.2xlarge", "2017-10-24", "2017-10-25"),
+        ("m4.large", "2015-06-10", "2015-06-11"),
+        ("m4.16xlarge", "2016-09-11", "2016-09-12"),
+        ("m7i.48xlarge", "2023-08-01", "2023-08-02"),
+        // A size that joined its family later, with no row of its own: the day a table first showed it.
+        ("m5.8xlarge", "2019-06-26", "2019-06-27"),
+    ];
+    for (name, before, first) in launches {
+        let error = catalog.instance(name, day(before)).unwrap_err();
+        assert_eq!(error.kind(), "not-yet", "{name}");
+        assert!(error.rule().contains(first), "{name}: {error}");
+        assert_eq!(catalog.instance(name, day(first)).unwrap().exists_since, day(first));
+        let listed = |date| catalog.instances(day(date)).iter().any(|instance| instance.instance_type == name);
+        assert!(!listed(before) && listed(first), "{name}");
+    }
+    let error = catalog.instance("m5.large", day("2014-01-01")).unwrap_err();
+    assert!(error.rule().contains("not confirmed") && error.source().contains("AWS What's New"), "{error}");
+    // Between the launch and the first table the launch is what the answer stands on, and it says so.
+    assert!(catalog.instance("m5.large", day("2017-12-24")).unwrap().caveats.iter().any(|caveat| caveat.field == "exists_since"));
+    assert!(!catalog.instance("m5.large", day("2019-12-24")).unwrap().caveats.iter().any(|caveat| caveat.field == "exists_since"));
+}
+
+#[test]
+fn an_instance_takes_so_many_volumes() {
+    let catalog = Catalog::embedded();
+    let on = |name, storage: &str| {
+        let instance = catalog.instance(name, day("2026-11-21")).unwrap();
+        catalog.storage_limits(&storage.parse().unwrap(), day("2026-11-21"), Some(&instance))
+    };
+    // m5.large: 28 slots less one network interface are 27, the root volume takes one of them.
+    assert_eq!(on("m5.large", "26xgp3:500").unwrap().len(), 26);
+    let error = on("m5.large", "27xgp3:500").unwrap_err();
+    assert_eq!((error.kind(), error.value()), ("limit", "27xgp3:500"));
+    assert!(error.rule().contains("at most 27 EBS volumes") && error.rule().contains("network interface"), "{error}");
+    assert!(error.source().contains("moto 5.2.5") && error.hint().contains("26 volumes or fewer"), "{error}");
+    // m5d.large: a local disk takes another slot of the 28. Local disks themselves are not attached.
+    assert!(on("m5d.large", "25xgp3:500").is_ok() && on("m5d.large", "26xgp3:500").is_err());
+    assert!(on("m5d.large", "instance-store:60").is_ok());
+    let error = on("m5d.large", "2xinstance-store:60").unwrap_err();
+    assert!(error.rule().contains("has 1 local disk, 2 are asked for"), "{error}");
+    // Types of 2023 and later have slots of volumes alone.
+    assert!(on("m7i.48xlarge", "127xgp3:500").is_ok());
+    assert!(!on("m7i.48xlarge", "128xgp3:500").unwrap_err().rule().contains("network interface"));
+    // Data and log together.
+    let host = catalog.instance("m5.large", day("2026-11-21")).unwrap();
+    let storages: Vec<StorageSpec> = ["20xgp3:500", "7xgp3:20"].map(|text| text.parse().unwrap()).into();
+    let error = catalog.check_attachments(&storages.iter().collect::<Vec<_>>(), &host).unwrap_err();
+    assert!(error.value() == "20xgp3:500 and 7xgp3:20" && error.rule().contains("27 are asked for"), "{error}");
+    assert!(catalog.check_attachments(&[&storages[0]], &host).is_ok());
+    // No limit is known of the largest old bare metal: none is applied.
+    let unlimited = catalog.instance("u-12tb1.metal", day("2026-11-21")).unwrap();
+    assert!(unlimited.max_ebs_attachments.is_none() && catalog.check_attachments(&[&storages[0]], &unlimited).is_ok());
+}
+
+#[test]
+fn commitments_lower_the_hour() {
+    let catalog = Catalog::embedded();
+    let factor = |name, instance, date| catalog.commitment(name, instance, day(date)).unwrap().factor;
+    // 2017-10, us-east-1, m4: 0.062 of 0.10 for a year, 0.0432 for three (0.043 for m4.large, its last figure rounded).
+    assert_eq!(factor("reserved-1y", "m4.large", "2018-01-01"), 0.620);
+    assert_eq!(factor("reserved-3y", "m4.xlarge", "2018-01-01"), 0.432);
+    assert!(catalog.commitment("reserved-1y", "m4.large", day("2018-01-01")).unwrap().confirmed);
+    let carried = catalog.commitment("savings-1y", "m8g.large", day("2026-11-21")).unwrap();
+    assert!(!carried.confirmed && carried.family == "*" && !carried.note.is_empty());
+    assert_eq!(catalog.commitment("savings-1y", "m5.large", day("2018-01-01")).unwrap_err().kind(), "not-yet");
+    assert!(catalog.commitment("reserved-2y", "m5.large", day("2018-01-01")).unwrap_err().hint().contains("reserved-"));
+    for (longer, shorter) in [("reserved-3y", "reserved-1y"), ("savings-3y", "savings-1y")] {
+        assert!(factor(longer, "r7g.large", "2026-11-21") < factor(shorter, "r7g.large", "2026-11-21"));
+    }
 }

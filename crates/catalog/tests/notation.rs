@@ -34,7 +34,10 @@ fn usable_space() {
     assert_eq!(usable("gp2:100"), 100);
     assert_eq!(usable("3xgp2:100"), 300);
     // Unlike members count as the smallest.
-    assert_eq!(usable("raid0:gp2:100+gp2:40"), 80);
+    // md's RAID 0 stripes on over the larger members; mirrors and parity hold what the smallest has.
+    assert_eq!(usable("raid0:gp2:100+gp2:40"), 140);
+    assert_eq!(usable("2xgp3:50+gp3:20"), 120);
+    assert_eq!(usable("raid1:gp2:100+gp2:40"), 40);
     assert_eq!(usable("raid1:3xgp2:100"), 100);
     assert_eq!(usable("raid5:3xgp2:100"), 200);
     assert_eq!(usable("raid10:4xgp2:100"), 200);

@@ -296,6 +296,14 @@ fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
             "Create a larger array and copy the data; type, IOPS and MiB/s can be modified.",
         ));
     }
+    if record.spec.raid == Some(RaidLevel::Raid0) && record.spec.has_unlike_sizes() && size > now {
+        return Err(ControlError::refused(
+            record.spec.to_string(),
+            "cannot grow: a RAID 0 of unlike members is striped over fewer of them where the smaller end, and growing one would move the rest",
+            LAB_RULE,
+            "Create a larger array and copy the data; type, IOPS and MiB/s can be modified.",
+        ));
+    }
     if size == now {
         return Ok(record.spec.members.iter().map(|member| member.size_gib).min().unwrap_or(size));
     }

@@ -44,6 +44,8 @@ struct Rows {
     chunk: u64,
     /// Where a row lies on each member: from so many bytes on.
     copies: Vec<u64>,
+    /// End of the rows that have a chunk of every member.
+    end: u64,
 }
 
 impl Rows {
@@ -55,13 +57,13 @@ impl Rows {
         let (chunks, _) = level.data_members(members);
         // Only far copies lie elsewhere than the first.
         let copies = if level == RaidLevel::Raid10F2 { first(1).copies.iter().map(|&(_, offset)| offset).collect() } else { vec![0] };
-        Rows { bytes: chunks * chunk, chunk, copies }
+        Rows { bytes: chunks * chunk, chunk, copies, end: layout.even_bytes() }
     }
 
     /// The whole rows in a range: first byte, end.
     fn whole(&self, at: u64, bytes: u64) -> (u64, u64) {
         let from = at.div_ceil(self.bytes) * self.bytes;
-        (from, ((at + bytes) / self.bytes * self.bytes).max(from))
+        (from, ((at + bytes).min(self.end) / self.bytes * self.bytes).max(from))
     }
 }
 

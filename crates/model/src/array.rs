@@ -41,6 +41,18 @@ pub struct Layout {
     chunk: u64,
     /// Where the far copies begin on each member.
     far_offset: u64,
+    /// RAID 0 of unlike members: where the smaller end, the rest goes on over the others. Empty for like members.
+    zones: Vec<Zone>,
+}
+
+/// A part of a RAID 0 that is striped over the same members (md(4), RAID0).
+#[derive(Clone, Debug)]
+struct Zone {
+    /// First chunk of the array in it.
+    first: u64,
+    /// First chunk on each of its members.
+    row: u64,
+    members: Vec<usize>,
 }
 
 /// A run of bytes inside one chunk.
@@ -55,7 +67,40 @@ impl Layout {
     /// `members` members, `chunk_bytes` a chunk, each member at least `member_bytes` large.
     pub fn new(level: RaidLevel, members: usize, chunk_bytes: u64, member_bytes: u64) -> Layout {
         let half = member_bytes / 2 / chunk_bytes * chunk_bytes;
-        Layout { level, members: members as u64, chunk: chunk_bytes, far_offset: half }
+        Layout { level, members: members as u64, chunk: chunk_bytes, far_offset: half, zones: Vec::new() }
+    }
+
+    /// Members of these sizes: unlike ones matter to RAID 0 alone, every other level uses as much of each as the smallest has.
+    pub fn of_sizes(level: RaidLevel, sizes: &[u64], chunk_bytes: u64) -> Layout {
+        let smallest = sizes.iter().copied().min().unwrap_or(0);
+        let mut layout = Layout::new(level, sizes.len(), chunk_bytes, smallest);
+        if level == RaidLevel::Raid0 && sizes.iter().any(|&size| size != smallest) {
+            let (mut first, mut row) = (0, 0);
+            while let Some(end) = sizes.iter().map(|size| size / chunk_bytes).filter(|&chunks| chunks > row).min() {
+                let members: Vec<usize> = (0..sizes.len()).filter(|&member| sizes[member] / chunk_bytes > row).collect();
+                let count = members.len() as u64;
+                layout.zones.push(Zone { first, row, members });
+                first += (end - row) * count;
+                row = end;
+            }
+        }
+        layout
+    }
+
+    /// Bytes from the start in which every row has a chunk of each member: all of them, but for RAID 0 of unlike members.
+    pub fn even_bytes(&self) -> u64 {
+        self.zones.get(1).map_or(u64::MAX, |zone| zone.first * self.chunk)
+    }
+
+    /// RAID 0: the member that holds a chunk, and where.
+    fn striped(&self, chunk: u64) -> (usize, u64) {
+        match self.zones.iter().rev().find(|zone| zone.first <= chunk) {
+            None => ((chunk % self.members) as usize, chunk / self.members * self.chunk),
+            Some(zone) => {
+                let (within, count) = (chunk - zone.first, zone.members.len() as u64);
+                (zone.members[(within % count) as usize], (zone.row + within / count) * self.chunk)
+            }
+        }
     }
 
     /// Where `bytes` from `at` on lie, for whoever moves the data itself.
@@ -83,7 +128,10 @@ impl Layout {
         let (n, chunk) = (self.members, run.chunk);
         let row = |members: u64| chunk / members * self.chunk + run.within;
         let (copies, parity): (Vec<(usize, u64)>, Option<usize>) = match self.level {
-            RaidLevel::Raid0 => (vec![((chunk % n) as usize, row(n))], None),
+            RaidLevel::Raid0 => {
+                let (member, offset) = self.striped(chunk);
+                (vec![(member, offset + run.within)], None)
+            }
             RaidLevel::Raid1 => ((0..n as usize).map(|member| (member, row(1))).collect(), None),
             RaidLevel::Raid10 => {
                 let first = (chunk % (n / 2) * 2) as usize;
@@ -106,8 +154,8 @@ impl Layout {
         }
         self.runs(io).all(|run| match self.level {
             RaidLevel::Raid0 => {
-                let member = (run.chunk % self.members) as usize;
-                parts.push(part(member, io.op, run.chunk / self.members * self.chunk + run.within, run.bytes));
+                let (member, offset) = self.striped(run.chunk);
+                parts.push(part(member, io.op, offset + run.within, run.bytes));
                 !failed(member)
             }
             RaidLevel::Raid1 => {
@@ -303,6 +351,27 @@ mod tests {
         assert_eq!(split(RaidLevel::Raid5, 5, io(Op::Write, 0, 16_384)).iter().filter(|p| p.io.op == Op::Read).count(), 2);
     }
 
+    /// md(4): of members of 4, 2 and 3 chunks, two rows go over all, one over the first and the third, one over the first.
+    #[test]
+    fn raid0_of_unlike_members_uses_all_of_each() {
+        let layout = Layout::of_sizes(RaidLevel::Raid0, &[4 * CHUNK, 2 * CHUNK, 3 * CHUNK], CHUNK);
+        let places: Vec<(usize, u64)> = (0..9).map(|chunk| layout.pieces(chunk * CHUNK, 512)[0].copies[0]).map(|(m, at)| (m, at / CHUNK)).collect();
+        assert_eq!(places, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (0, 2), (2, 2), (0, 3)]);
+        assert_eq!(layout.even_bytes(), 6 * CHUNK);
+        // Every chunk of every member is used once, whatever the sizes.
+        for sizes in [[1u64, 5, 5, 9], [7, 7, 7, 7], [3, 1, 2, 1]] {
+            let layout = Layout::of_sizes(RaidLevel::Raid0, &sizes.map(|chunks| chunks * CHUNK), CHUNK);
+            let mut used: Vec<(usize, u64)> = (0..sizes.iter().sum()).map(|chunk| layout.pieces(chunk * CHUNK, 1)[0].copies[0]).collect();
+            used.sort_unstable();
+            let all: Vec<(usize, u64)> = (0..4).flat_map(|member| (0..sizes[member]).map(move |chunk| (member, chunk * CHUNK))).collect();
+            assert_eq!(used, all);
+        }
+        // Like members lie as ever.
+        let (like, plain) = (Layout::of_sizes(RaidLevel::Raid0, &[1 << 30; 3], CHUNK), Layout::new(RaidLevel::Raid0, 3, CHUNK, 1 << 30));
+        assert!((0..99).all(|chunk| like.pieces(chunk * CHUNK, 9) == plain.pieces(chunk * CHUNK, 9)));
+        assert_eq!(like.even_bytes(), u64::MAX);
+    }
+
     /// The data path and the charging path must mean the same places: a mirrored or striped write goes to exactly the copies of its pieces.
     #[test]
     fn pieces_lie_where_the_parts_of_a_write_go() {
@@ -325,6 +394,15 @@ mod tests {
                 placed.sort_unstable();
                 assert_eq!(charged, placed, "{level:?}");
             }
+        }
+        let layout = Layout::of_sizes(RaidLevel::Raid0, &[30 * CHUNK, 7 * CHUNK, 12 * CHUNK], CHUNK);
+        for start in 0..290 {
+            let write = Io { op: Op::Write, offset: start * 40_960, bytes: 300_000 };
+            let mut parts = Vec::new();
+            assert!(layout.split(&write, |_| false, &mut parts));
+            let charged: Vec<_> = parts.iter().map(|p| (p.member, p.io.offset, p.io.bytes)).collect();
+            let placed: Vec<_> = layout.pieces(write.offset, write.bytes).iter().map(|p| (p.copies[0].0, p.copies[0].1, p.bytes)).collect();
+            assert_eq!(charged, placed);
         }
     }
 

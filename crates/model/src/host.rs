@@ -126,8 +126,8 @@ impl Device {
 
 /// How an array lays out its data; none for a single volume.
 pub fn layout_of(spec: &StorageSpec) -> Option<Layout> {
-    let member_bytes = spec.members.iter().map(|member| member.size_gib).min().unwrap_or(0) << 30;
-    spec.raid.map(|level| Layout::new(level, spec.members.len(), spec.chunk_kib * 1_024, member_bytes))
+    let sizes: Vec<u64> = spec.members.iter().map(|member| member.size_gib << 30).collect();
+    spec.raid.map(|level| Layout::of_sizes(level, &sizes, spec.chunk_kib * 1_024))
 }
 
 /// The instance's limits, then the volume's.

@@ -43,6 +43,27 @@ fn instance_price<'py>(py: Python<'py>, name: &str, region: &str, as_of: Option<
     to_python(py, &Catalog::embedded().instance_price(name, region, date(as_of)?))
 }
 
+/// Factor of a commitment on the hour of an instance type, with source and note.
+#[pyfunction]
+#[pyo3(signature = (commitment, instance_type, as_of=None))]
+fn commitment<'py>(py: Python<'py>, commitment: &str, instance_type: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    to_python(py, Catalog::embedded().commitment(commitment, instance_type, date(as_of)?).map_err(|error| catalog_error(&error))?)
+}
+
+/// Raises where storages together are more than an instance takes beside its root volume.
+#[pyfunction]
+#[pyo3(signature = (storages, instance, as_of=None))]
+fn check_attachments(storages: Vec<String>, instance: &str, as_of: Option<&str>) -> PyResult<()> {
+    let catalog = Catalog::embedded();
+    let day = date(as_of)?;
+    let checked = (|| {
+        let host = catalog.instance(instance, day)?;
+        let storages = storages.iter().map(|storage| storage.parse()).collect::<Result<Vec<StorageSpec>, _>>()?;
+        catalog.check_attachments(&storages.iter().collect::<Vec<_>>(), &host)
+    })();
+    checked.map_err(|error| catalog_error(&error))
+}
+
 /// EBS prices of a region on a day.
 #[pyfunction]
 #[pyo3(signature = (region, as_of=None))]
@@ -56,6 +77,12 @@ fn volume_prices<'py>(py: Python<'py>, region: &str, as_of: Option<&str>) -> PyR
 #[pyo3(signature = (region, as_of=None))]
 fn prices_seen<'py>(py: Python<'py>, region: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
     to_python(py, &Catalog::embedded().prices_seen(region, date(as_of)?).map_err(|error| catalog_error(&error))?)
+}
+
+/// The code of a region with prices, as the catalog writes it.
+#[pyfunction]
+fn region_code(region: &str) -> PyResult<&'static str> {
+    Catalog::embedded().region(region).map(|(code, _)| code).map_err(|error| catalog_error(&error))
 }
 
 /// Regions with prices.
@@ -150,8 +177,11 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(instances, module)?)?;
     module.add_function(wrap_pyfunction!(instance, module)?)?;
     module.add_function(wrap_pyfunction!(instance_price, module)?)?;
+    module.add_function(wrap_pyfunction!(commitment, module)?)?;
+    module.add_function(wrap_pyfunction!(check_attachments, module)?)?;
     module.add_function(wrap_pyfunction!(volume_prices, module)?)?;
     module.add_function(wrap_pyfunction!(prices_seen, module)?)?;
+    module.add_function(wrap_pyfunction!(region_code, module)?)?;
     module.add_function(wrap_pyfunction!(regions, module)?)?;
     module.add_function(wrap_pyfunction!(newest_date, module)?)?;
     module.add_function(wrap_pyfunction!(sources, module)?)?;

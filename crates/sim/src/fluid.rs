@@ -90,7 +90,8 @@ impl Line {
     }
 
     fn is_like(&self, other: &Line) -> bool {
-        self.cap == other.cap && self.measure == other.measure && self.rate == other.rate && self.depth == other.depth
+        let shares = |line: &Line| (line.per_read, line.per_write);
+        self.cap == other.cap && self.measure == other.measure && self.rate == other.rate && self.depth == other.depth && shares(self) == shares(other)
     }
 
     #[inline]
@@ -271,14 +272,13 @@ impl Step {
 impl Fluid {
     /// The buckets of `setup`, full or at its start balance.
     pub fn new(setup: &Setup) -> Fluid {
-        let n = setup.limits.len();
-        let amplification = Amplification::of(setup.storage.raid, n);
-        let per_read = amplification.reads_per_read / n as f64;
-        let per_write = (amplification.reads_per_write + amplification.writes_per_write) / n as f64;
+        let amplification = Amplification::of(setup.storage.raid, setup.limits.len());
+        let per_read = amplification.reads_per_read;
+        let per_write = amplification.reads_per_write + amplification.writes_per_write;
         let mut lines: Vec<Line> = Vec::new();
-        for limits in &setup.limits {
+        for (limits, share) in setup.limits.iter().zip(setup.member_shares()) {
             // Like members carry like shares, so their buckets are one bucket, unless something happens to one of them.
-            for line in member_lines(limits, Rates::of(limits), (per_read, per_write), setup) {
+            for line in member_lines(limits, Rates::of(limits), (per_read * share, per_write * share), setup) {
                 if setup.has_events() || !lines.iter().any(|known| known.is_like(&line)) {
                     lines.push(line);
                 }

@@ -2,7 +2,7 @@
 
 use crate::SimError;
 use chrono::NaiveDate;
-use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeLimits, VolumeType};
+use headrace_catalog::{Catalog, InstanceLimits, RaidLevel, StorageSpec, VolumeLimits, VolumeType};
 use headrace_model::fault::Degradation;
 use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::modification::{Modification, ModificationState, Rates};
@@ -119,8 +119,19 @@ impl Setup {
 
     /// Members' worth of distinct data.
     pub(crate) fn data_members(&self) -> u64 {
-        let smallest = self.storage.members.iter().map(|member| member.size_gib).min().unwrap_or(1).max(1);
-        (self.storage.usable_gib() / smallest).max(1)
+        let (data, share) = self.storage.raid.map_or((1, 1), |level| level.data_members(self.storage.members.len() as u64));
+        (data / share).max(1)
+    }
+
+    /// Share of the requests that goes to each member, random ones over the whole device: alike, but for RAID 0 of unlike members, which is
+    /// striped over the larger ones alone where the smaller end.
+    pub(crate) fn member_shares(&self) -> Vec<f64> {
+        let members = &self.storage.members;
+        if self.storage.raid == Some(RaidLevel::Raid0) && self.storage.has_unlike_sizes() {
+            let total = self.storage.usable_gib() as f64;
+            return members.iter().map(|member| member.size_gib as f64 / total).collect();
+        }
+        vec![1.0 / members.len() as f64; members.len()]
     }
 
     /// Bytes that requests may touch: the load's own span, at most the device.

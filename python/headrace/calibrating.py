@@ -33,7 +33,7 @@ def calibrate(
     with core_errors():
         found = fit_runs(loaded, progress) if least_seconds is None else fit_runs(loaded, progress, least_seconds)
     longest = max(loaded, key=lambda run: run.transactions)
-    iops = [run.caps.iops for run in loaded]
+    iops, vcpus = [run.caps.iops for run in loaded], [run.vcpus for run in loaded]
     return TransactionWorkload(
         name=name or longest.name,
         engine=found.engine,
@@ -50,10 +50,14 @@ def calibrate(
             _span([run.cache_gib for run in loaded]),
             _span([run.threads for run in loaded]),
             _span(iops),
+            None if None in vcpus else _span(vcpus),
             max(run.transactions for run in loaded),
         ),
         runs=tuple(_told(run) for run in loaded),
         caveats=found.notes,
+        storage=longest.storage,
+        log_storage=longest.log_storage,
+        start=longest.start,
     )
 
 

@@ -25,6 +25,8 @@ MAX_SECONDS = 7 * 86_400
 MOST_TPS = 1e9
 STALL_SHARE = 0.1
 DRAWS = 24
+# Above this share of an instance's memory, what a server needs beside its cache has no room (docs/decisions/0006 leaves a quarter).
+TIGHT_SHARE = 0.9
 COLUMNS = (
     "t_s",
     "tps",
@@ -96,6 +98,8 @@ def predict(
     _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
     if form not in ("interval", "events"):
         raise InputError(f"form = {form!r}", "must be interval or events", "headrace.predict")
+    host = _host(instance, as_of)
+    tight = _fits(cache, host)
     database_of = workload.grown(growth) if growth != 1.0 else workload
     run = {
         "storage": storage,
@@ -127,8 +131,10 @@ def predict(
     )
     summary = summarise(rows)
     done = float(rows["tps"].sum())
-    warnings = database_of.outside(cache_gib=cache, threads=clients, transactions=done if start == "cold" else None)
-    warnings += _holds(database_of, storage)
+    warnings = database_of.outside(
+        cache_gib=cache, threads=clients, transactions=done if start == "cold" else None, vcpus=None if host is None else host["vcpus"]
+    )
+    warnings += tight + _holds(database_of, storage)
     summary["response_ms"] = response_ms
     summary |= _interval(database_of, run, summary["tps"], draws)
     return Prediction(
@@ -168,6 +174,30 @@ def summarise(rows: pl.DataFrame) -> dict:
         counts = rows["cap"].value_counts().sort("count", descending=True)
         summary["caps"] = {cap: count / rows.height for cap, count in counts.iter_rows()}
     return summary
+
+
+def _host(instance: str | None, as_of: str | None) -> dict | None:
+    """The catalog's facts of an instance. Raises InputError."""
+    if instance is None:
+        return None
+    with core_errors():
+        return _core.instance(instance, as_of)
+
+
+def _fits(cache_gib: float, host: dict | None) -> list[str]:
+    """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left. Raises InputError where it does not."""
+    if host is None or not host["memory_mib"]:
+        return []
+    memory, name = host["memory_mib"] / 1024, host["instance_type"]
+    room = math.floor(_core.cache_gib_for(memory) * 100) / 100
+    if cache_gib > memory:
+        hint = f"Say --cache-gib {room:g} (cache_gib={room:g} in Python), what {name} has room for, or name a larger instance."
+        raise InputError(f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint)
+    if cache_gib > TIGHT_SHARE * memory:
+        return [
+            f"A cache of {cache_gib:,.4g} GiB leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}: the server would swap; {room:g} GiB have room."
+        ]
+    return []
 
 
 def _holds(workload: TransactionWorkload, storage: str) -> list[str]:

@@ -128,7 +128,9 @@ def test_syncs_of_a_commit(engine, settings, syncs):
 def test_syncs_follow_the_commits_of_a_script(script, options, commits, at_commit, sync_binlog):
     """What reads commits nothing, and under autocommit every write does: whatever the settings were before."""
     made = _core.mysql_sysbench({"script": script} | options)["database"]
-    direct = _core.mysql_sysbench({"script": script, "flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog} | options)["database"]
+    direct = _core.mysql_sysbench({"script": script, "flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog} | options)[
+        "database"
+    ]
     under = _core.database_under(made, {"flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog})
     expected = commits * ((at_commit == 1) + (2 / sync_binlog if sync_binlog else 0))
     assert under["log"]["syncs_per_commit"] == pytest.approx(expected)
@@ -192,7 +194,9 @@ def test_no_processor_time_binds_nothing():
     assert _core.processor_share(1e6, 1, TPCC["innodb"]["clients"] | {"cpu_ms": 0.0}) == 1.0
 
 
-@pytest.mark.parametrize("wrong", [{"flush_log_at_trx_commit": 4}, {"sync_binlog": -1}, {"io_capacity": -1.0}, {"redo_bytes": math.nan}, {"foo": 1}])
+@pytest.mark.parametrize(
+    "wrong", [{"flush_log_at_trx_commit": 4}, {"sync_binlog": -1}, {"io_capacity": -1.0}, {"redo_bytes": math.nan}, {"foo": 1}]
+)
 def test_settings_no_server_takes_are_refused(wrong):
     with pytest.raises(_core.CoreError):
         _core.database_under(TPCC["innodb"], wrong)

@@ -147,10 +147,10 @@ pub enum Command {
         volume: String,
         /// Index.
         member: u32,
-        /// What is left of its caps, thousandths, 1 to 1000.
-        caps_per_mille: u32,
-        /// Added to every request, microseconds, up to a minute.
-        extra_latency_us: u64,
+        /// What is left of its caps, 0.1 to 100 %; kept in thousandths.
+        caps_percent: f64,
+        /// Added to every request, ms, up to a minute; kept in microseconds.
+        extra_ms: f64,
     },
     /// Loses a member.
     FailMember {

@@ -46,7 +46,7 @@ pub use command::Command;
 pub use error::{ControlError, ErrorKind, Problem};
 pub use event::{Change, Event};
 pub use ids::{fault_id, VolumeId};
-pub use members::{BalanceSet, Member, MemberState};
+pub use members::{BalanceSet, Member, MemberState, MOST_EXTRA_MS};
 pub use modifications::{Modification, ModificationState, MAX_HISTORY};
 pub use record::{NewVolume, VolumeRecord, VolumeStatus};
 pub use settings::{ModificationTimes, Settings};
@@ -99,7 +99,7 @@ impl Lab {
             Command::Modify { .. } => self.modify(command, at_ms, ids),
             Command::ModifyFailed { volume, reason } => self.modify_failed(volume, reason),
             Command::SetBalance { volume, member, percent } => self.set_balance(volume, *member, *percent),
-            Command::SlowMember { volume, member, caps_per_mille, extra_latency_us } => self.slow_member(volume, *member, *caps_per_mille, *extra_latency_us),
+            Command::SlowMember { volume, member, caps_percent, extra_ms } => self.slow_member(volume, *member, *caps_percent, *extra_ms),
             Command::FailMember { volume, member } => self.fail_member(volume, *member),
             Command::RestoreMember { volume, member } => self.restore_member(volume, *member),
             Command::ReplaceMember { volume, member, mib_s } => self.replace_member(volume, *member, *mib_s),

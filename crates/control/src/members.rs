@@ -10,8 +10,8 @@ use crate::Lab;
 use headrace_catalog::{StorageSpec, VolumeLimits};
 use serde::{Deserialize, Serialize};
 
-/// Most extra latency of a slow member: a minute, past which a kernel gives up on a request anyway.
-const MAX_EXTRA_LATENCY_US: u64 = 60_000_000;
+/// Most extra latency of a request, ms: a minute, past which a kernel gives up on it anyway.
+pub const MOST_EXTRA_MS: f64 = 60_000.0;
 /// Millionths in a percent.
 const PER_PERCENT: f64 = 10_000.0;
 
@@ -105,17 +105,19 @@ impl Lab {
         balance_changes(&record.id, &record.spec, &limits, member, per_million(percent)?)
     }
 
-    pub(crate) fn slow_member(&self, volume: &str, member: u32, caps_per_mille: u32, extra_latency_us: u64) -> Result<Vec<Change>, ControlError> {
+    pub(crate) fn slow_member(&self, volume: &str, member: u32, caps_percent: f64, extra_ms: f64) -> Result<Vec<Change>, ControlError> {
         let record = self.usable(volume)?;
         let index = checked(record, member)?;
-        if !(1..=1_000).contains(&caps_per_mille) {
+        // Caps are kept in thousandths: 0.1 % is the least.
+        if !(0.1..=100.0).contains(&caps_percent) {
             let rule = "what is left of the caps is 0.1 to 100 percent";
-            return Err(ControlError::input(format!("{caps_per_mille} thousandths"), rule, LAB_RULE, "Fail the member to leave nothing."));
+            return Err(ControlError::input(format!("{caps_percent} %"), rule, LAB_RULE, "Fail the member to leave nothing."));
         }
-        if extra_latency_us > MAX_EXTRA_LATENCY_US {
-            let rule = "extra latency is at most 60,000 ms";
-            return Err(ControlError::input(format!("{extra_latency_us} us"), rule, LAB_RULE, "Fail the member for one that never answers."));
+        if !(0.0..=MOST_EXTRA_MS).contains(&extra_ms) {
+            let rule = "extra latency is 0 to 60,000 ms";
+            return Err(ControlError::input(format!("{extra_ms} ms"), rule, LAB_RULE, "Fail the member for one that never answers."));
         }
+        let (caps_per_mille, extra_latency_us) = ((caps_percent * 10.0).round() as u32, (extra_ms * 1e3).round() as u64);
         if !record.lives(index) {
             return Err(lost(record, index));
         }

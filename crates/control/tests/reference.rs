@@ -106,7 +106,7 @@ fn command(act: &Act, volume: &str) -> Command {
         }
         Act::ModifyFailed => Command::ModifyFailed { volume, reason },
         Act::Balance(member, percent) => Command::SetBalance { volume, member, percent: f64::from(percent) },
-        Act::Slow(member) => Command::SlowMember { volume, member, caps_per_mille: 300, extra_latency_us: 20 },
+        Act::Slow(member) => Command::SlowMember { volume, member, caps_percent: 30.0, extra_ms: 0.02 },
         Act::Fail(member) => Command::FailMember { volume, member },
         Act::Restore(member) => Command::RestoreMember { volume, member },
         Act::Replace(member) => Command::ReplaceMember { volume, member, mib_s: None },

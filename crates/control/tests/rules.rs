@@ -339,21 +339,26 @@ fn what_is_not_named_has_ec2_defaults() {
 fn members() {
     use ErrorKind::{Busy, Input, NotFound, Refused};
     let mut bench = Bench::with("raid10:4xgp2:100");
-    let slow = |member, caps_per_mille, extra_latency_us| Command::SlowMember { volume: data(), member, caps_per_mille, extra_latency_us };
+    let slow = |member, caps_percent, extra_ms| Command::SlowMember { volume: data(), member, caps_percent, extra_ms };
     let fail = |member| Command::FailMember { volume: data(), member };
     let replace = |member, mib_s| Command::ReplaceMember { volume: data(), member, mib_s };
     let rebuilding = |member, done_bytes| Command::MemberRebuilding { volume: data(), member, done_bytes };
     let restore = |member| Command::RestoreMember { volume: data(), member };
     bench.refuses(fail(4), NotFound, "member 4", "members 0 to 3", "lab");
-    bench.refuses(slow(0, 0, 0), Input, "0 thousandths", "0.1 to 100 percent", "lab");
-    bench.refuses(slow(0, 500, 60_000_001), Input, "60000001 us", "at most 60,000 ms", "lab");
+    // What the user gave comes back, in his units, whatever is wrong with it.
+    for (caps, said) in [(0.0, "0 %"), (0.09, "0.09 %"), (-5.0, "-5 %"), (100.1, "100.1 %"), (f64::NAN, "NaN %")] {
+        bench.refuses(slow(0, caps, 0.0), Input, said, "0.1 to 100 percent", "lab");
+    }
+    for (extra, said) in [(60_000.001, "60000.001 ms"), (-0.001, "-0.001 ms"), (1e6, "1000000 ms"), (f64::INFINITY, "inf ms")] {
+        bench.refuses(slow(0, 50.0, extra), Input, said, "0 to 60,000 ms", "lab");
+    }
     bench.refuses(replace(0, Some(0)), Input, "0 MiB/s", "1 MiB/s or more", "lab");
     bench.refuses(Command::MemberRebuilt { volume: data(), member: 0 }, Refused, "-m0", "is not being rebuilt", "lab");
     bench.refuses(Command::SetBalance { volume: data(), member: Some(9), percent: 5.0 }, NotFound, "member 9", "members 0 to 3", "lab");
     bench.refuses(Command::SetBalance { volume: data(), member: None, percent: -1.0 }, Input, "-1 %", "0 to 100", "lab");
     assert_eq!(bench.run(Command::SetBalance { volume: data(), member: None, percent: 0.5 }), Ok(4));
-    bench.ok(slow(2, 500, 10)).ok(slow(2, 1_000, 0)).ok(fail(0));
-    bench.refuses(slow(0, 500, 10), Refused, "-m0", "is lost", "lab");
+    bench.ok(slow(2, 0.1, 60_000.0)).ok(slow(2, 50.0, 0.01)).ok(slow(2, 100.0, 0.0)).ok(fail(0));
+    bench.refuses(slow(0, 50.0, 0.01), Refused, "-m0", "is lost", "lab");
     bench.refuses(restore(0), Refused, "-m0", "is lost", "lab");
     bench.ok(replace(0, None));
     bench.refuses(replace(0, None), Busy, "-m0", "already being rebuilt", "lab");

@@ -343,13 +343,7 @@ fn member(engine: &Arc<Engine>, call: &str, args: MemberCall) -> Outcome<Value> 
         "volume.fail_member" => Command::FailMember { volume, member },
         "volume.restore_member" => Command::RestoreMember { volume, member },
         "volume.replace_member" => Command::ReplaceMember { volume, member, mib_s },
-        _ => {
-            let (caps, extra) = (caps_percent.unwrap_or(100.0), extra_ms.unwrap_or(0.0));
-            if !(0.0..=100.0).contains(&caps) || !(0.0..=1e6).contains(&extra) {
-                return Err(bad_input(format!("{caps} %, {extra} ms"), "caps are 0.1 to 100 %, extra latency 0 to 60,000 ms", "Give both in these ranges."));
-            }
-            Command::SlowMember { volume, member, caps_per_mille: (caps * 10.0).round() as u32, extra_latency_us: (extra * 1e3).round() as u64 }
-        }
+        _ => Command::SlowMember { volume, member, caps_percent: caps_percent.unwrap_or(100.0), extra_ms: extra_ms.unwrap_or(0.0) },
     };
     engine.member(&command, &named, member).map(|record| engine.view(&record))
 }

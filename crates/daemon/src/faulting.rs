@@ -4,7 +4,7 @@ use crate::engine::{held, random, Engine};
 use crate::opened::member_of;
 use crate::problem::{bad_input, busy, could_not, of_io, Outcome};
 use headrace_catalog::RaidLevel;
-use headrace_control::{fault_id, Command, MemberState, VolumeRecord};
+use headrace_control::{fault_id, Command, MemberState, VolumeRecord, MOST_EXTRA_MS};
 use headrace_device::gate::{Fault, Kind};
 use headrace_device::raid::{Member, REBUILD_STEP};
 use headrace_device::Line;
@@ -17,8 +17,6 @@ use std::time::{Duration, Instant};
 
 /// Longest fault, s: a week.
 const MOST_SECONDS: f64 = 7.0 * 86_400.0;
-/// Most extra latency, ms: a minute, past which a kernel gives up on a request.
-const MOST_EXTRA_MS: f64 = 60_000.0;
 /// A degraded minute as published: a tenth of the caps, 300 ms a request (docs/semantics.md, degradation).
 const DEGRADED_SECONDS: f64 = 60.0;
 const DEGRADED_PERCENT: f64 = 10.0;

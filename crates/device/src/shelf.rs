@@ -41,7 +41,7 @@ impl Shelf {
     /// A shelf that goes on where `saved` was left.
     pub fn new(saved: &SavedHost) -> Shelf {
         let decider = Decider {
-            host: Host::from_saved(saved, true),
+            host: Host::from_saved(saved),
             instance: saved.instance.as_ref().map(|kept| kept.limits.clone()),
             storages: saved.devices.iter().map(|device| device.as_ref().map(|device| device.storage.clone())).collect(),
             meters: Vec::new(),

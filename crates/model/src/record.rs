@@ -141,6 +141,13 @@ pub enum Frame {
     Late(u32),
 }
 
+/// The instance of a record, with the saved second that rested ones have: the same at its beginning and in a change.
+fn recorded_instance(saved: &SavedInstance) -> Instance {
+    let mut instance = Instance::new(&saved.limits, true);
+    instance.restore(&saved.state);
+    instance
+}
+
 impl Host {
     /// Makes a change at `now`; those of slots that do not exist change nothing.
     pub fn change(&mut self, now: Nanos, change: &Change) {
@@ -172,11 +179,7 @@ impl Host {
                 });
             }
             Change::Instance { saved } => {
-                self.instance = saved.as_ref().map(|saved| {
-                    let mut instance = Instance::new(&saved.limits, true);
-                    instance.restore(&saved.state);
-                    instance
-                });
+                self.instance = saved.as_deref().map(recorded_instance);
             }
             Change::InstanceBalance { percent } => {
                 if let Some(instance) = &mut self.instance {
@@ -196,13 +199,9 @@ impl Host {
         }
     }
 
-    /// The host a record begins with. `saved_second` as the devices' options say.
-    pub fn from_saved(saved: &SavedHost, saved_second: bool) -> Host {
-        let instance = saved.instance.as_ref().map(|kept| {
-            let mut instance = Instance::new(&kept.limits, saved_second);
-            instance.restore(&kept.state);
-            instance
-        });
+    /// The host a record begins with. A record is of real devices, whose volumes and instances have the saved second.
+    pub fn from_saved(saved: &SavedHost) -> Host {
+        let instance = saved.instance.as_ref().map(recorded_instance);
         let mut host = Host { instance, devices: Vec::new() };
         for (slot, device) in saved.devices.iter().enumerate() {
             if let Some(device) = device {

@@ -159,7 +159,7 @@ proptest! {
         middle in 0.0f64..1.0,
     ) {
         let mut kept = saved_host(instance, &[(first, snapshot), (second, false)]);
-        let mut host = Host::from_saved(&kept, true);
+        let mut host = Host::from_saved(&kept);
         let mut other: Option<Host> = None;
         let mut now = Nanos::ZERO;
         let middle = (middle * events.len() as f64) as usize;
@@ -167,7 +167,7 @@ proptest! {
             now += Nanos(*gap);
             if number == middle {
                 let json = serde_json::to_string(&save(&mut host, &kept, now)).expect("JSON");
-                other = Some(Host::from_saved(&serde_json::from_str(&json).expect("what was written"), true));
+                other = Some(Host::from_saved(&serde_json::from_str(&json).expect("what was written")));
             }
             if let Event::Change(Change::Put { saved, .. }) = event {
                 kept.devices[1] = Some(*saved.clone());
@@ -271,7 +271,7 @@ fn what_is_no_record_is_refused_with_words() {
 #[test]
 fn changes_of_what_is_not_there_change_nothing() {
     let kept = saved_host(None, &[("gp2:10", false)]);
-    let mut host = Host::from_saved(&kept, true);
+    let mut host = Host::from_saved(&kept);
     let before = save(&mut host, &kept, Nanos(5));
     for device in [0, 1, 70_000] {
         for change in [
@@ -295,7 +295,7 @@ fn what_was_due_comes_before_a_change() {
     let target = Catalog::embedded().volume_limits(&"gp2:40".parse().expect("a volume"), day(), None).expect("limits");
     let modification = Modification { target: target.clone(), modifying_until: Nanos::from_secs(1), optimizing_until: Nanos::from_secs(2) };
     let kept = saved_host(None, &[("gp2:10", false)]);
-    let mut host = Host::from_saved(&kept, true);
+    let mut host = Host::from_saved(&kept);
     host.change(Nanos::ZERO, &Change::Modify { device: 0, targets: vec![modification] });
     host.change(Nanos::from_secs(5), &Change::Recover { device: 0, member: 0 });
     assert_eq!(host.devices[0].members()[0].limits(), &target);

@@ -183,8 +183,7 @@ struct Replay {
 impl Replay {
     fn new(saved: &SavedHost) -> Replay {
         let late = Histogram::new_with_bounds(1, LATEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid");
-        // Devices are made with the saved second that rested volumes and instances have, as the lab makes them.
-        let host = Host::from_saved(saved, true);
+        let host = Host::from_saved(saved);
         Replay { host, begun: saved.now, last: saved.now, requests: 0, changes: 0, equal: 0, first_difference: None, late }
     }
 

@@ -14,9 +14,10 @@ from headrace.workload.model import check_choice, check_name, check_number, chec
 from headrace.workload.parameters import of_engine
 from headrace.workload.transactions import DOC, ENGINES, Covered, TransactionWorkload
 
-KEYS = ("format", "version", "model", "name", "engine", "benchmark", "cache_gib", "threads", "size_gib", "instance", "as_of", "caveats")
+KEYS = ("format", "version", "model", "name", "engine", "benchmark", "cache_gib", "threads", "size_gib", "instance", "storage", "log_storage", "start", "as_of",
+        "caveats")  # fmt: skip
 TABLES = ("database", "parameters", "covariance", "covered", "runs")
-COVERED_KEYS = ("cache_gib", "threads", "iops", "transactions")
+COVERED_KEYS = ("cache_gib", "threads", "iops", "vcpus", "transactions")
 # What every report says of a run.
 RUN_KEYS = {"name": str, "storage": str, "threads": float, "start": str, "seconds": float, "transactions": float}
 # Covariances are written with all their digits; half of a millionth is rounding, more is no covariance.
@@ -35,6 +36,9 @@ def to_toml(workload: TransactionWorkload, head: dict) -> str:
         "threads": workload.threads,
         "size_gib": workload.size_gib,
         "instance": workload.instance,
+        "storage": workload.storage,
+        "log_storage": workload.log_storage,
+        "start": workload.start,
         "as_of": workload.as_of,
         "caveats": list(workload.caveats),
         "covariance": [list(row) for row in workload.covariance],
@@ -42,6 +46,7 @@ def to_toml(workload: TransactionWorkload, head: dict) -> str:
             "cache_gib": covered.cache_gib and list(covered.cache_gib),
             "threads": covered.threads and list(covered.threads),
             "iops": covered.iops and list(covered.iops),
+            "vcpus": covered.vcpus and list(covered.vcpus),
             "transactions": covered.transactions,
         },
         "database": workload.database,
@@ -61,6 +66,8 @@ def from_document(document: dict) -> TransactionWorkload:
             raise InputError(f"{key} is missing", "a mysql workload needs it", DOC, "`headrace calibrate` writes the whole file.")
     engine = check_choice("engine", document["engine"], ENGINES)
     parameters = _parameters(document, engine)
+    runs = tuple(_run(item) for item in _list(document, "runs"))
+    where = _measured_on(document, runs)
     return TransactionWorkload(
         name=check_name(document["name"]),
         engine=engine,
@@ -69,14 +76,35 @@ def from_document(document: dict) -> TransactionWorkload:
         threads=check_whole("threads", document["threads"], 1, 65_536),
         size_gib=check_size(document.get("size_gib")),
         benchmark=_text("benchmark", document.get("benchmark", "own")),
-        instance=None if document.get("instance") is None else _text("instance", document["instance"]),
+        instance=where["instance"],
+        storage=where["storage"],
+        log_storage=where["log_storage"],
+        start=None if where["start"] is None else check_choice("start", where["start"], ("cold", "warm")),
         as_of=_day(document.get("as_of")),
         parameters=parameters,
         covariance=_covariance(document, len(parameters)),
-        covered=_covered(document.get("covered", {})),
-        runs=tuple(_run(item) for item in _list(document, "runs")),
+        covered=_covered(document.get("covered", {}), where["instance"], document.get("as_of")),
+        runs=runs,
         caveats=tuple(_text("caveats", item) for item in _list(document, "caveats")),
     )
+
+
+def _measured_on(document: dict, runs: tuple[dict, ...]) -> dict[str, str | None]:
+    """Where and how it was measured, as the file says; of one from before it was kept, by its longest run."""
+    longest = max(runs, key=lambda run: float(run["transactions"]), default={})
+    found = {name: document.get(name, longest.get(name)) for name in ("instance", "storage", "log_storage", "start")}
+    return {name: None if value is None else _text(name, value) for name, value in found.items()}
+
+
+def _vcpus_of(instance: str | None, as_of: Any) -> tuple[int, int] | None:
+    """Virtual CPUs of a file from before they were kept: its instance's, None where the catalog does not know it."""
+    if instance is None:
+        return None
+    try:
+        count = _core.instance(instance, _day(as_of))["vcpus"]
+    except _core.CoreError:
+        return None
+    return (count, count) if count else None
 
 
 def _database(table: Any, engine: str) -> dict:
@@ -182,7 +210,7 @@ def _day(value: Any) -> str | None:
         raise InputError(f"as_of = {shown(value)}", "must be a date, YYYY-MM-DD", DOC) from None
 
 
-def _covered(table: Any) -> Covered:
+def _covered(table: Any, instance: str | None, as_of: Any) -> Covered:
     if not isinstance(table, dict):
         raise InputError(f"covered = {shown(table)}", "must be a table", DOC)
     for key in table:
@@ -199,11 +227,12 @@ def _covered(table: Any) -> Covered:
             raise InputError(f"covered.{key} = {shown(value)}", f"must be the least and the most, from {least:g} to {most:g}", DOC)
         return low, high
 
-    threads = pair("threads", 1, 65_536)
+    threads, vcpus = pair("threads", 1, 65_536), pair("vcpus", 1, 65_536)
     return Covered(
         pair("cache_gib", 1e-3, 65_536.0),
         threads and (int(threads[0]), int(threads[1])),
         pair("iops", 1e-3, 1e9),
+        (int(vcpus[0]), int(vcpus[1])) if vcpus else _vcpus_of(instance, as_of) if table.get("cache_gib") else None,
         _number("covered.transactions", table.get("transactions", 0.0)),
     )
 

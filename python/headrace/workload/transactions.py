@@ -21,15 +21,18 @@ UNEXPLAINED = 0.02
 # The same per e-fold between a cache and the nearest of the runs: root mean square over the published pairs of runs that differ in the cache alone (m5, 5 and 25 GB, both engines
 # both ways: 9 to 28 %; c5, 54 and 27 GB: 3 %).
 UNEXPLAINED_PER_CACHE = 0.11
+# Locks and sockets are not simulated: from so many times the virtual CPUs of the runs on, or as small a part of them, a prediction says so.
+FAR_VCPUS = 2.0
 
 
 @dataclass(frozen=True)
 class Covered:
-    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions and turnovers of the cache at their end. None: no run."""
+    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, virtual CPUs (None too where they are not known), transactions at their end. None: no run."""
 
     cache_gib: tuple[float, float] | None = None
     threads: tuple[int, int] | None = None
     iops: tuple[float, float] | None = None
+    vcpus: tuple[int, int] | None = None
     transactions: float = 0.0
     grown: float = 1.0  # how many times the data of the runs this stands for; the rest grew with it
 
@@ -39,7 +42,8 @@ class TransactionWorkload:
     """A MySQL database and its clients.
 
     `engine`: innodb or myrocks. `database`: the core's parameters, see docs/reference/workload-file.md, [database]. `cache_gib`: buffer pool or block cache.
-    `threads`: clients of the closed load. `instance`, `as_of`: where it was measured, None where it was not. `parameters`: per identified parameter `name`,
+    `threads`: clients of the closed load. `instance`, `storage`, `log_storage`, `start` ("cold" or "warm"), `as_of`: where and how it was measured, None where it was not; of
+    several runs the one with most transactions, whose cache and clients these are. `parameters`: per identified parameter `name`,
     `words`, `value`, `spread` (relative standard deviation), `before` (the same without runs), `from`. `covariance`: of their logarithms, in the same order.
     `covered`: the range of the runs. `runs`: what was measured, by name. `caveats`: what the reader must know.
     """
@@ -58,6 +62,9 @@ class TransactionWorkload:
     covered: Covered = field(default_factory=Covered)
     runs: tuple[dict, ...] = ()
     caveats: tuple[str, ...] = ()
+    storage: str | None = None
+    log_storage: str | None = None
+    start: str | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -101,8 +108,8 @@ class TransactionWorkload:
         limits = np.array([3.0 * known[name] for name in names])
         return [applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True))) for row in spread]
 
-    def outside(self, *, cache_gib: float, threads: int, transactions: float | None = None) -> list[str]:
-        """What a prediction asks beyond the runs, in sentences; empty inside their range."""
+    def outside(self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None) -> list[str]:
+        """What a prediction asks beyond the runs, in sentences; empty inside their range. `vcpus`: None where no processor binds."""
         covered, said = self.covered, []
         if covered.cache_gib is None:
             return ["No run stands behind this workload: every figure is the standard benchmark's."]
@@ -117,6 +124,8 @@ class TransactionWorkload:
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
             said.append(f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs.")
+        if vcpus is not None and covered.vcpus is not None and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS:
+            said.append(f"{vcpus:,} virtual CPUs are more than twice away from the {_range(*covered.vcpus)} of the runs.")
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
             said.append(f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}.")
         return said

@@ -13,8 +13,9 @@ from headrace.errors import InputError
 from headrace.workload.calibration import cycle, scatter, shape
 from headrace.workload.calibration.fit import Fit, fit
 from headrace.workload.calibration.observe import Observation, observe
+from headrace.workload.calibration.processors import Processors, processors
 from headrace.workload.calibration.standard import standard
-from headrace.workload.parameters import of_engine, value
+from headrace.workload.parameters import CPU_SPREAD, of_engine, value
 from headrace.workload.runs import Run
 
 DOC = "docs/reference/run-description.md"
@@ -45,6 +46,7 @@ class Calibrated:
     cycle: cycle.Cycle | None
     notes: tuple[str, ...]
     observations: tuple[Observation, ...]
+    processors: Processors | None = None
 
 
 def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS) -> Calibrated:
@@ -60,9 +62,9 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
     # Measured with doublewrite and pages of 16 KiB.
     usual = begin["writes"]["doublewrite"] and first.settings.get("page_kib", 16) == 16
     kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual
-    base, found, ring, fitted = begin, shape.NONE, None, None
+    base, found, ring, fitted, busy = begin, shape.NONE, None, None, processors(runs)
     for turn in range(ROUNDS):
-        fitted = fit(base | {"shape": found}, engine, observations, None if fitted is None else fitted.deltas, kib_known)
+        fitted = fit(base | {"shape": found}, engine, observations, None if fitted is None else fitted.deltas, kib_known, busy)
         progress((turn + 0.5) / ROUNDS)
         if compacts:
             ring = cycle.find(
@@ -100,7 +102,7 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
     spreads = np.array([parameter.spread for parameter in of_engine(engine)])
     units = np.outer(spreads, spreads)
     fitted = replace(fitted, covariance=np.round(fitted.covariance / units, COVARIANCE_DECIMALS) * units)
-    return Calibrated(engine, database, fitted, ring, tuple(_notes(runs, observations, database, fitted)), tuple(observations))
+    return Calibrated(engine, database, fitted, ring, tuple(_notes(runs, observations, database, fitted, busy)), tuple(observations), busy)
 
 
 def _stated(found: object, before: object) -> object:
@@ -126,6 +128,8 @@ def identified(result: Calibrated) -> list[dict]:
             if narrowed < TOLD_BY_BOTH
             else "the standard benchmark: the runs do not tell"
         )
+        if parameter.name == "cpu_ms" and result.processors is not None:
+            origin = f"processors at work beside {', '.join(result.processors.runs)}"
         rows.append({"name": parameter.name, "words": parameter.words, "value": value(result.database, parameter), "spread": min(spread, parameter.spread),
                      "before": parameter.spread, "from": origin})  # fmt: skip
     return rows
@@ -182,8 +186,14 @@ def _narrowed(found: Fit, engine: str, name: str) -> float:
     return math.sqrt(max(0.0, float(found.covariance[index, index]))) / of_engine(engine)[index].spread
 
 
-def _notes(runs: list[Run], observations: list[Observation], database: dict, found: Fit) -> list[str]:
+def _notes(runs: list[Run], observations: list[Observation], database: dict, found: Fit, busy: Processors | None) -> list[str]:
     notes = []
+    if busy is None:
+        ms = database["clients"]["cpu_ms"]
+        notes.append(
+            f"How busy the processors were is not known: {ms:.3g} ms of a virtual CPU a transaction are the standard benchmark's, known to {CPU_SPREAD:.0%}; "
+            "vmstat or iostat beside a run on a known instance would tell."
+        )
     for run, observation in zip(runs, observations, strict=True):
         curve = _core.mysql_warm_up(database, observation.core_run["cache_bytes"])
         done, full = float(observation.tx[-1]), curve["full_at_tx"]

@@ -13,6 +13,7 @@ from scipy.optimize import least_squares
 
 from headrace import _core
 from headrace.workload.calibration.observe import GIB, STANDSTILL_SHARE, Observation, held_by_clients, underused
+from headrace.workload.calibration.processors import Processors
 from headrace.workload.parameters import applied, of_engine
 
 # How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the same volume an hour later; the published pairs of runs scatter so.
@@ -39,7 +40,14 @@ class Fit:
     database: dict
 
 
-def fit(database: dict, engine: str, observations: list[Observation], start: np.ndarray | None = None, kib_known: bool = False) -> Fit:
+def fit(
+    database: dict,
+    engine: str,
+    observations: list[Observation],
+    start: np.ndarray | None = None,
+    kib_known: bool = False,
+    measured_cpu: Processors | None = None,
+) -> Fit:
     """Fits the parameters of `engine` to runs, beginning at `database`. `kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc."""
     parameters = of_engine(engine)
     names = tuple(parameter.name for parameter in parameters)
@@ -54,6 +62,8 @@ def fit(database: dict, engine: str, observations: list[Observation], start: np.
     def residuals(deltas: np.ndarray) -> np.ndarray:
         changed = applied(database, engine, dict(zip(names, deltas, strict=True)))
         parts = [deltas / spreads]
+        if measured_cpu is not None:
+            parts.append(np.array([np.log(changed["clients"]["cpu_ms"] / measured_cpu.cpu_ms) / measured_cpu.spread]))
         for observation, columns, seen in zip(observations, _core.mysql_runs(changed, runs), measured, strict=True):
             parts += _compare(observation, columns, seen)
             if kib_known and _steady_without_bytes(observation, full_at[observation.run.cache_gib]):
@@ -69,7 +79,7 @@ def fit(database: dict, engine: str, observations: list[Observation], start: np.
     )
     # Neighbouring bins err together (what the physics misses goes on for a while), so that many of them tell as much as one when it comes to how sure the fit is.
     jacobian = found.jac.copy()
-    jacobian[len(names) :] /= np.sqrt(ERR_TOGETHER)
+    jacobian[len(names) + (measured_cpu is not None) :] /= np.sqrt(ERR_TOGETHER)
     covariance = np.linalg.pinv(jacobian.T @ jacobian)
     return Fit(names, found.x, covariance, applied(database, engine, dict(zip(names, found.x, strict=True))))
 

@@ -15,6 +15,7 @@ from headrace.workload.importers.reading import Recording
 from headrace.workload.importers.series import MAX_MISSING_SHARE
 from headrace.workload.runs.align import Steps, even_interval
 from headrace.workload.runs.model import DOC, Finding
+from headrace.workload.runs.processors import busy_shares
 from headrace.workload.runs.reading import open_text
 
 
@@ -59,6 +60,9 @@ def read_disk(
             "read_iops": [sample.reads_per_s for sample in samples],
             "write_iops": [sample.writes_per_s for sample in samples],
         } | columns
+    shares = busy_shares(recording, key, len(samples))
+    if shares is not None:
+        columns["busy_share"] = shares
     findings += [Finding("disk", f"{recording.name}: {note}") for note in recording.notes if not note.startswith("vmstat counts KiB")]
     if key == "vmstat":
         text = "vmstat counts KiB of all disks of the host, and no I/Os: read_iops and write_iops are null."

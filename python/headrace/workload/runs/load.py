@@ -162,6 +162,9 @@ def _with_disks(series: pl.DataFrame, disks: dict[str, Disk], clock_s: float | N
     used = [key for key in DISK_KEYS if key in measured]
     taken = measured[used[0]] if used else {}
     series = series.with_columns(pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS)
+    # Processors are in every file but the counters of disks: the first that has them tells.
+    busy = next((columns["busy_share"] for columns in measured.values() if "busy_share" in columns), [None] * series.height)
+    series = series.with_columns(pl.Series("busy_share", busy, dtype=pl.Float64))
     if len(used) > 1:
         _compare(used, measured, findings)
     for key in DISK_KEYS:

@@ -7,6 +7,9 @@ from datetime import date
 
 import polars as pl
 
+from headrace import _core
+from headrace.errors import core_errors
+
 DOC = "docs/reference/run-description.md"
 
 # One row per report of the benchmark. Rates are means over the row; null where not measured.
@@ -21,6 +24,7 @@ SERIES_COLUMNS = {
     "write_iops": pl.Float64,
     "read_mib_s": pl.Float64,
     "write_mib_s": pl.Float64,
+    "busy_share": pl.Float64,  # of all virtual CPUs at work
     "suspect": pl.Boolean,  # an outlier, or a row in which clients had already left
     "stall": pl.Boolean,
 }
@@ -106,6 +110,16 @@ class Run:
     def span_s(self) -> float:
         """From the start of the first row to the end of the last, seconds."""
         return self.series["t_s"][-1] + self.series["duration_s"][-1] - self.series["t_s"][0]
+
+    @property
+    def vcpus(self) -> int | None:
+        """Virtual CPUs the server may use: as described, else the instance's; None when neither is known."""
+        if "vcpus" in self.settings:
+            return int(self.settings["vcpus"])
+        if self.instance is None:
+            return None
+        with core_errors():
+            return _core.instance(self.instance, self.as_of.isoformat())["vcpus"] or None
 
     @property
     def transactions(self) -> float:

@@ -1,0 +1,475 @@
+"""What `headrace._core`, the Rust crates as Python sees them, exports: crates/py/src. Dates are ISO texts; errors are CoreError with value, rule, source and hint as `args`.
+
+The answers' types stand for annotations only: at run time they are plain dicts, lists and numbers. tests/unit/test_core_stub.py holds names, parameters and answers against the module.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NotRequired, TypedDict, final
+
+class CoreError(Exception):
+    args: tuple[str, str, str, str]
+
+# --- storage and its limits ---------------------------------------------------------------------------------------------
+
+class VolumeSpec(TypedDict):
+    volume_type: str
+    size_gib: int
+    iops: int | None
+    throughput_mib_s: int | None
+
+class ParsedStorage(TypedDict):
+    raid: str | None
+    members: list[VolumeSpec]
+    chunk_kib: int
+    text: str
+    usable_gib: int
+
+class IoBurst(TypedDict):
+    iops: int
+    capacity_ios: int
+    initial_ios: int
+
+class ByteBurst(TypedDict):
+    baseline_bytes_s: int
+    capacity_bytes: int
+    initial_bytes: int
+
+class Consistency(TypedDict):
+    at_least_percent: float
+    of_time_percent: float
+
+class Caveat(TypedDict):
+    field: str
+    text: str
+    source: str
+
+class VolumeLimits(TypedDict):
+    spec: VolumeSpec
+    as_of: str
+    era_from: str
+    iops: int
+    io_burst: IoBurst | None
+    throughput_bytes_s: int
+    byte_burst: ByteBurst | None
+    io_unit_bytes: int
+    random_charges_full_unit: bool
+    consistency: Consistency | None
+    durability_afr_percent: Sequence[float] | None
+    persistent: bool
+    caveats: list[Caveat]
+
+# One figure with its sources: `value`, `source`, `confirmed`, and where known `note` and `from`.
+Param = dict[str, Any]
+
+class SizeRange(TypedDict):
+    min: Param
+    max: Param
+
+# Keys that are Python's own words can only be written so.
+Era = TypedDict(
+    "Era",
+    {
+        "volume_type": str,
+        "from": str,
+        "until": str | None,
+        "evidence": Param,
+        "size_gib": SizeRange,
+        "iops": dict[str, Any],
+        "throughput": dict[str, Any],
+        "io_unit_bytes": Param,
+        "random_charges_full_unit": bool,
+        "persistent": bool,
+        "consistency": NotRequired[Param],
+        "durability_afr_percent": NotRequired[Param],
+        "facts": dict[str, Param],
+    },
+)
+
+class StorageCost(TypedDict):
+    members: int
+    data_members: float
+    copies: float
+    ios_per_read: float
+    ios_per_write: float
+    reads_per_write: float
+    chunk_kib: float | None
+    unit_kib: float
+    hdd_unit_kib: float
+    hdd_merge_kib: float
+
+def parse_storage(storage: str) -> ParsedStorage: ...
+def storage_limits(storage: str, as_of: str | None = None, instance: str | None = None) -> list[VolumeLimits]: ...
+def storage_cost(storage: str) -> StorageCost: ...
+def volume_eras(as_of: str | None = None, all_eras: bool = False) -> list[Era]: ...
+def newest_date() -> str: ...
+
+# --- instances, prices, sources -----------------------------------------------------------------------------------------
+
+class Instance(TypedDict):
+    instance_type: str
+    as_of: str
+    vcpus: int
+    memory_mib: int
+    nitro: bool
+    current_generation: bool
+    baseline_bytes_s: int | None
+    max_bytes_s: int | None
+    baseline_iops: int | None
+    max_iops: int | None
+    burst_seconds: int
+    instance_store_gb: int
+    instance_store_devices: int
+    arch: str
+    limits_source: str
+    limits_as_of: str
+    caveats: list[Caveat]
+
+class InstancePrice(TypedDict):
+    usd: float
+    ebs_optimized_surcharge_usd: float | None
+    source: str
+    as_of: str
+    note: str | None
+
+class PriceItem(TypedDict):
+    product: str
+    component: str
+    from_quantity: int
+    usd: float
+    unit: str
+    source: str
+    as_of: str
+    confirmed: bool
+    note: str
+
+class RegionPrices(TypedDict):
+    region: str
+    location: str
+    as_of: str
+    items: list[PriceItem]
+
+class PricesSeen(TypedDict):
+    volumes: Sequence[str] | None
+    instances: Sequence[str] | None
+
+class CostItem(TypedDict):
+    item: str
+    quantity: float
+    unit: str
+    unit_price_usd: float
+    usd: float
+    source: str
+    as_of: str
+
+class Source(TypedDict):
+    id: str
+    citation: str
+    as_of: str
+    confidence: str
+    note: str
+
+def instance(name: str, as_of: str | None = None) -> Instance: ...
+def instances(as_of: str | None = None) -> list[Instance]: ...
+def instance_price(name: str, region: str, as_of: str | None = None) -> InstancePrice | None: ...
+def volume_prices(region: str, as_of: str | None = None) -> RegionPrices: ...
+def prices_seen(region: str, as_of: str | None = None) -> PricesSeen: ...
+def billed_as(volume_type: str) -> tuple[str, list[str]] | None: ...
+def regions() -> list[str]: ...
+def sources() -> list[Source]: ...
+def monthly_cost(
+    storage: str,
+    region: str,
+    as_of: str | None = None,
+    million_ios_per_month: float = 0.0,
+    prices: RegionPrices | None = None,
+) -> list[CostItem]: ...
+def monthly_totals(
+    storages: Sequence[str],
+    region: str,
+    as_of: str | None = None,
+    million_ios_per_month: float = 0.0,
+    prices: RegionPrices | None = None,
+) -> list[float]: ...
+
+# --- latency ------------------------------------------------------------------------------------------------------------
+
+LatencyProfile = TypedDict(
+    "LatencyProfile",
+    {
+        "volume_type": str,
+        "op": str,
+        "from": str,
+        "base_us": float,
+        "body_median_us": float,
+        "body_sigma": float,
+        "tail_weight": float,
+        "tail_median_us": float,
+        "tail_sigma": float,
+        "size_us_per_kib": float,
+        "small_us_per_kib": float,
+        "stall_per_io": float,
+        "stall_median_ms": float,
+        "confidence": str,
+        "source": str,
+    },
+)
+
+def latency_quantiles(
+    volume_type: str, op: Literal["read", "write"], quantiles: Sequence[float], *, bytes: int = 16384, as_of: str | None = None
+) -> list[float]: ...
+def latency_profiles() -> list[LatencyProfile]: ...
+
+# --- demand on a storage ------------------------------------------------------------------------------------------------
+
+class Rows(TypedDict):
+    t_s: list[float]
+    duration_s: list[float]
+    asked_iops: list[float]
+    asked_mib_s: list[float]
+    iops: list[float]
+    mib_s: list[float]
+    queue: list[float]
+    balance_percent: list[float | None]
+    instance_io_balance_percent: list[float | None]
+    instance_byte_balance_percent: list[float | None]
+    cap: list[str]
+    throttled_s: list[float]
+    mean_ms: list[float | None]
+    p50_ms: list[float | None]
+    p95_ms: list[float | None]
+    p99_ms: list[float | None]
+    p999_ms: list[float | None]
+
+class Summary(TypedDict):
+    seconds: float
+    asked_ios: float
+    delivered_ios: float
+    delivered_bytes: float
+    failed_ios: float
+    throttled_s: float
+    throttled_by_s: list[Any]
+    peak_queue: float
+    peak_queue_at_s: float | None
+    longest_wait_s: float
+    recovered_at_s: float | None
+    queue_at_end: float
+    lowest_balance_percent: float | None
+    lowest_balance_at_s: float | None
+    credits_empty_at_s: float | None
+    credits_empty_s: float
+    lowest_instance_balance_percent: float | None
+    instance_empty_at_s: float | None
+    instance_empty_s: float
+    mean_ms: float | None
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    p999_ms: float | None
+
+class SimulationAnswer(TypedDict):
+    rows: Rows
+    summary: Summary
+
+class VolumeDemand(TypedDict):
+    t_s: list[float]
+    duration_s: list[float]
+    iops: list[float]
+    mib_s: list[float]
+    hdd_mib_s: list[float]
+
+def simulate(
+    storage: str,
+    load: Mapping[str, Any],
+    *,
+    form: str,
+    interval_s: float,
+    seconds: float | None = None,
+    instance: str | None = None,
+    as_of: str | None = None,
+    seed: int = 1,
+    start_balance_percent: float | None = None,
+    options: Mapping[str, Any] | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> SimulationAnswer: ...
+def evaluate(
+    load: Mapping[str, Any],
+    storages: Sequence[str],
+    instance_index: Sequence[int | None],
+    instances: Sequence[str],
+    *,
+    as_of: str | None = None,
+    start_balance_percent: float | None = None,
+    prune_above: float = 1.0,
+    progress: Callable[[float], object] | None = None,
+) -> dict[str, list[Any]]: ...
+def demand_on_volumes(load: Mapping[str, Any], storage: str) -> VolumeDemand: ...
+
+# --- databases in transactions ------------------------------------------------------------------------------------------
+
+class PopularityClass(TypedDict):
+    pages: float
+    touches_per_tx: float
+
+class PageWrites(TypedDict):
+    flush_per_tx: float
+    flush_ramp_tx: float
+    first_dirty: float
+    later_dirty: float
+    dirty_slope: float
+    background_per_s: float
+    flush_limit_per_s: float
+    doublewrite: bool
+
+class Log(TypedDict):
+    redo_bytes_per_tx: float
+    binlog_bytes_per_tx: float
+    syncs_per_commit: float
+
+class Compaction(TypedDict):
+    period_tx: float
+    first_tx: float
+    read_bytes_per_tx: float
+    write_bytes_per_tx: float
+    rate_bytes_s: float
+    profile: list[float]
+
+class Clients(TypedDict):
+    base_ms: float
+    cpu_ms: float
+    sharpness: float
+    p95_over_mean: float
+
+class Noise(TypedDict):
+    fano: float
+    cv: float
+
+class Shape(TypedDict):
+    filling: list[Any]
+    full: list[Any]
+
+class Database(TypedDict):
+    engine: str
+    read_bytes: float
+    cached_bytes: float
+    popularity: list[PopularityClass]
+    usable_share: float
+    old_share: float
+    ordered_while_filling: bool
+    read_ahead_share: float
+    writes: PageWrites
+    log: Log
+    compaction: Compaction | None
+    clients: Clients
+    noise: Noise
+    shape: Shape
+
+class DatabaseRun(TypedDict):
+    storage: str
+    log_storage: NotRequired[str | None]
+    instance: NotRequired[str | None]
+    as_of: NotRequired[str | None]
+    cache_bytes: float
+    clients: NotRequired[int | None]
+    arrivals: NotRequired[list[float] | None]
+    start: str | float
+    seconds: int
+    step_s: float
+    seed: NotRequired[int | None]
+    start_balance_percent: NotRequired[float | None]
+    follow: NotRequired[list[float] | None]
+
+class DatabaseRows(TypedDict):
+    t_s: list[float]
+    tps: list[float]
+    p95_ms: list[float]
+    iops: list[float]
+    mib_s: list[float]
+    balance_percent: list[float | None]
+    instance_balance_percent: list[float | None]
+    cached_share: list[float]
+    dirty_share: list[float]
+    reads_per_tx: list[float]
+    backlog: list[float]
+    compacting: list[bool]
+    cap: list[str]
+
+class ClientsAnswer(DatabaseRows):
+    summary: dict[str, Any]
+
+class WarmUp(TypedDict):
+    tx: list[float]
+    reads: list[float]
+    evicted_dirty: list[float]
+    flushed: list[float]
+    turned: list[float]
+    cached_share: list[float]
+    dirty_share: list[float]
+    shape: list[float]
+    full: list[float]
+    full_at_tx: float | None
+
+class SysbenchAnswer(TypedDict):
+    size_gib: float
+    database: Database
+    changed: list[float]
+    spreads: dict[str, float]
+
+# A `Database` as it is read from a file or put together is a plain dict of the same keys; the core checks it.
+def mysql_runs(database: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> list[DatabaseRows]: ...
+def mysql_clients(
+    database: Mapping[str, Any], run: Mapping[str, Any], progress: Callable[[float], object] | None = None
+) -> ClientsAnswer: ...
+def mysql_check(database: Mapping[str, Any]) -> None: ...
+def mysql_warm_up(database: Mapping[str, Any], cache_bytes: float) -> WarmUp: ...
+def mysql_grown(database: Mapping[str, Any], factor: float) -> Database: ...
+def mysql_tpcc(engine: str, warehouses: float) -> Database: ...
+def mysql_sysbench(options: Mapping[str, Any]) -> SysbenchAnswer: ...
+
+CACHE_SHARE: Final[float]
+
+def cache_gib_for(memory_gib: float, share: float | None = None) -> float: ...
+
+@final
+class TransactionCandidates:
+    def __new__(cls, database: Mapping[str, Any]) -> TransactionCandidates: ...
+
+def transaction_candidates(
+    databases: Sequence[TransactionCandidates],
+    search: Mapping[str, Any],
+    data: Sequence[int],
+    log: Sequence[int | None],
+    instance: Sequence[int | None],
+    cache: Sequence[int],
+    *,
+    arrivals_by: Sequence[float],
+    progress: Callable[[float], object] | None = None,
+) -> list[dict[str, list[Any]]]: ...
+
+# --- records ------------------------------------------------------------------------------------------------------------
+
+class Difference(TypedDict):
+    request: int
+    asked: str
+    recorded: str
+    replayed: str
+
+class Lateness(TypedDict):
+    answers: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+    p99_9_ns: int
+    max_ns: int
+    histogram: list[Sequence[int]]
+
+class Replayed(TypedDict):
+    requests: int
+    changes: int
+    equal: int
+    first_difference: Difference | None
+    lateness: Lateness
+    span: int
+    cut_tail: bool
+
+def replay_record(path: str | os.PathLike[str], progress: Callable[[float], object] | None = None) -> Replayed: ...

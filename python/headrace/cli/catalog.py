@@ -21,6 +21,14 @@ app = typer.Typer(
 )  # fmt: skip
 
 LOOK_UP = "Source ids are explained by: headrace catalog sources"
+ASK = "The source of each row: --sources"
+SourcesOption = Annotated[bool, typer.Option("--sources", help="The sources of each row in the table; json and csv always have them.")]
+
+
+def without_empty(columns: tuple[str, ...], rows: list[tuple], *names: str) -> tuple[list[str], list[list]]:
+    """The table without those of the named columns in which no row says anything."""
+    kept = [index for index, name in enumerate(columns) if name not in names or any(row[index] not in ("", None) for row in rows)]
+    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
 @app.command()
@@ -28,6 +36,7 @@ def volumes(
     type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only this volume type.", autocompletion=complete_type)] = None,
     as_of: AsOfOption = None,
     all_eras: Annotated[bool, typer.Option("--all-eras", help="Every era there ever was, not only that of the day.")] = False,
+    with_sources: SourcesOption = False,
     output: OutputOption = Output.table,
 ) -> None:
     """Limits of the volume types: size, IOPS, MiB/s, credits, durability."""
@@ -38,14 +47,20 @@ def volumes(
         return print_frame(frame, output)
     from headrace.report.tables import show, table
 
-    columns = ("type", "from", "until", "GiB", "IOPS", "throughput", "promise", "AFR %", "?", "source")
+    columns = ("type", "?", "from", "until", "GiB", "IOPS", "throughput", "promise", "AFR %", "source")
     rows = [
-        (row["volume_type"], row["from"], row["until"] or "", f"{row['size_gib_min']:,}-{row['size_gib_max']:,}", row["iops"],
+        (row["volume_type"], _mark(row), row["from"], row["until"] or "", f"{row['size_gib_min']:,}-{row['size_gib_max']:,}", row["iops"],
          row["throughput"],
-         row["consistency"], _afr(row), _mark(row), row["source"])
+         row["consistency"], _afr(row), row["source"] if with_sources else "")
         for row in frame.to_dicts()
     ]  # fmt: skip
-    show(table(columns, rows), "", *unconfirmed(frame, lambda row: f"{row['volume_type']} since {row['from']}"), LOOK_UP)
+    columns, rows = without_empty(columns, rows, "until", "source")
+    sentences = ("IOPS", "throughput", "source")
+    made = table(columns, rows, keep=[name for name in columns if name not in sentences], prose=sentences)
+    lost = (
+        "AFR: annual failure rate; local disks are lost with their host." if not frame["persistent"].all() else "AFR: annual failure rate."
+    )
+    show(made, "", lost, *unconfirmed(frame, lambda row: f"{row['volume_type']} since {row['from']}"), LOOK_UP if with_sources else ASK)
 
 
 def _mark(row: dict) -> str:
@@ -71,7 +86,7 @@ NAMED = 6  # rows named in a note; more are counted
 def _afr(row: dict) -> str:
     low, high = row["afr_percent_low"], row["afr_percent_high"]
     if low is None:
-        return "" if row["persistent"] else "lost with the host"
+        return "" if row["persistent"] else "with host"
     return f"{low:g}" if low == high else f"{low:g}-{high:g}"
 
 
@@ -83,6 +98,7 @@ def instances(
     ] = None,
     region: RegionOption = "us-east-1",
     as_of: AsOfOption = None,
+    with_sources: SourcesOption = False,
     output: OutputOption = Output.table,
 ) -> None:
     """Instance types: EBS baseline and burst, memory, vCPUs, USD an hour."""
@@ -99,12 +115,21 @@ def instances(
         (row["instance_type"], row["vcpus"], number(row["memory_gib"]), _from_to(row["baseline_iops"], row["max_iops"]),
          _from_to(row["baseline_mib_s"], row["max_mib_s"]), f"{row['burst_min']:g} min" if row["burst_min"] else "-",
          row["instance_store_gb"] or "", "-" if row["usd_hour"] is None else f"{row['usd_hour']:g}", _mark(row),
-         row["price_source"], row["price_as_of"])
+         *((row["price_source"], row["price_as_of"]) if with_sources else ("", "")))
         for row in frame.to_dicts()
     ]  # fmt: skip
     right = ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour")
     held = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
-    show(table(columns, rows, right=right), "", held, *unconfirmed(frame, lambda row: row["instance_type"]), LOOK_UP)
+    columns, rows = without_empty(columns, rows, "?", "price source", "price seen")
+    made = table(columns, rows, right=right, keep=columns[:9], prose=("price source", "price seen"), drop=("local GB",))
+    seen = f"Prices of {region}, on demand, last seen {last_seen(frame['price_as_of'])}."
+    show(made, "", held, seen, *unconfirmed(frame, lambda row: row["instance_type"]), LOOK_UP if with_sources else ASK)
+
+
+def last_seen(days) -> str:
+    """The days on which prices were seen last: one, or the first and the last of them. `days`: `2022-02-10` or `2014-06-17 to 2026-06-26`."""
+    last = sorted({day.rpartition(" ")[2] for day in days if day})
+    return "never" if not last else last[0] if len(last) == 1 else f"{last[0]} to {last[-1]}"
 
 
 def _from_to(low: float | None, high: float | None) -> str:
@@ -116,7 +141,9 @@ def _from_to(low: float | None, high: float | None) -> str:
 
 
 @app.command()
-def prices(region: RegionOption = "us-east-1", as_of: AsOfOption = None, output: OutputOption = Output.table) -> None:
+def prices(
+    region: RegionOption = "us-east-1", as_of: AsOfOption = None, with_sources: SourcesOption = False, output: OutputOption = Output.table
+) -> None:
     """EBS prices of a region, by item."""
     from headrace import catalog
 
@@ -125,17 +152,18 @@ def prices(region: RegionOption = "us-east-1", as_of: AsOfOption = None, output:
         return print_frame(frame, output)
     from headrace.report.tables import show, table
 
-    columns = ("product", "component", "above", "USD", "unit", "?", "source", "seen")
+    columns = ("product", "component", "above", "USD", "unit", "?", "seen last", "seen", "source")
     rows = [
         (row["product"], row["component"], f"{row['from_quantity']:,.0f}" if row["from_quantity"] else "", f"{row['usd']:g}", row["unit"],
-         _mark(row), row["source"], row["as_of"])
+         _mark(row), *(("", row["as_of"], row["source"]) if with_sources else (row["as_of"].rpartition(" ")[2], "", "")))
         for row in frame.to_dicts()
     ]  # fmt: skip
+    columns, rows = without_empty(columns, rows, "?", "seen last", "seen", "source")
     show(
-        table(columns, rows, title=f"EBS prices in {region}", right=("above", "USD")),
+        table(columns, rows, title=f"EBS prices in {region}", right=("above", "USD"), keep=columns[:8], prose=("source",)),
         "",
         *unconfirmed(frame, lambda row: f"{row['product']} {row['component']}"),
-        LOOK_UP,
+        LOOK_UP if with_sources else ASK,
     )
 
 

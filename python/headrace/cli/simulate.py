@@ -46,6 +46,13 @@ class Form(StrEnum):
     interval = "interval"
 
 
+class Cycle(StrEnum):
+    """The first cycle with the balances of a new volume, or the one that repeats."""
+
+    first = "first"
+    settled = "settled"
+
+
 class Start(StrEnum):
     """Empty, or as full and settled as the cache gets."""
 
@@ -89,6 +96,14 @@ def simulate(
     form: Annotated[
         Form, typer.Option("--form", help="Simulate every request (events) or whole intervals.", rich_help_panel=MODEL)
     ] = Form.auto,
+    cycle: Annotated[
+        Cycle | None,
+        typer.Option(
+            "--cycle",
+            help="first: from the balances at the start. settled: repeated until balances end where they began. Default: first.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
     no_merge: Annotated[bool, typer.Option("--no-merge", help="Do not merge sequential I/Os.", rich_help_panel=MODEL)] = False,
     no_saved_second: Annotated[
         bool, typer.Option("--no-saved-second", help="A rested volume has not saved a second of its IOPS.", rich_help_panel=MODEL)
@@ -174,7 +189,7 @@ def simulate(
         "--arrivals-tps": arrivals_tps,
         "--start": start,
     }
-    of_demand = {"--interval": interval, "--no-merge": no_merge, "--no-saved-second": no_saved_second, "--no-holds": no_holds, "--xen": xen,
+    of_demand = {"--interval": interval, "--cycle": cycle, "--no-merge": no_merge, "--no-saved-second": no_saved_second, "--no-holds": no_holds, "--xen": xen,
                  "--snapshot-gib": snapshot_gib, "--init-rate": init_rate, "--degrade": degrade, "--modify": modify, "--lose-member": lose_member}  # fmt: skip
     if isinstance(load, TransactionWorkload):
         refuse_options(of_demand, "is for demands on disks; this workload is a database in transactions")
@@ -201,8 +216,9 @@ def simulate(
         run = run_simulation(
             load, storage, instance=instance, as_of=as_of, seconds=seconds, interval_s=interval, seed=seed,
             start_balance=start_balance, form=chosen, growth=growth, options=options, progress=tick,
+            **({} if cycle is None else {"cycle": str(cycle)}),
         )  # fmt: skip
-    show_run(run, load, output, plot)
+    show_run(run, load, output, plot, saved_second=not no_saved_second)
 
 
 MOST_ROWS = 1_000_000
@@ -317,7 +333,7 @@ def _options(storage, snapshot_gib, init_rate, degrade, modify, lose_member) -> 
     return options
 
 
-def show_run(run, load, output: Output, plot: Path | None) -> None:
+def show_run(run, load, output: Output, plot: Path | None, saved_second: bool = True) -> None:
     """Prints a run in the form asked for and writes its chart."""
     from headrace import catalog
     from headrace.report import simulation
@@ -330,11 +346,11 @@ def show_run(run, load, output: Output, plot: Path | None) -> None:
         write_simulation(plot, run, load, notes)
         say(f"chart written to {plot}")
     if output is Output.json:
-        data(as_json(simulation.document(run, load, notes)))
+        data(as_json(simulation.document(run, load, notes, saved_second)))
     elif output is Output.csv:
         data(as_csv(simulation.with_clock(run, load)))
     else:
         from headrace.report.tables import show
 
-        lines = simulation.in_words(run, load)
+        lines = simulation.in_words(run, load, saved_second)
         show(*lines, "", simulation.table_of(run, load), *([""] if notes else []), *(f"note: {note}" for note in notes))

@@ -8,6 +8,7 @@ import polars as pl
 
 from headrace import _core
 from headrace.core import GIB
+from headrace.report.simulation import clock_step_s, row_labels
 from headrace.report.tables import table
 from headrace.report.words import number, percent, span
 
@@ -56,7 +57,7 @@ def in_words(run, workload) -> list[str]:
 
 
 def clients(count: int) -> str:
-    """"1 client", "48 clients"."""
+    """ "1 client", "48 clients"."""
     return "1 client" if count == 1 else f"{count:,} clients"
 
 
@@ -86,18 +87,26 @@ def cap_words(cap: str) -> str:
 def table_of(run, most: int = 24):
     """The rows, as means of so many stretches."""
     rows = run.rows
-    each = max(1, -(-rows.height // most))
-    short = rows.group_by(pl.int_range(rows.height) // each, maintain_order=True).agg(
+    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + 1.0, most)  # a row of a prediction is a second
+    short = rows.group_by((pl.col("t_s") / step_s).floor().alias("row"), maintain_order=True).agg(
         pl.col("t_s").first(), pl.col("tps", "iops", "mib_s", "dirty_share", "cached_share").mean(), pl.col("p95_ms").median(), pl.col("balance_percent").min(),
         pl.col("cap").mode().first(),
     )  # fmt: skip
+    told = row_labels(short["t_s"].to_list())
     cells = [
-        (span(row["t_s"]), number(row["tps"], 4), number(row["p95_ms"]), number(row["iops"], 4), number(row["mib_s"]),
+        (next(told), number(row["tps"], 4), number(row["p95_ms"]), number(row["iops"], 4), number(row["mib_s"]),
          "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %", percent(row["cached_share"]), percent(row["dirty_share"]), cap_words(row["cap"]))
         for row in short.iter_rows(named=True)
     ]  # fmt: skip
-    columns = ("from", "tps", "p95 ms", "IOPS", "MiB/s", "balance", "cached", "dirty", "binds")
-    return table(columns, cells, right=columns[:-1])
+    columns = ("time", "tps", "p95 ms", "IOPS", "MiB/s", "balance", "cached", "dirty", "binds")
+    return table(
+        columns,
+        cells,
+        title=f"Time since the start. Each row: {span(step_s)}.",
+        right=columns[:-1],
+        keep=columns,
+        drop=("dirty", "cached", "MiB/s"),
+    )
 
 
 def document(run, workload) -> dict:

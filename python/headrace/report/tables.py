@@ -80,7 +80,9 @@ class Table:
     def _sentences(self) -> tuple[int, ...]:
         found = []
         for index in range(len(self.columns)):
-            if index not in self.right and any(len(row[index]) > PROSE_LENGTH and row[index].count(" ") >= PROSE_WORDS - 1 for row in self.rows):
+            if index not in self.right and any(
+                len(row[index]) > PROSE_LENGTH and row[index].count(" ") >= PROSE_WORDS - 1 for row in self.rows
+            ):
                 found.append(index)
         return tuple(found)
 
@@ -153,7 +155,9 @@ class Table:
         return made
 
     def _side_by_side(self, cells: Sequence[str], widths: dict[int, int]) -> list[str]:
-        folded = {index: [cells[index]] if cell_len(cells[index]) <= width else wrapped(cells[index], width) for index, width in widths.items()}
+        folded = {
+            index: [cells[index]] if cell_len(cells[index]) <= width else wrapped(cells[index], width) for index, width in widths.items()
+        }
         lines = []
         for number in range(max(len(part) for part in folded.values())):
             line = ""

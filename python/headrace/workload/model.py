@@ -403,10 +403,13 @@ def shown(value: object, limit: int = 60) -> str:
 
 
 def did_you_mean(word: object, choices) -> str:
-    """`Did you mean X?`, or "" when nothing is near."""
+    """`Did you mean X?`, or "" when nothing is near. The rule of the core: what differs in digits only, or in the number of its parts, is no slip."""
     from difflib import get_close_matches
 
-    near = get_close_matches(shown(word, 100).strip("'\""), list(choices), n=1, cutoff=0.6)
+    given = shown(word, 100).strip("'\"")
+    letters = re.sub("[0-9]", "", given)
+    slips = [name for name in choices if re.sub("[0-9]", "", name) != letters and name.count("-") == given.count("-")]
+    near = get_close_matches(given, slips, n=1, cutoff=0.6)
     return f"Did you mean {near[0]}?" if near else ""
 
 

@@ -156,12 +156,12 @@ def _parse(path: Path, content: bytes) -> dict:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        from headrace.workload.importers.detect import guess
+        from headrace.workload.importers.detect import OWN_FILE, guess
 
         tool = guess(text)
         hint = (
             f"It looks like {tool}: read it with `headrace workload import`."
-            if tool
+            if tool and tool != OWN_FILE
             else ("Mend the line named, or make the file again with `headrace workload new`.")
         )
         raise InputError(f"{path.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", hint) from None

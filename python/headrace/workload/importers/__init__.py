@@ -14,7 +14,7 @@ from datetime import datetime
 
 from headrace.errors import InputError
 from headrace.workload.importers import cloudwatch, iostat, sar, vmstat
-from headrace.workload.importers.detect import detect
+from headrace.workload.importers.detect import OWN_FILE, detect
 from headrace.workload.importers.reading import DOC, open_recording
 from headrace.workload.importers.series import Options, build
 from headrace.workload.model import OpenWorkload, check_choice
@@ -54,7 +54,7 @@ def import_file(
         what = f"looks like {looks_like}" if looks_like else "is of no tool known here"
         hint = (
             "Load it as it is, it needs no import."
-            if looks_like == "a Headrace workload file"
+            if looks_like == OWN_FILE
             else ("Record with iostat -xt 1, vmstat -t 1 or sar -d, or export the volume's metrics from CloudWatch.")
         )
         raise InputError(recording.name, f"{what}; read are {', '.join(FORMATS[1:])}", DOC, hint)

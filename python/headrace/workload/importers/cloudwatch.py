@@ -131,7 +131,7 @@ def _put(recording: Recording, series: Series, where, volume: str, metric: str, 
 
 
 def _read_json(recording: Recording, series: Series) -> None:
-    documents = load_all_json(recording)
+    documents = load_all_json(recording, element_of="Datapoints")
     for index, document in enumerate(documents):
         place = f"document {index + 1}: " if len(documents) > 1 else ""
         if "MetricDataResults" in document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+OWN_FILE = "a Headrace workload file"
 HEAD_CHARACTERS = 200_000
 
 # (format or None, what to call it, what gives it away). The first match wins.
@@ -11,7 +12,7 @@ SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
     # \s also matches line ends, and "^\s*" over many empty lines takes quadratic time: blanks are meant.
     (kind, name, re.compile(sign.replace(r"\s", r"[ \t]"), re.MULTILINE))
     for kind, name, sign in (
-        (None, "a Headrace workload file", r'^\s*format\s*=\s*"headrace-workload"'),
+        (None, OWN_FILE, r'^\s*format\s*=\s*"headrace-workload"'),
         ("cloudwatch", "CloudWatch get-metric-data JSON", r'"MetricDataResults"\s*:'),
         ("cloudwatch", "CloudWatch get-metric-statistics JSON", r'"Datapoints"\s*:'),
         ("iostat", "iostat -x -o JSON", r'"disk_device"\s*:|"sysstat"\s*:(?s:.){0,600}"avg-cpu"\s*:'),

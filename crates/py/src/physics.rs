@@ -3,8 +3,9 @@
 use crate::mysql::database_of;
 use crate::simulate::open_load;
 use crate::{catalog_error, sim_error, to_python, CoreError};
-use headrace_catalog::StorageSpec;
+use headrace_catalog::{Catalog, StorageSpec};
 use headrace_model::accounting::StorageCost;
+use headrace_model::modification::default_optimizing;
 use headrace_sim::measure;
 use headrace_sim::mysql::settings::{self, Settings};
 use headrace_sim::mysql::{database, interval};
@@ -79,8 +80,28 @@ fn page_write_cost(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
     database::page_write(page_bytes, doublewrite)
 }
 
+/// How a volume may be modified on a day: `available`; `max_per_24_hours` or else `wait_hours` (the rule in force; None where it is the other); `optimizing_s`, how long
+/// `optimizing` lasts for a volume of `used_gib` (a guess of the model's); `can_exceed_hours`; `source`.
+#[pyfunction]
+fn modification_rules<'py>(py: Python<'py>, as_of: &str, used_gib: u64) -> PyResult<Bound<'py, PyDict>> {
+    let (day, catalog) = (crate::date(Some(as_of))?, Catalog::embedded());
+    let in_force = |name: &str| catalog.rule("modify_volume", name).filter(|rule| rule.from.is_none_or(|from| from <= day));
+    let number = |name: &str| in_force(name).and_then(|rule| rule.value.as_u64());
+    let often = if in_force("max_per_24_hours").is_some() { "max_per_24_hours" } else { "wait_hours" };
+    let answer = PyDict::new(py);
+    answer.set_item("available", in_force("available").is_some())?;
+    for name in ["max_per_24_hours", "wait_hours"] {
+        answer.set_item(name, if name == often { number(name) } else { None })?;
+    }
+    answer.set_item("optimizing_s", default_optimizing(used_gib).as_secs_f64())?;
+    answer.set_item("can_exceed_hours", number("can_exceed_hours"))?;
+    answer.set_item("source", in_force(often).map(|rule| catalog.cite(&rule.source.joined())))?;
+    Ok(answer)
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CACHE_SHARE", settings::CACHE_SHARE)?;
+    module.add_function(wrap_pyfunction!(modification_rules, module)?)?;
     module.add_function(wrap_pyfunction!(storage_cost, module)?)?;
     module.add_function(wrap_pyfunction!(demand_on_volumes, module)?)?;
     module.add_function(wrap_pyfunction!(database_under, module)?)?;

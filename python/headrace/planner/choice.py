@@ -193,7 +193,7 @@ class Chooser:
         lost, after_s = row.get("loses_percent_per_cycle") or 0.0, row.get("dry_after_s")
         if not row.get("settled", True) or lost > 0:
             each = "a day" if abs(span_s - 86_400) < 1 else f"each {span_in_words(round(span_s))}"
-            words = f"loses {lost:.3g} % of its credits {each}" if lost > 0 else "spends more credits than come back"
+            words = f"loses {lost:.3g} % of its credits {each}" if 0 < lost <= 100 else "spends more credits than come back"
             if after_s is not None and not math.isnan(after_s):
                 day = int(after_s // 86_400)
                 words += f"; dry on day {day + 1}, {self.moment(after_s % span_s)}" if span_s >= 86_400 else f"; dry after {span_in_words(round(after_s))}"

@@ -417,7 +417,7 @@ class Engine:
             frontier=self._frontier(searched, recommended), skipped_instances=list(asked.skipped),
             actions=doing.actions(moved(recommended), compared, asked.prices.as_of, recommended.memory_gib if recommended else None),
             alarms=doing.alarms(recommended, asked.prices.as_of), checks=self._checks(compared),
-            caveats=self._caveats(shown), explain=explain(self.chooser, picks), engine=asked.workload.engine if database else None, least_regret=moved(least),
+            warnings=list(asked.warnings), caveats=self._caveats(shown), explain=explain(self.chooser, picks), engine=asked.workload.engine if database else None, least_regret=moved(least),
             confidence=asked.confidence if database else None, draws=len(judge.worlds.cores) if database else None, undecided=undecided,
             threads=about.threads if about else None, arrivals_tps=about.arrivals_tps if about else None, start=about.start if about else None,
             hours=about.hours if about else None, log_gib=asked.need.log_gib if database else None,
@@ -448,7 +448,7 @@ class Engine:
                 found.append("The workload does not say what processor time a transaction takes: virtual CPUs are the bottleneck nowhere in this plan.")
             else:
                 found.append("A virtual CPU counts alike on every instance: generations and makers differ by tens of percent.")
-        return list(dict.fromkeys(found))
+        return [note for note in dict.fromkeys(found) if note not in self.asked.warnings]
 
     def _frontier(self, searched: Sequence[Searched], recommended: Choice | None) -> list[dict]:
         """Cost against performance along the best space of the cheapest families."""

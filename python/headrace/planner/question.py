@@ -31,6 +31,7 @@ from headrace.prices import PriceList
 from headrace.storage import Placement, parse_placement
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.model import check_number, check_size, check_whole
+from headrace.workload.observed import limits_met
 
 SOURCE = "headrace plan --help"
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
@@ -116,6 +117,7 @@ class Question:
     # Hosts the user did not choose: cheaper ones of other families are shown, but the recommendation keeps to today's family.
     today_family: str | None = None
     recorded: OpenWorkload | None = None
+    warnings: tuple[str, ...] = ()
 
 
 
@@ -236,8 +238,8 @@ def _of_demand(workload: object, settings: Settings) -> Question:
     today, notes = _today(settings)
     if today is not None and today.log is not None:
         raise InputError(f"compare = {settings.compare}", "has a log volume, and a demand on I/Os has one device", SOURCE, "Give the data volumes alone.")
-    planned = workload.uncensored()
-    grown = replace(planned.scaled(growth.demand), size_gib=size)
+    # What a volume gave at its limit is less than what was asked: those points are raised, and said.
+    grown = replace(workload.uncensored().scaled(growth.demand), size_gib=size)
     totals = grown.summary()
     if not totals["mean_iops"]:
         raise InputError(workload.name, "asks for no I/O at all, so there is nothing to plan", "headrace plan", "Check the recording's device.")
@@ -245,11 +247,11 @@ def _of_demand(workload: object, settings: Settings) -> Question:
     hosts, skipped = (hosts_alone(), []) if settings.instances is None else hosts_named(settings.instances, prices)
     if settings.instances is None and today is not None and today.instance is not None:
         hosts, skipped = hosts_named(today.instance, prices)
-    notes += [*_months_note(settings, per_year), *(window.words() for window in workload.censored)]
+    notes += _months_note(settings, per_year)
     return Question(
         workload=grown, goals=goals, prices=prices, size_gib=float(size), need=_need(size, common["free_percent"]), demand_growth=growth.demand,
-        data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=tuple(notes),
-        extra_items=_snapshots(settings, prices, size, common["nodes"]), recorded=workload, **common,
+        data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *workload.notes()),
+        warnings=limits_met(workload), extra_items=_snapshots(settings, prices, size, common["nodes"]), recorded=workload, **common,
     )  # fmt: skip
 
 

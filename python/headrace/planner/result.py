@@ -151,7 +151,7 @@ class Plan(Document):
     cost and performance along the best of each family, for charts. `skipped_instances`: those left out, with the reason. `workload`:
     figures of the demand, growth included, or of the database. `actions`: what to do next, `alarms`: what to watch; lists of dicts.
     `explain`: the arithmetic, line by line. `prices`: what was paid for, in words. `checks`: recorded latency beside the model's, on
-    today's storage.
+    today's storage. `warnings`: what must be known before the answer is believed: limits the recording met.
 
     Of a database also: `least_regret`: the choice whose expected regret over the states of the world is least; `confidence`, `draws`,
     `undecided` (share of the states of the world in which nothing looked at meets the goals), `threads`, `arrivals_tps`, `start`, `hours`.
@@ -188,6 +188,7 @@ class Plan(Document):
     actions: list[dict]
     alarms: list[dict]
     checks: list[dict]
+    warnings: list[str]
     caveats: list[str]
     explain: list[str]
     engine: str | None = None

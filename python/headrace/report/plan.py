@@ -27,7 +27,7 @@ REGRET = "Regret: what is spent beyond the cheapest that would have met the goal
 
 def found(plan) -> list[tuple[str, str]]:
     """The answer in a few sentences, each with a mark: "good", "warn" or ""."""
-    lines: list[tuple[str, str]] = []
+    lines: list[tuple[str, str]] = [(words, "warn") for words in plan.warnings]
     if plan.recommended is not None:
         lines += _recommended(plan)
     elif plan.closest:

@@ -504,7 +504,7 @@ def notes(workload: OpenWorkload) -> tuple[str, ...]:
     if workload.kind != "recorded":
         return ()
     start = workload.source.get("clock_start")
-    found = [in_words(windows, start) for windows in _by_limit(workload.censored)]
+    found = list(limits_met(workload))
     if "uncensored_by" in workload.source:
         margin = workload.source["uncensored_by"]
         found.append(f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess.")
@@ -513,6 +513,11 @@ def notes(workload: OpenWorkload) -> tuple[str, ...]:
     if start is not None and (len(start) > 8 or workload.clock_zone != LOCAL_ZONE):  # a time without a date was laid out by hand
         found.append(zone_note(workload.clock_zone))
     return tuple(found)
+
+
+def limits_met(workload: OpenWorkload) -> tuple[str, ...]:
+    """Where the recorded volume was at a limit, in sentences: what a plan says before its answer."""
+    return tuple(in_words(windows, workload.source.get("clock_start")) for windows in _by_limit(workload.censored))
 
 
 def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow, ...]]:

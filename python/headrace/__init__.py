@@ -4,7 +4,7 @@ The command line in Python:
 
     >>> import headrace
     >>> day = headrace.demo_day()                       # or headrace.load("mysql.toml"), headrace.import_file("iostat.txt")
-    >>> best = headrace.plan(day, goals=["p99_ms<=20"]).winners[0]
+    >>> best = headrace.plan(day, goals=["p99_ms<=20"]).recommended
     >>> run = headrace.simulate(day, best.storage)
     >>> round(run.summary["throttled_s"])
     0
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from headrace.calibrating import calibrate, sysbench_oltp, sysbench_tpcc
     from headrace.catalog import instances, prices, sources, volumes
     from headrace.errors import CouldNotRun, HeadraceError, InputError
-    from headrace.planner import Choice, FamilyVerdict, Goal, Plan, plan
+    from headrace.planner import Choice, FamilyVerdict, Goal, Plan, plan, plan_against
+    from headrace.prices import PriceList
     from headrace.prediction import Prediction, predict
     from headrace.scoring import Comparison, compare_run, leave_out
     from headrace.simulation import Simulation, simulate
@@ -50,7 +51,8 @@ _MODULES = {
     "calibrating": ("calibrate", "sysbench_oltp", "sysbench_tpcc"),
     "catalog": ("instances", "prices", "sources", "volumes"),
     "errors": ("CouldNotRun", "HeadraceError", "InputError"),
-    "planner": ("Choice", "FamilyVerdict", "Goal", "Plan", "plan"),
+    "planner": ("Choice", "FamilyVerdict", "Goal", "Plan", "plan", "plan_against"),
+    "prices": ("PriceList",),
     "prediction": ("Prediction", "predict"),
     "scoring": ("Comparison", "compare_run", "leave_out"),
     "simulation": ("Simulation", "simulate"),
@@ -83,6 +85,7 @@ __all__ = [
     "OpenWorkload",
     "Plan",
     "Prediction",
+    "PriceList",
     "Simulation",
     "StudyResult",
     "TransactionWorkload",
@@ -97,6 +100,7 @@ __all__ = [
     "new_constant",
     "new_daily",
     "plan",
+    "plan_against",
     "predict",
     "prices",
     "recorded_hour",

@@ -13,7 +13,7 @@ from headrace.prove.standin import settled_miss
 from headrace.workload.files import read_bytes
 from headrace.workload.transactions import TransactionWorkload
 
-PLAN_SCHEMA = "headrace-transaction-plan/1"
+PLAN_SCHEMA = "headrace-plan/2"
 MOST_PLAN_BYTES = 64 << 20
 WINNER, RUNNER_UP, CURRENT, GIVEN = "winner", "runner-up", "current", "given"
 MOST_CONFIGURATIONS = 8
@@ -50,11 +50,11 @@ def read(text: str) -> dict | None:
         document = json.loads(read_bytes(Path(text), MOST_PLAN_BYTES))
     except (ValueError, RecursionError):
         raise InputError(text, "is not JSON", DOC, "Write it with: headrace plan WORKLOAD --output json > plan.json") from None
-    if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA:
-        found = document.get("schema") if isinstance(document, dict) else type(document).__name__
+    if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA or document.get("subject") != "database":
+        found = f"schema {document.get('schema')!r}" if isinstance(document, dict) else type(document).__name__
         raise InputError(
-            f"{text}: schema {found!r}",
-            f"a proof needs a plan for transactions, {PLAN_SCHEMA}",
+            f"{text}: {found}",
+            f"a proof needs a plan for a database, {PLAN_SCHEMA}",
             DOC,
             "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:...",
         )
@@ -69,7 +69,7 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
             (role, Configuration(role, choice["storage"], float(choice["cache_gib"]), int(document["threads"] or 1), choice["log_storage"]))
             for role, choice in choices
         )
-        engine, size, as_of, growth = document["engine"], float(document["size_gib"]), document["as_of"], float(document["growth"])
+        engine, size, as_of, growth = document["engine"], float(document["size_gib"]), document["as_of"], float(document["data_growth"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"{text}: {error}", f"is missing or of another kind in a plan ({PLAN_SCHEMA})", DOC, "Write the plan anew."
@@ -83,7 +83,7 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
     database = _assumed(engine, size) if workload is None else (workload.grown(growth) if growth != 1.0 else workload).database
     miss = {configuration.name: settled_miss(database, configuration.cache_gib) for _, configuration in configurations}
     return Request(
-        f"{document.get('workload', text)} (plan {Path(text).name})",
+        f"{document['workload']['name']} (plan {Path(text).name})",
         engine,
         size,
         as_of,
@@ -94,9 +94,11 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
 
 
 def _choices(document: dict) -> list[tuple[str, dict]]:
-    ranked = document["winners"] or document["closest"]
+    recommended = [document["recommended"]] if document["recommended"] else []
+    ranked = [*recommended, *(document["winners"] or document["closest"])]
     if not ranked:
-        raise KeyError("no choice in winners or closest")
+        raise KeyError("no choice in recommended, winners or closest")
+    # What is proved first is what is recommended; the cheapest stands beside it.
     found = [(WINNER, ranked[0])]
     same = ("storage", "log_storage", "cache_gib")
     # The runner-up: the next choice that is another; else the best of the families that cost more.

@@ -249,7 +249,7 @@ def test_options_of_demands_are_refused_for_databases(call, option):
     [
         (("--seconds", "0"), "seconds = 0"), (("--seconds", "1.5"), "whole number"), (("--seconds", "nan"), "seconds = nan"), (("--seconds", "1e9"), "a row is a second"),
         (("--cache-gib", "0"), "cache-gib = 0"), (("--cache-gib", "nan"), "cache-gib = nan"), (("--threads", "-3"), "threads = -3"), (("--start", "hot"), "'hot'"),
-        (("--arrivals-tps", "-1"), "0 to 1e+09"), (("--arrivals-tps", "inf"), "0 to 1e+09"), (("--arrivals-tps", "9", "--threads", "3"), "nobody does"),
+        (("--arrivals-tps", "-1"), "0 to 1,000,000,000"), (("--arrivals-tps", "inf"), "0 to 1,000,000,000"), (("--arrivals-tps", "9", "--threads", "3"), "nobody does"),
         (("--instance", "m5.huge"), "m5.huge"), (("--as-of", "yesterday"), "yesterday"), (("--log-storage", "gp2:1:5"), "gp2 has no IOPS"), (("--log-storage", ""), "missing"),
         (("--plot", "x.pdf"), "a chart is written as"), (("--growth", "nan"), "source"), (("--seed", "-1"), "--seed"),
     ],

@@ -263,7 +263,7 @@ def whole_seconds(seconds: float | None, otherwise: int) -> int:
         return otherwise
     if not 1 <= seconds <= MOST_ROWS or seconds != int(seconds):
         raise InputError(
-            f"--seconds {seconds:,.10g}", f"must be a whole number from 1 to {MOST_ROWS:,}: a row is a second", "headrace simulate --help"
+            f"seconds = {seconds:,.10g}", f"must be a whole number from 1 to {MOST_ROWS:,}: a row is a second", "headrace simulate --help"
         )
     return int(seconds)
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from headrace.report import style
 from headrace.report.simulation import shortened
-from headrace.report.words import number, start_of
+from headrace.report.words import number, start_of, usd
 from headrace.workload.describe import with_totals
 
 # Enough for every pixel of the width; more would only make the file larger.
@@ -31,6 +31,8 @@ MS_TICKS = {
     3.6e7: "10 h",
     2.592e8: "3 days",
 }
+ABOVE = 1.06  # how far an axis goes above the highest value: a line at a cap must not lie on the frame
+PERCENT = [0, 100 * ABOVE]
 DAY_ONE = datetime(2000, 1, 1)
 alt.data_transformers.disable_max_rows()
 
@@ -79,7 +81,10 @@ def lines(
     frame: pl.DataFrame, x: alt.X, y_title: str, parts: list[tuple[str, str, str]], *, domain=None, log=False, height=style.PANEL_HEIGHT
 ) -> alt.LayerChart:
     """Step lines of several columns over time, each named at the top right in its own colour. `parts`: column, label, colour."""
-    scale = alt.Scale(type="log") if log else alt.Scale(domain=domain) if domain else alt.Scale(zero=True)
+    highest = max(frame[column].max() or 0.0 for column, _, _ in parts)
+    if domain is None:
+        domain = [0, ABOVE * (highest or 1.0)]
+    scale = alt.Scale(type="log", domainMax=1.5 * highest) if log else alt.Scale(domain=domain, nice=False)
     drawn = _closed_at_end(frame)
     layers = []
     for column, _, colour in parts:
@@ -148,7 +153,7 @@ def _state_panels(frame: pl.DataFrame, closed: bool) -> list[tuple]:
     )  # fmt: skip
     balances = [part for part in names if frame[part[0]].is_not_null().any()]
     if balances:
-        panels.append(("balance (%)", balances, {"domain": [0, 100]}))
+        panels.append(("balance (%)", balances, {"domain": PERCENT}))
     names = (("mean_ms", "mean", style.QUIET), ("p50_ms", "p50", style.SIMULATED), ("p99_ms", "p99", style.WARN))
     latencies = [part for part in names if frame[part[0]].is_not_null().any() and frame[part[0]].max() > 0]
     if latencies:
@@ -199,7 +204,7 @@ def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -
     for index, (name, rows) in enumerate(having):
         frame = axis.add(shortened(rows, MOST_POINTS))
         colour = colours[index % len(colours)]
-        y = alt.Y("balance_percent:Q", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(title="credit balance (%)", tickCount=5))
+        y = alt.Y("balance_percent:Q", scale=alt.Scale(domain=PERCENT, nice=False), axis=alt.Axis(title="credit balance (%)", tickCount=5))
         layers.append(
             alt.Chart(_closed_at_end(frame)).mark_line(interpolate="step-after", color=colour, strokeWidth=2).encode(x=axis.x(True), y=y)
         )
@@ -248,7 +253,7 @@ def frontier(points: list[dict], winner: str | None, goal_ms: float | None, goal
     shapes = alt.Shape(
         "meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=["circle", "cross"]), legend=alt.Legend(title=None)
     )
-    size = alt.Size("meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=[90, 26]), legend=None)
+    size = alt.Size("meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=[90, 26]), legend=alt.Legend(title=None))
     layers = [alt.Chart(frame).mark_point(filled=True, opacity=0.8).encode(x=x, y=y, color=colour, shape=shapes, size=size)]
     if goal_ms is not None:
         layers += _goal_line(goal_ms, f"goal: {goal_name} ≤ {number(goal_ms)} ms")
@@ -291,7 +296,7 @@ def cost_items(choices: list[tuple[str, list[dict]]]) -> alt.Chart:
     totals = (
         frame.group_by("choice", maintain_order=True)
         .agg(pl.col("usd").sum())
-        .with_columns(pl.col("usd").map_elements(lambda v: f"{v:,.0f}", return_dtype=pl.String).alias("text"))
+        .with_columns(pl.col("usd").map_elements(usd, return_dtype=pl.String).alias("text"))
     )
     order = [name for name, _ in choices]
     items = frame["item"].unique(maintain_order=True).to_list()

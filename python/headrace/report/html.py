@@ -25,18 +25,41 @@ body { font: 15px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; color: v
 h1 { font-size: 1.6rem; margin: 0 0 .2rem; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--grid); padding-bottom: .2rem; }
 .sub { color: var(--quiet); margin: 0 0 1rem; } .good { color: var(--good); } .warn { color: var(--warn); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; width: 100%; }
+.scroll, figure { overflow-x: auto; scrollbar-width: thin; scrollbar-color: var(--quiet) transparent;
+  /* A shadow at an edge behind which there is more: covers that move with the content hide it at the ends. */
+  background: linear-gradient(to right, var(--page) 30%, transparent) left / 3rem 100%, linear-gradient(to left, var(--page) 30%, transparent) right / 3rem 100%,
+    linear-gradient(to right, var(--grid), transparent) left / .8rem 100%, linear-gradient(to left, var(--grid), transparent) right / .8rem 100%;
+  background-repeat: no-repeat; background-attachment: local, local, scroll, scroll; }
+.scroll::-webkit-scrollbar, figure::-webkit-scrollbar { height: 8px; }
+.scroll::-webkit-scrollbar-thumb, figure::-webkit-scrollbar-thumb { background: var(--quiet); border-radius: 4px; }
+/* Tables of many columns may be wider than the text. */
+.broad { width: 94vw; position: relative; left: 50%; transform: translateX(-50%); }
+table { border-collapse: collapse; font-size: .88rem; width: 100%; }
+.broad table { font-size: .82rem; } .broad th, .broad td { padding: .3rem .45rem; }
 th { text-align: left; font-weight: 600; }
-td:first-child { min-width: 5rem; }
+td:first-child { min-width: 5rem; } .broad td:first-child { min-width: 0; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; }
 .right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.first td { background: var(--band); font-weight: 600; }
 pre { font: .82rem/1.5 "DejaVu Sans Mono", monospace; background: var(--band); padding: .8rem; white-space: pre-wrap; }
-.wide { min-width: 14rem; }
-ul { padding-left: 1.2rem; margin: .4rem 0; } li { margin: .2rem 0; } figure { margin: 1rem 0; overflow-x: auto; }
-svg { max-width: 100%; height: auto; }
+.wide { min-width: 14rem; } .whole { white-space: nowrap; }
+ul { padding-left: 1.2rem; margin: .4rem 0; } li { margin: .2rem 0; } figure { margin: 1rem 0; }
+svg { width: 100%; height: auto; }
+@media screen and (max-width: 48rem) {
+  body { padding: .8rem; }
+  /* A chart as wide as it was drawn can be read; it is moved sideways. */
+  figure svg { width: auto; }
+  /* A row becomes a card: a line for each cell, with the title of its column. */
+  .broad { width: auto; left: 0; transform: none; }
+  table, tbody, tr, td { display: block; } thead { display: none; }
+  tr { border: 1px solid var(--grid); border-radius: .4rem; margin: .6rem 0; padding: .3rem .2rem; }
+  td, .broad td { display: flex; gap: 1rem; justify-content: space-between; border: 0; padding: .15rem .5rem; min-width: 0; text-align: right; white-space: normal;
+    overflow-wrap: anywhere; }
+  td::before { content: attr(data-title); color: var(--quiet); text-align: left; flex: 0 0 auto; max-width: 45%; }
+  td:empty { display: none; }
+}
 footer { margin-top: 2.5rem; color: var(--quiet); font-size: .82rem; border-top: 1px solid var(--grid); padding-top: .6rem; }
-@media print { body { font-size: 11px; max-width: none; padding: 0; color: #000; background: #fff;
+@media print { .broad { width: auto; left: 0; transform: none; } .scroll, figure { background: none; } body { font-size: 11px; max-width: none; padding: 0; color: #000; background: #fff;
   } h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
 """
 
@@ -63,6 +86,8 @@ def text(value: object) -> str:
 
 # Columns of sentences: they get room, the numbers beside them do not need it.
 LONG = ("what", "binds", "why", "source", "note", "runs dry")
+WHOLE = 28  # characters; cells of other columns up to this are not broken
+BROAD = 9  # columns from which on a table may be wider than the text
 
 
 class Page:
@@ -89,20 +114,35 @@ class Page:
         """Preformatted lines, such as arithmetic."""
         self.parts.append(f"<pre>{text(chr(10).join(lines))}</pre>")
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = (), first: bool = False) -> None:
-        """A table; `right` names columns of numbers, `first` sets off the first row."""
-        marks = [' class="right"' if column in right else ' class="wide"' if column in LONG else "" for column in columns]
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = (), first: bool = False, prose: Sequence[str] = LONG
+    ) -> None:
+        """A table; `right` names columns of numbers, `prose` those of sentences, `first` sets off the first row. Short cells are not broken.
+
+        Many columns may be wider than the text; on a narrow screen each row is a card with the titles beside the cells.
+        """
+        rows = [["" if cell is None else plain(cell) for cell in row] for row in rows]
+        marks = []
+        for index, column in enumerate(columns):
+            if column in right:
+                marks.append(' class="right"')
+            elif column in prose:
+                marks.append(' class="wide"')
+            else:
+                marks.append(' class="whole"' if all(len(row[index]) <= WHOLE for row in rows) else "")
+        titles = [f' data-title="{text(column)}"' for column in columns]
         head = "".join(f"<th{mark}>{text(column)}</th>" for column, mark in zip(columns, marks, strict=True))
         body = []
         for index, row in enumerate(rows):
-            cells = "".join(f"<td{mark}>{text(cell)}</td>" for cell, mark in zip(row, marks, strict=True))
+            cells = "".join(f"<td{mark}{title}>{text(cell)}</td>" for cell, mark, title in zip(row, marks, titles, strict=True))
             body.append(f'<tr class="first">{cells}</tr>' if first and index == 0 else f"<tr>{cells}</tr>")
-        self.parts.append(f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>')
+        broad = " broad" if len(columns) >= BROAD else ""
+        self.parts.append(f'<div class="scroll{broad}" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>')
 
     def chart(self, chart, described: str) -> None:
         """An Altair chart as inline SVG; `described` is read out where it cannot be seen."""
         self.charts += 1
-        self.parts.append(f'<figure role="img" aria-label="{text(described)}">{inline_svg(chart, f"c{self.charts}")}</figure>')
+        self.parts.append(f'<figure role="img" tabindex="0" aria-label="{text(described)}">{inline_svg(chart, f"c{self.charts}")}</figure>')
 
     def render(self) -> str:
         body = "\n".join(self.parts)

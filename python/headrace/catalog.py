@@ -212,10 +212,12 @@ def _instance_row(item: dict, price: dict) -> dict:
 
 def prices(region: str = "us-east-1", as_of: str | None = None) -> pl.DataFrame:
     """EBS prices of a region on a day, US dollars: `product`, `component`, `from_quantity` (holds above it), `usd`, `unit`, `source`,
-    `as_of` (days it was seen), `unconfirmed`. Raises InputError for an unknown region or a date that is none.
+    `as_of` (days it was seen), `unconfirmed`. Raises InputError for a region that is unknown or has none, or a date that is none.
     """
     with core_errors():
         answer = _core.volume_prices(region, as_of)
+    if not answer["items"]:
+        raise no_ebs_prices(answer["region"])
     rows = [
         {key: item[key] for key in ("product", "component", "from_quantity", "usd", "unit", "source", "as_of")}
         | {"unconfirmed": item["note"].replace("; ", ", ") if not item["confirmed"] or "not confirmed" in item["note"] else ""}
@@ -239,6 +241,12 @@ def check_region(region: str) -> str:
     """The region's code, or an InputError with the known ones."""
     with core_errors():
         return _core.region_code(region)
+
+
+def no_ebs_prices(region: str) -> InputError:
+    """The refusal of a region that has prices of instances alone."""
+    return InputError(f"region {region}", "has prices of instances here, but none of EBS", "data/prices_volumes.csv",
+                      "State them in a price file (docs/reference/prices.md), or choose another region.")  # fmt: skip
 
 
 def caveats(storage: str, instance: str | None = None, as_of: str | None = None) -> list[str]:

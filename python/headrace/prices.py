@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from headrace import _core
-from headrace.catalog import check_region
+from headrace.catalog import check_region, no_ebs_prices
 from headrace.errors import InputError, core_errors
 from headrace.workload.files import read_bytes
 from headrace.workload.model import check_number, check_whole, did_you_mean, shown
@@ -37,6 +37,7 @@ MAX_DISCOUNT_PERCENT = 99.0
 MAX_GIB = 1024.0 * 1024.0
 # The catalog's components as `rates` and the price file name them.
 RATES = {"storage": "gib", "iops": "iops", "throughput": "mib_s", "million_ios": "million_ios"}
+# Source: rules.toml, snapshot_storage.incremental (the AWS whitepaper of 2017).
 SNAPSHOT_RULE = (
     "One snapshot a day is kept for each of the days. Snapshots are incremental: the oldest kept holds all data once, each later one the "
     "blocks that changed since the one before."
@@ -243,6 +244,8 @@ class PriceList:
         if commitment != "on-demand":
             self._commitment_factor("*")  # refuses a day before it was sold
         self._table = listed | {"items": self._rated(listed["items"])}
+        if not self._table["items"]:
+            raise no_ebs_prices(self.region)
         self._hours: dict[str, tuple[dict, ...]] = {}
 
     def _discounts(self, discount_percent: float) -> tuple[float, float]:
@@ -296,20 +299,19 @@ class PriceList:
 
     @cached_property
     def header(self) -> str:
-        """What these prices are, in words, for the head of a report."""
+        """What these prices are, in words, for the head of a report. A price `last seen` on a day may have changed since."""
         seen = _core.prices_seen(self.region, self.as_of)
         days = "; ".join(
             f"{what} prices last seen {first}" + (f" to {last}" if last != first else "")
-            for what, (first, last) in (("volume", seen["volumes"]), ("instance", seen["instances"] or (None, None)))
+            for what, (first, last) in ((what, seen[f"{what}s"] or (None, None)) for what in ("volume", "instance"))
             if first
         )
         parts = [f"On-demand Linux prices of {self.region} in {self.currency}; {days}"]
-        if not seen["instances"]:
-            parts.append("no instance price is known there")
+        parts += [f"no price of {what} is known there" for what in ("volumes", "instances") if not seen[what]]
         parts += self._discount_words()
         if self.commitment != "on-demand":
             own = self.file is not None and self.commitment in self.file.commitment_factors
-            factors = "own factor" if own else "no upfront, factors of 2017-10 of the family or of families like it"
+            factors = "own factor" if own else "no upfront; the factor stands in the bill"
             parts.append(f"instances {COMMITMENTS[self.commitment]} ({factors})")
         if self.file is not None:
             rates = self.file.own_rates

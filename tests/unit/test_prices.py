@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import _core
+from headrace.catalog import check_region
 from headrace.errors import InputError
-from headrace.planner.prices import HOURS_PER_MONTH, PriceList, read_price_file
+from headrace.prices import HOURS_PER_MONTH, PriceList, read_price_file
 
 # Bills are sums of a few products of prices with at most five decimals, far below 1e5 USD: doubles hold them to 1e-9; half a cent is the
 # figure shown.
@@ -246,6 +247,65 @@ def test_a_discount_stands_in_one_place(tmp_path):
     assert PriceList(price_file=path).instance_hour_usd("m5.large") == pytest.approx(0.0912)  # 0.096 x 0.95
     with pytest.raises(InputError, match="one place"):
         PriceList(price_file=path, discount_percent=5)
+
+
+@pytest.mark.parametrize(
+    ("commitment", "instance", "day", "month"),
+    [
+        # m4.xlarge in 2018: 0.20 an hour; 2017-10: 0.62 of it for a year, 0.432 for three. 730 x 0.2 x 0.62 and x 0.432.
+        ("reserved-1y", "m4.xlarge", "2018-08-15", 90.52),
+        ("reserved-3y", "m4.xlarge", "2018-08-15", 63.07),
+        # No row of m5: the general factors. 730 x 0.096 x 0.632 and x 0.438.
+        ("reserved-1y", "m5.large", "2026-11-21", 44.29),
+        ("savings-1y", "m5.large", "2026-11-21", 44.29),
+        ("savings-3y", "m5.large", "2026-11-21", 30.70),
+    ],
+)
+def test_commitments_lower_the_instance_alone(commitment, instance, day, month):
+    prices = PriceList("us-east-1", day, commitment=commitment)
+    items = prices.instance_items(instance)
+    assert usd(items) == pytest.approx(month, abs=CENT)
+    assert "no upfront" in items[0]["as_of"] and ("not confirmed" in items[0]["as_of"]) == (instance == "m5.large")
+    assert "ec2instances-2017-10" in items[0]["source"] and "no upfront" in prices.header
+    assert prices.volume_totals(["gp2:100"]) == PriceList("us-east-1", day).volume_totals(["gp2:100"])
+
+
+def test_a_discount_is_off_the_committed_price():
+    prices = PriceList("us-east-1", "2026-11-21", commitment="reserved-1y", discount_percent=10)
+    assert usd(prices.instance_items("m5.large")) == pytest.approx(39.86, abs=CENT)  # 730 x 0.096 x 0.632 x 0.9 = 39.861...
+
+
+def test_savings_plans_were_sold_from_a_day_on():
+    with pytest.raises(InputError, match="sold since 2019-11-06"):
+        PriceList("us-east-1", "2018-08-15", commitment="savings-1y")
+
+
+def test_regions_without_ebs_prices(tmp_path):
+    with pytest.raises(InputError) as caught:
+        PriceList("us-gov-west-1")
+    assert "EBS" in caught.value.rule and "price file" in caught.value.hint
+    own = PriceList("us-gov-west-1", price_file=written(tmp_path, "[volumes.gp3]\ngib = 0.096\niops = 0.006\nmib_s = 0.048\n"))
+    # 100 x 0.096 + 1,000 x 0.006 + 75 x 0.048: gp3 includes 3,000 IOPS and 125 MiB/s here too.
+    assert usd(own.volume_items("gp3:100:4000:200")) == pytest.approx(19.20, abs=CENT)
+    assert own.knows("gp3") and not own.knows("gp2") and own.rates("gp2") is None
+
+
+def test_unknown_regions_are_listed_not_guessed():
+    for other in ("cn-north-1", "us-gov-west-2", "ap-southeast-9"):
+        with pytest.raises(InputError) as caught:
+            check_region(other)
+        assert caught.value.hint.startswith("Known: af-south-1") and "Did you mean" not in caught.value.hint
+    with pytest.raises(InputError, match="Did you mean us-east-1"):
+        check_region("us-esat-1")
+
+
+def test_attachments_of_data_and_log_together():
+    _core.check_attachments(["20xgp3:500", "6xgp3:20"], "m5.large")  # 26 and the root volume are 27
+    with pytest.raises(_core.CoreError, match="27 EBS volumes"):
+        _core.check_attachments(["20xgp3:500", "7xgp3:20"], "m5.large")
+    with pytest.raises(_core.CoreError, match="100 are asked for"):
+        _core.storage_limits("100xgp3:500", None, "m5.large")
+    assert len(_core.storage_limits("100xgp3:500")) == 100
 
 
 def test_months():

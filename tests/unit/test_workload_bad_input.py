@@ -112,16 +112,59 @@ def test_wrong_flags_of_iostat(tmp_path):
     refused(tmp_path, human, "without -h", 1)
 
 
-def test_cut_off_in_a_line(tmp_path):
+LINES = ("iostat_12.txt", "iostat_11_mb.txt", "iostat_10_comma.txt", "sar_d.txt", "sadf_d.csv", "vmstat_t.txt", "cloudwatch_console.csv")
+
+
+@pytest.mark.parametrize("name", [*LINES, "cloudwatch_long.csv", "iostat.json", "sadf.json"])
+def test_a_cut_off_costs_the_last_report(tmp_path, name):
+    """Cut anywhere in its last two reports, a file gives all reports before them, unchanged; only what was cut is missing, and said."""
+    whole = import_file(DATA / name, **options_for(name))
+    text = text_of(name)
+    text = text[: text.index("\nAverage")] if "Average" in text else text
+    if name == "cloudwatch_long.csv":  # a line holds one metric; its time is lost, the other times are not
+        last = text.rindex("\n", 0, -1)
+    else:
+        times = {"console": "10:19:00", "json": "10:20:00", "11_mb": "10:20:00 AM", "sar": "10:20:00 AM"}
+        last = text.index(next((stamp for part, stamp in times.items() if part in name), "10:20:00"))
+        last = text.rindex("\n", 0, last)
+    said = 0
+    for end in range(last + 1, len(text) - 1, 1 if len(text) - last < 400 else 3):
+        (tmp_path / name).write_text(text[:end])
+        cut = import_file(tmp_path / name, **options_for(name))
+        assert 19 <= cut.points.height <= 20
+        assert cut.points["reads_per_s"][:19].equals(whole.points["reads_per_s"][:19]), end
+        said += any("cut off or damaged" in note for note in cut.caveats)
+    # Between two lines, and inside the last figure, nothing shows that more was meant.
+    assert said > 0
+
+
+def test_only_the_last_line_may_be_damaged(tmp_path):
     text = text_of("iostat_12.txt")
-    cut = text[: text.rindex("nvme1n1") + 60]
-    assert "cut off" in refused(tmp_path, cut, "columns", cut.count("\n") + 1).hint
-    for name in ("sar_d.txt", "sadf_d.csv", "vmstat_t.txt", "cloudwatch_long.csv", "cloudwatch_console.csv"):
-        text = text_of(name)
-        text = text[: text.index("\nAverage") - 2] if "Average" in text else text
-        refused(tmp_path, text[: len(text) - 25], "columns|not a whole|heading|time", name=name)
-    for name in ("iostat.json", "sadf.json", "cloudwatch_data.json", "cloudwatch_statistics.json"):
-        refused(tmp_path, text_of(name)[:-200], "ends too early", name=name)
+    line = line_of(text, "nvme1n1", text.index("10:19:00"))
+    lines = text.split("\n")
+    lines[line - 1] = lines[line - 1][:60]
+    assert "cut off" in refused(tmp_path, "\n".join(lines), "columns", line).hint
+    # One report and no more: nothing would be left.
+    refused(tmp_path, text[: text.index("nvme1n1") + 40], "columns|since boot")
+    # A shell that was interrupted prints ^C behind the half line.
+    (tmp_path / "c.txt").write_text(text[: text.rindex("nvme1n1") + 60] + "\n^C\n")
+    assert import_file(tmp_path / "c.txt").points.height == 19
+
+
+def test_cloudwatch_json_cut_off(tmp_path):
+    """get-metric-data holds one metric after the other: cut off, the last metric is incomplete, not the last report."""
+    for left_out in (200, 210, 350):
+        refused(tmp_path, text_of("cloudwatch_data.json")[:-left_out], "ends too early", name="data.json")
+    text = text_of("cloudwatch_statistics.json")
+    (tmp_path / "statistics.json").write_text(text[:-30])
+    cut = import_file(tmp_path / "statistics.json")
+    assert cut.points.height == 20 and any("cut off" in note for note in cut.caveats) and any("1 periods" in note for note in cut.caveats)
+
+
+@pytest.mark.parametrize("name", ["cloudwatch_data.json", "cloudwatch_statistics.json", "iostat.json", "sadf.json"])
+def test_a_prompt_before_json_is_named(tmp_path, name):
+    error = refused(tmp_path, "$ aws cloudwatch get-metric-data\n" + text_of(name), "stands before the JSON", 1)
+    assert "first {" in error.hint
 
 
 @pytest.mark.parametrize(

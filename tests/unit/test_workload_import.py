@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
 from headrace.workload import import_file, load, save
 
 DATA = Path(__file__).parent / "data"
@@ -236,6 +236,178 @@ def test_cloudwatch_pages_and_volumes(tmp_path):
         import_text(tmp_path, json.dumps(two))
     summed = import_text(tmp_path, json.dumps(two), device="vol-0aaaaaaaaaaaaaaaa+vol-0bbbbbbbbbbbbbbbb")
     assert summed.points["reads_per_s"].to_list() == [2 * reads for reads, _ in RATES]
+
+
+# --- what stands beside the rates -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("iostat_12.txt", {"read_await_ms": 0.51, "write_await_ms": 0.72, "queue": 1.8, "util_percent": 88.4}),
+        ("iostat_11_mb.txt", {"read_await_ms": 0.5, "write_await_ms": 0.7, "queue": 1.8, "util_percent": 88.4}),
+        ("iostat_10_comma.txt", {"await_ms": 0.6, "queue": 1.8, "util_percent": 88.4}),
+        ("iostat.json", {"read_await_ms": 0.51, "write_await_ms": 0.72, "queue": 1.8, "util_percent": 88.4}),
+        ("sar_d.txt", {"await_ms": 0.6, "queue": 1.8, "util_percent": 88.4}),
+        ("sadf_d.csv", {"await_ms": 0.6, "queue": 1.8, "util_percent": 88.4}),
+        ("sadf.json", {"await_ms": 0.6, "util_percent": 88.4}),
+        ("cloudwatch_data.json", {}),
+        ("vmstat_t.txt", {}),
+    ],
+)
+def test_what_stands_beside_the_rates_is_kept(name, columns):
+    points = import_file(DATA / name).points
+    assert points.columns[6:] == list(columns)
+    for column, value in columns.items():
+        assert points[column].to_list() == [value] * 20
+    latency = import_file(DATA / name).recorded_latency()
+    assert (latency is None) == (not columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "zone"),
+    [
+        ("iostat_12.txt", "local, not stated"),
+        ("iostat.json", "UTC"),
+        ("sar_d.txt", "local, not stated"),
+        ("sadf_d.csv", "UTC"),
+        ("sadf.json", "UTC"),
+        ("cloudwatch_data.json", "UTC"),
+        ("cloudwatch_console.csv", "UTC"),
+        ("vmstat_t.txt", "local, not stated"),
+    ],
+)
+def test_the_zone_of_the_clock(name, zone):
+    assert import_file(DATA / name).clock_zone == zone
+    assert import_file(DATA / name, start="2025-11-21T10:00:00-05:00").clock_zone == "UTC-05:00"
+
+
+def test_an_array_is_one_device(tmp_path):
+    """Rates and queues add up, latency is that of the mean I/O, utilisation that of the busiest member."""
+    text = text_of("iostat_12.txt").replace("    0.51    16.00    3.00", "    9.00    16.00    3.00")
+    lines = [
+        line.replace("   0.51 ", "   9.00 ").replace("  1.80  88.40", "  0.20  99.00") if line.startswith("nvme0n1") else line
+        for line in text.split("\n")
+    ]
+    both = import_text(tmp_path, "\n".join(lines), device="nvme0n1+/dev/nvme1n1")
+    first = both.points.row(0, named=True)
+    assert both.source["device"] == "nvme0n1+nvme1n1"
+    reads = RATES[0][0]
+    assert first["read_await_ms"] == pytest.approx((3 * 9.0 + reads * 0.51) / (3 + reads))
+    assert first["queue"] == pytest.approx(2.0) and first["util_percent"] == 99.0
+
+
+def test_gaps_hold_rates_not_latencies(tmp_path):
+    lines = text_of("sadf_d.csv").splitlines(keepends=True)
+    text = "".join(line for line in lines if " 10:05:00" not in line)
+    for gaps in ("hold", "zero"):
+        points = import_text(tmp_path, text, gaps=gaps).points
+        assert points["await_ms"].to_list() == [0.6] * 4 + [None] + [0.6] * 15
+
+
+def test_absurd_figures_beside_the_rates_are_left_out(tmp_path):
+    text = text_of("iostat_12.txt").replace("1.80  88.40", "99999999 4300.00", 5)
+    workload = import_text(tmp_path, text)
+    assert workload.points["queue"].null_count() > 0 and workload.points["util_percent"].null_count() > 0
+    assert sum("beyond what a device can do" in caveat for caveat in workload.caveats) == 1
+    assert import_text(tmp_path, text_of("iostat_12.txt").replace("88.40", "100.20")).points["util_percent"].max() == 100
+
+
+def test_devices_by_path():
+    assert import_file(DATA / "iostat_12.txt", device="/dev/nvme1n1").source["device"] == "nvme1n1"
+    with pytest.raises(InputError, match="/dev/sdz"):
+        import_file(DATA / "iostat_12.txt", device="/dev/sdz")
+    with pytest.raises(InputError, match="twice"):
+        import_file(DATA / "iostat_12.txt", device="/dev/nvme1n1+nvme1n1")
+
+
+def test_standard_input(monkeypatch):
+    with (DATA / "iostat_12.txt").open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        piped = import_file("-")
+    assert piped.points.equals(import_file(DATA / "iostat_12.txt").points) and piped.name == "standard input"
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(CouldNotRun, match="standard input"):
+        import_file("-")
+
+
+BESIDE = {"VolumeQueueLength": 3.5, "VolumeTotalReadTime": 45.0, "VolumeTotalWriteTime": 96.0, "VolumeIdleTime": 15.0, "BurstBalance": 62.5}
+
+
+def with_metrics(values):
+    document = json.loads(text_of("cloudwatch_data.json"))
+    times = document["MetricDataResults"][0]["Timestamps"]
+    for metric, value in values.items():
+        result = {"Id": metric.lower(), "Label": metric, "Timestamps": times, "Values": [value] * len(times), "StatusCode": "Complete"}
+        document["MetricDataResults"].append(result)
+    return document
+
+
+def test_cloudwatch_queue_times_and_balance(tmp_path):
+    points = import_text(tmp_path, json.dumps(with_metrics(BESIDE))).points
+    assert points.columns[6:] == ["read_await_ms", "write_await_ms", "queue", "util_percent", "balance_percent"]
+    assert points["read_await_ms"].to_list() == pytest.approx([45.0 / (60 * reads) * 1_000 for reads, _ in RATES])
+    assert points["write_await_ms"].to_list() == pytest.approx([96.0 / (60 * writes) * 1_000 for _, writes in RATES])
+    assert set(points["queue"]) == {3.5} and set(points["util_percent"]) == {75.0} and set(points["balance_percent"]) == {62.5}
+    # Every five minutes beside every minute: not used, and said.
+    document = with_metrics({"BurstBalance": 50.0})
+    last = document["MetricDataResults"][-1]
+    last["Timestamps"], last["Values"] = last["Timestamps"][::5], last["Values"][::5]
+    workload = import_text(tmp_path, json.dumps(document))
+    assert workload.points.width == 6 and any("BurstBalance, every 300 s" in caveat for caveat in workload.caveats)
+
+
+RDS_METRICS = {"ReadIOPS": (0, 1), "WriteIOPS": (1, 1), "ReadThroughput": (0, 16 * 1024), "WriteThroughput": (1, 24 * 1024)}
+
+
+def rds(kind):
+    """The same load as RDS reports it, every 60 s: I/Os and bytes a second, latencies in seconds."""
+    values = {metric: [rates[at] * factor for rates in RATES] for metric, (at, factor) in RDS_METRICS.items()}
+    values |= {"ReadLatency": [0.0005] * 20, "WriteLatency": [0.0012] * 20, "DiskQueueDepth": [2.25] * 20}
+    times = [f"2025-11-21T10:{minute:02d}:00Z" for minute in range(20)]
+    if kind == "json":
+        results = [{"Id": f"m{i}", "Label": m, "Timestamps": times, "Values": v} for i, (m, v) in enumerate(values.items())]
+        return json.dumps({"MetricDataResults": results})
+    if kind == "statistics":
+        units = {"ReadIOPS": "Count/Second", "ReadThroughput": "Bytes/Second", "ReadLatency": "Seconds", "DiskQueueDepth": "Count"}
+        documents = []
+        for metric, figures in values.items():
+            points = [
+                {"Timestamp": time, "Average": value, "Unit": units.get(metric, "None")} for time, value in zip(times, figures, strict=True)
+            ]
+            documents.append(json.dumps({"Label": metric, "Datapoints": points}))
+        return "\n".join(documents)
+    if kind == "long":
+        rows = [f"{metric},{time},{value}" for metric, figures in values.items() for time, value in zip(times, figures, strict=True)]
+        return "metric,timestamp,value\n" + "\n".join(rows) + "\n"
+    head = "Label," + ",".join(values) + "\nStatistic" + ",Average" * 7 + "\nPeriod" + ",60" * 7 + "\n"
+    return head + "".join(f"{time}," + ",".join(str(v[at]) for v in values.values()) + "\n" for at, time in enumerate(times))
+
+
+@pytest.mark.parametrize("kind", ["json", "statistics", "long", "console"])
+def test_rds_metrics(tmp_path, kind):
+    workload = import_text(tmp_path, rds(kind))
+    points = workload.points
+    assert points["reads_per_s"].to_list() == [reads for reads, _ in RATES]
+    assert points["writes_per_s"].to_list() == [writes for _, writes in RATES]
+    assert points["read_kib"].to_list() == pytest.approx([16.0] * 20) and points["write_kib"].to_list() == pytest.approx([24.0] * 20)
+    assert points["read_await_ms"].to_list() == pytest.approx([0.5] * 20) and points["queue"].to_list() == [2.25] * 20
+    assert workload.source["tool"] == "CloudWatch of RDS" and workload.clock_zone == "UTC"
+    assert workload.source["clock_start"] == "2025-11-21T10:00:00" and any("averages" in caveat for caveat in workload.caveats)
+
+
+def test_rds_mistakes(tmp_path):
+    with pytest.raises(InputError, match="WriteThroughput of database"):
+        import_text(tmp_path, rds("long").replace("WriteThroughput", "NetworkThroughput"))
+    with pytest.raises(InputError, match="statistic Sum of ReadIOPS"):
+        import_text(tmp_path, rds("console").replace("Statistic,Average", "Statistic,Sum"))
+    with pytest.raises(InputError, match="Average is needed"):
+        import_text(tmp_path, rds("statistics").replace("Average", "Maximum"))
+    with pytest.raises(InputError, match="EBS and of RDS"):
+        import_text(tmp_path, rds("long") + text_of("cloudwatch_long.csv").split("\n", 1)[1])
+    # Aurora bills I/Os of its cluster under a like name; they are of no volume.
+    with pytest.raises(InputError, match="missing"):
+        import_text(tmp_path, rds("json").replace("ReadIOPS", "VolumeReadIOPs"))
 
 
 def test_cloudwatch_hourly_is_taken_with_a_caveat(tmp_path):

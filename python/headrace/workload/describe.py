@@ -115,13 +115,14 @@ def clock_at(workload: OpenWorkload, t_s: float) -> str | None:
     return clock_text(workload.source.get("clock_start"), t_s)
 
 
-def clock_text(clock_start: str | None, t_s: float, dated: bool = True) -> str | None:
-    """`t_s` seconds after a `clock_start` as HH:MM, with its date where that is known and `dated`; None without a clock."""
+def clock_text(clock_start: str | None, t_s: float, dated: bool = True, seconds: bool = False) -> str | None:
+    """`t_s` seconds after a `clock_start` as HH:MM[:SS], with its date where that is known and `dated`; None without a clock."""
     if clock_start is None:
         return None
     known = len(clock_start) > 8
     moment = datetime.fromisoformat(clock_start if known else f"2000-01-01T{clock_start}") + timedelta(seconds=t_s)
-    return moment.strftime("%Y-%m-%d %H:%M" if known and dated else "%H:%M")
+    time = "%H:%M:%S" if seconds else "%H:%M"
+    return moment.strftime(f"%Y-%m-%d {time}" if known and dated else time)
 
 
 def in_words(workload: OpenWorkload) -> str:

@@ -98,8 +98,11 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
     shown = sorted(sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s)
     dated = windows[-1].to_s > DAY_S
 
+    seconds = first.to_s - first.from_s < 120.0
+
     def at(t_s: float) -> str:
-        return clock_text(clock_start, t_s, dated) or f"{span_in_words(round(t_s))} after the start"
+        to_the_minute = 0.0 if seconds else 30.0  # the nearest: reports come a second early or late
+        return clock_text(clock_start, t_s + to_the_minute, dated, seconds) or f"{span_in_words(round(t_s))} after the start"
 
     when = ", ".join(f"from {at(window.from_s)} to {at(window.to_s)}" for window in shown)
     if len(windows) > len(shown):

@@ -13,9 +13,10 @@ import re
 import statistics
 from dataclasses import dataclass
 
+from headrace.errors import InputError
 from headrace.workload.importers.clock import Stamp, parse_iso
 from headrace.workload.importers.json_text import as_list, as_table, load_all_json
-from headrace.workload.importers.reading import Recording, read_lines
+from headrace.workload.importers.reading import Recording, cut_note, read_lines
 from headrace.workload.importers.series import Observed, Readings, Report, make_sample
 
 
@@ -81,7 +82,24 @@ def parse(recording: Recording) -> Readings:
         _read_json(recording, series)
     else:
         _read_csv(recording, series, periods)
+        if not recording.text.endswith("\n"):
+            return _join_cut(recording, series, periods)
     return _join(recording, series, periods)
+
+
+def _join_cut(recording: Recording, series: Series, periods: list[float]) -> Readings:
+    """A CSV without a last line end: where its last figure is impossible it was cut off, and its line is left out."""
+    try:
+        return _join(recording, series, periods)
+    except InputError as error:
+        last = len(recording.lines)
+        kept = {key: {time: point for time, point in points.items() if point[0] != last} for key, points in series.items()}
+        try:
+            readings = _join(recording, kept, periods)
+        except InputError:
+            raise error from None
+        recording.notes.append(cut_note(error))
+        return readings
 
 
 def metric_in(text: str) -> str | None:

@@ -85,7 +85,7 @@ def as_list(recording: Recording, where: str, value: object) -> list:
 def _without_last(text: str, array: str) -> str | None:
     """The text up to the last whole element of the array of that name, its brackets closed; None when there is no such element."""
     open_brackets: list[str] = []
-    depth, end, name = None, None, ""
+    depth, end, closing, name = None, None, "", ""
     for match in _STRUCTURE.finditer(text):
         token = match[0]
         if token in "{[":
@@ -96,12 +96,10 @@ def _without_last(text: str, array: str) -> str | None:
             if not open_brackets or _CLOSE[open_brackets.pop()] != token:
                 return None
             if len(open_brackets) == depth:
-                end = match.end()
+                end, closing = match.end(), "".join(_CLOSE[bracket] for bracket in reversed(open_brackets))
         else:
             name = token
-    if end is None or len(open_brackets) < (depth or 0):  # the array was closed: what is missing is not its last element
-        return None
-    return text[:end] + "".join(_CLOSE[bracket] for bracket in reversed(open_brackets[:depth]))
+    return text[:end] + closing if end is not None else None
 
 
 def _kind(value: object) -> str:

@@ -7,7 +7,7 @@ comes again every screen; a restart shows as a header that comes too early.
 from __future__ import annotations
 
 from headrace.workload.daily import DEFAULT_READ_KIB, DEFAULT_WRITE_KIB, SIZES_SOURCE
-from headrace.workload.importers.clock import parse_stamps
+from headrace.workload.importers.clock import looks_like_stamp, parse_stamps
 from headrace.workload.importers.reading import DOC, Recording, read_lines
 from headrace.workload.importers.series import Readings, Report, make_sample
 from headrace.workload.model import MAX_IO_KIB, MIN_IO_KIB, check_number
@@ -123,6 +123,8 @@ class _Reader:
                 "vmstat(8)",
             )
         words, stamp = words[: len(self.columns)], " ".join(words[len(self.columns) :])
+        if self.stamped and not looks_like_stamp(stamp):
+            raise self.recording.bad(number, stamp, "is not a date and time this reader knows", "The line is cut off, or not of vmstat -t.")
         figures = {column: self.recording.number(number, column, word) for column, word in zip(self.columns, words, strict=True)}
         self.since_header += 1
         self.most_memory = max(self.most_memory, sum(figures.get(column, 0.0) for column in MEMORY))

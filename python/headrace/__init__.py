@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         save,
     )
 
+    __version__: str
+
 # Where each public name lives. Nothing is imported before it is used: `import headrace.errors` must not load the planner.
 _MODULES = {
     "calibrating": ("calibrate", "sysbench_oltp", "sysbench_tpcc"),
@@ -114,16 +116,21 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Imports the module a public name lives in at its first use (PEP 562)."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker would take every name for an object, `headrace._core` included
 
-    value = getattr(import_module(f"headrace.{_HOME[name]}"), _OTHER_NAME.get(name, name))
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        """Imports the module a public name lives in at its first use (PEP 562)."""
+        from importlib import import_module
+
+        if name == "__version__":
+            value = import_module("importlib.metadata").version("headrace")
+        elif name in _HOME:
+            value = getattr(import_module(f"headrace.{_HOME[name]}"), _OTHER_NAME.get(name, name))
+        else:
+            raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

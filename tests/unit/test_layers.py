@@ -26,15 +26,16 @@ PYTHON_MAY = {
     "prove": CORE | {"lab", "mysql", "bench", "planner", "prediction", "calibrating", "simulation"},
     "simulation": CORE,
     "catalog": CORE,
+    "prices": CORE | {"catalog"},
     "prediction": CORE,
     "calibrating": CORE,
     "scoring": CORE | {"prediction", "calibrating"},
-    "planner": CORE | {"simulation", "catalog", "prediction"},
+    "planner": CORE | {"simulation", "prices"},
     "studies": CORE | {"simulation", "catalog", "planner", "prediction", "calibrating", "scoring", "lab", "mysql", "bench"},
     "report": CORE | {"simulation", "catalog", "planner", "studies", "prediction", "bench", "prove"},
     "cli": CORE
     | {"simulation", "catalog", "planner", "studies", "report", "prediction", "calibrating", "scoring", "lab", "bench", "mysql", "prove"},
-    "__init__": CORE | {"simulation", "catalog", "planner", "studies", "prediction", "calibrating", "scoring"},
+    "__init__": CORE | {"simulation", "catalog", "prices", "planner", "studies", "prediction", "calibrating", "scoring"},
     "__main__": {"cli"},
 }
 RUST_MAY = {

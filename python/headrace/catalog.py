@@ -15,9 +15,9 @@ import polars as pl
 
 from headrace import _core
 from headrace.errors import InputError, core_errors
+from headrace.units import MIB
 from headrace.workload.model import did_you_mean
 
-MIB = 1024 * 1024
 NOT_RULES = ("facts", "evidence")
 
 

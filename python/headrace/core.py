@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.units import GIB, KIB, MIB  # noqa: F401  # others take MIB from here
 from headrace.workload import ClosedWorkload, OpenWorkload
-
-KIB = 1024
-MIB = 1024 * 1024
-GIB = 1024**3
 
 
 def core_load(workload: OpenWorkload | ClosedWorkload) -> dict:

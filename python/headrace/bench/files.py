@@ -6,8 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-from headrace.bench.target import DOC, GIB, Target
+from headrace.bench.target import DOC, Target
 from headrace.errors import CouldNotRun, InputError
+from headrace.units import GIB
 
 # A file with holes is read without the disk.
 WHOLE_SHARE = 0.99

@@ -14,6 +14,7 @@ from headrace.bench.percentiles import Histogram
 from headrace.bench.process import Command
 from headrace.bench.target import DOC, Target
 from headrace.errors import CouldNotRun, InputError
+from headrace.units import MIB
 
 MODES = ("read", "write", "randread", "randwrite", "rw", "randrw")
 ENGINES = ("libaio", "io_uring", "psync", "sync")
@@ -24,7 +25,6 @@ GIB_TEXT = 1 << 30
 BITS = 6
 ERROR_PERCENT = 100 / (1 << BITS) / 2
 PREPARE_MIB_S, PREPARE_MORE_S = 1.0, 120.0
-MIB = 1 << 20
 
 
 @dataclass(frozen=True)

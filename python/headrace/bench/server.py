@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 
-from headrace.bench.target import DOC, GIB, Target
+from headrace.bench.target import DOC, Target
 from headrace.errors import CouldNotRun, InputError
+from headrace.units import GIB
 from headrace.workload.capture.address import connect
 
 # Names that may stand in a statement between backquotes.

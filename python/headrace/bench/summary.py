@@ -6,6 +6,7 @@ import math
 
 import polars as pl
 
+from headrace import caps
 from headrace.bench.benchmark import Benchmark, Outcome
 from headrace.bench.environment import BUSY_SHARE
 from headrace.bench.percentiles import SHARES
@@ -26,7 +27,7 @@ MEANS = (
     "read_wait_ms",
     "write_wait_ms",
 )
-CAPS = ("cap_volume_iops", "cap_volume_throughput", "cap_instance_iops", "cap_instance_throughput")
+CAPS = tuple(map(caps.column, caps.COUNTED))
 # Less idle than this share of the processors: the clients and the server have all of the machine.
 LEAST_IDLE_SHARE = 0.10
 STEAL_SHARE = 0.01

@@ -14,11 +14,11 @@ from headrace.bench.files import check_folder, file_whole, free_for
 from headrace.bench.process import Command, Ended
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
+from headrace.units import GIB, MIB
 
 MODES = ("seqwr", "seqrewr", "seqrd", "rndrd", "rndwr", "rndrw")
 IO_MODES, FLAGS, SYNCS = ("sync", "async", "mmap"), ("sync", "dsync", "direct"), ("fsync", "fdatasync")
 FOLDER = "headrace-fileio"
-GIB, MIB = 1 << 30, 1 << 20
 PREPARE_MORE_S = 600.0
 N = sysbench.NUMBER
 REPORT = re.compile(rf"\[ (\d+)s \] reads: {N} MiB/s writes: {N} MiB/s fsyncs: {N}/s latency \(ms,95%\): {N}\Z")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from headrace.errors import InputError
 from headrace.lab.place import Place
+from headrace.units import GIB
 from headrace.workload.capture.address import Address, connect
 
 DOC = "docs/reference/bench.md"
-GIB = 1 << 30
 SYS_BLOCK = Path("/sys/dev/block")
 # Variables that hold, or held in some version, a password in clear (report_password, wsrep_sst_auth, the LDAP plugins').
 SECRET = re.compile(r"(^|_)(password|pwd|secret|sst_auth)$")

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from headrace import caps
 from headrace.bench.benchmark import Report
+from headrace.units import MIB, US_PER_S
 from headrace.workload.capture import Samples
 from headrace.workload.capture.host import WRAP, WRAPPING
 from headrace.workload.runs.counters import hands_on_parts
 
-MIB = 1024.0 * 1024.0
 # Of SHOW GLOBAL STATUS; whatever of them the server has. All variables are in status.parquet.
 STATUS_RATES = (
     "questions", "com_commit", "com_rollback", "com_select", "com_insert", "com_update", "com_delete", "innodb_buffer_pool_read_requests", "innodb_buffer_pool_reads",
@@ -29,9 +30,7 @@ STATUS_LEVELS = (
     "innodb_history_list_length", "innodb_row_lock_current_waits",
 )  # fmt: skip
 HOST_TIMES = ("user_s", "system_s", "iowait_s", "idle_s", "steal_s")
-CAPS = ("volume_iops", "volume_throughput", "instance_iops", "instance_throughput")
 LAB_PERCENTILES = ("read_p50_us", "read_p99_us", "write_p50_us", "write_p99_us", "late_p99_us")
-US_PER_S = 1e6
 # A sample or two may be late; over a longer hole nothing is made up.
 LONGEST_GAP_S = 3.5
 # Beyond the first and last sample nothing is known; so little moves a rate over a second by 5 % at most.
@@ -199,10 +198,11 @@ def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np
             continue
         # Row by row a sum over [t_s, t_s + 1): added up, a counter at t_s + 1.
         times = frame["t_s"].cast(pl.Float64).to_numpy() + 1.0
-        for cap in CAPS:
-            if f"{cap}_exceeded_us" in frame.columns:
-                summed = np.cumsum(frame[f"{cap}_exceeded_us"].cast(pl.Float64).fill_null(0.0).to_numpy())
-                parts.setdefault(f"cap_{cap}", []).append(np.clip(_rate(times, summed, edges) / US_PER_S, 0, 1))
+        for cap in caps.COUNTED:
+            counter = f"{cap.replace('-', '_')}_exceeded_us"
+            if counter in frame.columns:
+                summed = np.cumsum(frame[counter].cast(pl.Float64).fill_null(0.0).to_numpy())
+                parts.setdefault(caps.column(cap), []).append(np.clip(_rate(times, summed, edges) / US_PER_S, 0, 1))
         for name in ("balance_percent", "instance_ios_balance_percent", "instance_bytes_balance_percent"):
             if name in frame.columns and frame[name].is_not_null().any():
                 values = frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy()

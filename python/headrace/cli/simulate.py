@@ -303,8 +303,8 @@ XEN_RATE_PER_MILLE = 1_025
 def _options(storage, snapshot_gib, init_rate, degrade, modify, lose_member) -> dict:
     from headrace import _core
     from headrace.cli import inline
-    from headrace.core import GIB, MIB
     from headrace.errors import InputError, core_errors
+    from headrace.units import GIB, MIB
     from headrace.workload.model import MAX_SIZE_GIB, check_number
 
     with core_errors():

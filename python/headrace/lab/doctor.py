@@ -15,6 +15,7 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.client import Lab
 from headrace.lab.launch import find_headraced
 from headrace.lab.place import Place, place
+from headrace.units import GIB
 
 # LOOP_CONFIGURE with direct I/O and a block size in one call: Linux 5.8, commit 3448914e8cc5 (May 2020).
 OLDEST_KERNEL = (5, 8)
@@ -22,7 +23,6 @@ CAP_SYS_ADMIN = 21  # linux/capability.h
 # A journal (compacted past 16 MiB, so twice that for a moment) and the metrics of a few volumes. Data of volumes comes on top.
 FREE_NEEDED_BYTES = 256 << 20
 FREE_USEFUL_BYTES = 10 << 30
-GIB = 1 << 30
 MOUNT_SOURCE = "headrace"  # by this name the daemon mounts
 LOCK_NAME = "lock"
 OK, MISSING, NOTE = "ok", "missing", "note"

@@ -10,12 +10,12 @@ import polars as pl
 
 from headrace.errors import InputError
 from headrace.lab.answers import Balance, MemberBalance
+from headrace.units import MIB
 
 SECONDS_OF = {"second": 1, "minute": 60}
 # What the daemon keeps: an hour of seconds, 15 days of minutes.
 KEPT_ROWS = {"second": 3_600, "minute": 21_600}
 DEFAULT_ROWS = 60
-MIB = 1 << 20
 US_PER_MS = 1_000
 US_PER_S = 1_000_000
 

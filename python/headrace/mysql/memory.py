@@ -18,6 +18,7 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import doctor
 from headrace.mysql.interrupts import undisturbed
 from headrace.mysql.server import destroy, servers
+from headrace.units import GIB
 from headrace.workload.capture import host
 
 MEMORY = Path("/dev/shm")
@@ -27,7 +28,6 @@ DOC = "docs/guide/mysql-on-the-lab.md"
 DATA_SHARE, MORE_GIB = 3.0, 1.0
 # Of the memory that is available; servers and page cache want some too.
 MEMORY_SHARE = 0.6
-GIB = 2.0**30
 
 
 @contextmanager

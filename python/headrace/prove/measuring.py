@@ -16,6 +16,7 @@ from headrace.bench.benchmark import Benchmark
 from headrace.errors import CouldNotRun
 from headrace.lab import Lab
 from headrace.prove.configuration import DOC, Configuration
+from headrace.units import MIB
 from headrace.workload.capture import connect
 
 DATABASE = "sbtest"
@@ -52,7 +53,6 @@ SETTINGS = {
 REDO_SHARE, LEAST_REDO_MIB = 1 / 8, 96
 REDO_SETTING = {"mariadb": "innodb_log_file_size", "mysql": "innodb_redo_log_capacity"}
 CACHE_SETTING = {"innodb": "innodb_buffer_pool_size", "myrocks": "rocksdb_block_cache_size"}
-MIB = 1 << 20
 # Room for what the filesystem, the logs and a growing data set take beside the data.
 ROOM = 1.35
 MORE_GIB = 2.0

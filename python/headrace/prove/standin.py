@@ -13,8 +13,8 @@ from headrace import _core
 from headrace.bench import SysbenchOltp
 from headrace.errors import InputError, core_errors
 from headrace.prove.configuration import DOC
+from headrace.units import GIB
 
-GIB = 2.0**30
 # A row of sbtest with its index entry, bytes on disk: 8 x 1,000,000 rows take 1.84 GiB (InnoDB) and 1.59 GiB (MyRocks, not compressed): MariaDB 10.11, 2026-11-21.
 ROW_BYTES = {"innodb": 247.0, "myrocks": 214.0}
 TABLES = 8

@@ -5,16 +5,14 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
+from headrace import caps
 from headrace.report import style
 from headrace.report.charts import SHORT, TimeAxis, decades, lines
 
 MOST_POINTS = 720
 STRIP_HEIGHT = 22
 DENSITY_HEIGHT = 150
-CAPS = {
-    "cap_volume_iops": "volume IOPS", "cap_volume_throughput": "volume MiB/s", "cap_instance_iops": "instance IOPS",
-    "cap_instance_throughput": "instance MiB/s",
-}  # fmt: skip
+CAPS = {caps.column(name): caps.short(name) for name in caps.COUNTED}
 # The nines of a percentile axis: 1 / (1 - q), so that p90, p99 and p99.9 stand equally far apart.
 NINES = {2: "p50", 10: "p90", 20: "p95", 100: "p99", 1_000: "p99.9", 10_000: "p99.99", 100_000: "p99.999"}
 MOST_NINES = 100_000.0

@@ -6,13 +6,12 @@ import math
 
 import polars as pl
 
-from headrace import _core
-from headrace.core import GIB
+from headrace import _core, caps
 from headrace.report.simulation import clock_step_s, row_labels
 from headrace.report.tables import table
 from headrace.report.words import number, percent, span
+from headrace.units import GIB
 
-CAPS = {"clients": "the clients", "cpu": "the processors", "none": "nothing"}
 SCHEMA = "headrace-prediction/1"
 # Significant digits of a fitted value: two even where it is hardly known, four where a file says it is known exactly.
 LEAST_DIGITS, MOST_DIGITS = 2, 4
@@ -47,7 +46,7 @@ def in_words(run, workload) -> list[str]:
         )
     lines.append("Quarters of the run: " + ", ".join(number(value, 4) for value in summary["quarters"]) + " tps.")
     lines.append(
-        "What binds: " + ", ".join(f"{cap_words(cap)} {percent(share)} of the time" for cap, share in summary["caps"].items()) + "."
+        "What binds: " + ", ".join(f"{caps.long(cap)} {percent(share)} of the time" for cap, share in summary["caps"].items()) + "."
     )
     if summary["lowest_balance_percent"] is not None and summary["lowest_balance_percent"] < 100.0:
         lines.append(f"Lowest credit balance {summary['lowest_balance_percent']:.0f} %.")
@@ -75,15 +74,6 @@ def log_warnings(run, workload) -> list[str]:
             "without counting the redo log: it needs a larger volume, or binlogs purged sooner than that."]  # fmt: skip
 
 
-def cap_words(cap: str) -> str:
-    """The binding limit in words."""
-    from headrace.report.words import cap_words as of_storage
-
-    if cap.startswith("log-"):
-        return f"on the log volume, {of_storage(cap.removeprefix('log-'))}"
-    return CAPS.get(cap) or of_storage(cap)
-
-
 def table_of(run, most: int = 24):
     """The rows, as means of so many stretches."""
     rows = run.rows
@@ -95,7 +85,7 @@ def table_of(run, most: int = 24):
     told = row_labels(short["t_s"].to_list())
     cells = [
         (next(told), number(row["tps"], 4), number(row["p95_ms"]), number(row["iops"], 4), number(row["mib_s"]),
-         "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %", percent(row["cached_share"]), percent(row["dirty_share"]), cap_words(row["cap"]))
+         "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %", percent(row["cached_share"]), percent(row["dirty_share"]), caps.short(row["cap"]))
         for row in short.iter_rows(named=True)
     ]  # fmt: skip
     columns = ("time", "tps", "p95 ms", "IOPS", "MiB/s", "balance", "cached", "dirty", "binds")

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from headrace.report.words import cap_words, clock, latency, number, percent, span, start_of
+from headrace import caps
+from headrace.report.words import clock, latency, number, percent, span, start_of
+from headrace.units import MIB
 from headrace.workload.model import ClosedWorkload
 
 SHORT_ROWS = 24
@@ -15,7 +17,6 @@ MOST_WINDOWS = 5  # told in words; the rest is counted
 # Gaps shorter than this share of the run (but at most a quarter of an hour) are no end of a window: a limit met every other minute is one event.
 GAP_SHARE, LONGEST_GAP_S = 1 / 96, 900.0
 SHORT_RUN_S = 100.0  # a run in which the second of IOPS that a rested volume has saved is over one percent
-MIB = 1024 * 1024
 SCHEMA = "headrace-simulation/1"
 
 
@@ -76,7 +77,7 @@ def _limits(summary: dict) -> list[str]:
         return ["No request waited for a limit."]
     by = sorted(summary["throttled_by_s"], key=lambda pair: -pair[1])
     share = summary["throttled_s"] / summary["seconds"]
-    blamed = "; ".join(f"{cap_words(cap)} {span(seconds)}" for cap, seconds in by)
+    blamed = "; ".join(f"{caps.long(cap)}, {span(seconds)}" for cap, seconds in by)
     return [f"Requests waited for a limit during {span(summary['throttled_s'])} ({percent(min(1.0, share))} of the time): {blamed}."]
 
 
@@ -114,7 +115,7 @@ def _when(run, start) -> list[str]:
         edges = "-".join(clock(one[edge], start, seconds) for edge in ("from_s", "until_s"))
         # Fewer seconds of waiting than the window is long: it was met again and again in it.
         part = one["throttled_s"] < 0.75 * (one["until_s"] - one["from_s"])
-        return f"{edges} {cap_words(one['cap'])}" + (f" (for {span(one['throttled_s'])})" if part else "")
+        return f"{edges} {caps.long(one['cap'])}" + (f" (for {span(one['throttled_s'])})" if part else "")
 
     line = "When: " + "; ".join(words(one) for one in told)
     rest = len(windows) - len(told)

@@ -7,25 +7,6 @@ from datetime import datetime, timedelta
 
 from headrace.workload.describe import span_in_words
 
-# What the core calls a limit, in words. The names are those of `Cap::name` in crates/model/src/io.rs.
-CAPS = {
-    "none": "nothing",
-    "volume-iops": "the volume's IOPS",
-    "volume-throughput": "the volume's MiB/s",
-    "volume-credits": "the volume's credits (empty)",
-    "instance-iops": "the instance's EBS IOPS",
-    "instance-throughput": "the instance's EBS MiB/s",
-    "instance-credits": "the instance's EBS burst bucket (empty)",
-    "first-touch": "first touch of snapshot data",
-    "degraded": "a degradation event",
-    "clients": "the clients themselves",
-}
-
-
-def cap_words(name: str | None) -> str:
-    """`volume-credits` as words; an unknown name is shown as it is."""
-    return CAPS.get(name or "none", name or "nothing")
-
 
 def number(value: float | None, digits: int = 3) -> str:
     """A number with `digits` significant figures, never fewer than its whole part: 3,439 and 0.0123. None and NaN: a dash."""

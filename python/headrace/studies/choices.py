@@ -28,6 +28,7 @@ from headrace.studies.base import (
     compare,
     published,
 )
+from headrace.units import DAY_S
 from headrace.workload import ClosedWorkload
 
 ARTICLE = Source("Understanding Database IOPS, part 1", "2020-07-13")
@@ -54,7 +55,6 @@ SCAN_SIZE_GIB = 4_096
 # Large sequential: one scan of the data at 200 MiB/s. Warehouse: 150 MiB/s all day, scan after scan.
 SCAN_MIB_S = 200.0
 WAREHOUSE_MIB_S = 150.0
-DAY_S = 86_400.0
 MANY_IOPS = 80_001
 RANGE_IOPS = 20_000
 RANGE_SIZE_GIB = 1_000

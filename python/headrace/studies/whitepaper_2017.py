@@ -26,6 +26,7 @@ from headrace.studies.base import (
     error_percent,
     figures,
 )
+from headrace.units import GIB
 
 PAPER = Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017")
 STUDY = Study(
@@ -38,7 +39,6 @@ STUDY = Study(
 # The paper says r4.8xlarge for the servers; the copy read has no date, its limits are those of 2017.
 INSTANCE, DAY = "r4.8xlarge", "2017-06-01"
 CLIENTS = 1_024
-GIB = 1024.0**3
 # Table 3: buffer pool and redo (two files, the default number). 193G in a my.cnf is GiB, the others are printed in MB.
 SERVERS = {"default": (134e6, 2 * 50e6), "tuned": (193 * GIB, 2 * 134e6)}
 # Which volume ran table 4 is not stated; these are the two single ones of the paper.

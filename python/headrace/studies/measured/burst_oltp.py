@@ -11,9 +11,10 @@ from headrace.studies import gp2_burst as model
 from headrace.studies.base import ChartData, Series, StudyResult, Table, Verdict, agree, error_percent
 from headrace.studies.measured import tables
 from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import GIB, SERVER_CELL_S, Cell, DataSet, OnServer, Options
+from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options
 from headrace.studies.measured.session import Session
 from headrace.studies.measured.simulated import Simulated
+from headrace.units import GIB
 
 STUDY = model.STUDY
 DAY = model.AS_OF

@@ -9,9 +9,10 @@ from headrace.studies.base import ChartData, Series, StudyResult, Table, agree, 
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.bed import KEYS
 from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import GIB, SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
+from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
 from headrace.studies.measured.session import Session
 from headrace.studies.measured.simulated import Simulated
+from headrace.units import GIB
 
 STUDY = encrypted.STUDY
 DAY = model.DAY

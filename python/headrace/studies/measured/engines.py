@@ -12,7 +12,7 @@ from headrace.studies import scaling_2018 as model
 from headrace.studies.base import ChartData, Series, StudyResult, Verdict
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.cells import Found, Progress
-from headrace.studies.measured.plan import GIB, SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
+from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
 from headrace.studies.measured.session import SIMULATE_S, Session
 from headrace.studies.measured.simulated import Simulated
 from headrace.studies.measured.simulated import simulate as simulate_cell
@@ -20,6 +20,7 @@ from headrace.studies.tpcc_runs import DAY as RUNS_DAY
 from headrace.studies.tpcc_runs import ENGINES as NAMES
 from headrace.studies.tpcc_runs import calibrated
 from headrace.studies.tpcc_runs import measured as published_runs
+from headrace.units import GIB
 from headrace.workload.calibration.standard import TPCC_BYTES
 
 STUDY = model.STUDY

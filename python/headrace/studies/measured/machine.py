@@ -12,7 +12,8 @@ from headrace import _core, mysql
 from headrace.bench import environment, tool
 from headrace.errors import CouldNotRun, HeadraceError, core_errors
 from headrace.lab import doctor
-from headrace.studies.measured.plan import DOC, GIB
+from headrace.studies.measured.plan import DOC
+from headrace.units import GIB
 
 # Kept free beside the data: logs, temporary tables, the lab's journal.
 SPARE_GIB = 1.0

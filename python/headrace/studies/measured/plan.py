@@ -16,7 +16,6 @@ from headrace.bench import Benchmark, Store
 from headrace.errors import InputError
 
 DOC = "docs/guide/studies.md, On the lab"
-MIB, GIB = 1 << 20, 1 << 30
 # told (share 0..1, what is done)
 Tell = Callable[[float, str], None]
 Say = Callable[[str], None]

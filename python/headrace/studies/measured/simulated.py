@@ -15,7 +15,8 @@ from headrace.errors import core_errors
 from headrace.studies.measured import machine
 from headrace.studies.measured.bed import Bed
 from headrace.studies.measured.cells import Found, Progress, kept, length_s, run_cells
-from headrace.studies.measured.plan import GIB, SERVER_CELL_S, Cell, DataSet, OnServer, Options, Say
+from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, Say
+from headrace.units import GIB
 
 # Two runs tell a statement's processor time (many clients) from its round trip (one): the same two that the standard database has from a published table.
 PROBE_ROWS = 20_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headrace import caps
 from headrace.studies.base import Table
 from headrace.studies.measured import machine
 from headrace.studies.measured.cells import Found
@@ -32,12 +33,6 @@ def _storage(one: Found) -> str:
     return place.storage + (f", log {place.log_storage}" if isinstance(place, OnServer) and place.log_storage else "")
 
 
-CAPS = {
-    "cap_volume_iops": "IOPS",
-    "cap_volume_throughput": "MiB/s",
-    "cap_instance_iops": "instance IOPS",
-    "cap_instance_throughput": "instance MiB/s",
-}
 BOUND_SHARE = 0.2
 BUSY_SHARE = 0.9
 PROCESSORS = "processors"
@@ -46,7 +41,7 @@ PROCESSORS = "processors"
 def binds(one: Found) -> str:
     """The cap that requests waited for in more than a fifth of the time; processors where they had no rest; else latency."""
     summary = one.record.summary
-    shares = {words: summary.get(name) or 0.0 for name, words in CAPS.items()}
+    shares = {caps.short(cap): summary.get(caps.column(cap)) or 0.0 for cap in caps.COUNTED}
     words, share = max(shares.items(), key=lambda item: item[1])
     if share > BOUND_SHARE:
         return f"{words} ({share:.0%} of the time)"

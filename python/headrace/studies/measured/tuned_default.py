@@ -11,9 +11,10 @@ from headrace.studies import whitepaper_2017 as model
 from headrace.studies.base import ChartData, Series, StudyResult, figures
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import GIB, MIB, SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
+from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
 from headrace.studies.measured.session import Session
 from headrace.studies.measured.simulated import Simulated
+from headrace.units import GIB, MIB
 
 STUDY = model.STUDY
 DAY = model.DAY

@@ -101,7 +101,9 @@ def cheaper_that_passes(asked: Question, plan) -> tuple[float, str] | None:
 
 
 def _million(day: OpenWorkload, copies: int) -> float:
-    totals = day.points.select((pl.col("reads_per_s") * pl.col("duration_s")).sum().alias("r"), (pl.col("writes_per_s") * pl.col("duration_s")).sum().alias("w")).row(0)
+    totals = day.points.select(
+        (pl.col("reads_per_s") * pl.col("duration_s")).sum().alias("r"), (pl.col("writes_per_s") * pl.col("duration_s")).sum().alias("w")
+    ).row(0)
     return (totals[0] + copies * totals[1]) / day.span_s * 730 * 3_600 / 1e6
 
 
@@ -125,21 +127,40 @@ def grid(asked: Question, plan) -> list[str]:
 
 def _volumes(kind: str, era: dict, gib: int, asked: Question, members: int, share: int) -> list[str]:
     peak = (asked.day.points["reads_per_s"] + asked.day.points["writes_per_s"] * share).max() / members
-    peak_mib_s = (asked.day.points["reads_per_s"] * asked.day.points["read_kib"] + asked.day.points["writes_per_s"] * asked.day.points["write_kib"] * share).max() / 1024 / members
+    peak_mib_s = (
+        (
+            asked.day.points["reads_per_s"] * asked.day.points["read_kib"]
+            + asked.day.points["writes_per_s"] * asked.day.points["write_kib"] * share
+        ).max()
+        / 1024
+        / members
+    )
     steps = [factor * by for factor in (1.0, 1.2, 1.3) for by in [*FINE, *[2 - one for one in FINE], *COARSE[:20], 1.0]]
     if kind in ("gp2", "st1", "sc1"):
-        return [f"{kind}:{size}" for size in sorted({max(gib, min(int(era['size_gib']['max']['value']), round(peak * step / 3))) for step in steps} | {gib})]
+        return [
+            f"{kind}:{size}"
+            for size in sorted({max(gib, min(int(era["size_gib"]["max"]["value"]), round(peak * step / 3))) for step in steps} | {gib})
+        ]
     most = int(era["iops"]["max"]["value"])
     if kind != "gp3":
         per_gib = float(era["iops"]["per_gib"]["value"])
         rates = sorted({max(100, min(most, round(peak * step))) for step in steps})
-        return [f"{kind}:{max(gib, math.ceil(rate / per_gib))}:{rate}" for rate in rates if math.ceil(rate / per_gib) <= era["size_gib"]["max"]["value"]]
+        return [
+            f"{kind}:{max(gib, math.ceil(rate / per_gib))}:{rate}"
+            for rate in rates
+            if math.ceil(rate / per_gib) <= era["size_gib"]["max"]["value"]
+        ]
     highest = int(era["throughput"]["max_mib_s"]["value"])
     rates = sorted({max(3_000, min(most, round(peak * step))) for step in steps[::2]})
     speeds = sorted({max(125, min(highest, round(peak_mib_s * step))) for step in steps[::2]})
     if kind == "gp3" and len(rates) * len(speeds) > 1_500:
         rates, speeds = rates[:: max(1, len(rates) // 40)], speeds[:: max(1, len(speeds) // 38)]
-    return [f"gp3:{max(gib, math.ceil(rate / 500) if rate > 3_000 else gib)}:{rate}:{speed}" for rate in rates for speed in speeds if speed <= rate / 4]
+    return [
+        f"gp3:{max(gib, math.ceil(rate / 500) if rate > 3_000 else gib)}:{rate}:{speed}"
+        for rate in rates
+        for speed in speeds
+        if speed <= rate / 4
+    ]
 
 
 def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list[bool]:
@@ -149,7 +170,15 @@ def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list
     room = max((goal.limit for goal in goals if goal.metric == "headroom_percent"), default=0.0)
     fine = [True] * len(storages)
     for factor in {1.0, 1.0 + room / 100.0}:
-        answer = _core.evaluate(core_load(asked.day.scaled(factor)), storages, [None] * len(storages), [], as_of=asked.as_of, prune_above=math.inf, cycle="settled")
+        answer = _core.evaluate(
+            core_load(asked.day.scaled(factor)),
+            storages,
+            [None] * len(storages),
+            [],
+            as_of=asked.as_of,
+            prune_above=math.inf,
+            cycle="settled",
+        )
         names = {"p99_ms": "worst_p99_ms", "overall_p99_ms": "p99_ms", "lowest_balance_percent": "lowest_balance_percent"}
         for i, status in enumerate(answer["status"]):
             fine[i] &= status == "simulated" and (factor == 1.0 or answer["throttled_s"][i] <= 1e-6)
@@ -179,7 +208,9 @@ def holds(asked: Question, plan) -> list[str]:
     for goal in plan.goals:
         if goal.metric == "throttled_min" and not goal.met(last["throttled_s"].sum() / 60):
             missed.append(f"throttled {last['throttled_s'].sum() / 60:.2f} min against {goal.limit:g}")
-        if goal.metric == "lowest_balance_percent" and not goal.met(last["balance_percent"].min() if last["balance_percent"].is_not_null().any() else 100.0):
+        if goal.metric == "lowest_balance_percent" and not goal.met(
+            last["balance_percent"].min() if last["balance_percent"].is_not_null().any() else 100.0
+        ):
             missed.append(f"balance {last['balance_percent'].min():.2f} %")
         if goal.metric == "p99_ms" and not goal.met(run.summary["worst_p99_ms"]):
             missed.append(f"p99 {run.summary['worst_p99_ms']:.2f} ms")
@@ -198,7 +229,11 @@ def holds_per_io(asked: Question, plan) -> list[str]:
         start_balance=balance if plan.winner.volume_type in ("gp2", "st1", "sc1") else None,
     )  # fmt: skip
     # Random arrivals of single requests touch a limit that the mean does not: a second in the twenty minutes is allowed for chance.
-    missed = [f"p99 {run.summary['worst_p99_ms']:.2f} ms" for goal in plan.goals if goal.metric == "p99_ms" and not goal.met(run.summary["worst_p99_ms"])]
+    missed = [
+        f"p99 {run.summary['worst_p99_ms']:.2f} ms"
+        for goal in plan.goals
+        if goal.metric == "p99_ms" and not goal.met(run.summary["worst_p99_ms"])
+    ]
     if any(goal.metric == "throttled_min" and goal.limit == 0 for goal in plan.goals) and run.summary["throttled_s"] > 1.0:
         missed.append(f"throttled {run.summary['throttled_s']:.1f} s of 1,200")
     return missed

@@ -65,9 +65,7 @@ def plan(
     growth: Annotated[float, typer.Option("--growth", metavar="FACTOR", help="Multiply demand and data: 1.5 is half as much again.")] = 1.0,
     demand_growth: Annotated[float | None, typer.Option("--demand-growth", metavar="FACTOR", help="Multiply the demand alone.")] = None,
     data_growth: Annotated[float | None, typer.Option("--data-growth", metavar="FACTOR", help="Multiply the data alone.")] = None,
-    months: Annotated[
-        float, typer.Option("--months", metavar="N", help="Plan for so many months of the workload's growth a year.")
-    ] = 0.0,
+    months: Annotated[float, typer.Option("--months", metavar="N", help="Plan for so many months of the workload's growth a year.")] = 0.0,
     instances: Annotated[
         list[str] | None,
         typer.Option(
@@ -89,7 +87,10 @@ def plan(
     compare: Annotated[
         str | None,
         typer.Option(
-            "--compare", metavar="TODAY", help="Today's [INSTANCE/]STORAGE[,log=STORAGE], set beside the answer.", autocompletion=complete_storage
+            "--compare",
+            metavar="TODAY",
+            help="Today's [INSTANCE/]STORAGE[,log=STORAGE], set beside the answer.",
+            autocompletion=complete_storage,
         ),
     ] = None,
     cycle: Annotated[
@@ -97,12 +98,11 @@ def plan(
         typer.Option("--cycle", metavar="settled|first", help="Credits of the repeated recording, or of its first day. Default: settled."),
     ] = None,
     start_balance: Annotated[
-        float | None, typer.Option("--start-balance", metavar="PERCENT", help="Credits at the start of the first day. Default: as AWS starts them.")
+        float | None,
+        typer.Option("--start-balance", metavar="PERCENT", help="Credits at the start of the first day. Default: as AWS starts them."),
     ] = None,
     discount: Annotated[float, typer.Option("--discount", metavar="PERCENT", help="Off all list prices.")] = 0.0,
-    price_file: Annotated[
-        Path | None, typer.Option("--price-file", metavar="FILE", help="Own prices: docs/reference/prices.md.")
-    ] = None,
+    price_file: Annotated[Path | None, typer.Option("--price-file", metavar="FILE", help="Own prices: docs/reference/prices.md.")] = None,
     commitment: Annotated[
         str, typer.Option("--commitment", metavar="KIND", help="Instances: on-demand, reserved-1y, reserved-3y, savings-1y or savings-3y.")
     ] = "on-demand",
@@ -114,7 +114,9 @@ def plan(
     threads: Annotated[int | None, typer.Option("--threads", metavar="N", help="Database: clients. Default: the workload's.")] = None,
     arrivals_tps: Annotated[
         float | None,
-        typer.Option("--arrivals-tps", metavar="TPS", help="Database: this many transactions arrive a second, instead of clients that wait."),
+        typer.Option(
+            "--arrivals-tps", metavar="TPS", help="Database: this many transactions arrive a second, instead of clients that wait."
+        ),
     ] = None,
     start: Annotated[str | None, typer.Option("--start", metavar="cold|warm", help="Database: cache at the start. Default: warm.")] = None,
     hours: Annotated[
@@ -123,7 +125,9 @@ def plan(
     cache_share: Annotated[
         float | None,
         typer.Option(
-            "--cache-share", metavar="SHARE", help="Database: share of an instance's memory for the cache. Default: what `headrace advise` sets."
+            "--cache-share",
+            metavar="SHARE",
+            help="Database: share of an instance's memory for the cache. Default: what `headrace advise` sets.",
         ),
     ] = None,
     confidence: Annotated[

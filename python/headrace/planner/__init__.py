@@ -87,5 +87,7 @@ def _settings(goals: Sequence[str | Goal] | str, settings: dict[str, Any]) -> Se
     known = {field.name for field in fields(Settings)}
     for name in settings:
         if name not in known:
-            raise InputError(f"{name} = {settings[name]!r}", "is no setting of a plan", "headrace.plan", f"Known: {', '.join(sorted(known))}.")
+            raise InputError(
+                f"{name} = {settings[name]!r}", "is no setting of a plan", "headrace.plan", f"Known: {', '.join(sorted(known))}."
+            )
     return Settings(goals=goals, **settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from headrace import _core
 from headrace.errors import core_errors
 from headrace.planner.market import family_of
@@ -32,7 +31,9 @@ def migration(today: Choice | None, choice: Choice) -> str | None:
     if reasons:
         return f"needs a migration ({'; '.join(reasons)}): {_how(today, choice)}"
     if today.instance != choice.instance:
-        return f"stop the instance, change its type to {choice.instance}, start it" + ("" if today.storage == choice.storage else "; then modify the volumes in place")
+        return f"stop the instance, change its type to {choice.instance}, start it" + (
+            "" if today.storage == choice.storage else "; then modify the volumes in place"
+        )
     return "in place: one modification a volume, the server keeps running"
 
 
@@ -84,7 +85,9 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str, memory_gib:
         found.append(_modify(storage, Storage.parse(today.storage), as_of))
     elif not same:
         found.append(_create(storage))
-    found.append({"what": "The same in Terraform (aws_ebs_volume)", "lines": _terraform(storage.members[0], len(storage.members)), "undo": ""})
+    found.append(
+        {"what": "The same in Terraform (aws_ebs_volume)", "lines": _terraform(storage.members[0], len(storage.members)), "undo": ""}
+    )
     wanted = f"headrace advise --config my.cnf --storage {choice.storage} --memory {memory_gib:.4g} --output diff" if memory_gib else (
         f"headrace advise --config my.cnf --storage {choice.storage} --memory MEMORY_GIB --output diff"
     )  # fmt: skip
@@ -100,9 +103,7 @@ def _modify(after: Storage, before: Storage, as_of: str) -> dict:
         if rules["max_per_24_hours"]
         else f"one modification of a volume in {rules['wait_hours']} hours"
     )
-    what = (
-        f"Modify each of the {len(after.members)} volumes in place" if len(after.members) > 1 else "Modify the volume in place"
-    ) + (
+    what = (f"Modify each of the {len(after.members)} volumes in place" if len(after.members) > 1 else "Modify the volume in place") + (
         f"; the new limits come while it is `optimizing`, which lasts about {span_in_words(round(rules['optimizing_s']))} for "
         f"{after.members[0].size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often} ({rules['source']})"
     )
@@ -139,12 +140,18 @@ def _bought(volume: Volume) -> tuple[int | None, int | None]:
 def _create(storage: Storage) -> dict:
     volume, count = storage.members[0], len(storage.members)
     line = f"aws ec2 create-volume --availability-zone ZONE --encrypted {' '.join(_parameters(volume))}"
-    what = "Create the volume" if count == 1 else f"Create {count} of these volumes, and put them together ({storage.layout}, chunk {storage.chunk_kib} KiB)"
+    what = (
+        "Create the volume"
+        if count == 1
+        else f"Create {count} of these volumes, and put them together ({storage.layout}, chunk {storage.chunk_kib} KiB)"
+    )
     lines = [line]
     if count > 1:
         level = storage.layout.removeprefix("raid").removesuffix("f2")
         layout = " --layout=f2" if storage.layout == "raid10f2" else ""
-        lines.append(f"sudo mdadm --create /dev/md0 --level={level}{layout} --chunk={storage.chunk_kib} --raid-devices={count} /dev/nvme[1-{count}]n1")
+        lines.append(
+            f"sudo mdadm --create /dev/md0 --level={level}{layout} --chunk={storage.chunk_kib} --raid-devices={count} /dev/nvme[1-{count}]n1"
+        )
     return {"what": what, "lines": lines, "undo": f"aws ec2 delete-volume --volume-id {VOLUME_ID}    # of each, once nothing is on it"}
 
 
@@ -166,25 +173,61 @@ def alarms(choice: Choice | None, as_of: str) -> list[dict]:
     found = []
     kind = choice.volume_type
     if kind in ("gp2", "st1", "sc1"):
-        found.append(_alarm("AWS/EBS", "BurstBalance", "Minimum", "<", LOW_BALANCE_PERCENT, 300, 1, 1, "credits run out: the volume falls to its baseline"))
+        found.append(
+            _alarm(
+                "AWS/EBS",
+                "BurstBalance",
+                "Minimum",
+                "<",
+                LOW_BALANCE_PERCENT,
+                300,
+                1,
+                1,
+                "credits run out: the volume falls to its baseline",
+            )
+        )
     if kind != "standard" and as_of >= EXCEEDED_SINCE:
         for what in ("IOPS", "Throughput"):
-            found.append(_alarm("AWS/EBS", f"Volume{what}ExceededCheck", "Maximum", ">=", 1, 60, 5, 15, f"the volume was asked for more {what} than it has"))
+            found.append(
+                _alarm(
+                    "AWS/EBS",
+                    f"Volume{what}ExceededCheck",
+                    "Maximum",
+                    ">=",
+                    1,
+                    60,
+                    5,
+                    15,
+                    f"the volume was asked for more {what} than it has",
+                )
+            )
     elif kind != "standard":
-        found.append(_alarm("AWS/EBS", "VolumeQueueLength", "Average", ">", 10, 300, 3, 3, "requests wait (an early sign; its level is a guess)"))
-    found.append(_alarm("AWS/EBS", "VolumeStalledIOCheck", "Maximum", ">=", 1, 60, 10, 10, "I/O does not complete: what AWS recommends to watch"))
+        found.append(
+            _alarm("AWS/EBS", "VolumeQueueLength", "Average", ">", 10, 300, 3, 3, "requests wait (an early sign; its level is a guess)")
+        )
+    found.append(
+        _alarm("AWS/EBS", "VolumeStalledIOCheck", "Maximum", ">=", 1, 60, 10, 10, "I/O does not complete: what AWS recommends to watch")
+    )
     if choice.instance:
         with core_errors():
             instance = _core.instance(choice.instance)
         if instance["burst_seconds"]:
             for metric in ("EBSIOBalance%", "EBSByteBalance%"):
-                found.append(_alarm("AWS/EC2", metric, "Minimum", "<", LOW_BALANCE_PERCENT, 300, 1, 1, "the instance's EBS burst bucket runs out"))
+                found.append(
+                    _alarm("AWS/EC2", metric, "Minimum", "<", LOW_BALANCE_PERCENT, 300, 1, 1, "the instance's EBS burst bucket runs out")
+                )
         elif as_of >= INSTANCE_EXCEEDED_SINCE:
-            found.append(_alarm("AWS/EC2", "InstanceEBSIOPSExceededCheck", "Maximum", ">=", 1, 60, 5, 15, "the instance's EBS IOPS are the bottleneck"))
+            found.append(
+                _alarm(
+                    "AWS/EC2", "InstanceEBSIOPSExceededCheck", "Maximum", ">=", 1, 60, 5, 15, "the instance's EBS IOPS are the bottleneck"
+                )
+            )
     return found
 
 
-def _alarm(namespace: str, metric: str, statistic: str, comparison: str, threshold: float, period_s: int, points: int, of: int, why: str) -> dict:
+def _alarm(
+    namespace: str, metric: str, statistic: str, comparison: str, threshold: float, period_s: int, points: int, of: int, why: str
+) -> dict:
     return {
         "namespace": namespace, "metric": metric, "statistic": statistic, "comparison": comparison, "threshold": threshold,
         "period_s": period_s, "points": points, "of": of, "why": why, "source": METRICS_SOURCE,
@@ -194,5 +237,3 @@ def _alarm(namespace: str, metric: str, statistic: str, comparison: str, thresho
 def same_family(one: str | None, other: str | None) -> bool:
     """Whether two instances are of one family (and so of one architecture)."""
     return one is not None and other is not None and family_of(one) == family_of(other)
-
-

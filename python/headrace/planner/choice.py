@@ -19,7 +19,9 @@ from headrace.units import MIB
 from headrace.workload.describe import clock_at, span_in_words
 
 LOCAL = "Local disks: all data is gone when the instance stops, hibernates or terminates, or a disk fails. Keep a replica and backups elsewhere."
-TWO_SNAPSHOTS = "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together (multi-volume snapshot) to be consistent."
+TWO_SNAPSHOTS = (
+    "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together (multi-volume snapshot) to be consistent."
+)
 # A difference between the first day and the settled one that is worth a line: a point of balance, a millisecond, a tenth of a minute.
 FIRST_DAY = {"lowest_balance_percent": 1.0, "p99_ms": 1.0, "throttled_min": 0.1}
 
@@ -39,7 +41,9 @@ class Need:
 class Chooser:
     """Makes choices of candidates, all under one judge."""
 
-    def __init__(self, judge: DemandJudge | DatabaseJudge, directory: Directory, need: Need, extra_items: Sequence[dict], nodes: int) -> None:
+    def __init__(
+        self, judge: DemandJudge | DatabaseJudge, directory: Directory, need: Need, extra_items: Sequence[dict], nodes: int
+    ) -> None:
         self.judge, self.directory, self.need = judge, directory, need
         self.extra_items, self.nodes = tuple(extra_items), nodes
         self.made: dict[tuple[Pick, bool], Choice] = {}
@@ -59,7 +63,10 @@ class Chooser:
         data, log, place = pick
         host, about = self.judge.hosts[place], self.directory.about(data)
         limits = self.limits(pick)
-        items = [*({**item, "usd": item["usd"] * self.nodes, "quantity": item["quantity"] * self.nodes} for item in self.judge.items(pick)), *self.extra_items]
+        items = [
+            *({**item, "usd": item["usd"] * self.nodes, "quantity": item["quantity"] * self.nodes} for item in self.judge.items(pick)),
+            *self.extra_items,
+        ]
         afr = self._afr(about.family, about.members, log)
         return {
             "storage": data, "log_storage": log, "service": host.service, "instance": host.name, "family": about.family.name,
@@ -165,13 +172,15 @@ class Chooser:
                 f"nothing; nearest is {caps.long(nearest['cap'])}: {nearest['asked']:,.0f} of {nearest['allowed']:,.0f} {nearest['unit']} "
                 f"({100 * nearest['utilisation']:.0f} %) {self.moment(nearest['at_s'])}"
             )
-            return {**nearest, "throttled_s": 0.0, "words": words}
+            short = f"none; {caps.short(nearest['cap'])} {100 * nearest['utilisation']:.0f} % {self.moment(nearest['at_s'])}"
+            return {**nearest, "throttled_s": 0.0, "words": words, "short": short}
         seconds, cap = max(waited)
         entry = next((entry for entry in used if entry["cap"] == cap), {**nearest, "cap": cap})
         words = f"{caps.long(cap)}, for {span_in_words(max(1, round(seconds)))}"
         if entry["utilisation"] > 1 and entry["cap"] in ("volume-iops", "volume-throughput", "instance-iops", "instance-throughput"):
             words += f": {entry['asked']:,.0f} {entry['unit']} asked {self.moment(entry['at_s'])}, {entry['allowed']:,.0f} allowed"
-        return {**entry, "throttled_s": seconds, "words": words}
+        short = f"{caps.short(cap)}, for {span_in_words(max(1, round(seconds)))}"
+        return {**entry, "throttled_s": seconds, "words": words, "short": short}
 
     def simulated(self, pick: Pick) -> dict:
         """The summary of one run of the planned demand on a candidate."""
@@ -196,7 +205,11 @@ class Chooser:
             words = f"loses {lost:.3g} % of its credits {each}" if 0 < lost <= 100 else "spends more credits than come back"
             if after_s is not None and not math.isnan(after_s):
                 day = int(after_s // 86_400)
-                words += f"; dry on day {day + 1}, {self.moment(after_s % span_s)}" if span_s >= 86_400 else f"; dry after {span_in_words(round(after_s))}"
+                words += (
+                    f"; dry on day {day + 1}, {self.moment(after_s % span_s)}"
+                    if span_s >= 86_400
+                    else f"; dry after {span_in_words(round(after_s))}"
+                )
             return {"at_s": after_s, "lost_percent_per_cycle": lost, "words": words}
         if (row.get("credits_empty_s") or 0) > 0:
             at_s, empty_s, what = row["credits_empty_at_s"], row["credits_empty_s"], "credits empty"
@@ -232,7 +245,9 @@ class Chooser:
             "cost_usd_month": common["cost_usd_month"], "durability_afr_percent": common["durability_afr_percent"],
             "consistency_percent": static_figures(self.directory.about(pick[0]).family, common["members"])[1],
         }  # fmt: skip
-        metrics["headroom_percent"] = judge.headroom_percent({name: math.nan if value is None else value for name, value in metrics.items()})
+        metrics["headroom_percent"] = judge.headroom_percent(
+            {name: math.nan if value is None else value for name, value in metrics.items()}
+        )
         tps = metrics["tps"] or 0.0
         instance = host.instance
         misses = self._room_missed(pick, common["usable_gib"]) + self._database_missed(metrics, doubt)
@@ -240,7 +255,7 @@ class Chooser:
         dry_at_s = row["dry_at_s"]
         return Choice(
             **common, metrics=metrics, meets_goals=not misses, misses=tuple(misses),
-            binds={"cap": row["cap"], "words": caps.long(row["cap"] or "none")}, headroom_percent=metrics["headroom_percent"],
+            binds={"cap": row["cap"], "words": caps.long(row["cap"]), "short": caps.short(row["cap"])}, headroom_percent=metrics["headroom_percent"],
             runs_dry=None if dry_at_s is None else {"at_s": dry_at_s, "words": f"credits gone after {span_in_words(round(dry_at_s))}"},
             vcpus=None if instance is None else instance["vcpus"], memory_gib=None if instance is None else instance["memory_mib"] / 1024,
             cache_gib=host.cache_gib, tps_low=tps * math.exp(-Z80 * doubt.spread), tps_high=min(at_most, tps * math.exp(Z80 * doubt.spread)),
@@ -264,7 +279,9 @@ class Chooser:
             elif not goal.met(value):
                 found.append(f"{miss_in_words(goal, value)} (probability {100 * doubt.goal_probability(str(goal)):.0f} %)")
             elif doubt.goal_probability(str(goal)) < confidence:
-                found.append(f"{goal}{self._grown(goal)} holds with {100 * doubt.goal_probability(str(goal)):.0f} %, {100 * confidence:.0f} % asked")
+                found.append(
+                    f"{goal}{self._grown(goal)} holds with {100 * doubt.goal_probability(str(goal)):.0f} %, {100 * confidence:.0f} % asked"
+                )
         if not found and doubt.probability < confidence:
             found.append(f"all goals together hold with {100 * doubt.probability:.0f} %, {100 * confidence:.0f} % asked")
         return found

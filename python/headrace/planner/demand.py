@@ -18,7 +18,7 @@ from headrace import _core
 from headrace.core import core_load
 from headrace.errors import core_errors
 from headrace.planner.candidates import MIRRORED, Directory, Host, Pick, static_figures
-from headrace.planner.goals import DEMAND, Goal, headroom_of
+from headrace.planner.goals import Goal, headroom_of
 from headrace.planner.market import HOURS_PER_MONTH
 from headrace.prices import PriceList
 from headrace.workload import OpenWorkload
@@ -137,9 +137,7 @@ class DemandJudge:
         demand that is not a price or head-room (NaN where not known) and the core's own figures."""
         raw = self._evaluate(picks, self._load(factor), self.prune_above if prune else math.inf)
         self.counts.note(picks, raw["status"])
-        columns = {
-            name: np.array(values, dtype=object if name in TEXT else float) for name, values in raw.items()
-        }
+        columns = {name: np.array(values, dtype=object if name in TEXT else float) for name, values in raw.items()}
         asked, ran = columns["asked_ios"], columns["status"] == "simulated"
         with np.errstate(divide="ignore", invalid="ignore"):
             unserved = np.where(asked > 0, 100 * columns["queue_at_end"] / asked, 0.0)

@@ -56,17 +56,61 @@ def _table(*metrics: Metric) -> dict[str, Metric]:
 def _latencies() -> list[Metric]:
     """Latency of I/Os: in the worst five minutes, which is what alarms watch, and over the whole recording."""
     found = []
-    for name, what in (("mean", "mean"), ("p50", "median"), ("p95", "95th percentile"), ("p99", "99th percentile"), ("p999", "99.9th percentile")):
+    for name, what in (
+        ("mean", "mean"),
+        ("p50", "median"),
+        ("p95", "95th percentile"),
+        ("p99", "99th percentile"),
+        ("p999", "99.9th percentile"),
+    ):
         short = {"p50": "median", "p999": "p99.9"}.get(name, name)
-        found.append(Metric(f"{name}_ms", "<=", "ms", f"{what} of I/O latency in the worst five minutes, waiting included", 1.0, words=f"I/O {short} of the worst 5 min"))
-        found.append(Metric(f"overall_{name}_ms", "<=", "ms", f"{what} of I/O latency over the whole recording, waiting included", 1.0, words=f"I/O {short} of the whole recording"))
+        found.append(
+            Metric(
+                f"{name}_ms",
+                "<=",
+                "ms",
+                f"{what} of I/O latency in the worst five minutes, waiting included",
+                1.0,
+                words=f"I/O {short} of the worst 5 min",
+            )
+        )
+        found.append(
+            Metric(
+                f"overall_{name}_ms",
+                "<=",
+                "ms",
+                f"{what} of I/O latency over the whole recording, waiting included",
+                1.0,
+                words=f"I/O {short} of the whole recording",
+            )
+        )
     return found
 
 
-COST = Metric("cost_usd_month", "<=", "USD", "monthly cost, instance and log volumes included where there are any", 10.0, "cost", "monthly cost")
-HEADROOM = Metric("headroom_percent", ">=", "%", "growth of demand before another goal fails; none while anything is throttled", 10.0, "headroom", "head-room")
-DURABILITY = Metric("durability_afr_percent", "<=", "%", "chance to lose the data in a year (upper published figure, through the layout)", 0.1, "static", "annual failure rate")
-CONSISTENCY = Metric("consistency_percent", ">=", "%", "share of the time the type promises its performance", 0.1, "static", "promised consistency")
+COST = Metric(
+    "cost_usd_month", "<=", "USD", "monthly cost, instance and log volumes included where there are any", 10.0, "cost", "monthly cost"
+)
+HEADROOM = Metric(
+    "headroom_percent",
+    ">=",
+    "%",
+    "growth of demand before another goal fails; none while anything is throttled",
+    10.0,
+    "headroom",
+    "head-room",
+)
+DURABILITY = Metric(
+    "durability_afr_percent",
+    "<=",
+    "%",
+    "chance to lose the data in a year (upper published figure, through the layout)",
+    0.1,
+    "static",
+    "annual failure rate",
+)
+CONSISTENCY = Metric(
+    "consistency_percent", ">=", "%", "share of the time the type promises its performance", 0.1, "static", "promised consistency"
+)
 
 DEMAND = _table(
     *_latencies(),
@@ -194,7 +238,9 @@ def parse_goals(
         wanted = [Goal.parse(text, subject) for text in DEFAULTS[subject]]
         if subject == "database" and arrivals and not any(goal.about.kind == "load" for goal in parsed):
             wanted.insert(0, Goal.parse(OPEN_DEFAULT, subject))
-        parsed += [goal for goal in wanted if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject, arrivals))]
+        parsed += [
+            goal for goal in wanted if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject, arrivals))
+        ]
     if not any(goal.about.kind == "load" for goal in parsed):
         names = "tps, p95_ms, tps_p5 or backlog_s" if subject == "database" else "p99_ms or throttled_min"
         example = "--goal 'tps>=300' --goal 'p95_ms<=50'" if subject == "database" else "--goal 'p99_ms<=20'"
@@ -213,7 +259,12 @@ def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
     goals = tuple(goals)
     for goal in goals:
         if goal.about.kind == "headroom" and goal.limit > 0 and not _grows(goals, "database", arrivals):
-            raise InputError(str(goal), "head-room of a database is that of a rate", SOURCE, "Ask for tps too, or let transactions arrive: --arrivals-tps.")
+            raise InputError(
+                str(goal),
+                "head-room of a database is that of a rate",
+                SOURCE,
+                "Ask for tps too, or let transactions arrive: --arrivals-tps.",
+            )
         if goal.metric == "backlog_s" and not arrivals:
             hint = "Say how many arrive: --arrivals-tps 250. Or ask for tps."
             raise InputError(str(goal), "clients that wait for their answer leave no backlog", SOURCE, hint)

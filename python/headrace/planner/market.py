@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from headrace import _core
 from headrace.errors import InputError, core_errors
 from headrace.planner.candidates import LAYOUTS, Directory, Family, Host, Shape, Space, local_shapes, member_counts, shapes_of
-from headrace.prices import PriceList
 from headrace.planner.result import FamilyVerdict
+from headrace.prices import PriceList
 from headrace.workload.model import check_number, did_you_mean, shown
 
 TYPES = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1", "instance-store")
@@ -41,7 +41,9 @@ def check_service(service: str) -> str:
     """The service that runs the server. Raises InputError for one that cannot be planned."""
     name = service.strip().lower() if isinstance(service, str) else ""
     if name not in SERVICES:
-        raise InputError(f"service = {shown(service)}", f"is not planned yet; known: {', '.join(SERVICES)}", "headrace plan", "Leave it out.")
+        raise InputError(
+            f"service = {shown(service)}", f"is not planned yet; known: {', '.join(SERVICES)}", "headrace plan", "Leave it out."
+        )
     return name
 
 
@@ -90,9 +92,7 @@ def _same_limits(one: dict, other: dict) -> bool:
     return figures(one) == figures(other)
 
 
-def spaces_of(
-    family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int
-) -> list[Space]:
+def spaces_of(family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int) -> list[Space]:
     """All spaces of a family: without a log volume the log needs room beside the data. Hosts are given by their place in `hosts`."""
     sizes = {log: data_gib + (log_gib if log is None else 0) for log in logs}
     if family.volume_type == LOCAL:
@@ -127,7 +127,9 @@ def hosts_alone(cache_gib: float = 0.0) -> list[Host]:
     return [Host(None, 0.0, cache_gib)]
 
 
-def hosts_named(patterns: Sequence[str] | str, prices: PriceList, cache_share: float | None = None) -> tuple[list[Host], list[tuple[str, str]]]:
+def hosts_named(
+    patterns: Sequence[str] | str, prices: PriceList, cache_share: float | None = None
+) -> tuple[list[Host], list[tuple[str, str]]]:
     """Hosts of the instances that match, cheapest first, each with the cache it has room for (`cache_share` None: no cache is asked
     about); and those left out, with the reason. A pattern is a type or a glob (`r6i.*`). Raises InputError when one matches nothing, or
     nothing usable is left."""

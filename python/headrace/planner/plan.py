@@ -20,8 +20,8 @@ from headrace.planner.choice import Chooser
 from headrace.planner.database import DatabaseJudge, regrets
 from headrace.planner.demand import Demand, DemandJudge
 from headrace.planner.goals import budget_of, needed_tps
-from headrace.planner.question import Question
 from headrace.planner.market import LOCAL, OWN_SHARE, families_on, family_of, hosts_named, log_volumes, spaces_of
+from headrace.planner.question import Question
 from headrace.planner.reasons import explain, latency_checks, recommend, verdict
 from headrace.planner.result import Choice, FamilyVerdict, Plan, Saving
 from headrace.planner.search import Found, Search
@@ -93,9 +93,7 @@ class Engine:
             return DatabaseJudge(
                 asked.workload, asked.goals, asked.prices, self.hosts, asked.conditions, least, asked.confidence, asked.draws, asked.seed
             )
-        return DemandJudge(
-            Demand(asked.workload), asked.goals, asked.prices, self.hosts, self.directory, asked.cycle, asked.start_balance
-        )
+        return DemandJudge(Demand(asked.workload), asked.goals, asked.prices, self.hosts, self.directory, asked.cycle, asked.start_balance)
 
     # --- search -------------------------------------------------------------------------------------------------------
 
@@ -142,7 +140,9 @@ class Engine:
             return min((found.usd for found in one.sure), default=math.inf)
 
         def limit(space: Space) -> float:
-            here = min((usd for (host, members), usd in known.items() if host == space.host and members <= space.shape.members), default=math.inf)
+            here = min(
+                (usd for (host, members), usd in known.items() if host == space.host and members <= space.shape.members), default=math.inf
+            )
             by_guess = KEPT * 1.5 if isinstance(self.judge, DatabaseJudge) else 1.0
             return min(self._affordable, here * by_guess, KEPT * own() if len(self.hosts) > 1 else math.inf, HOPELESS * best_of_all)
 
@@ -174,7 +174,9 @@ class Engine:
         if isinstance(self.judge, DatabaseJudge) or all(host.instance is None for host in self.hosts) or family.volume_type == LOCAL:
             return None
         self.hosts.append(Host(None))
-        spaces = [Space(space.shape, None, len(self.hosts) - 1) for space in spaces_of(family, [Host(None)], [None], self.asked.need.data_gib, 0)]
+        spaces = [
+            Space(space.shape, None, len(self.hosts) - 1) for space in spaces_of(family, [Host(None)], [None], self.asked.need.data_gib, 0)
+        ]
         found = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
         self.hosts.pop()
         return {one.space.shape: one for one in found}
@@ -224,13 +226,23 @@ class Engine:
         for found in passing:
             family, host = found.space.family, self.hosts[found.space.host]
             keeps = self.asked.today_family is None or family_of(host.name or "") == self.asked.today_family
-            firsts.setdefault((found.space.shape.members, family.volume_type == LOCAL, family.volume_type in ("st1", "sc1", "standard"), keeps), found)
+            firsts.setdefault(
+                (found.space.shape.members, family.volume_type == LOCAL, family.volume_type in ("st1", "sc1", "standard"), keeps), found
+            )
         return self.chooser.choose([found.pick for found in firsts.values()], regret)
 
     def _closest(self, searched: Sequence[Searched]) -> tuple[list[Choice], dict[str, Choice]]:
         """Where nothing meets the goals: what comes nearest, one of each family."""
         nearest = {one.family.name: choice for one in searched if (choice := self._nearest(one)) is not None}
-        order = sorted(nearest.values(), key=lambda choice: (-round(choice.probability or 0.0, 3), round(self._distance(choice), 4), choice.cost_usd_month, choice.place))
+        order = sorted(
+            nearest.values(),
+            key=lambda choice: (
+                -round(choice.probability or 0.0, 3),
+                round(self._distance(choice), 4),
+                choice.cost_usd_month,
+                choice.place,
+            ),
+        )
         return order[:CLOSEST_SHOWN], nearest
 
     def _distance(self, choice: Choice) -> float:
@@ -390,7 +402,9 @@ class Engine:
         known = [pick for pick, value in regret.items() if not math.isnan(value.expected) and not (lasts and LOCAL in pick[0])]
         if not known:
             return None
-        least = min(known, key=lambda pick: (round(regret[pick].expected, 4), round(regret[pick].worst, 4), pick[0], pick[1] or "", pick[2]))
+        least = min(
+            known, key=lambda pick: (round(regret[pick].expected, 4), round(regret[pick].worst, 4), pick[0], pick[1] or "", pick[2])
+        )
         return self.chooser.choose([least], regret)[0]
 
     # --- the answer ---------------------------------------------------------------------------------------------------
@@ -428,7 +442,13 @@ class Engine:
         workload = self.asked.workload
         if isinstance(workload, OpenWorkload):
             return workload.summary()
-        return {"name": workload.name, "engine": workload.engine, "cache_gib": workload.cache_gib, "threads": workload.threads, "instance": workload.instance}
+        return {
+            "name": workload.name,
+            "engine": workload.engine,
+            "cache_gib": workload.cache_gib,
+            "threads": workload.threads,
+            "instance": workload.instance,
+        }
 
     def _checks(self, compared: Choice | None) -> list[dict]:
         """Recorded latency beside the model's, on today's storage."""
@@ -445,21 +465,27 @@ class Engine:
         found = [*self.asked.notes, *workload.caveats, *(caveat for choice in shown for caveat in (*choice.far_from_runs, *choice.caveats))]
         if isinstance(workload, TransactionWorkload) and any(host.instance for host in self.hosts):
             if workload.database["clients"]["cpu_ms"] <= 0:
-                found.append("The workload does not say what processor time a transaction takes: virtual CPUs are the bottleneck nowhere in this plan.")
+                found.append(
+                    "The workload does not say what processor time a transaction takes: virtual CPUs are the bottleneck nowhere in this plan."
+                )
             else:
                 found.append("A virtual CPU counts alike on every instance: generations and makers differ by tens of percent.")
         return [note for note in dict.fromkeys(found) if note not in self.asked.warnings]
 
     def _frontier(self, searched: Sequence[Searched], recommended: Choice | None) -> list[dict]:
         """Cost against performance along the best space of the cheapest families."""
-        starts = sorted(((one.passing or [*one.guessed])[0] for one in searched if one.guessed), key=lambda found: (found.best is None, rank(found)))[:CURVES]
+        starts = sorted(
+            ((one.passing or [*one.guessed])[0] for one in searched if one.guessed), key=lambda found: (found.best is None, rank(found))
+        )[:CURVES]
         wanted: dict[Pick, str] = {}
         for found in starts:
             (x, x_high), (y, y_high) = found.space.shape.x, found.space.shape.y
             best = found.best or found.high
             shares = [step / (CURVE_POINTS - 1) for step in range(CURVE_POINTS)]
             points = [(round(x + share * (best[0] - x)), round(y + share * (best[1] - y))) for share in shares]
-            points += [(round(best[0] + share**2 * (x_high - best[0])), round(best[1] + share**2 * (y_high - best[1]))) for share in shares[1:]]
+            points += [
+                (round(best[0] + share**2 * (x_high - best[0])), round(best[1] + share**2 * (y_high - best[1]))) for share in shares[1:]
+            ]
             wanted |= {found.space.pick(point): found.space.family.name for point in points}
         usd = self.judge.costs(list(wanted)) * self.asked.nodes + self.fixed_usd if wanted else []
         most = CURVE_USD * recommended.cost_usd_month if recommended else math.inf
@@ -470,11 +496,21 @@ class Engine:
         if not kept:
             return []
         picks = [pick for pick, *_ in kept]
-        base = [{"storage": pick[0], "log_storage": pick[1], "instance": self.hosts[pick[2]].name, "family": family, "cost_usd_month": cost} for pick, family, cost in kept]
+        base = [
+            {"storage": pick[0], "log_storage": pick[1], "instance": self.hosts[pick[2]].name, "family": family, "cost_usd_month": cost}
+            for pick, family, cost in kept
+        ]
         if isinstance(self.judge, DatabaseJudge):
             made = self.chooser.choose(picks)
             return [
-                point | {"tps": choice.metrics["tps"], "tps_low": choice.tps_low, "tps_high": choice.tps_high, "probability": choice.probability, "meets_goals": choice.meets_goals}
+                point
+                | {
+                    "tps": choice.metrics["tps"],
+                    "tps_low": choice.tps_low,
+                    "tps_high": choice.tps_high,
+                    "probability": choice.probability,
+                    "meets_goals": choice.meets_goals,
+                }
                 for point, choice in zip(base, made, strict=True)
             ]
         columns, fine = self.judge.run(picks, prune=False), self.judge.performs(picks)

@@ -120,7 +120,6 @@ class Question:
     warnings: tuple[str, ...] = ()
 
 
-
 def make_question(workload: object, settings: Settings) -> Question:
     """Checks everything that can be checked before anything is searched. Raises InputError."""
     if isinstance(workload, TransactionWorkload):
@@ -152,7 +151,9 @@ def _growth(settings: Settings, per_year: float | None) -> Growth:
         if given is not None:
             check_number(name, given, 0.001, 1_000.0)
             if settings.growth != 1.0:
-                raise InputError(f"growth = {settings.growth:g}", f"is given beside {name}", SOURCE, "Give growth for both, or one for each.")
+                raise InputError(
+                    f"growth = {settings.growth:g}", f"is given beside {name}", SOURCE, "Give growth for both, or one for each."
+                )
         factors.append((settings.growth if given is None else given) * by_months)
     return Growth(*factors)
 
@@ -192,7 +193,12 @@ def _checked(settings: Settings) -> dict:
     if cycle not in ("settled", "first"):
         raise InputError(f"cycle = {cycle!r}", "must be settled or first", SOURCE, "settled repeats the recording until credits come back.")
     if cycle == "settled" and settings.start_balance is not None:
-        raise InputError(f"start_balance = {settings.start_balance:g}", "is the state of a first day; a settled day has its own", SOURCE, "Give --cycle first.")
+        raise InputError(
+            f"start_balance = {settings.start_balance:g}",
+            "is the state of a first day; a settled day has its own",
+            SOURCE,
+            "Give --cycle first.",
+        )
     return {
         "free_percent": float(settings.free_percent), "months": float(settings.months), "excluded": excluded, "cycle": cycle,
         "max_volumes": check_whole("max_volumes", settings.max_volumes, 1, MAX_VOLUMES), "start_balance": settings.start_balance,
@@ -237,12 +243,16 @@ def _of_demand(workload: object, settings: Settings) -> Question:
     size = check_size(settings.size_gib) if settings.size_gib is not None else workload.size_gib * growth.data
     today, notes = _today(settings)
     if today is not None and today.log is not None:
-        raise InputError(f"compare = {settings.compare}", "has a log volume, and a demand on I/Os has one device", SOURCE, "Give the data volumes alone.")
+        raise InputError(
+            f"compare = {settings.compare}", "has a log volume, and a demand on I/Os has one device", SOURCE, "Give the data volumes alone."
+        )
     # What a volume gave at its limit is less than what was asked: those points are raised, and said.
     grown = replace(workload.uncensored().scaled(growth.demand), size_gib=size)
     totals = grown.summary()
     if not totals["mean_iops"]:
-        raise InputError(workload.name, "asks for no I/O at all, so there is nothing to plan", "headrace plan", "Check the recording's device.")
+        raise InputError(
+            workload.name, "asks for no I/O at all, so there is nothing to plan", "headrace plan", "Check the recording's device."
+        )
     prices = _prices(settings)
     hosts, skipped = (hosts_alone(), []) if settings.instances is None else hosts_named(settings.instances, prices)
     if settings.instances is None and today is not None and today.instance is not None:
@@ -297,8 +307,17 @@ def _conditions(workload: TransactionWorkload, settings: Settings, goals: Sequen
         check_number("arrivals_tps", arrivals, 0.01, 1e6, "tps")
         for goal in goals:
             if goal.about.unit == "tps" and goal.limit > arrivals:
-                raise InputError(str(goal), f"only {arrivals:g} transactions a second arrive", "headrace plan --arrivals-tps", "Ask for less, or let more arrive.")
-    clients = None if arrivals is not None else check_whole("threads", workload.threads if settings.threads is None else settings.threads, 1, 65_536)
+                raise InputError(
+                    str(goal),
+                    f"only {arrivals:g} transactions a second arrive",
+                    "headrace plan --arrivals-tps",
+                    "Ask for less, or let more arrive.",
+                )
+    clients = (
+        None
+        if arrivals is not None
+        else check_whole("threads", workload.threads if settings.threads is None else settings.threads, 1, 65_536)
+    )
     start = settings.start or "warm"
     if start not in ("cold", "warm"):
         raise InputError(f"start = {start!r}", "must be cold or warm", SOURCE)
@@ -314,7 +333,9 @@ def _todays_family(workload: TransactionWorkload, today: Placement | None, setti
     return family_of(name) if name else None
 
 
-def _hosts(workload: TransactionWorkload, settings: Settings, prices: PriceList, today_family: str | None) -> tuple[list[Host], list[tuple[str, str]]]:
+def _hosts(
+    workload: TransactionWorkload, settings: Settings, prices: PriceList, today_family: str | None
+) -> tuple[list[Host], list[tuple[str, str]]]:
     named = settings.instances
     listed = [named] if isinstance(named, str) else list(named or ())
     if [str(name).strip().lower() for name in listed] == ["none"]:
@@ -334,4 +355,6 @@ def _assumed_cache(workload: TransactionWorkload, instance: str, cache_share: fl
         return []
     with core_errors():
         cache = cache_of(_core.instance(instance, as_of), cache_share)
-    return [f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. If yours is another, set that (innodb_buffer_pool_size), or calibrate there."]
+    return [
+        f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. If yours is another, set that (innodb_buffer_pool_size), or calibrate there."
+    ]

@@ -20,7 +20,9 @@ SAVES_PERCENT, SAVES_USD = 20.0, 20.0
 HDD = ("st1", "sc1", "standard")
 
 
-def verdict(best: Choice | None, family: Family, winner: Choice | None, overload: float | None, dear: float | None, needed_gib: int) -> FamilyVerdict:
+def verdict(
+    best: Choice | None, family: Family, winner: Choice | None, overload: float | None, dear: float | None, needed_gib: int
+) -> FamilyVerdict:
     """The verdict on a family whose cheapest choice that meets the goals, or nearest, is `best`; `dear`: what its cheapest costs at the
     least, where it was not looked at because of that."""
     if best is None:
@@ -86,7 +88,10 @@ def recommend(choices: Sequence[Choice], today_family: str | None) -> tuple[Choi
     pool, passed_over = list(choices), []
     for keep, why in (
         (lambda one: one.persistent, "its data is gone when the instance stops"),
-        (lambda one: today_family is None or (one.instance or "").partition(".")[0] == today_family, f"it leaves the instance family of today ({today_family})"),
+        (
+            lambda one: today_family is None or (one.instance or "").partition(".")[0] == today_family,
+            f"it leaves the instance family of today ({today_family})",
+        ),
         (lambda one: one.volume_type not in HDD, "its type is made for large sequential requests, not for a database's random ones"),
     ):
         kept = [one for one in pool if keep(one)]
@@ -99,7 +104,10 @@ def recommend(choices: Sequence[Choice], today_family: str | None) -> tuple[Choi
         passed_over.append(_array_words(best, cheapest))
     if best.key == cheapest.key:
         return best, ""
-    return best, f"{cheapest.place} would cost {best.cost_usd_month - cheapest.cost_usd_month:,.2f} USD a month less, but {'; '.join(passed_over) or 'is not better otherwise'}."
+    return (
+        best,
+        f"{cheapest.place} would cost {best.cost_usd_month - cheapest.cost_usd_month:,.2f} USD a month less, but {'; '.join(passed_over) or 'is not better otherwise'}.",
+    )
 
 
 def _order(choice: Choice) -> tuple:
@@ -179,12 +187,18 @@ def _bill_lines(choice: Choice) -> list[str]:
     for item in choice.items:
         price = f"{item['quantity']:,.10g} {item['unit']} x {item['unit_price_usd']:.10g} USD = {item['usd']:,.2f} USD"
         lines.append(f"bill: {item['part']}: {item['item']}: {price} ({item['source']}, {item['as_of']})")
-    return [*lines, f"bill: together {choice.cost_usd_month:,.2f} USD a month", f"durability: {choice.durability}; consistency: {choice.consistency}"]
+    return [
+        *lines,
+        f"bill: together {choice.cost_usd_month:,.2f} USD a month",
+        f"durability: {choice.durability}; consistency: {choice.consistency}",
+    ]
 
 
 def _demand_lines(chooser: Chooser, pick: Pick, choice: Choice) -> list[str]:
     limits = chooser.limits(pick)[0]
-    lines = [f"{chooser.need.data_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable of {choice.members} x {limits['spec']['size_gib']:,} GiB"]
+    lines = [
+        f"{chooser.need.data_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable of {choice.members} x {limits['spec']['size_gib']:,} GiB"
+    ]
     lines += _capacity(chooser.directory.about(pick[0]).family, limits)
     for used in chooser.utilisations(pick, limits):
         whose = "all volumes together" if used["cap"].startswith("instance") else "a volume"

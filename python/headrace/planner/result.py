@@ -43,7 +43,7 @@ class Choice(Document):
     volumes alone. `family`: type and layout of the data volumes. `members`: their number. `usable_gib`: GiB the layout leaves for data.
     `items`: the monthly bill, each with `part` ("instance", "data", "log", "snapshots"), `item`, `quantity`, `unit`, `unit_price_usd`,
     `usd`, `source`, `as_of`. `metrics`: every metric a goal can name, in the unit of its name; None where not known. `meets_goals`,
-    `misses`: goals that are not met, in words. `binds`: the limit that is the bottleneck, or comes nearest to being it: `cap`, `words`,
+    `misses`: goals that are not met, in words. `binds`: the limit that is the bottleneck, or comes nearest to being it: `cap`, `words`, `short` (for a table),
     and of a plan for demand `throttled_s`, `utilisation` (peak demand over that limit, 1 is full), `at_s`. `headroom_percent`: growth of
     demand, data aside, before a goal fails; 0 while anything is throttled; None when a goal fails already. `runs_dry`: when credits or the
     instance's burst bucket are gone (`at_s`, `words`), or None. `durability_afr_percent`: chance of losing the data in a year,

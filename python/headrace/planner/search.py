@@ -16,6 +16,7 @@ spaces are searched together, a generator each, so that one call of the judge an
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -85,10 +86,8 @@ class Search:
             said = iter(self.meets(picks))
             left = []
             for answer, talk, asked in talks:
-                try:
+                with contextlib.suppress(StopIteration):
                     left.append((answer, talk, talk.send([bool(next(said)) for _ in asked])))
-                except StopIteration:
-                    pass
             talks = left
         return answers
 

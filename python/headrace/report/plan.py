@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace import caps
 from headrace.report.words import latency, number, percent, span, usd
 
 RIGHT = ("rank", "USD/month", "I/O p99", "throttled", "head-room", "AFR a year", "tps", "p95", "probability", "cache GiB", "lowest balance")
@@ -19,7 +18,9 @@ BILL_RIGHT = ("quantity", "unit price", "USD")
 FAR = 3.0
 # Metrics that stand in columns of their own.
 STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
-REGRET = "Regret: what is spent beyond the cheapest that would have met the goals, or on a choice that misses them and must be bought again."
+REGRET = (
+    "Regret: what is spent beyond the cheapest that would have met the goals, or on a choice that misses them and must be bought again."
+)
 
 
 # --- the answer in sentences --------------------------------------------------------------------------------------------
@@ -32,7 +33,9 @@ def found(plan) -> list[tuple[str, str]]:
         lines += _recommended(plan)
     elif plan.closest:
         near = plan.closest[0]
-        lines.append((f"Nothing meets every goal. Closest: {near.place}, {usd(near.cost_usd_month)} USD a month: {'; '.join(near.misses)}.", "warn"))
+        lines.append(
+            (f"Nothing meets every goal. Closest: {near.place}, {usd(near.cost_usd_month)} USD a month: {'; '.join(near.misses)}.", "warn")
+        )
     else:
         lines.append(("Nothing meets every goal, and nothing comes close: no volume of that day can hold or carry this load.", "warn"))
     lines += _regret(plan)
@@ -47,7 +50,12 @@ def found(plan) -> list[tuple[str, str]]:
 def _recommended(plan) -> list[tuple[str, str]]:
     best, cheapest = plan.recommended, plan.winner
     same = cheapest is not None and cheapest.key == best.key
-    lines = [(f"Recommended{', and the cheapest that meets every goal' if same else ''}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}.", "good")]
+    lines = [
+        (
+            f"Recommended{', and the cheapest that meets every goal' if same else ''}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}.",
+            "good",
+        )
+    ]
     if not same and plan.why_recommended:
         lines.append((f"Cheapest that meets every goal: {plan.why_recommended}", ""))
     if not best.persistent:
@@ -66,7 +74,9 @@ def _facts(plan, choice) -> str:
     """What a DBA asks first, in one line."""
     parts = []
     if plan.subject == "database":
-        parts.append(f"{number(choice.metrics['tps'])} tps, p95 {latency(choice.metrics['p95_ms'])}, probability {percent(choice.probability)}")
+        parts.append(
+            f"{number(choice.metrics['tps'])} tps, p95 {latency(choice.metrics['p95_ms'])}, probability {percent(choice.probability)}"
+        )
     else:
         parts.append(f"I/O p99 of the worst 5 min {latency(choice.metrics['p99_ms'])}")
     if choice.headroom_percent is not None:
@@ -96,7 +106,9 @@ def _first_day(choice) -> str:
     first = choice.first_day
     parts = []
     if first.get("lowest_balance_percent") is not None:
-        parts.append(f"credits fall to {number(first['lowest_balance_percent'])} % on the first day, to {number(choice.metrics['lowest_balance_percent'])} % once days repeat")
+        parts.append(
+            f"credits fall to {number(first['lowest_balance_percent'])} % on the first day, to {number(choice.metrics['lowest_balance_percent'])} % once days repeat"
+        )
     if first.get("p99_ms") is not None and choice.metrics["p99_ms"] is not None:
         parts.append(f"I/O p99 of the worst 5 min {latency(first['p99_ms'])} on the first, {latency(choice.metrics['p99_ms'])} then")
     return f"With full credits: {'; '.join(parts)}."
@@ -104,7 +116,9 @@ def _first_day(choice) -> str:
 
 def _today(plan) -> list[tuple[str, str]]:
     now, best, saving = plan.compared, plan.recommended, plan.saving
-    line = f"Today {now.place} costs {usd(now.cost_usd_month)} USD a month and " + ("meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}")
+    line = f"Today {now.place} costs {usd(now.cost_usd_month)} USD a month and " + (
+        "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
+    )
     lines = [(line + ".", "" if now.meets_goals else "warn")]
     if now.runs_dry:
         lines.append((f"Today's credits: {now.runs_dry['words']}.", "warn"))
@@ -115,7 +129,12 @@ def _today(plan) -> list[tuple[str, str]]:
     if plan.in_place is not None and (best is None or plan.in_place.key != best.key) and plan.in_place.key != now.key:
         place = plan.in_place
         less = now.cost_usd_month - place.cost_usd_month
-        lines.append((f"Without moving data: modify today's volumes into {place.storage}, {usd(place.cost_usd_month)} USD a month ({usd(abs(less))} {'less' if less >= 0 else 'more'} than today).", ""))
+        lines.append(
+            (
+                f"Without moving data: modify today's volumes into {place.storage}, {usd(place.cost_usd_month)} USD a month ({usd(abs(less))} {'less' if less >= 0 else 'more'} than today).",
+                "",
+            )
+        )
     return lines
 
 
@@ -143,9 +162,19 @@ def _regret(plan) -> list[tuple[str, str]]:
         lines = [(f"It is also the choice of least regret: {figures}. {REGRET}", "")]
     else:
         less = "" if best.meets_goals else ", less than asked"
-        lines = [(f"Least regret over what the calibration leaves open: {best.place}, {usd(best.cost_usd_month)} USD a month, probability {percent(best.probability)}{less}: {figures}. {REGRET}", "")]
+        lines = [
+            (
+                f"Least regret over what the calibration leaves open: {best.place}, {usd(best.cost_usd_month)} USD a month, probability {percent(best.probability)}{less}: {figures}. {REGRET}",
+                "",
+            )
+        ]
     if plan.undecided:
-        lines.append((f"In {percent(plan.undecided)} of the cases the calibration leaves open nothing looked at meets the goals; regret leaves them out.", "warn"))
+        lines.append(
+            (
+                f"In {percent(plan.undecided)} of the cases the calibration leaves open nothing looked at meets the goals; regret leaves them out.",
+                "warn",
+            )
+        )
     return lines
 
 
@@ -182,7 +211,12 @@ def ranked(plan) -> list[tuple[object, object]]:
     """Rank and choice: winners or what comes closest, then the recommended, the least regretted, the one in place and today's."""
     shown = list(enumerate(plan.winners or plan.closest, 1))
     known = {choice.key for _, choice in shown}
-    for rank, choice in (("recommended", plan.recommended), ("least regret", plan.least_regret), ("in place", plan.in_place), ("today", plan.compared)):
+    for rank, choice in (
+        ("recommended", plan.recommended),
+        ("least regret", plan.least_regret),
+        ("in place", plan.in_place),
+        ("today", plan.compared),
+    ):
         if choice is not None and (rank == "today" or choice.key not in known):
             known.add(choice.key)
             shown.append((rank, choice))
@@ -191,7 +225,10 @@ def ranked(plan) -> list[tuple[object, object]]:
 
 def choice_table(plan) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the ranked table; columns that say nothing are left out."""
-    cells = [(_database_cells if plan.subject == "database" else _demand_cells)(_rank(plan, rank, choice), choice) for rank, choice in ranked(plan)]
+    cells = [
+        (_database_cells if plan.subject == "database" else _demand_cells)(_rank(plan, rank, choice), choice)
+        for rank, choice in ranked(plan)
+    ]
     columns = list(cells[0]) if cells else []
     kept = [name for name in columns if any(row[name] not in ("-", "0 s", "none") for row in cells) or name == "head-room"]
     return kept, [[row[name] for name in kept] for row in cells]
@@ -209,7 +246,7 @@ def _demand_cells(rank: str, choice) -> dict[str, str]:
         "rank": rank, "storage": choice.storage, "instance": choice.instance or "-", "USD/month": usd(choice.cost_usd_month),
         "I/O p99": latency(metrics.get("p99_ms")), "throttled": "-" if throttled is None else span(60 * throttled), "head-room": headroom(choice),
         "AFR a year": _afr(choice), "lowest balance": f"{number(balance)} %" if credits else "-",
-        "bottleneck": choice.binds.get("words", "-"), "credits": choice.runs_dry["words"] if choice.runs_dry else "-",
+        "bottleneck": choice.binds.get("short", "-"), "credits": choice.runs_dry["words"] if choice.runs_dry else "-",
     }  # fmt: skip
 
 
@@ -219,7 +256,7 @@ def _database_cells(rank: str, choice) -> dict[str, str]:
         "cache GiB": number(choice.cache_gib), "USD/month": usd(choice.cost_usd_month), "tps": number(choice.metrics["tps"]),
         "80 % of tps": f"{number(choice.tps_low)} to {number(choice.tps_high)}", "p95": latency(choice.metrics["p95_ms"]),
         "probability": percent(choice.probability), "head-room": headroom(choice), "AFR a year": _afr(choice),
-        "bottleneck": caps.short(choice.binds["cap"]), "credits": choice.runs_dry["words"] if choice.runs_dry else "-",
+        "bottleneck": choice.binds.get("short", "-"), "credits": choice.runs_dry["words"] if choice.runs_dry else "-",
     }  # fmt: skip
 
 
@@ -238,7 +275,9 @@ def verdict_rows(plan, every: bool = True) -> tuple[list[tuple[str, ...]], list[
         if not every and _is_far(one):
             far.append(one.family)
             continue
-        rows.append((one.family, one.outcome, one.best.place if one.best else "-", usd(one.best.cost_usd_month) if one.best else "-", one.why))
+        rows.append(
+            (one.family, one.outcome, one.best.place if one.best else "-", usd(one.best.cost_usd_month) if one.best else "-", one.why)
+        )
     return rows, far
 
 
@@ -251,7 +290,16 @@ def _is_far(one) -> bool:
 def bill_rows(choice) -> list[tuple[str, ...]]:
     """The monthly bill, item by item, with the total."""
     rows = [
-        (item["part"], item["item"], number(item["quantity"], 6), item["unit"], f"{item['unit_price_usd']:.6g}", usd(item["usd"]), item["source"] or "", item["as_of"] or "")
+        (
+            item["part"],
+            item["item"],
+            number(item["quantity"], 6),
+            item["unit"],
+            f"{item['unit_price_usd']:.6g}",
+            usd(item["usd"]),
+            item["source"] or "",
+            item["as_of"] or "",
+        )
         for item in choice.items
     ]
     return [*rows, ("together", "", "", "", "", usd(choice.cost_usd_month), "", "")]
@@ -286,13 +334,34 @@ def text_parts(plan, *, explain: bool = False, families: bool = False) -> list:
     parts += ["* recommended"] if any(row[0].endswith("*") for row in rows) else []
     lost, far = verdict_rows(plan, families)
     if lost:
-        parts += ["", table(VERDICTS, lost, title="Why the others lost", right=("USD/month",), keep=("family", "outcome", "best candidate"), prose=("why",))]
+        parts += [
+            "",
+            table(
+                VERDICTS,
+                lost,
+                title="Why the others lost",
+                right=("USD/month",),
+                keep=("family", "outcome", "best candidate"),
+                prose=("why",),
+            ),
+        ]
     parts += [f"Far off, or not possible: {', '.join(far)} (--families says why)."] if far else []
     steps = next_lines(plan)
-    parts += ["", "What to do next", *(f"  {line}" for line in steps)] if steps else []
+    parts += ["", "What to do next", *(_pasted(f"  {line}") for line in steps)] if steps else []
     parts += ["", "The arithmetic", *(f"  {line}" for line in plan.explain)] if explain else []
-    parts += ["", *(f"note: {name} was left out: {why}" for name, why in plan.skipped_instances), *(f"note: {note}" for note in plan.caveats)]
+    parts += [
+        "",
+        *(f"note: {name} was left out: {why}" for name, why in plan.skipped_instances),
+        *(f"note: {note}" for note in plan.caveats),
+    ]
     return parts
+
+
+def _pasted(line: str):
+    """A line that is to be copied: never broken."""
+    from rich.text import Text
+
+    return Text(line, no_wrap=True, overflow="ignore") if line.startswith("      ") else line
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,10 @@ def add(made, plan, workload, runs) -> None:
         chart = cost_against_tps(plan)
         if chart is not None:
             made.heading("Cost against transactions a second")
-            made.chart(chart, "Sustained transactions a second with their 80 % interval against monthly cost, along the best candidates of each family")
+            made.chart(
+                chart,
+                "Sustained transactions a second with their 80 % interval against monthly cost, along the best candidates of each family",
+            )
     else:
         _demand(made, plan, workload, runs)
     _bills(made, plan)
@@ -38,7 +41,9 @@ def _demand(made, plan, workload, runs) -> None:
         made.heading("How the burst balance moves")
         moving = charts.balances([(name, run.rows) for name, run in runs], clock_start(workload))
         if moving is None:
-            made.paragraph(f"None of these has credits: {', '.join(name for name, _ in runs)}. What they deliver does not change over the day.")
+            made.paragraph(
+                f"None of these has credits: {', '.join(name for name, _ in runs)}. What they deliver does not change over the day."
+            )
         else:
             made.chart(moving, "Credit balance over the day of " + ", ".join(name for name, _ in runs))
 
@@ -80,7 +85,9 @@ def cost_against_tps(plan) -> alt.LayerChart | None:
         layers.append(wanted.mark_rule(strokeDash=[6, 4], color=style.WARN).encode(y="tps:Q"))
         layers.append(wanted.mark_text(align="left", dy=-7, color=style.WARN).encode(x=alt.value(4), y="tps:Q", text="text:N"))
     if plan.recommended:
-        best = pl.DataFrame({"cost_usd_month": [plan.recommended.cost_usd_month], "tps": [plan.recommended.metrics["tps"]], "text": ["recommended"]})
+        best = pl.DataFrame(
+            {"cost_usd_month": [plan.recommended.cost_usd_month], "tps": [plan.recommended.metrics["tps"]], "text": ["recommended"]}
+        )
         ring = alt.Chart(best).encode(x="cost_usd_month:Q", y="tps:Q")
         layers += [ring.mark_point(size=220, strokeWidth=2, color=style.INK), ring.mark_text(dy=18, color=style.INK).encode(text="text:N")]
     return style.configured(alt.layer(*layers).properties(width=style.WIDTH, height=2.5 * style.PANEL_HEIGHT))

@@ -230,7 +230,7 @@ def choice_table(plan) -> tuple[list[str], list[list[str]]]:
         for rank, choice in ranked(plan)
     ]
     columns = list(cells[0]) if cells else []
-    kept = [name for name in columns if any(row[name] not in ("-", "0 s", "none") for row in cells) or name == "head-room"]
+    kept = [name for name in columns if any(row[name] not in ("-", "", "0 s", "none") for row in cells) or name == "head-room"]
     return kept, [[row[name] for name in kept] for row in cells]
 
 
@@ -246,7 +246,7 @@ def _demand_cells(rank: str, choice) -> dict[str, str]:
         "rank": rank, "storage": choice.storage, "instance": choice.instance or "-", "USD/month": usd(choice.cost_usd_month),
         "I/O p99": latency(metrics.get("p99_ms")), "throttled": "-" if throttled is None else span(60 * throttled), "head-room": headroom(choice),
         "AFR a year": _afr(choice), "lowest balance": f"{number(balance)} %" if credits else "-",
-        "bottleneck": choice.binds.get("short", "-"), "credits": choice.runs_dry["words"] if choice.runs_dry else "-",
+        "bottleneck": choice.binds.get("short", "-"), "credits": choice.runs_dry["words"] if choice.runs_dry else "",
     }  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def _database_cells(rank: str, choice) -> dict[str, str]:
         "cache GiB": number(choice.cache_gib), "USD/month": usd(choice.cost_usd_month), "tps": number(choice.metrics["tps"]),
         "80 % of tps": f"{number(choice.tps_low)} to {number(choice.tps_high)}", "p95": latency(choice.metrics["p95_ms"]),
         "probability": percent(choice.probability), "head-room": headroom(choice), "AFR a year": _afr(choice),
-        "bottleneck": choice.binds.get("short", "-"), "credits": choice.runs_dry["words"] if choice.runs_dry else "-",
+        "bottleneck": choice.binds.get("short", "-"), "credits": choice.runs_dry["words"] if choice.runs_dry else "",
     }  # fmt: skip
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from headrace.catalog import instances, prices, sources, volumes
     from headrace.errors import CouldNotRun, HeadraceError, InputError
     from headrace.planner import Choice, FamilyVerdict, Goal, Plan, plan, plan_against
-    from headrace.prices import PriceList
     from headrace.prediction import Prediction, predict
+    from headrace.prices import PriceList
     from headrace.scoring import Comparison, compare_run, leave_out
     from headrace.simulation import Simulation, simulate
     from headrace.studies import StudyResult, list_studies

@@ -9,16 +9,16 @@ import statistics
 
 import numpy as np
 import pytest
-
-import headrace
-from headrace import _core
-from headrace.calibrating import sysbench_tpcc
-from headrace.core import GIB
 from headrace.planner.transactions import plan_against, plan_transactions
 from headrace.planner.transactions.evaluate import Conditions, Evaluator
 from headrace.planner.transactions.goals import parse_goals
 from headrace.planner.transactions.hosts import hosts_for
 from headrace.planner.transactions.storages import MIB_S
+
+import headrace
+from headrace import _core
+from headrace.calibrating import sysbench_tpcc
+from headrace.core import GIB
 
 DAY = "2024-06-01"
 SSD_TYPES = ("gp2", "gp3", "io1", "io2")

@@ -8,12 +8,12 @@ import io
 import json
 
 import pytest
+from headrace.planner.transactions import plan_transactions
 
 import headrace
 from headrace.calibrating import sysbench_tpcc
 from headrace.cli import main as cli
 from headrace.errors import InputError
-from headrace.planner.transactions import plan_transactions
 from headrace.workload import new_constant, save
 
 SHOP = "sysbench-tpcc:warehouses=100,cache_gib=8,threads=16"

@@ -7,14 +7,14 @@ import math
 
 import numpy as np
 import pytest
-
-from headrace import _core
-from headrace.calibrating import sysbench_tpcc
 from headrace.planner.transactions import plan_transactions
 from headrace.planner.transactions.doubt import QUANTILES, Doubt, Worlds, normal_middles, regrets
 from headrace.planner.transactions.evaluate import Conditions, Evaluator
 from headrace.planner.transactions.goals import parse_goals
 from headrace.planner.transactions.hosts import hosts_for
+
+from headrace import _core
+from headrace.calibrating import sysbench_tpcc
 from headrace.workload.transactions import Covered
 
 DAY = "2024-06-01"

@@ -82,9 +82,9 @@ class DatabaseJudge:
         return columns
 
     def run_in(
-        self, cores: Sequence, arrivals_by: Sequence[float], picks: Sequence[Pick], least_tps: float = 0.0
+        self, cores: Sequence, arrivals_by: Sequence[float], picks: Sequence[Pick], least_tps: float = 0.0, names: Sequence[str] = FIGURES
     ) -> list[dict[str, np.ndarray]]:
-        """The same under several databases, each with a factor on its arrivals."""
+        """The same under several databases, each with a factor on its arrivals; `names`: the figures that are wanted."""
         texts = {text: None for data, log, _ in picks for text in (data, log) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
         used = {index: None for *_, index in picks}
@@ -107,7 +107,7 @@ class DatabaseJudge:
                 arrivals_by=list(arrivals_by),
             )  # fmt: skip
         return [
-            {name: np.array(raw[name], dtype=float) for name in FIGURES} | {name: np.array(raw[name], dtype=object) for name in TEXT}
+            {name: np.array(raw[name], dtype=float) for name in names} | {name: np.array(raw[name], dtype=object) for name in TEXT}
             for raw in answers
         ]
 
@@ -230,17 +230,18 @@ class Worlds:
         goals = self.judge.load_goals
         is_open = self.judge.conditions.arrivals_tps is not None
         widths = np.array([self._width(pick) for pick in picks])
-        needs = {str(goal): np.empty((len(self.cores), len(picks))) for goal in goals}
-        tps = np.empty((len(self.cores), len(picks)))
-        answers = self.judge.run_in(self.cores, np.exp(-factors).tolist(), picks)
-        for world, (columns, factor) in enumerate(zip(answers, factors, strict=True)):
-            ran = columns["status"] == "ran"
-            tps[world] = np.where(ran, columns["tps"] * math.exp(factor), 0.0)
-            for goal in goals:
-                # Everything faster by a factor: rates grow by it, times shrink by it.
-                held = self.judge.without_headroom(goal, columns[goal.metric])
-                value = np.where(ran, held * math.exp(factor if goal.sign == ">=" else -factor), np.nan)
-                needs[str(goal)][world] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
+        names = ("tps", *(goal.metric for goal in goals))
+        answers = self.judge.run_in(self.cores, np.exp(-factors).tolist(), picks, names=names)
+        ran = np.stack([columns["status"] == "ran" for columns in answers])
+        faster = np.exp(factors)[:, None]
+        columns = {name: np.stack([answer[name] for answer in answers]) for name in names}
+        tps = np.where(ran, columns["tps"] * faster, 0.0)
+        needs = {}
+        for goal in goals:
+            # Everything faster by a factor: rates grow by it, times shrink by it.
+            held = self.judge.without_headroom(goal, columns[goal.metric]) * (faster if goal.sign == ">=" else 1.0 / faster)
+            value = np.where(ran, held, np.nan)
+            needs[str(goal)] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
         for place, pick in enumerate(picks):
             each = {text: matrix[:, place] for text, matrix in needs.items()}
             self.known[pick] = Doubt(np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place]))

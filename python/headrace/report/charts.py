@@ -253,7 +253,7 @@ def frontier(points: list[dict], winner: str | None, goal_ms: float | None, goal
     shapes = alt.Shape(
         "meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=["circle", "cross"]), legend=alt.Legend(title=None)
     )
-    size = alt.Size("meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=[90, 26]), legend=alt.Legend(title=None))
+    size = alt.Size("meets:N", scale=alt.Scale(domain=["meets every goal", "fails a goal"], range=[90, 70]), legend=alt.Legend(title=None))
     layers = [alt.Chart(frame).mark_point(filled=True, opacity=0.8).encode(x=x, y=y, color=colour, shape=shapes, size=size)]
     if goal_ms is not None:
         layers += _goal_line(goal_ms, f"goal: {goal_name} ≤ {number(goal_ms)} ms")

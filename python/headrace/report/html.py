@@ -13,6 +13,7 @@ from html import escape
 from headrace.report import style
 from headrace.report.drawing import drawn_png, drawn_svg
 from headrace.report.output import plain
+from headrace.report.words import glued
 
 CSS = """
 :root { color-scheme: light dark; --ink: #2b2f36; --quiet: #646b75; --grid: #c9ced6; --page: #ffffff; --band: #f2f4f7;
@@ -35,14 +36,15 @@ h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--
 /* Tables of many columns may be wider than the text. */
 .broad { width: 94vw; position: relative; left: 50%; transform: translateX(-50%); }
 table { border-collapse: collapse; font-size: .88rem; width: 100%; }
-.broad table { font-size: .82rem; } .broad th, .broad td { padding: .3rem .45rem; }
+.broad table { font-size: .82rem; } .broad th, .broad td { padding: .3rem .4rem; }
+.broad th { white-space: normal; vertical-align: bottom; } .broad .wide { min-width: 11rem; }
 th { text-align: left; font-weight: 600; }
 td:first-child { min-width: 5rem; } .broad td:first-child { min-width: 0; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; }
 .right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.first td { background: var(--band); font-weight: 600; }
 pre { font: .82rem/1.5 "DejaVu Sans Mono", monospace; background: var(--band); padding: .8rem; white-space: pre-wrap; }
-.wide { min-width: 14rem; } .whole { white-space: nowrap; }
+.wide { min-width: 14rem; } td.whole { white-space: nowrap; }
 ul { padding-left: 1.2rem; margin: .4rem 0; } li { margin: .2rem 0; } figure { margin: 1rem 0; }
 svg { width: 100%; height: auto; }
 @media screen and (max-width: 48rem) {
@@ -115,7 +117,12 @@ class Page:
         self.parts.append(f"<pre>{text(chr(10).join(lines))}</pre>")
 
     def table(
-        self, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = (), first: bool = False, prose: Sequence[str] = LONG
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        right: Sequence[str] = (),
+        first: bool = False,
+        prose: Sequence[str] = LONG,
     ) -> None:
         """A table; `right` names columns of numbers, `prose` those of sentences, `first` sets off the first row. Short cells are not broken.
 
@@ -134,10 +141,12 @@ class Page:
         head = "".join(f"<th{mark}>{text(column)}</th>" for column, mark in zip(columns, marks, strict=True))
         body = []
         for index, row in enumerate(rows):
-            cells = "".join(f"<td{mark}{title}>{text(cell)}</td>" for cell, mark, title in zip(row, marks, titles, strict=True))
+            cells = "".join(f"<td{mark}{title}>{text(glued(cell))}</td>" for cell, mark, title in zip(row, marks, titles, strict=True))
             body.append(f'<tr class="first">{cells}</tr>' if first and index == 0 else f"<tr>{cells}</tr>")
         broad = " broad" if len(columns) >= BROAD else ""
-        self.parts.append(f'<div class="scroll{broad}" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>')
+        self.parts.append(
+            f'<div class="scroll{broad}" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+        )
 
     def chart(self, chart, described: str) -> None:
         """An Altair chart as inline SVG; `described` is read out where it cannot be seen."""

@@ -35,7 +35,7 @@ def write_simulation(path: Path, run, workload, notes: list[str]) -> None:
         made.items(in_words(run, workload))
         made.chart(chart, f"{title} over time: demand, what was delivered, queue, balances and latency")
         made.heading("What was asked")
-        made.items(workload.describe().splitlines())
+        made.items(line for line in workload.describe().splitlines() if line.removeprefix("Caveat: ") not in notes)
         if notes:
             made.heading("What to know before trusting this")
             made.items(notes)

@@ -13,15 +13,14 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.report.output import plain
+from headrace.report.words import glued
 
 PIPE_WIDTH = 240  # characters; without a terminal there is nothing to wrap for
 GAP = 2  # blanks between columns
 INDENT = 4  # of what stands under its row
 PROSE_LEAST = 20  # a column of sentences narrower than this is no pleasure to read
 PROSE_WORDS, PROSE_LENGTH = 4, 28  # cells with so many words and characters are sentences
-# A number and its unit stay on one line.
-UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B(?:/s)?|IOPS|[mµu]?s|min|h|days?|months?|years?|%|USD|tps|vCPUs?)(?![\w/]))")
-GLUE = "\ue000"
+GLUE = "\ue000"  # stands for the blank between a number and its unit, where lines are broken at blanks
 
 
 def console() -> Console:
@@ -38,7 +37,7 @@ def wrapped(text: str, width: int) -> list[str]:
     lines = []
     for paragraph in text.split("\n"):
         line = ""
-        for word in UNIT.sub(GLUE, paragraph).split(" "):
+        for word in glued(paragraph, GLUE).split(" "):
             word = word.replace(GLUE, " ")
             if line and cell_len(line) + 1 + cell_len(word) > width:
                 lines.append(line)
@@ -179,7 +178,7 @@ def _whole(line: Text) -> Text:
 
 
 def _longest_word(text: str) -> int:
-    return max(cell_len(word.replace(GLUE, " ")) for word in re.split(r"[ \n]", UNIT.sub(GLUE, text)))
+    return max(cell_len(word.replace(GLUE, " ")) for word in re.split(r"[ \n]", glued(text, GLUE)))
 
 
 def table(

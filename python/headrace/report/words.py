@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime, timedelta
 
 from headrace.workload.describe import span_in_words
+
+# The blank between a number and its unit: a line must not be broken there.
+UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B(?:/s)?|IOPS|[mµu]?s|min|h|days?|months?|years?|%|USD|tps|vCPUs?)(?![\w/]))")
+
+
+def glued(text: str, glue: str = "\u00a0") -> str:
+    """A text in which numbers and their units hold together by `glue`."""
+    return UNIT.sub(glue, text)
 
 
 def number(value: float | None, digits: int = 3) -> str:

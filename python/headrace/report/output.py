@@ -19,7 +19,7 @@ CHART_FORMATS = (".html", ".svg", ".png")
 
 def plain(text: object) -> str:
     """Text that came from outside, safe for a terminal: what cannot be printed (escape sequences) becomes `?`."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in str(text))
+    return "".join(char if char.isprintable() or char in "\n\t\u00a0" else "?" for char in str(text))
 
 
 # What a terminal without UTF-8 gets instead. One character for one, as far as columns must stay under each other.

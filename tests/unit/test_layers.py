@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,6 +72,60 @@ def imported(path: Path) -> set[str]:
 
 def part_of(path: Path) -> str:
     return path.relative_to(ROOT / "python/headrace").parts[0].removesuffix(".py")
+
+
+def modules_of(path: Path) -> dict[str, str]:
+    """Modules of headrace a file has imported, by the name it calls them: `headrace.workload.importers.series`."""
+    found = {}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module and node.module.split(".")[0] == "headrace":
+            for alias in node.names:
+                place = ROOT / "python" / Path(*node.module.split("."), alias.name)
+                if place.is_dir() or place.with_suffix(".py").exists():
+                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return found
+
+
+def private_uses(path: Path) -> set[str]:
+    """Private names (`_name`) of other packages that a file imports or uses through a module."""
+    own, modules, found = ".".join(path.relative_to(ROOT / "python").with_suffix("").parts[:-1]), modules_of(path), set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").split(".")[0] == "headrace":
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            names = [f"{modules[node.value.id]}.{node.attr}"]
+        for name in names:
+            *package, module, last = name.split(".")
+            private = last.startswith("_") and not last.startswith("__") and name != "headrace._core"
+            if private and own not in (".".join(package), ".".join([*package, module])):
+                found.add(name)
+    return found
+
+
+# Uses of private names across packages that are there today. The list only gets shorter: who takes one out strikes it here.
+PRIVATE_TODAY = {
+    "workload/runs/disk.py": {f"headrace.workload.importers.series.{name}" for name in ("_choose", "_interval", "_slots")},
+}
+
+
+def test_private_names_stay_in_their_package():
+    used = {
+        str(path.relative_to(ROOT / "python/headrace")): private_uses(path) for path in sorted((ROOT / "python/headrace").rglob("*.py"))
+    }
+    assert {path: names for path, names in used.items() if names} == PRIVATE_TODAY
+
+
+# What a module of the bottom executes of headrace, itself and the package included: the facade and the core, and no more.
+CLOSURES = {"errors": 3, "units": 2, "caps": 2, "storage": 4}
+
+
+@pytest.mark.parametrize("module", CLOSURES)
+def test_the_bottom_stands_on_little(module):
+    code = f"import sys, headrace.{module}; print(*sorted(name for name in sys.modules if name.split('.')[0] == 'headrace'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    executed = done.stdout.split()
+    assert f"headrace.{module}" in executed and len(executed) <= CLOSURES[module], executed
 
 
 def test_python_imports_go_down():

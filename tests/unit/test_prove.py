@@ -108,8 +108,33 @@ def test_a_workload_needs_storages_and_its_size():
         from_workload(SHOP, [], "shop")
     with pytest.raises(InputError, match="how large"):
         from_workload(replace(SHOP, size_gib=None), ["gp3:500"], "shop")
-    made = from_workload(SHOP, ["gp3:500:6000", "gp3:500:6000", "io1:500:3000+gp3:100"], "shop")
+    made = from_workload(SHOP, ["gp3:500:6000", "gp3:500:6000", "io1:500:3000,log=gp3:100"], "shop")
     assert [one.log_storage for _, one in made.configurations] == [None, "gp3:100"]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("io1:500:3000+gp3:100", "io1:500:3000,log=gp3:100"),  # the log as version 0.1 wrote it
+        ("raid0:io1:500:3000+gp3:100", "DATA,log=LOG"),
+        ("m5.large/gp3:500", "Write gp3:500"),
+        ("m5.large+gp3:500,log=gp3:9", "Write gp3:500,log=gp3:9"),
+    ],
+)
+def test_only_storages_of_one_kind_and_of_no_instance_are_proved(text, word):
+    for ask in (lambda: from_workload(SHOP, [text], "shop"), lambda: from_workload(SHOP, ["gp3:500"], "shop").with_current(text)):
+        with pytest.raises(InputError) as refused:
+            ask()
+        assert word in refused.value.hint
+
+
+def test_an_array_keeps_its_layout_and_chunk_at_a_scale():
+    notes = []
+    assert scaling._storage("raid10:4xgp3:500:6000@512k", 0.25, 100.0, notes) == "raid10:4xio1:50:1500@512k"
+    assert scaling._storage("2xio2:500:6000", 0.5, 100.0, notes) == "2xio2:60:3000"
+    assert scaling._storage("raid0:gp3:500+gp3:500:3000", 1.0, 100.0, notes) == "raid0:gp3:500+gp3:500:3000"
+    with pytest.raises(InputError, match="unlike members"):
+        scaling._storage("raid0:gp3:500+gp3:400", 0.5, 100.0, notes)
 
 
 def test_todays_storage_is_the_one_calibrated_on():

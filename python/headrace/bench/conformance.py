@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from headrace import _core
 from headrace.bench import fio
-from headrace.errors import core_errors
 from headrace.lab import Lab
 from headrace.simulation import simulate
+from headrace.storage import Storage
 from headrace.workload.model import ClosedWorkload
 
 AT_CAP_PERCENT = 0.5
@@ -92,7 +91,7 @@ def cases(quick: bool) -> list[Case]:
     found = []
     seconds = 3.0 if quick else 8.0
     for spec in QUICK_SPECS if quick else SPECS:
-        if spec.split(":")[0] in ("st1", "sc1"):
+        if Storage.parse(spec).volume_type in ("st1", "sc1"):
             # Sequential: these types charge a whole MiB for any request.
             found += [Case(spec, fio.Load("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)]
             continue
@@ -210,15 +209,16 @@ def _table() -> dict[tuple[str, str, int, int, str], float]:
 
 def _published(case: Case, what: str) -> float | None:
     """What was measured on a real volume whose limits bind alike: 3,000 IOPS for the capped loads."""
-    if ":" in case.spec.partition(":")[2]:
+    storage = Storage.parse(case.spec)
+    volume = storage.members[0]
+    if storage.level is not None or volume.iops is not None or volume.mib_s is not None:
         return None
-    return _table().get((case.spec.split(":")[0], case.load.rw, case.load.bs_kib, case.load.iodepth, what))
+    return _table().get((volume.type, case.load.rw, case.load.bs_kib, case.load.iodepth, what))
 
 
 def _cap(spec: str, load: fio.Load) -> float:
     """Requests a second of this size that the specification allows."""
-    with core_errors():
-        limits = _core.storage_limits(spec, _core.newest_date(), None)
+    limits = Storage.parse(spec).limits()
     iops = sum((limit["io_burst"] or limit)["iops"] for limit in limits)
     # A random request of st1 and sc1 is charged a whole MiB; the cases here are sequential.
     return min(iops, sum(limit["throughput_bytes_s"] for limit in limits) / 1024 / load.bs_kib)

@@ -34,12 +34,12 @@ def prove(
     storage: Annotated[
         list[str] | None,
         typer.Option(
-            "--storage", metavar="DATA[+LOG]", help="Of a workload: prove it on this. Repeatable.", autocompletion=complete_storage
+            "--storage", metavar="DATA[,log=LOG]", help="Of a workload: prove it on this. Repeatable.", autocompletion=complete_storage
         ),
     ] = None,
     current: Annotated[
         str | None,
-        typer.Option("--current", metavar="DATA[+LOG]", help="Today's storage: calibrate on it.", autocompletion=complete_storage),
+        typer.Option("--current", metavar="DATA[,log=LOG]", help="Today's storage: calibrate on it.", autocompletion=complete_storage),
     ] = None,
     workload: Annotated[
         str | None, typer.Option("--workload", metavar="WORKLOAD", help="Of a plan: the workload it was made for, for its skew.")

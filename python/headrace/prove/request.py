@@ -10,6 +10,7 @@ from pathlib import Path
 from headrace.errors import InputError
 from headrace.prove.configuration import DOC, Configuration
 from headrace.prove.standin import settled_miss
+from headrace.storage import Placement, parse_placement
 from headrace.workload.files import read_bytes
 from headrace.workload.transactions import TransactionWorkload
 
@@ -36,8 +37,8 @@ class Request:
     def with_current(self, storage: str) -> Request:
         """With today's storage, which then is the one calibrated on; cache and clients as the first has them. Raises InputError."""
         first = self.configurations[0][1]
-        data, _, log = storage.partition("+")
-        current = replace(first, name=CURRENT, storage=data, log_storage=log or None)
+        placement = placed(storage)
+        current = replace(first, name=CURRENT, storage=str(placement.data), log_storage=placement.log and str(placement.log))
         others = tuple((role, configuration) for role, configuration in self.configurations if role != CURRENT)
         return replace(self, configurations=(*others, (CURRENT, current)), miss=self.miss | {CURRENT: self.miss[first.name]})
 
@@ -93,6 +94,17 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
     )
 
 
+def placed(text: str) -> Placement:
+    """`DATA` or `DATA,log=LOG`: a proof runs on this machine, whatever instance is named. Raises InputError."""
+    placement = parse_placement(text)
+    if placement.instance is not None:
+        raise InputError(text, "names an instance, and a proof runs on this machine", DOC, f"Write {replace(placement, instance=None)}.")
+    if len(set(placement.data.members)) > 1:
+        hint = placement.note or "A log volume is written DATA,log=LOG."
+        raise InputError(text, "an array of unlike members cannot be proved: its members are scaled alike", DOC, hint)
+    return placement
+
+
 def _choices(document: dict) -> list[tuple[str, dict]]:
     recommended = [document["recommended"]] if document["recommended"] else []
     ranked = [*recommended, *(document["winners"] or document["closest"])]
@@ -119,7 +131,7 @@ def _assumed(engine: str, size_gib: float) -> dict:
 
 
 def from_workload(workload: TransactionWorkload, storages: list[str], text: str) -> Request:
-    """A workload on storages, each `DATA` or `DATA+LOG`, with its own cache and clients. Raises InputError."""
+    """A workload on storages, each `DATA` or `DATA,log=LOG`, with its own cache and clients. Raises InputError."""
     if not storages:
         raise InputError(
             text,
@@ -132,9 +144,9 @@ def from_workload(workload: TransactionWorkload, storages: list[str], text: str)
     if workload.size_gib is None:
         raise InputError(workload.name, "does not say how large its data are", DOC, "Give size_gib in the workload file.")
     configurations = []
-    for spec in dict.fromkeys(storages):
-        data, _, log = spec.partition("+")
-        configurations.append((GIVEN, Configuration(spec, data, workload.cache_gib, workload.threads, log or None)))
+    for placement in dict.fromkeys(map(placed, storages)):
+        log = placement.log and str(placement.log)
+        configurations.append((GIVEN, Configuration(str(placement), str(placement.data), workload.cache_gib, workload.threads, log)))
     miss = settled_miss(workload.database, workload.cache_gib)
     return Request(
         workload.name,

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from headrace import _core
 from headrace.bench import SysbenchOltp
 from headrace.calibrating import sysbench_oltp
-from headrace.errors import InputError, core_errors
+from headrace.errors import InputError
 from headrace.prediction import predict
 from headrace.prove.configuration import DOC, Configuration
+from headrace.storage import Storage, Volume
+from headrace.units import MIB
 
 # Below this a cache holds little more than what every statement passes: node pages, undo, dictionary (a few thousand pages of 16 KiB).
 LEAST_CACHE_GIB = 0.0625
@@ -110,10 +111,8 @@ def _expected(configuration: Configuration, benchmark: SysbenchOltp, engine: str
 
 
 def iops_of(storage: str) -> float:
-    """What the volumes sustain together, I/Os a second; one limited in bytes by those alone: so many pages. Raises InputError."""
-    with core_errors():
-        members = _core.storage_limits(storage)
-    return sum(one["iops"] if one["iops"] is not None else one["throughput_bytes_s"] / PAGE_BYTES for one in members)
+    """What the volumes sustain together, I/Os a second. Raises InputError."""
+    return float(sum(one["iops"] for one in Storage.parse(storage).limits()))
 
 
 def scaled(configuration: Configuration, size_gib: float, scale: Scale) -> tuple[Configuration, list[str]]:
@@ -134,31 +133,34 @@ def scaled(configuration: Configuration, size_gib: float, scale: Scale) -> tuple
 
 
 def _bursts(storage: str) -> bool:
-    return any(member["volume_type"] == "gp2" and member["size_gib"] < 1_000 for member in _core.parse_storage(storage)["members"])
+    return any(member.type == "gp2" and member.size_gib < 1_000 for member in Storage.parse(storage).members)
 
 
 def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
     """The notation of the same layout with `rate` times the IOPS and MiB/s, large enough."""
-    with core_errors():
-        parsed = _core.parse_storage(spec)
-        of = _core.storage_limits(spec)[0]
-    if rate >= 1.0 and parsed["usable_gib"] >= holds_gib:
+    storage = Storage.parse(spec)
+    of = storage.limits()[0]
+    if rate >= 1.0 and storage.usable_gib >= holds_gib:
         return spec
-    members, kind = parsed["members"], parsed["members"][0]["volume_type"]
-    share = parsed["usable_gib"] / sum(member["size_gib"] for member in members)
-    each_gib = math.ceil(holds_gib / share / len(members))
-    head = spec[: spec.index(f"x{kind}:") + 1] if parsed["raid"] is not None else ""
-    if of["iops"] is None or of["random_charges_full_unit"]:
+    members, kind = storage.members, storage.volume_type
+    if len(set(members)) > 1:
+        raise InputError(spec, "an array of unlike members cannot be scaled", DOC, "A log volume is written DATA,log=LOG.")
+    each_gib = math.ceil(holds_gib * storage.size_gib / storage.usable_gib / len(members))
+
+    def of_volumes(volume: Volume) -> str:
+        return str(Storage.of([volume] * len(members), storage.level, storage.chunk_kib if storage.level else None))
+
+    if of["random_charges_full_unit"]:
         raise InputError(spec, "its limit is in MiB/s and cannot be scaled", DOC, "Prove it with --scale 1, or leave it out.")
     iops = int(of["iops"] * rate)
     if kind == "gp3" and iops >= GP3_IOPS:
-        mib = max(GP3_MIB_S, int(of["throughput_bytes_s"] / 2**20 * rate))
-        return f"{head}gp3:{max(each_gib, math.ceil(iops / GP3_IOPS_PER_GIB))}:{iops}:{mib}"
+        mib_s = max(GP3_MIB_S, int(of["throughput_bytes_s"] / MIB * rate))
+        return of_volumes(Volume("gp3", max(each_gib, math.ceil(iops / GP3_IOPS_PER_GIB)), iops, mib_s))
     if kind == "gp2" and rate >= 1.0:
-        return f"{head}gp2:{max(each_gib, members[0]['size_gib'])}"
+        return of_volumes(Volume("gp2", max(each_gib, members[0].size_gib)))
     if iops < LEAST_IOPS:
         rule = f"{iops} IOPS at this scale are fewer than io1's least of {LEAST_IOPS}"
         raise InputError(spec, rule, DOC, "Prove at a larger scale.")
     if kind not in ("io1", "io2"):
         notes.append(f"{spec}: at this scale an io1 with its {iops:,} IOPS: {kind} is not sold with so few.")
-    return f"{head}{kind if kind == 'io2' else 'io1'}:{max(each_gib, math.ceil(iops / IOPS_PER_GIB))}:{iops}"
+    return of_volumes(Volume("io2" if kind == "io2" else "io1", max(each_gib, math.ceil(iops / IOPS_PER_GIB)), iops))

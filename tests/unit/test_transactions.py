@@ -248,7 +248,7 @@ def test_far_outside_the_runs_is_said():
         return " ".join(predict(found(), LONG, draws=0, **({"seconds": 60} | WHERE | options)).warnings)
 
     assert warnings() == "" == warnings(cache_gib=25) == warnings(threads=30)
-    assert "cache of 5 GiB is far from the 50 GiB" in warnings(cache_gib=5) and "cache of 200 GiB" in warnings(cache_gib=200)
+    assert "cache of 5 GiB is far from the 50 GiB" in warnings(cache_gib=5) and "cache of 200 GiB" in warnings(cache_gib=200, instance=None)
     assert "10 clients are far from the 72" in warnings(threads=10) and "1000 clients" in warnings(threads=1_000)
     assert "No run stands behind" in " ".join(smooth(shop(), "gp2:300").warnings)
     short = replace(found(), covered=Covered((50.0, 50.0), (72, 72), (20_000.0, 20_000.0), 1_000.0))

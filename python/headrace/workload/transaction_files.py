@@ -117,7 +117,7 @@ def _database(table: Any, engine: str) -> dict:
     given = dict(table)
     given.setdefault("compaction", None)
     if isinstance(given.get("log"), dict):  # files from before it was kept
-        given["log"] = {"commits_per_tx": None} | given["log"]
+        given["log"] = given["log"] | {"commits_per_tx": given["log"].get("commits_per_tx")}
     return _like(given, like, "database")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace import _core
 from headrace.errors import InputError, core_errors
-from headrace.mysql.advice.current import doomed
+from headrace.mysql.advice.current import OLD_REDO, doomed, gone
 from headrace.mysql.advice.effects import effect_of
 from headrace.mysql.advice.model import DOC, NOT_ESTIMATED, SAFE, Advice, Server, server_of
 from headrace.mysql.advice.rules import RULES, Answer
@@ -17,6 +17,8 @@ from headrace.workload.transactions import TransactionWorkload
 DURABILITY = ("innodb_flush_log_at_trx_commit", "rocksdb_flush_log_at_trx_commit", "sync_binlog")
 # InnoDB's own of the parameters both engines have.
 INNODB_UNDER_MYROCKS = ("innodb_buffer_pool_size", "innodb_flush_log_at_trx_commit")
+# Defaults of MySQL's redo files (manual, innodb_log_file_size and innodb_log_files_in_group).
+OLD_FILE_SIZE, OLD_FILES = "48M", "2"
 # Where there is no server variable: the host and the plan of volumes.
 HOST_NAMES = {
     "mount_options": "mount options",
@@ -108,14 +110,21 @@ def normalised(current: dict[str, str]) -> dict[str, str]:
 def _todays(current: dict[str, str], server: Server) -> dict[str, str]:
     """Values by parameter. From 8.0.30 on MySQL makes the redo capacity of the old file sizes, where it is not set itself."""
     found = normalised(current)
-    size = as_bytes(found.get("innodb_log_file_size"))
+    given = [name for name in OLD_REDO if found.get(name)]
+    capacity = parameters()["innodb_redo_log_capacity"].name_on(server)
     if (
-        parameters()["innodb_redo_log_capacity"].name_on(server)
+        capacity
         and "innodb_redo_log_capacity" not in found
-        and size
-        and server.version < (9, 0, 0)
+        and given
+        and not any((gone(name, server) or {}).get("then") == "refused" for name in given)
     ):
-        found["innodb_redo_log_capacity"] = size_text(size * (as_number(found.get("innodb_log_files_in_group")) or 2))
+        # Either alone is enough; the other is then as it was before 8.0.30: two files of 48 MiB.
+        size, count = (
+            as_bytes(found.get("innodb_log_file_size", OLD_FILE_SIZE)),
+            as_number(found.get("innodb_log_files_in_group", OLD_FILES)),
+        )
+        if size and count:
+            found["innodb_redo_log_capacity"] = size_text(size * count)
     return found
 
 

@@ -12,6 +12,7 @@ from headrace.mysql.advice.model import DOC, NOT_ESTIMATED, SAFE, Advice, Findin
 from headrace.mysql.advice.output import as_cnf, as_diff
 from headrace.mysql.advice.situation import storage_of
 from headrace.mysql.advice.table import GROUPS, parameters
+from headrace.mysql.advice.values import same
 from headrace.workload import TransactionWorkload
 from headrace.workload.capture import Address
 
@@ -55,32 +56,45 @@ class Answer:
         }  # fmt: skip
 
     def tables(self, narrow: bool = False) -> list[tuple[str, tuple[str, ...], list[tuple]]]:
-        """Title, columns and rows, a table a chapter. `narrow`: risk and effect in one column with the reason, where there is something to say; no sources."""
+        """Title, columns and rows, a table a chapter: what would be set first, then what needs a decision; at the end, in one row, what is so already. `narrow`: risk and effect in
+        one column with the reason, where there is something to say; no sources."""
         made = []
+        stays = [item for item in self.advice if self._is_so(item)]
         for group in GROUPS:
-            items = [item for item in self.advice if item.group == group]
+            items = [item for item in self.advice if item.group == group and item not in stays]
             if items:
-                made.append((group, self._columns(narrow), [self._row(item, narrow) for item in items]))
+                ordered = sorted(items, key=lambda item: not item.active)
+                made.append((group, self._columns(narrow), [self._row(item, narrow) for item in ordered]))
+        if stays:
+            title = "As advised already" if self.known else "As advised by default"
+            made.append((title, ("settings",), [(", ".join(f"{item.parameter}={item.value}" for item in stays),)]))
         return made
+
+    def _is_so(self, item: Advice) -> bool:
+        """Whether nothing is to be done: today's value, or the default where today's is not known, is the one advised."""
+        if item.differs is not None:
+            return not item.differs
+        return bool(item.settable and item.default) and same(parameters()[item.id].kind, item.default, item.value)
 
     def _columns(self, narrow: bool) -> tuple[str, ...]:
         today = ("today",) if self.known else ()
-        return ("parameter", "value", *today, "why") if narrow else ("parameter", "value", *today, "risk", "why", "effect", "source")
+        head = ("change", "parameter", "value", *today)
+        return (*head, "why") if narrow else (*head, "risk", "why", "effect", "source")
 
     def _row(self, item: Advice, narrow: bool) -> tuple:
         value = item.value if item.active else f"({item.value})"
         today = (self._today(item),) if self.known else ()
+        head = ("set" if item.active else "decide", item.parameter, value, *today)
         why = item.why if item.applies_to == "server" else f"{item.applies_to}: {item.why}"
         effect = item.effect or ""
         if not narrow:
-            return (item.parameter, value, *today, item.risk, why, effect, ", ".join(parameters()[item.id].source))
+            return (*head, item.risk, why, effect, ", ".join(parameters()[item.id].source))
         risk = "" if item.risk == SAFE else f" ({item.risk})"
-        return (item.parameter, value, *today, f"{why}{risk}" + (f"; {effect}" if effect and not effect.startswith(NOT_ESTIMATED) else ""))
+        return (*head, f"{why}{risk}" + (f"; {effect}" if effect and not effect.startswith(NOT_ESTIMATED) else ""))
 
     def _today(self, item: Advice) -> str:
-        """The value today, `=` before it where that is the one advised."""
-        same = "= " if item.differs is False else ""
-        return same + (item.current or (f"{item.default} (default)" if item.default else ""))
+        """The value today."""
+        return item.current or (f"{item.default} (default)" if item.default else "")
 
 
 def answer(

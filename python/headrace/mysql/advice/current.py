@@ -10,10 +10,11 @@ from importlib.resources import files
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.advice.model import DOC, Finding, Server, server_of
-from headrace.mysql.advice.option_files import OptionFile, read_option_file, server_groups
-from headrace.mysql.advice.table import sources
+from headrace.mysql.advice.option_files import SOURCE, OptionFile, Setting, read_option_file, server_groups
+from headrace.mysql.advice.table import ids_by_name, sources
 from headrace.mysql.advice.values import as_number, is_on
 from headrace.workload.capture import Address, connect
+from headrace.workload.model import did_you_mean
 
 ANSWER_S = 10.0
 
@@ -131,6 +132,33 @@ def gone(name: str, server: Server) -> dict | None:
     return max(past, key=lambda row: tuple(int(part) for part in row["last"].split(".")) if row["last"] else (0,), default=None)
 
 
+# MySQL from 8.0.30 on makes the redo capacity of these, as long as innodb_redo_log_capacity is not set itself (manual, "Redo Log").
+OLD_REDO = ("innodb_log_file_size", "innodb_log_files_in_group")
+
+
+def standing(setting: Setting, current: Current) -> dict | None:
+    """What the server of an option file does with one of its settings, as `gone` says of names: the old sizes of the redo log still count where nothing takes their place."""
+    row = gone(setting.name, current.server)
+    if row is not None and row["then"] == "ignored" and setting.name in OLD_REDO and "innodb_redo_log_capacity" not in current.values:
+        return row | {"then": "deprecated"}
+    return row
+
+
+@cache
+def _options() -> frozenset[str]:
+    """Names of options of MySQL and MariaDB, all versions together: of real servers (tests/unit/data/server_options.csv: MariaDB 10.2 to 11.8, MySQL 9.7) and of the manuals'
+    pages of variables, as the project mariadb-mysql-kbs 1.3.0 collects them; and of the tables of the advice."""
+    listed = (files(__package__) / "options.txt").read_text(encoding="utf-8").split()
+    return frozenset((*listed, *_gone(), *ids_by_name()))
+
+
+def unknown(setting: Setting) -> bool:
+    """Whether no server known here has such an option. Left alone: loose ones, those of components and named caches (with a point), and beginnings of names, which servers
+    complete."""
+    name = setting.name
+    return not (setting.loose or "." in name or any(known.startswith(name) for known in _options()))
+
+
 def doomed(name: str, server: Server) -> bool:
     """Whether a later release of the flavor refuses a setting: one that says the default had better be left out."""
     flavor = "mysql" if server.flavor == "percona" else server.flavor
@@ -141,7 +169,9 @@ def findings(current: Current) -> list[Finding]:
     """Settings of an option file the server refuses or ignores, and settings of today that can lose data."""
     found = []
     for setting in current.file.settings if current.file else ():
-        row = gone(setting.name, current.server)
+        row = standing(setting, current)
+        if row is None and unknown(setting):
+            found.append(_not_known(setting, current.server))
         if row is None or (setting.loose and row["then"] == "refused"):
             continue  # loose: passed over, as its writer wanted
         instead = f"; its successor is {row['instead']}" if row["instead"] else ""
@@ -152,6 +182,12 @@ def findings(current: Current) -> list[Finding]:
             Finding(setting.name, f"{current.server.label} {does}{instead} ({setting.file}, line {setting.line})", sources()[row["source"]])
         )
     return found + _lossy(current.values)
+
+
+def _not_known(setting: Setting, server: Server) -> Finding:
+    hint = did_you_mean(setting.name, _options())
+    text = f"is no option of MySQL or MariaDB known here: {server.label} does not start with an option it does not know ({setting.file}, line {setting.line})"
+    return Finding(setting.name, f"{text}. {hint}" if hint else text, SOURCE)
 
 
 def _lossy(values: dict[str, str]) -> list[Finding]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
-from headrace.mysql.advice.current import Current, gone
+from headrace.mysql.advice.current import Current, gone, standing
 from headrace.mysql.advice.model import DOC, SAFE, Advice, Server
 from headrace.mysql.advice.option_files import OptionFile, Setting
 from headrace.mysql.advice.table import ids_by_name
@@ -83,22 +83,32 @@ def as_diff(advice: Sequence[Advice], current: Current) -> str:
     if current.file is None:
         raise InputError("--output diff", "needs an option file to change", DOC, "Name it with --config.")
     edits = {path: _Edit(text.split("\n"), {}, []) for path, text in current.file.texts.items()}
-    standing = _standing(current.file)
+    deciding = _deciding(current.file)
     successors = _retire(current, edits)
     for item in advice:
         if not item.active or item.applies_to in ("host", "client"):
             continue
-        last = standing.get(item.id)
+        last = deciding.get(item.id)
         text = f"{item.parameter} = {cnf_value(item.value)}"
         if last is not None and gone(last.name, current.server) is None:
             if item.differs:
                 edits[last.file].replaced[last.line] = text
+                _comment_earlier(item.id, last, current.file, edits)
         elif item.differs or item.parameter in successors:
             edits[current.file.path].added.append(text)
     return "".join(_unified(path, edit, current.file) for path, edit in edits.items())
 
 
-def _standing(file: OptionFile) -> dict[str, Setting]:
+def _comment_earlier(parameter: str, last: Setting, file: OptionFile, edits: dict[Path, _Edit]) -> None:
+    """Lines that a later one of the same parameter overrides: beside a new value they would only mislead."""
+    ids = ids_by_name()
+    for setting in file.settings:
+        if ids.get(setting.name, setting.name) == parameter and setting is not last:
+            edit = edits[setting.file]
+            edit.replaced.setdefault(setting.line, f"# set again below: {edit.lines[setting.line - 1].strip()}")
+
+
+def _deciding(file: OptionFile) -> dict[str, Setting]:
     """The line that decides about each parameter."""
     ids = ids_by_name()
     return {ids.get(setting.name, setting.name): setting for setting in file.settings}
@@ -108,7 +118,7 @@ def _retire(current: Current, edits: dict[Path, _Edit]) -> set[str]:
     """Makes comments of what the server refuses, ignores or will give up; what takes its place."""
     successors = set()
     for setting in current.file.settings:
-        row = gone(setting.name, current.server)
+        row = standing(setting, current)
         if row is None or (setting.loose and row["then"] == "refused"):
             continue
         edit = edits[setting.file]

@@ -79,6 +79,7 @@ def test_daily_file_is_short_and_editable(tmp_path):
 
 HEAD = 'format = "headrace-workload"\nversion = 1\nmodel = "open"\nname = "t"\nkind = "recorded"\n'
 POINTS = "[points]\ninterval_s = 60\nreads_per_s = [1, 2]\nwrites_per_s = 1\nread_kib = 16\nwrite_kib = 16\n"
+OBSERVED = "await_ms = [0.5, nan]\nqueue = [0.5, 30]\nutil_percent = 80\n"
 CLOSED = 'format = "headrace-workload"\nversion = 1\nmodel = "closed"\nname = "t"\nrw = "read"\nbs_kib = 4\niodepth = 1\nnumjobs = 1\n'
 
 BAD_FILES = {
@@ -109,6 +110,11 @@ BAD_FILES = {
     "closed without depth": (CLOSED.replace("iodepth = 1\n", ""), "iodepth"),
     "closed bad": (CLOSED.replace('rw = "read"', 'rw = "reed"'), "Did you mean read"),
     "a trace": ("procs ---memory--- ---io---\n r  b   swpd   free   buff  cache   si   so    bi    bo   in\n", "looks like vmstat"),
+    "utilisation": (HEAD + POINTS + OBSERVED.replace("80", "101"), "util_percent"),
+    "infinite queue": (HEAD + POINTS + OBSERVED.replace("30", "inf"), "queue"),
+    "queue of another length": (HEAD + POINTS + OBSERVED.replace("[0.5, 30]", "[1]"), "equally long"),
+    "typo beside the rates": (HEAD + POINTS + OBSERVED.replace("util_percent", "util_percents"), "Did you mean util_percent"),
+    "zone": (HEAD + 'clock_zone = "CET"\n' + POINTS, "clock_zone"),
     "deep": ("a = " + "[" * 3000, "not valid TOML"),
 }
 
@@ -160,7 +166,14 @@ def test_mutated_files_load_or_are_refused(tmp_path, seed):
     note(f"seed {seed}")
     rng = random.Random(seed)
     text = bytearray(
-        rng.choice([HEAD + POINTS, CLOSED, HEAD.replace("recorded", "daily") + "[daily]\nreads_per_s = 1\nwrites_per_s = 2\n"]).encode()
+        rng.choice(
+            [
+                HEAD + POINTS,
+                HEAD + POINTS + OBSERVED,
+                CLOSED,
+                HEAD.replace("recorded", "daily") + "[daily]\nreads_per_s = 1\nwrites_per_s = 2\n",
+            ]
+        ).encode()
     )
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(text) + 1)

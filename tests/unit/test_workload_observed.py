@@ -4,8 +4,11 @@ The recordings are simulated: the demand is known, the volume's answer is what a
 be counted.
 """
 
+import json
 import math
 import random
+import subprocess
+import sys
 from dataclasses import replace
 
 import polars as pl
@@ -390,3 +393,35 @@ def test_many_windows_are_one_note():
     assert len(workload.censored) == 10
     (text,) = [text for text in workload.notes() if "flat" in text]
     assert "and 7 times more (100 min in all)" in text and text.count(" to ") <= 5
+
+
+def test_seconds_of_single_ios():
+    """Each I/O simulated, a point a second: three minutes above 3,000 IOPS are found, arrivals by chance just below are not."""
+    rates = [1_200.0] * 120 + [3_600.0] * 180 + [1_000.0] * 300 + [2_600.0] * 120 + [1_500.0] * 60
+    demand = recording(rates, interval_s=1.0)
+    rows = simulate(demand, "gp3:100", interval_s=1.0, form="events", seed=7).rows
+    queue = (rows["queue"] + rows["queue"].shift(1, fill_value=0.0)) / 2 + rows["iops"] * rows["mean_ms"].clip(0, 2) / 1_000
+    seen = recording(rows["iops"].to_list(), interval_s=1.0, await_ms=rows["mean_ms"].to_list(), queue=queue.to_list())
+    flagged, waiting = flags(seen), rows["queue"] > 50
+    # A rested volume first gives the second it has saved: 600 a second above its limit eat it up in five seconds.
+    assert (flagged & waiting).sum() >= waiting.sum() - 6 and waiting.sum() > 180
+    assert not (flagged & (pl.Series(rates) < 2_000) & ~waiting).any() and not flagged[600:].any()
+    window = max(seen.censored, key=lambda window: window.to_s - window.from_s)
+    # 180 s x 3,600 were asked from second 120 on, the limit and the saved second given; the whole backlog waits at second 300.
+    assert window.limit == "iops" and window.recorded == pytest.approx(3_000, rel=0.002)
+    assert 3_400 < window.at_least_iops <= 3_600 * 1.01
+    assert seen.uncensored().points["reads_per_s"][200] == pytest.approx(0.7 * 1.25 * 3_600, rel=0.06)
+
+
+def test_the_command_says_it(tmp_path):
+    (tmp_path / "capped.txt").write_text(capped_txt())
+    command = [sys.executable, "-m", "headrace", "workload", "import", "-", "--device", "/dev/nvme1n1", "--to", "db.toml"]
+    with (tmp_path / "capped.txt").open() as file:
+        run = subprocess.run([*command, "--output", "json"], stdin=file, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    document = json.loads(run.stdout)
+    assert [(window["from_s"], window["to_s"], window["recorded"]) for window in document["censored"]] == [(36_000.0, 38_400.0, 3_000.0)]
+    assert document["clock_zone"] == LOCAL_ZONE and any("not what was asked" in text for text in document["caveats"])
+    assert document["points"][600]["read_await_ms"] == 18.0
+    run = subprocess.run([sys.executable, "-m", "headrace", "workload", "show", "db.toml"], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0 and "From 10:00 to 10:40 the device was at a flat 3,000 IOPS" in run.stdout

@@ -7,6 +7,7 @@ Every threshold below is ours (a guess, tried on simulated recordings in tests/u
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -43,6 +44,10 @@ LEAST_RUN_OF_ANY_TOP = 10
 # A level this little below another is that limit with a little less demand, not a second limit.
 ECHO_SHARE = 0.05
 FLAT_SHARE_OF_STRETCH = 0.5
+# A rested volume gives a second's worth above its limit (docs/semantics.md, the saved second); half of one more for the tool's clock.
+SAVED_S = 1.5
+LONG_RUN = 10
+LEAST_BAND = 0.001
 LEAST_RUN = 3
 LEAST_RUN_WITHOUT_LATENCY = 5
 LEAST_SCATTERED = 5
@@ -295,14 +300,24 @@ def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) ->
 
 def _without_echoes(runs: list[_Run]) -> list[_Run]:
     """Without levels just below a limit that was held for longer: demand that nearly reached it."""
+    longest: dict[int, _Run] = {}  # of each level: a day has few levels and may have thousands of runs
+    for run in runs:
+        best = longest.setdefault(_step(run.level), run)
+        if run.last - run.first > best.last - best.first:
+            longest[_step(run.level)] = run
     return [
         run
         for run in runs
         if not any(
             run.level * (1 + FLAT_SHARE) < other.level <= run.level * (1 + ECHO_SHARE) and other.last - other.first > run.last - run.first
-            for other in runs
+            for other in longest.values()
         )
     ]
+
+
+def _step(level: float) -> int:
+    """Levels within half a per cent share a step."""
+    return round(math.log(level) / 0.005)
 
 
 def _judged(series: _Series, unit: str, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True) -> _Run | None:
@@ -311,17 +326,29 @@ def _judged(series: _Series, unit: str, first: int, last: int, slow: np.ndarray,
 
     rate, tolerance = series.rates[unit], float(_tolerance(series)[first])
     level = float(np.median(rate[first : last + 1]))
-    near = np.abs(rate - level) <= tolerance * level
+    spread = float(np.std(rate[first : last + 1]) / level) if level > 0 else 0.0
+    # Demand may pass the level of spent credits on its way up and down; a long run is known closely enough not to count that.
+    band = min(tolerance, max(3.0 * spread, LEAST_BAND)) if last - first + 1 >= LONG_RUN else tolerance
+    near = np.abs(rate - level) <= band * level
     if level <= 0 or slow[near].mean() < SLOW_SHARE_AT_LEVEL:
         return None
-    exceeded = bool((rate > level * (1 + 2 * tolerance)).any())
+    exceeded = _exceeded(series, rate, level, tolerance)
     gone = series.balance[first : last + 1]
     credits = exceeded or bool(np.isfinite(gone).any() and np.nanmedian(gone) <= CREDITS_GONE_PERCENT)
     # What the volume exceeded at other times is a limit only while credits are gone, and that lasts.
     if exceeded and (last - first + 1 < LEAST_RUN_WITHOUT_LATENCY or not mostly_flat):
         return None
-    spread = float(np.std(rate[first : last + 1]) / level)
     return _Run(unit, first, last, level, spread, _known(unit, level, series.members, tolerance) is not None, credits)
+
+
+def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float) -> bool:
+    """True when the volume gave more than `level` at some time, beyond the second of it that a rested volume saves."""
+    import numpy as np
+
+    places = np.flatnonzero(rate > level * (1 + 2 * tolerance))
+    above = (rate[places] - level) * series.duration_s[places]
+    starts = np.flatnonzero(np.diff(places, prepend=-2) > 1)
+    return bool(places.size and (np.add.reduceat(above, starts) > SAVED_S * level).any())
 
 
 def _scattered(series: _Series, unit: str, slow: np.ndarray) -> _Run | None:
@@ -383,9 +410,9 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
         if run.last - run.first + 1 < LEAST_RUN or (part < 0).sum() >= LEAST_RUN:
             part[part < 0] = index
     tolerance = _tolerance(series)
-    levels: dict[tuple[str, float], int] = {}
+    levels: dict[tuple[str, int], int] = {}
     for index, run in enumerate(runs):
-        levels.setdefault((run.unit, round(run.level, 0)), index)
+        levels.setdefault((run.unit, _step(run.level)), index)
     for (unit, _), index in levels.items():
         level = runs[index].level
         owner[(owner < 0) & slow & (np.abs(series.rates[unit] - level) <= tolerance * level)] = index

@@ -26,6 +26,7 @@ import headrace
 from headrace import _core
 from headrace.core import core_load
 from headrace.planner.goals import Goal
+from headrace.storage import Storage
 from headrace.workload.model import OpenWorkload, make_points
 
 DATES = ("2014-09-01", "2016-06-01", "2017-06-01", "2019-03-01", "2020-06-01", "2021-03-01", "2023-06-01", "2025-06-01", "2026-11-21")
@@ -122,6 +123,28 @@ def grid(asked: Question, plan) -> list[str]:
             gib = max(int(eras[kind]["size_gib"]["min"]["value"]), math.ceil(needed * share / members))
             if gib <= eras[kind]["size_gib"]["max"]["value"]:
                 found |= dict.fromkeys(head + text for text in _volumes(kind, eras[kind], gib, asked, members, share))
+    return list(found | dict.fromkeys(neighbours(asked, plan)))
+
+
+def neighbours(asked: Question, plan) -> list[str]:
+    """The answer itself made smaller: each axis alone and all together, in steps of 0.2 % down to half, and spread over other numbers of volumes."""
+    if plan.winner is None:
+        return []
+    winner = Storage.parse(plan.winner.storage)
+    volume, found = winner.members[0], {}
+    least_gib = math.ceil(plan.needed_gib * (2 if winner.level == "raid10" else 1) / len(winner.members))
+    for members in {len(winner.members), *range(2, asked.max_volumes + 1)} if winner.level == "raid0" else {len(winner.members)}:
+        by = len(winner.members) / members
+        for step in range(250):
+            share = (1.01 - 0.002 * step) * by
+            gib = max(math.ceil(least_gib * by), round(volume.size_gib * share))
+            iops = None if volume.iops is None else max(100, round(volume.iops * share))
+            mib_s = None if volume.mib_s is None else max(125, round(volume.mib_s * share))
+            same_gib = max(math.ceil(least_gib * by), round(volume.size_gib * by))
+            for size, rate, speed in ((gib, iops, mib_s), (same_gib, iops, volume.mib_s), (same_gib, volume.iops, mib_s), (gib, volume.iops, volume.mib_s)):
+                text = ":".join([volume.type, str(size), *([str(rate)] if rate is not None else []), *([str(speed)] if speed is not None else [])])
+                head = "" if members == 1 else f"{members}x" if winner.level == "raid0" else f"raid10:{members}x"
+                found[head + text] = None
     return list(found)
 
 

@@ -115,8 +115,8 @@ def spaces_of(family: Family, hosts: Sequence[Host], logs: Sequence[str | None],
 
 def _attachable(host: Host, volumes: int) -> bool:
     """Whether the instance attaches so many volumes beside its root volume."""
-    most = None if host.instance is None else host.instance.get("max_data_volumes")
-    return most is None or volumes <= most
+    most = None if host.instance is None else host.instance["max_ebs_attachments"]
+    return most is None or volumes < most
 
 
 # --- hosts --------------------------------------------------------------------------------------------------------------

@@ -142,10 +142,10 @@ class Growth:
     data: float
 
 
-def _growth(settings: Settings, per_year: float | None) -> Growth:
+def _growth(settings: Settings, workload: OpenWorkload | None) -> Growth:
     check_number("growth", settings.growth, 0.001, 1_000.0)
     check_number("months", settings.months, 0.0, 120.0)
-    by_months = (1.0 + (per_year or 0.0)) ** (settings.months / 12.0)
+    by_months = 1.0 if workload is None else workload.growth_over(settings.months)
     factors = []
     for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):
         if given is not None:
@@ -158,13 +158,15 @@ def _growth(settings: Settings, per_year: float | None) -> Growth:
     return Growth(*factors)
 
 
-def _months_note(settings: Settings, per_year: float | None) -> list[str]:
-    if settings.months <= 0:
+def _months_note(settings: Settings, workload: OpenWorkload | None) -> list[str]:
+    months = settings.months
+    if months <= 0:
         return []
-    if not per_year:
-        return [f"{settings.months:g} months were asked for, but the workload does not say how much it grows a year: nothing was added. "
-                "Write growth_per_year into its file, or give --growth."]  # fmt: skip
-    return [f"{settings.months:g} months at {100 * per_year:g} % a year: demand and data x {(1 + per_year) ** (settings.months / 12):.3g}."]
+    if workload is None or not workload.growth_per_year:
+        words = f"{months:g} months were asked for, but the workload does not say how much it grows a year: nothing was added."
+        return [f"{words} Give --growth" + ("." if workload is None else ", or write growth_per_year into its file.")]
+    factor = workload.growth_over(months)
+    return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
 
 
 def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
@@ -234,8 +236,7 @@ def _of_demand(workload: object, settings: Settings) -> Question:
         raise InputError(type(workload).__name__, "a plan needs a workload", "headrace plan", "Load one: headrace.load.")
     common = _checked(settings)
     goals = parse_goals(settings.goals, "demand", defaults=settings.default_goals)
-    per_year = workload.growth_per_year
-    growth = _growth(settings, per_year)
+    growth = _growth(settings, workload)
     if workload.size_gib is None and settings.size_gib is None:
         hint = "Give size_gib (--size-gib), or write it into the workload file."
         raise InputError(workload.name, "does not say how many GiB of data there are, so no volume can be sized", "headrace plan", hint)
@@ -257,7 +258,7 @@ def _of_demand(workload: object, settings: Settings) -> Question:
     hosts, skipped = (hosts_alone(), []) if settings.instances is None else hosts_named(settings.instances, prices)
     if settings.instances is None and today is not None and today.instance is not None:
         hosts, skipped = hosts_named(today.instance, prices)
-    notes += _months_note(settings, per_year)
+    notes += _months_note(settings, workload)
     return Question(
         workload=grown, goals=goals, prices=prices, size_gib=float(size), need=_need(size, common["free_percent"]), demand_growth=growth.demand,
         data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *workload.notes()),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from headrace import simulate
 from headrace.errors import InputError
-from headrace.workload import OpenWorkload, import_file, load, make_points, new_constant, new_daily, save
+from headrace.workload import OpenWorkload, demo_day, import_file, load, make_points, new_constant, new_daily, save
 from headrace.workload.model import LOCAL_ZONE, OBSERVED_COLUMNS
 from headrace.workload.observed import KNOWN_IOPS, KNOWN_MIB_S, LEAST_RUN
 
@@ -353,7 +353,7 @@ def test_short_recordings_are_said():
     day = recording([float(at % 97) for at in range(1_439)]).notes()
     assert any("weekend" in text for text in day) and not any("backup is needed" in text for text in day)
     assert recording([float(at % 97) for at in range(7 * 24)], interval_s=3_600.0).notes()[1:] == ()  # the first: points of an hour
-    assert new_daily(1, 1).notes() == new_daily(1, 1).caveats
+    assert new_daily(1, 1).notes() == new_daily(1, 1).caveats and demo_day().notes() == demo_day().caveats
 
 
 def test_the_clock_is_said():

@@ -118,14 +118,19 @@ impl CatalogError {
 /// "Did you mean X?", or `otherwise` when nothing is near.
 ///
 /// Near means an edit distance of at most a third of the word, and at least 2: one swapped or one missing pair. A name that differs in its digits
-/// only, or has another number of parts, is not a slip but another thing: raid0 is not offered for raid6, nor us-west-1 for us-gov-west-1.
+/// only, or has another number of parts, is not a slip but another thing: raid0 is not offered for raid6, nor us-west-1 for us-gov-west-1. A digit too many or too
+/// few at the end is one: gp22.
 pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
     let given: Vec<char> = given.to_lowercase().chars().take(64).collect();
     let reach = (given.len() / 3).max(2);
-    let letters = |name: &mut dyn Iterator<Item = char>| name.filter(|c| !c.is_ascii_digit()).collect::<String>();
-    let parts = |name: &mut dyn Iterator<Item = char>| name.filter(|c| *c == '-').count();
-    let is_slip =
-        |name: &str| letters(&mut given.iter().copied()) != letters(&mut name.chars()) && parts(&mut given.iter().copied()) == parts(&mut name.chars());
+    let written: String = given.iter().collect();
+    let split = |name: &str| name.chars().partition::<String, _>(char::is_ascii_digit);
+    let parts = |name: &str| name.matches('-').count();
+    let is_slip = |name: &str| {
+        let ((digits, letters), (its_digits, its_letters)) = (split(&written), split(name));
+        let one_too_many = !digits.is_empty() && !its_digits.is_empty() && (digits.starts_with(&its_digits) || its_digits.starts_with(&digits));
+        (letters != its_letters || one_too_many) && parts(&written) == parts(name)
+    };
     let nearest =
         known.into_iter().filter(|name| is_slip(name)).map(|name| (edit_distance(&given, name), name)).filter(|(distance, _)| *distance <= reach).min();
     match nearest {
@@ -165,6 +170,7 @@ mod tests {
         assert_eq!(did_you_mean("completely-else", known, "no"), "no");
         // Another level or generation is not what was meant: a hint to it would be followed.
         assert_eq!(did_you_mean("raid6", ["raid0", "raid5", "raid10"], "no"), "no");
+        assert_eq!(did_you_mean("gp22", known, "no"), "Did you mean gp2?");
         assert_eq!(did_you_mean("raidd0", ["raid0", "raid5", "raid10"], "no"), "Did you mean raid0?");
         assert_eq!(did_you_mean("us-gov-west-1", ["us-west-1", "us-east-1"], "no"), "no");
         assert_eq!(did_you_mean("us-eas-1", ["us-west-1", "us-east-1"], "no"), "Did you mean us-east-1?");

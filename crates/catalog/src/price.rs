@@ -246,8 +246,8 @@ impl VolumePrices {
         let given = region.trim();
         let found = self.locations.get_key_value(given).map(|(code, location)| (code.as_str(), location.as_str()));
         found.ok_or_else(|| {
-            let known = format!("Known: {}.", self.regions().join(", "));
-            let hint = region_meant(given, &self.regions()).map_or(known.clone(), |meant| format!("Did you mean {meant}? {known}"));
+            let known = self.regions();
+            let hint = region_meant(given, &known).map_or_else(|| format!("Known: {}.", known.join(", ")), |meant| format!("Did you mean {meant}?"));
             CatalogError::UnknownRegion(Box::new(Problem::new(given, "is not a region with prices in this catalog", "data/prices_regions.csv", hint)))
         })
     }

@@ -309,7 +309,7 @@ fn the_newest_day_has_every_type() {
 fn unknown_regions_offer_no_other() {
     let hint = |region| Catalog::embedded().region(region).unwrap_err().hint().to_string();
     for (wrong, meant) in [("us-esat-1", "us-east-1"), ("US_EAST_1", "us-east-1"), ("eu-cntral-1", "eu-central-1"), ("us-gov-wset-1", "us-gov-west-1")] {
-        assert!(hint(wrong).starts_with(&format!("Did you mean {meant}? Known: ")), "{wrong}: {}", hint(wrong));
+        assert_eq!(hint(wrong), format!("Did you mean {meant}?"), "{wrong}");
     }
     for other in ["cn-north-1", "cn-northwest-1", "ap-southeast-9", "us-gov-west-2", "us-iso-east-1", "us-east-3", "mars-1", "", "\u{e9}-1"] {
         assert!(hint(other).starts_with("Known: af-south-1, "), "{other}: {}", hint(other));

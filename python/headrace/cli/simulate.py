@@ -339,7 +339,7 @@ def show_run(run, load, output: Output, plot: Path | None, saved_second: bool = 
     from headrace.report import simulation
     from headrace.report.output import as_csv, as_json
 
-    notes = catalog.caveats(run.storage, run.instance, run.as_of) + catalog.latency_caveats(run.storage, run.as_of) + list(load.caveats)
+    notes = catalog.caveats(run.storage, run.instance, run.as_of) + catalog.latency_caveats(run.storage, run.as_of) + list(load.notes())
     if plot is not None:
         from headrace.report.pages import write_simulation
 

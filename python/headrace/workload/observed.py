@@ -538,9 +538,11 @@ def notes(workload: OpenWorkload) -> tuple[str, ...]:
     if "uncensored_by" in workload.source:
         margin = workload.source["uncensored_by"]
         found.append(f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess.")
+    if start is not None and len(start) <= 8 and workload.clock_zone == LOCAL_ZONE:
+        return tuple(found)  # a time of day without a date: laid out by hand, as the demonstration's day is
     short = short_note(workload.span_s)
     found += [short] if short else []
-    if start is not None and (len(start) > 8 or workload.clock_zone != LOCAL_ZONE):  # a time without a date was laid out by hand
+    if start is not None:
         found.append(zone_note(workload.clock_zone))
     return tuple(found)
 

@@ -81,8 +81,13 @@ def _limits(summary: dict) -> list[str]:
     return [f"Requests waited for a limit during {span(summary['throttled_s'])} ({percent(min(1.0, share))} of the time): {blamed}."]
 
 
+# A limit met for less of a window than this goes unnamed in its line.
+NAMED_SHARE = 0.1
+
+
 def throttled_windows(rows: pl.DataFrame) -> list[dict]:
-    """When requests waited for a limit: `from_s`, `until_s`, `throttled_s` and the `cap` waited for longest, in the order of time.
+    """When requests waited for a limit: `from_s`, `until_s`, `throttled_s`, `by` (s by limit, in the order they were met) and the `cap` waited for
+    longest, in the order of time.
 
     Windows with a short gap between them are one; they begin and end with rows.
     """
@@ -100,7 +105,7 @@ def throttled_windows(rows: pl.DataFrame) -> list[dict]:
         window["until_s"] = t_s + duration_s
         window["throttled_s"] += throttled_s
         window["by"][cap] = window["by"].get(cap, 0.0) + throttled_s
-    return [{key: value for key, value in one.items() if key != "by"} | {"cap": max(one["by"], key=one["by"].get)} for one in found]
+    return [one | {"cap": max(one["by"], key=one["by"].get)} for one in found]
 
 
 def _when(run, start) -> list[str]:
@@ -115,7 +120,8 @@ def _when(run, start) -> list[str]:
         edges = "-".join(clock(one[edge], start, seconds) for edge in ("from_s", "until_s"))
         # Fewer seconds of waiting than the window is long: it was met again and again in it.
         part = one["throttled_s"] < 0.75 * (one["until_s"] - one["from_s"])
-        return f"{edges} {caps.long(one['cap'])}" + (f" (for {span(one['throttled_s'])})" if part else "")
+        named = [cap for cap, waited_s in one["by"].items() if waited_s >= NAMED_SHARE * one["throttled_s"]]
+        return f"{edges} {', then '.join(caps.long(cap) for cap in named)}" + (f" (for {span(one['throttled_s'])})" if part else "")
 
     line = "When: " + "; ".join(words(one) for one in told)
     rest = len(windows) - len(told)

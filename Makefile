@@ -19,7 +19,7 @@ help:
 	@echo "make lab       build headraced, the daemon of the lab, into .venv/bin"
 	@echo "make test      set up, run every test"
 	@echo "make bench     speed and accuracy, beside SimPy and on real servers; prints tables (some 40 minutes)"
-	@echo "make lint      formatting, clippy, ruff, facts with sources, sizes of files and functions"
+	@echo "make lint      formatting, clippy, ruff, types (pyright), facts with sources, sizes of files and functions"
 	@echo "make generate  write docs/reference/cli.md from the commands' own help"
 	@echo "make soak      the property tests with many more cases, 50 crashes of the lab (an hour)"
 
@@ -88,6 +88,7 @@ lint: $(VENV)/package.ok
 	cargo clippy --workspace --all-targets --release --quiet -- -D warnings
 	$(BIN)/ruff check python tests benchmarks examples
 	$(BIN)/ruff format --check python tests benchmarks examples
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/python tests/tidy.py
 
 generate: $(VENV)/package.ok

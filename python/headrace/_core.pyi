@@ -123,6 +123,10 @@ class Instance(TypedDict):
     arch: str
     limits_source: str
     limits_as_of: str
+    max_ebs_attachments: int | None
+    attachments_shared: bool
+    attachments_source: str
+    exists_since: str | None
     caveats: list[Caveat]
 
 class InstancePrice(TypedDict):
@@ -169,12 +173,29 @@ class Source(TypedDict):
     confidence: str
     note: str
 
+Commitment = TypedDict(
+    "Commitment",
+    {"commitment": str, "family": str, "factor": float, "from": str, "source": str, "confirmed": bool, "note": str},
+)
+
+class ModificationRules(TypedDict):
+    available: bool
+    max_per_24_hours: int | None
+    wait_hours: int | None
+    optimizing_s: float
+    can_exceed_hours: int | None
+    source: str | None
+
+def modification_rules(as_of: str, used_gib: int) -> ModificationRules: ...
+def check_attachments(storages: Sequence[str], instance: str, as_of: str | None = None) -> None: ...
+def commitment(commitment: str, instance_type: str, as_of: str | None = None) -> Commitment: ...
 def instance(name: str, as_of: str | None = None) -> Instance: ...
 def instances(as_of: str | None = None) -> list[Instance]: ...
 def instance_price(name: str, region: str, as_of: str | None = None) -> InstancePrice | None: ...
 def volume_prices(region: str, as_of: str | None = None) -> RegionPrices: ...
 def prices_seen(region: str, as_of: str | None = None) -> PricesSeen: ...
 def billed_as(volume_type: str) -> tuple[str, list[str]] | None: ...
+def region_code(region: str) -> str: ...
 def regions() -> list[str]: ...
 def sources() -> list[Source]: ...
 def monthly_cost(
@@ -266,10 +287,23 @@ class Summary(TypedDict):
     p95_ms: float | None
     p99_ms: float | None
     p999_ms: float | None
+    worst_mean_ms: float | None
+    worst_p50_ms: float | None
+    worst_p95_ms: float | None
+    worst_p99_ms: float | None
+    worst_p999_ms: float | None
+    worst_at_s: float | None
+
+class Repeated(TypedDict):
+    settled: bool
+    loses_percent_per_cycle: float | None
+    dry_after_s: float | None
+    first: Summary
 
 class SimulationAnswer(TypedDict):
     rows: Rows
     summary: Summary
+    repeated: Repeated | None
 
 class VolumeDemand(TypedDict):
     t_s: list[float]
@@ -291,6 +325,7 @@ def simulate(
     start_balance_percent: float | None = None,
     options: Mapping[str, Any] | None = None,
     progress: Callable[[float], object] | None = None,
+    cycle: str = "first",
 ) -> SimulationAnswer: ...
 def evaluate(
     load: Mapping[str, Any],
@@ -302,6 +337,7 @@ def evaluate(
     start_balance_percent: float | None = None,
     prune_above: float = 1.0,
     progress: Callable[[float], object] | None = None,
+    cycle: str = "first",
 ) -> dict[str, list[Any]]: ...
 def demand_on_volumes(load: Mapping[str, Any], storage: str) -> VolumeDemand: ...
 
@@ -325,6 +361,7 @@ class Log(TypedDict):
     redo_bytes_per_tx: float
     binlog_bytes_per_tx: float
     syncs_per_commit: float
+    commits_per_tx: float
 
 class Compaction(TypedDict):
     period_tx: float
@@ -423,6 +460,12 @@ def mysql_clients(
 def mysql_check(database: Mapping[str, Any]) -> None: ...
 def mysql_warm_up(database: Mapping[str, Any], cache_bytes: float) -> WarmUp: ...
 def mysql_grown(database: Mapping[str, Any], factor: float) -> Database: ...
+def database_under(database: Mapping[str, Any], settings: Mapping[str, Any]) -> Database: ...
+def cache_after(
+    database: Mapping[str, Any], cache_bytes: float, other_bytes: float, changed: Sequence[float] | None = None
+) -> Database: ...
+def page_write_cost(page_bytes: float = 16384.0, doublewrite: bool = True) -> tuple[float, float]: ...
+def processor_share(tps: float, vcpus: float, clients: Mapping[str, Any]) -> float: ...
 def mysql_tpcc(engine: str, warehouses: float) -> Database: ...
 def mysql_sysbench(options: Mapping[str, Any]) -> SysbenchAnswer: ...
 

@@ -72,7 +72,11 @@ TYPES = typed_dicts()
 def wrong(value: object, said: ast.expr, place: str) -> list[str]:
     """Where a value is not what an annotation says."""
     if isinstance(said, ast.BinOp):
-        return [] if any(not wrong(value, side, place) for side in (said.left, said.right)) else [f"{place}: {value!r} is no {ast.unparse(said)}"]
+        return (
+            []
+            if any(not wrong(value, side, place) for side in (said.left, said.right))
+            else [f"{place}: {value!r} is no {ast.unparse(said)}"]
+        )
     if isinstance(said, ast.Subscript):
         of = ast.unparse(said.value)
         if of == "NotRequired":
@@ -82,7 +86,11 @@ def wrong(value: object, said: ast.expr, place: str) -> list[str]:
         if of == "tuple":
             kinds = said.slice.elts
             fits = isinstance(value, tuple) and len(value) == len(kinds)
-            return [text for item, kind in zip(value, kinds, strict=True) for text in wrong(item, kind, place)] if fits else [f"{place} is no tuple"]
+            return (
+                [text for item, kind in zip(value, kinds, strict=True) for text in wrong(item, kind, place)]
+                if fits
+                else [f"{place} is no tuple"]
+            )
         if not isinstance(value, list if of == "list" else (list, tuple)):
             return [f"{place} is no {of}"]
         return [text for index, item in enumerate(value[:50]) for text in wrong(item, said.slice, f"{place}[{index}]")]
@@ -122,9 +130,16 @@ def test_parameters_are_those_of_the_module(name):
     plain = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(plain) - len(arguments.defaults)) + [ast.unparse(value) for value in arguments.defaults]
     said = [(argument.arg, False, default) for argument, default in zip(plain, defaults, strict=True)]
-    said += [(argument.arg, True, default and ast.unparse(default)) for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    said += [
+        (argument.arg, True, default and ast.unparse(default))
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
     there = [
-        (parameter.name, parameter.kind is parameter.KEYWORD_ONLY, None if parameter.default is parameter.empty else repr(parameter.default))
+        (
+            parameter.name,
+            parameter.kind is parameter.KEYWORD_ONLY,
+            None if parameter.default is parameter.empty else repr(parameter.default),
+        )
         for parameter in inspect.signature(getattr(_core, name)).parameters.values()
     ]
     assert said == there
@@ -143,6 +158,14 @@ ANSWERS = {
     "prices_seen": [("us-east-1",)],
     "billed_as": [("gp3",), ("instance-store",)],
     "regions": [()],
+    "region_code": [("us-east-1",)],
+    "commitment": [("reserved-1y", "m5.large")],
+    "check_attachments": [(["gp3:100"], "m5.large")],
+    "modification_rules": [("2026-11-01", 100), ("2019-11-01", 100), ("2015-01-01", 100)],
+    "database_under": [(INNODB, {"sync_binlog": 0})],
+    "cache_after": [(INNODB, 1e8, 2e8)],
+    "page_write_cost": [(), (4_096.0, False)],
+    "processor_share": [(100.0, 4.0, INNODB["clients"])],
     "sources": [()],
     "monthly_cost": [("gp3:100:4000", "us-east-1")],
     "monthly_totals": [(["gp3:100", "io2:8:100"], "us-east-1")],
@@ -161,20 +184,26 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize(("name", "arguments"), [(name, one) for name, calls in ANSWERS.items() for one in calls], ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(
+    ("name", "arguments"), [(name, one) for name, calls in ANSWERS.items() for one in calls], ids=lambda one: str(one)[:40]
+)
 def test_answers_have_the_types_the_stub_says(name, arguments):
     found = wrong(getattr(_core, name)(*arguments), stub_functions()[name].returns, name)
     assert not found, "\n".join(found[:20])
 
 
 def test_the_simulation_answers_as_the_stub_says():
-    for form in ("interval", "events"):
-        answer = _core.simulate("gp2:1", LOAD, form=form, interval_s=60.0, instance="m5.large")
+    for form, cycle in (("interval", "first"), ("events", "first"), ("interval", "settled")):
+        answer = _core.simulate("gp2:1", LOAD, form=form, interval_s=60.0, instance="m5.large", cycle=cycle)
         assert not wrong(answer, ast.parse("SimulationAnswer", mode="eval").body, form)
 
 
 def test_every_function_is_called_here_or_says_why():
-    told = {"simulate": "above", "replay_record": "needs a record: tests/unit/test_cli.py", "transaction_candidates": "columns by name: tests/unit/test_plan_transactions.py"}
+    told = {
+        "simulate": "above",
+        "replay_record": "needs a record: tests/unit/test_cli.py",
+        "transaction_candidates": "columns by name: tests/unit/test_plan_transactions.py",
+    }
     assert set(ANSWERS) | set(told) == set(stub_functions())
 
 

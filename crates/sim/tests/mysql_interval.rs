@@ -8,6 +8,7 @@ use common::{plain_database, PAGE};
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::{Cap, Op};
+use headrace_sim::mysql::settings::Settings;
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{interval, standard};
 use headrace_sim::mysql::{Binding, Clients, Compaction, Database, Engine, Load, Log, Noise, PageClass, PageWrites, Scenario, Second, Start, WarmUp};

@@ -16,6 +16,9 @@ from headrace.mysql.advice.values import same
 from headrace.workload import TransactionWorkload
 from headrace.workload.capture import Address
 
+# What is to be done with a setting, first things first.
+CHANGES = ("set", "decide", "")
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -59,16 +62,20 @@ class Answer:
         """Title, columns and rows, a table a chapter: what would be set first, then what needs a decision; at the end, in one row, what is so already. `narrow`: risk and effect in
         one column with the reason, where there is something to say; no sources."""
         made = []
-        stays = [item for item in self.advice if self._is_so(item)]
+        # What the other value would bring is worth a row all the same.
+        stays = [item for item in self.advice if self._is_so(item) and not _simulated(item)]
         for group in GROUPS:
             items = [item for item in self.advice if item.group == group and item not in stays]
             if items:
-                ordered = sorted(items, key=lambda item: not item.active)
+                ordered = sorted(items, key=lambda item: CHANGES.index(self._change(item)))
                 made.append((group, self._columns(narrow), [self._row(item, narrow) for item in ordered]))
         if stays:
             title = "As advised already" if self.known else "As advised by default"
             made.append((title, ("settings",), [(", ".join(f"{item.parameter}={item.value}" for item in stays),)]))
         return made
+
+    def _change(self, item: Advice) -> str:
+        return "" if self._is_so(item) else CHANGES[0] if item.active else CHANGES[1]
 
     def _is_so(self, item: Advice) -> bool:
         """Whether nothing is to be done: today's value, or the default where today's is not known, is the one advised."""
@@ -84,7 +91,7 @@ class Answer:
     def _row(self, item: Advice, narrow: bool) -> tuple:
         value = item.value if item.active else f"({item.value})"
         today = (self._today(item),) if self.known else ()
-        head = ("set" if item.active else "decide", item.parameter, value, *today)
+        head = (self._change(item), item.parameter, value, *today)
         why = item.why if item.applies_to == "server" else f"{item.applies_to}: {item.why}"
         effect = item.effect or ""
         if not narrow:
@@ -95,6 +102,11 @@ class Answer:
     def _today(self, item: Advice) -> str:
         """The value today."""
         return item.current or (f"{item.default} (default)" if item.default else "")
+
+
+def _simulated(item: Advice) -> bool:
+    """Whether an effect in transactions a second is known."""
+    return " tps, " in (item.effect or "")
 
 
 def answer(

@@ -241,15 +241,16 @@ def holds(asked: Question, plan) -> list[str]:
 
 
 def holds_per_io(asked: Question, plan) -> list[str]:
-    """The same of the busiest twenty minutes, with every request simulated. Bursting types start with what the settled day left them."""
+    """The same of the busiest twenty minutes, with every request simulated. Bursting types start with what the settled day left them then."""
     points = asked.day.points.with_columns((pl.col("reads_per_s") + pl.col("writes_per_s")).alias("iops"))
     worst = int(points["iops"].rolling_mean(20).arg_max() or 19)
     part = points[max(0, worst - 19) : worst + 1].drop("iops")
     part = part.with_columns(pl.col("t_s") - part["t_s"][0])
-    balance = plan.winner.metrics["lowest_balance_percent"]
+    settled = headrace.simulate(asked.day, plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0, cycle="settled").rows
+    balance = settled["balance_percent"][max(0, worst - 20)]
     run = headrace.simulate(
         replace(asked.day, points=part, kind="daily"), plan.winner.storage, as_of=asked.as_of, form="events", seed=asked.seed,
-        start_balance=balance if plan.winner.volume_type in ("gp2", "st1", "sc1") else None,
+        start_balance=None if balance is None else max(0.0, min(100.0, balance)),
     )  # fmt: skip
     # Random arrivals of single requests touch a limit that the mean does not: a second in the twenty minutes is allowed for chance.
     missed = [

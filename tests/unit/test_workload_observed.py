@@ -399,6 +399,13 @@ def test_a_wrong_clock_start_is_refused(tmp_path, start):
         load(tmp_path / "w.toml")
 
 
+@pytest.mark.parametrize("value", [0, -1, "2", math.nan, None, [], True])
+@pytest.mark.parametrize("factor", ["scaled_by", "uncensored_by"])
+def test_wrong_factors_of_a_source_are_refused(factor, value):
+    with pytest.raises(InputError, match=factor):
+        recording([1.0], source={factor: value})
+
+
 def test_a_date_without_quotes_is_refused(tmp_path):
     save(recording([1.0], source={"clock_start": "2025-11-18T00:00:00"}), tmp_path / "w.toml")
     text = (tmp_path / "w.toml").read_text()

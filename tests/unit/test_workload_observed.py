@@ -9,7 +9,9 @@ import math
 import random
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -188,6 +190,25 @@ def test_known_limits_at_every_size():
             wave[200] = 1.2 * rate  # it gave more at another time
             assert recording(wave, read_kib=kib, write_kib=kib).censored == ()
     assert recording(wave[:100] + [3_000.0] * 10 + wave[110:], source={"tool": "vmstat"}).censored == ()  # its sizes are assumed
+
+
+@pytest.mark.parametrize(("table", "known"), [("iops", KNOWN_IOPS), ("throughput", KNOWN_MIB_S)])
+def test_known_limits_are_facts(table, known):
+    """Each stands among the limits of a volume type, of some time; and of the newest gp3, io1 and io2 none is missing."""
+    facts, newest = set(), set()
+    for path in (Path(__file__).parents[2] / "data" / "volumes").glob("*.toml"):
+        for era in tomllib.loads(path.read_text())["era"]:
+            values = {key: numbers_in(value) for key, value in era[table].items()}
+            facts |= set().union(*values.values())
+        if path.stem in ("gp3", "io1", "io2"):
+            newest |= set().union(*(found for key, found in values.items() if key.startswith(("max", "included"))))
+    assert set(known) <= facts and newest <= set(known)
+
+
+def numbers_in(value):
+    if isinstance(value, (dict, list)):
+        return set().union(*(numbers_in(part) for part in (value.values() if isinstance(value, dict) else value)))
+    return {value} if isinstance(value, (int, float)) else set()
 
 
 def test_credits_gone():
@@ -376,6 +397,13 @@ def test_a_wrong_clock_start_is_refused(tmp_path, start):
     (tmp_path / "w.toml").write_text(text)
     with pytest.raises(InputError, match=r"w\.toml: clock_start"):
         load(tmp_path / "w.toml")
+
+
+@pytest.mark.parametrize("value", [0, -1, "2", math.nan, None, [], True])
+@pytest.mark.parametrize("factor", ["scaled_by", "uncensored_by"])
+def test_wrong_factors_of_a_source_are_refused(factor, value):
+    with pytest.raises(InputError, match=factor):
+        recording([1.0], source={factor: value})
 
 
 def test_a_date_without_quotes_is_refused(tmp_path):

@@ -85,6 +85,9 @@ class OpenWorkload:
         check_choice("kind", self.kind, KINDS)
         check_clock_zone(self.clock_zone)
         check_clock_start(self.source.get("clock_start"))
+        for factor in ("scaled_by", "uncensored_by"):
+            if factor in self.source:
+                check_number(f"source.{factor}", self.source[factor], 1e-9, 1e9)
         check_choice("arrivals", self.arrivals, ARRIVALS)
         for share in ("sequential_read_share", "sequential_write_share"):
             _set(self, share, check_number(share, getattr(self, share), 0.0, 1.0))

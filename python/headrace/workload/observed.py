@@ -60,6 +60,8 @@ KNOWN_MIB_S = (125.0, 128.0, 160.0, 250.0, 320.0, 500.0, 1_000.0, 2_000.0, 4_000
 DEFAULT_MARGIN = 1.25
 MAX_MARGIN = 100.0
 
+Unit = Literal["IOPS", "MiB/s"]
+
 DAY_S = 86_400.0
 # Reports are lost at both ends (the first, since boot; the last, cut off): a day short of 1 % is still called a day.
 WHOLE_SHARE = 0.99
@@ -81,7 +83,7 @@ class CensoredWindow:
     to_s: float
     limit: Literal["iops", "mib_s", "credits"]
     recorded: float
-    unit: Literal["IOPS", "MiB/s"]
+    unit: Unit
     usual_latency_ms: float | None
     latency_ms: float | None
     queue: float | None
@@ -181,7 +183,7 @@ class _Series:
 
     t_s: np.ndarray
     duration_s: np.ndarray
-    rates: dict[str, np.ndarray]  # "IOPS" and "MiB/s"
+    rates: dict[Unit, np.ndarray]
     latency_ms: np.ndarray
     queue: np.ndarray
     util: np.ndarray
@@ -193,7 +195,7 @@ class _Series:
 
 @dataclass
 class _Run:
-    unit: str
+    unit: Unit
     first: int
     last: int
     level: float
@@ -268,7 +270,7 @@ def _tolerance(series: _Series) -> np.ndarray:
     return FLAT_SHARE + TICKS_S / series.duration_s
 
 
-def _flat_runs(series: _Series, unit: str, slow: np.ndarray) -> list[_Run]:
+def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
     """Runs of slow points whose rate stays at one level, at levels the volume did not give without waiting."""
     import numpy as np
 
@@ -320,7 +322,7 @@ def _step(level: float) -> int:
     return round(math.log(level) / 0.005)
 
 
-def _judged(series: _Series, unit: str, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True) -> _Run | None:
+def _judged(series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True) -> _Run | None:
     """The run when its level may be a limit, else None."""
     import numpy as np
 
@@ -351,7 +353,7 @@ def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float)
     return bool(places.size and (np.add.reduceat(above, starts) > SAVED_S * level).any())
 
 
-def _scattered(series: _Series, unit: str, slow: np.ndarray) -> _Run | None:
+def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
     """A level that nothing exceeds and that slow points reach again and again without staying: a run of length 0 that others join."""
     import numpy as np
 
@@ -375,7 +377,7 @@ def _known(unit: str, level: float, members: int, share: float) -> float | None:
     return near[0] if near else None
 
 
-def _known_runs(series: _Series, unit: str, may_wait: np.ndarray) -> list[_Run]:
+def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]:
     """Runs at a top that is never exceeded where latency says little or nothing: at a known limit, or flatter than demand can be."""
     import numpy as np
 
@@ -410,7 +412,7 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
         if run.last - run.first + 1 < LEAST_RUN or (part < 0).sum() >= LEAST_RUN:
             part[part < 0] = index
     tolerance = _tolerance(series)
-    levels: dict[tuple[str, int], int] = {}
+    levels: dict[tuple[Unit, int], int] = {}
     for index, run in enumerate(runs):
         levels.setdefault((run.unit, _step(run.level)), index)
     for (unit, _), index in levels.items():
@@ -461,7 +463,7 @@ def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarra
         there = np.isfinite(values)
         return float(np.average(values[there], weights=weights[there])) if there.any() else None
 
-    iops = mean(series.rates["IOPS"])
+    rates = {unit: float(np.average(rate[part], weights=weights)) for unit, rate in series.rates.items()}
     more = _still_waiting_per_s(series, first, last)
     if more:
         peak, rate = more
@@ -471,13 +473,13 @@ def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarra
     usual = series.usual_ms if np.isfinite(series.usual_ms) else None
     if usual is not None and latency is not None and latency < SLOW_FACTOR_AT_KNOWN_LIMIT * usual:
         usual = None  # the whole recording is like this: nothing to compare with
-    at_least = iops + (more[1] if more else 0.0)
+    at_least = rates["IOPS"] + (more[1] if more else 0.0)
     at_most = max(at_least, queue / usual * 1_000.0) if queue is not None and usual else None
     return CensoredWindow(
         from_s=float(series.t_s[first]),
         to_s=float(series.t_s[last] + series.duration_s[last]),
         limit="credits" if run.credits else "iops" if run.unit == "IOPS" else "mib_s",
-        recorded=mean(series.rates[run.unit]),
+        recorded=rates[run.unit],
         unit=run.unit,
         usual_latency_ms=usual,
         latency_ms=latency,
@@ -515,14 +517,15 @@ def uncensored(workload: OpenWorkload, margin: float) -> OpenWorkload:
     """See `OpenWorkload.uncensored`."""
     margin = check_number("margin", margin, 1.0, MAX_MARGIN)
     found = workload.censoring
-    if not found.windows:
+    if found.at_least_factor is None or found.censored is None:
         return workload
     factor = found.at_least_factor * pl.select(pl.when(found.censored).then(margin).otherwise(1.0))[:, 0]
     rates = [(pl.col(name) * factor).clip(upper_bound=MAX_OPS_PER_S).alias(name) for name in ("reads_per_s", "writes_per_s")]
     points = workload.points.with_columns(rates)
-    if "queue" in points.columns and not {"await_ms", "read_await_ms"} & set(points.columns):
+    latency = recorded_latency(workload)
+    if latency is not None and not {"await_ms", "read_await_ms"} & set(points.columns):
         # From the queue alone latency follows with the rates as recorded: keep it before they are raised.
-        points = points.with_columns(recorded_latency(workload)["mean_ms"].alias("await_ms"))
+        points = points.with_columns(latency["mean_ms"].alias("await_ms"))
     return replace(workload, points=points, source=workload.source | {"uncensored_by": margin})
 
 

@@ -60,7 +60,7 @@ def import_file(
         raise InputError(recording.name, f"{what}; read are {', '.join(FORMATS[1:])}", DOC, hint)
     if format not in ("auto", kind):
         raise InputError(f"{recording.name} as {format}", f"it looks like {looks_like}", DOC, f"Use --format {kind}, or auto.")
-    if looks_like.endswith("JSON") and recording.text.lstrip()[0] not in "{[":
+    if looks_like and looks_like.endswith("JSON") and recording.text.lstrip()[0] not in "{[":
         first = next(line for line in recording.lines if line.strip())
         hint = "Take out the lines above the first {: a prompt or a message of the shell was copied with it."
         raise recording.bad(recording.lines.index(first) + 1, first.strip(), f"stands before the JSON of {looks_like}", hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +106,99 @@ def test_help_starts_no_heavy_import():
     code = "import sys, headrace.cli.advise; print(sorted(name for name in ('pymysql', 'numpy', 'headrace.mysql') if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def write_config(folder, *lines: str):
+    config = folder / "my.cnf"
+    config.write_text("\n".join(["[mysqld]", *lines, ""]))
+    return str(config)
+
+
+def redo_today(capsys, *words) -> str:
+    rows = csv.DictReader(io.StringIO(run(capsys, *words, "--output", "csv")[1]))
+    return next(row["current"] for row in rows if row["parameter"] == "innodb_redo_log_capacity")
+
+
+@pytest.mark.parametrize(
+    ("lines", "redo", "says"),
+    [
+        # MySQL manual, "Redo Log": files x size while the capacity is not set itself; two files of 48 MiB where one of the two is not said.
+        (("innodb_log_file_size=512M",), "1G", "still takes it"),
+        (("innodb_log_file_size=512M", "innodb_log_files_in_group=4"), "2G", "still takes it"),
+        (("innodb_log_files_in_group=4",), "192M", "still takes it"),
+        (("innodb_log_file_size=512M", "innodb_redo_log_capacity=3G"), "3G", "ignores it"),
+    ],
+)
+def test_old_sizes_of_the_redo_log_count_until_the_capacity_is_set(capsys, tmp_path, lines, redo, says):
+    words = [*ASKED, "--config", write_config(tmp_path, *lines)]
+    code, out, err = run(capsys, *words, "--output", "diff")
+    assert code == 0 and f"{lines[0].partition('=')[0]}: MySQL 8.0.36 {says}" in err
+    # With the new capacity beside it the old one counts no longer: a comment.
+    assert f"-{lines[0]}" in out and f": {lines[0]}\n" in out and "innodb_redo_log_capacity = " in out
+    assert redo_today(capsys, *words) == redo
+
+
+def test_old_sizes_do_not_count_where_the_server_refuses_them(capsys, tmp_path):
+    words = [
+        "--storage",
+        "gp3:500",
+        "--memory",
+        "32",
+        "--server-version",
+        "9.0",
+        "--config",
+        write_config(tmp_path, "innodb_log_file_size=512M"),
+    ]
+    assert "does not know it and does not start" in run(capsys, *words)[2] and redo_today(capsys, *words) == ""
+
+
+def test_options_no_server_knows_are_findings(capsys, tmp_path):
+    known = ("max_connections=500", "loose_foo_bar=1", "innodb_buffer_pool=1G", "hot.key_buffer_size=8M", "skip-name-resolve", "user=mysql", "replicate-do-db=a", "plugin-load-add=x.so",
+             "validate_password.policy=LOW", "wsrep_on=OFF", "performance-schema-instrument='%=on'")  # fmt: skip
+    config = write_config(tmp_path, "foo_bar=1", *known, "innodb_buffer_pol_size=1G")
+    code, out, err = run(capsys, *ASKED, "--config", config, "--check")
+    unknown = [line for line in err.splitlines() if "no option of MySQL or MariaDB known here" in line]
+    assert code == 1 and [line.split(": ")[1] for line in unknown] == ["foo_bar", "innodb_buffer_pol_size"]
+    assert "does not start" in unknown[0] and "line 2" in unknown[0] and unknown[1].endswith("Did you mean innodb_buffer_pool_size?")
+
+
+def test_real_servers_options_are_known():
+    from headrace.mysql.advice.current import _options
+
+    with (Path(__file__).parent / "data/server_options.csv").open() as table:
+        assert {row["option"] for row in csv.DictReader(table)} <= _options()
+
+
+def test_a_line_that_is_set_again_below_does_not_stay_above_the_new_one(capsys, tmp_path):
+    config = write_config(tmp_path, "innodb_doublewrite=OFF", "max_connections=10", "skip-innodb-doublewrite")
+    out = run(capsys, *ASKED, "--config", config, "--output", "diff")[1].splitlines()
+    assert [line for line in out if "doublewrite" in line and "pages" not in line] == [
+        "-innodb_doublewrite=OFF",
+        "+# set again below: innodb_doublewrite=OFF",
+        "-skip-innodb-doublewrite",
+        "+innodb_doublewrite = ON",
+    ]
+    # What is as advised in its last line is left alone.
+    config = write_config(tmp_path, "innodb_doublewrite=OFF", "innodb_doublewrite=ON")
+    assert "doublewrite=" not in "".join(
+        line for line in run(capsys, *ASKED, "--config", config, "--output", "diff")[1].splitlines() if line[:1] in "+-"
+    )
+
+
+def test_the_table_shows_changes_first_and_what_is_so_already_in_one_row(capsys, tmp_path):
+    from headrace.mysql.advice.answer import CHANGES, answer
+
+    for config in (None, write_config(tmp_path, "innodb_io_capacity=100", "innodb_flush_method=O_DIRECT")):
+        found = answer(storage="gp3:500:6000", memory_gib=32, vcpus=8, version="8.0.36", config=config)
+        *chapters, (title, names, last) = found.tables()
+        shown = [row[1] for _, _, rows in chapters for row in rows]
+        so = [pair.partition("=")[0] for pair in last[0][0].split(", ")]
+        # Everything once, and nothing twice.
+        assert sorted(shown + so) == sorted(item.parameter for item in found.advice) and len(last) == 1 and names == ("settings",)
+        for _, heads, rows in chapters:
+            assert heads[0] == "change" and [CHANGES.index(row[0]) for row in rows] == sorted(CHANGES.index(row[0]) for row in rows)
+        active = {item.parameter for item in found.advice if item.active}
+        assert {row[1] for _, _, rows in chapters for row in rows if row[0] == "set"} <= active
+        assert "innodb_io_capacity" in shown and "innodb_flush_neighbors" in so
+        assert ("innodb_flush_method" in so) == (config is not None), "8.0's default is fsync"
+        assert title == ("As advised by default" if config is None else "As advised already")

@@ -314,3 +314,12 @@ def test_a_server_that_asks_for_the_password_in_clear_does_not_get_it():
         connect(Address("w", "127.0.0.1", listener.getsockname()[1], password=Secret(PASSWORD)), timeout_s=2)
     thread.join(5)
     assert not any(PASSWORD.encode() in said for said in heard)
+
+
+def test_what_stands_in_brackets_and_is_no_address_is_not_called_a_port():
+    # The words of the library about [short] hold the letters of port.
+    with pytest.raises(InputError) as caught:
+        parse_address("mysql://watcher@[short]/")
+    assert "port" not in caught.value.rule and "IPv6" in caught.value.hint
+    with pytest.raises(InputError, match="the port must be a number"):
+        parse_address("mysql://watcher@host:port/")

@@ -1,6 +1,7 @@
 """Rules of the model that Python asks the core for: each against what the rule says in words, or a naive count of it."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -8,8 +9,12 @@ from hypothesis import strategies as st
 
 from headrace import _core
 from headrace.core import core_load
+from headrace.errors import InputError
 from headrace.workload import OpenWorkload
+from headrace.workload.calibration.standard import standard
 from headrace.workload.model import make_points
+from headrace.workload.runs import Benchmark
+from headrace.workload.runs.settings import check_settings
 
 
 @pytest.mark.parametrize(
@@ -200,3 +205,40 @@ def test_no_processor_time_binds_nothing():
 def test_settings_no_server_takes_are_refused(wrong):
     with pytest.raises(_core.CoreError):
         _core.database_under(TPCC["innodb"], wrong)
+
+
+def test_what_a_run_description_takes_for_flush_log_at_trx_commit_the_simulator_takes_too():
+    """MariaDB has 3: at prepare and at commit. Descriptions took it, sysbench's scripts did not, and standards took it for a commit that is not synced."""
+    for value in range(4):
+        assert check_settings({"flush_log_at_trx_commit": value}, "innodb") == {"flush_log_at_trx_commit": value}
+        made = _core.mysql_sysbench({"script": "oltp_read_write", "flush_log_at_trx_commit": value, "log_bin": False})["database"]
+        assert made["log"]["syncs_per_commit"] == (1 if value in (1, 3) else 0)
+        assert made["log"] == _core.database_under(made, {"flush_log_at_trx_commit": value})["log"]
+    with pytest.raises(InputError, match="0, 1 or 2"):
+        check_settings({"flush_log_at_trx_commit": 3}, "myrocks")
+
+
+@pytest.mark.parametrize("name", ["sysbench-tpcc", "sysbench-oltp", "own"])
+@pytest.mark.parametrize(
+    ("flavor", "version", "settings", "syncs"),
+    [
+        (None, None, {}, 3.0),
+        ("mysql", "8.0.36", {}, 3.0),
+        ("mysql", "8.0.36", {"sync_binlog": 100}, 1.02),
+        ("mysql", "8.0.36", {"sync_binlog": 0}, 1.0),
+        ("mysql", "8.0.36", {"binlog": False}, 1.0),
+        # 1 came with 5.7.7; before 8.0 no binary log is written unless asked for.
+        ("mysql", "5.7.6", {"binlog": True}, 1.0),
+        ("mysql", "5.7.7", {"binlog": True}, 3.0),
+        ("percona", "5.7", {"binlog": True}, 3.0),
+        ("mysql", "5.6.40", {"binlog": True}, 1.0),
+        ("mysql", "5.7.22", {}, 1.0),
+        ("mariadb", "10.11.19-MariaDB", {"binlog": True}, 1.0),
+        ("mariadb", "10.11.19-MariaDB", {"binlog": True, "sync_binlog": 1, "flush_log_at_trx_commit": 2}, 2.0),
+    ],
+)
+def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, flavor, version, settings, syncs):
+    benchmark = Benchmark(name, 1, 100_000, 1.0, "oltp_read_write", "uniform") if name != "own" else Benchmark(name, data_gib=1.0)
+    run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0,
+                          status=None, transactions=1.0)  # fmt: skip
+    assert standard(run)["log"]["syncs_per_commit"] == pytest.approx(syncs, rel=1e-12)

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 
 from headrace.errors import CouldNotRun
 
+
+class NotInstalled(CouldNotRun):
+    """A program is not there at all."""
+
+
 ASK_S = 10.0
 
 
@@ -46,7 +51,7 @@ def find(name: str) -> Tool:
     program = PROGRAMS[name]
     path = next(filter(None, (shutil.which(candidate) for candidate in program.names)), None)
     if path is None:
-        raise CouldNotRun(name, "is not installed", "", f"apt-get install {program.package}")
+        raise NotInstalled(name, "is not installed", "", f"apt-get install {program.package}")
     try:
         asked = subprocess.run(
             [path, *program.ask], capture_output=True, text=True, timeout=ASK_S, stdin=subprocess.DEVNULL, errors="replace"

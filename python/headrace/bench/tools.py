@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.bench.tool import PROGRAMS, find
+from headrace.bench.tool import PROGRAMS, NotInstalled, find
 from headrace.errors import CouldNotRun
 
 USED_BY = {"sysbench": "sysbench-oltp, sysbench-fileio, tpcc", "fio": "fio, headrace lab verify", "mysqlslap": "mysqlslap"}
@@ -31,7 +31,7 @@ def look() -> list[Seen]:
             tool = find(name)
             found.append(Seen(name, "fine", tool.version, tool.path, USED_BY[name], ""))
         except CouldNotRun as lack:
-            state = "missing" if lack.rule == "is not installed" else "unfit"
+            state = "missing" if isinstance(lack, NotInstalled) else "unfit"
             found.append(
                 Seen(
                     name,

@@ -94,12 +94,15 @@ def shown(text: str) -> str:
 
 def _from_text(text: str) -> dict:
     rule = f"an address is {FORM}"
+    brackets = "IPv6 addresses stand in brackets: mysql://watcher@[::1]:3306/"
     try:
         parts = urlsplit(text)
+    except ValueError:
+        raise InputError(shown(text), rule, DOC, brackets) from None
+    try:
         port = parts.port
-    except ValueError as error:
-        what = "the port must be a number from 1 to 65,535" if "ort" in str(error) else rule
-        raise InputError(shown(text), what, DOC, "IPv6 addresses stand in brackets: mysql://watcher@[::1]:3306/") from None
+    except ValueError:
+        raise InputError(shown(text), "the port must be a number from 1 to 65,535", DOC, brackets) from None
     if parts.scheme not in ("mysql", "mariadb") or not text.partition(":")[2].startswith("//") or parts.fragment:
         raise InputError(shown(text), rule, DOC, "For example mysql://watcher@db.example:3306/shop")
     if parts.password is not None:

@@ -56,6 +56,13 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
     if checked.get("io_capacity_max", 2**64) < checked.get("io_capacity", 0):
         raise InputError(f"settings.io_capacity_max = {checked['io_capacity_max']}", f"cannot be below io_capacity = {checked['io_capacity']}",
                          "MySQL manual, innodb_io_capacity_max", "Are the two swapped?")  # fmt: skip
+    if engine == "myrocks" and checked.get("flush_log_at_trx_commit") == 3:
+        raise InputError(
+            "settings.flush_log_at_trx_commit = 3",
+            "rocksdb_flush_log_at_trx_commit is 0, 1 or 2",
+            f"{DOC}, Settings",
+            "3 is InnoDB's in MariaDB.",
+        )
     if checked.get("page_kib", 16) not in PAGES_KIB:
         raise InputError(f"settings.page_kib = {checked['page_kib']}", "must be 4, 8, 16, 32 or 64", "MySQL manual, innodb_page_size")
     return checked

@@ -414,3 +414,42 @@ fn arrays_grow_but_far_ones() {
     let far = array(RaidLevel::Raid10F2, 2, 64 * KIB, MEMBER);
     assert_eq!(far.raid.grow(8 * MEMBER).expect_err("copies would have to move").kind(), ErrorKind::Unsupported);
 }
+
+/// Members of unlike sizes, RAID 0: every byte is where it was written, and a discard or zeros over all of it, or over the border of two zones, clear just
+/// that range. Deterministic places: each zone, each border, and the whole array, for chunks below and above a lock's place.
+#[test]
+fn raid0_of_unlike_members_against_a_vector() {
+    let sizes = [5 * MEMBER, MEMBER, 3 * MEMBER];
+    let total: u64 = sizes.iter().sum();
+    // Zones end at 3 x 1 and 3 + 2 x 2 members' worth.
+    let borders = [0, 3 * MEMBER, 7 * MEMBER, total];
+    for chunk in [4 * KIB, 64 * KIB, 1_024 * KIB] {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let member = |(index, &bytes): (usize, &u64)| -> Arc<dyn Backing> {
+            Arc::new(SparseFile::create(&folder.path().join(index.to_string()), bytes).expect("a file"))
+        };
+        let members: Vec<_> = sizes.iter().enumerate().map(member).collect();
+        let raid = Raid::new(RaidLevel::Raid0, Layout::of_sizes(RaidLevel::Raid0, &sizes, chunk), members, total);
+        let mut plain: Vec<u8> = (0..total).map(|at| (at / 512 % 251 + 1) as u8).collect();
+        raid.write(&plain, 0).expect("written");
+        let check = |plain: &[u8], what: &str| {
+            let mut all = vec![0xee; total as usize];
+            raid.read(&mut all, 0).expect("read");
+            assert!(all == plain, "{what}, chunk {chunk}");
+        };
+        check(&plain, "written whole");
+        for (index, border) in borders.into_iter().enumerate() {
+            let (from, to) = (border.saturating_sub(MEMBER + 3 * 512), (border + MEMBER / 2 + 5 * 512).min(total));
+            if index % 2 == 0 {
+                raid.discard(from, to - from).expect("discarded");
+            } else {
+                raid.zero(from, to - from).expect("zeroed");
+            }
+            plain[from as usize..to as usize].fill(0);
+            check(&plain, "cleared at a border");
+        }
+        raid.discard(0, total).expect("discarded");
+        plain.fill(0);
+        check(&plain, "discarded whole");
+    }
+}

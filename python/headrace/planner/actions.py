@@ -61,7 +61,7 @@ def _layout(choice: Choice) -> str:
 
 def _architecture(choice: Choice) -> str | None:
     with core_errors():
-        return _core.instance(choice.instance)["arch"]
+        return _core.instance(choice.instance or "")["arch"]
 
 
 def _how(today: Choice, choice: Choice) -> str:
@@ -73,7 +73,7 @@ def _how(today: Choice, choice: Choice) -> str:
 # --- lines to paste -----------------------------------------------------------------------------------------------------
 
 
-def actions(choice: Choice | None, today: Choice | None, as_of: str, memory_gib: float | None) -> list[dict]:
+def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dict]:
     """What to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste) and `undo`."""
     if choice is None or choice.volume_type == "instance-store":
         return []
@@ -81,16 +81,15 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str, memory_gib:
     same = today is not None and today.storage == choice.storage
     found = []
     moves = today is None or (choice.migration or "").startswith("needs")
-    if not moves and not same:
+    if today is not None and not moves and not same:
         found.append(_modify(storage, Storage.parse(today.storage), as_of))
     elif not same:
         found.append(_create(storage))
     found.append(
         {"what": "The same in Terraform (aws_ebs_volume)", "lines": _terraform(storage.members[0], len(storage.members)), "undo": ""}
     )
-    wanted = f"headrace advise --config my.cnf --storage {choice.storage} --memory {memory_gib:.4g} --output diff" if memory_gib else (
-        f"headrace advise --config my.cnf --storage {choice.storage} --memory MEMORY_GIB --output diff"
-    )  # fmt: skip
+    memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
+    wanted = f"headrace advise --config my.cnf --storage {choice.storage} --memory {memory} --output diff"
     found.append({"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""})
     return found
 
@@ -103,12 +102,14 @@ def _modify(after: Storage, before: Storage, as_of: str) -> dict:
         if rules["max_per_24_hours"]
         else f"one modification of a volume in {rules['wait_hours']} hours"
     )
-    what = (f"Modify each of the {len(after.members)} volumes in place" if len(after.members) > 1 else "Modify the volume in place") + (
-        f"; the new limits come while it is `optimizing`, which lasts about {span_in_words(round(rules['optimizing_s']))} for "
-        f"{after.members[0].size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often} ({rules['source']})"
+    first, count = after.members[0], len(after.members)
+    lasts = span_in_words(round(rules["optimizing_s"]))
+    what = (
+        f"{f'Modify each of the {count} volumes' if count > 1 else 'Modify the volume'} in place; the new limits come while it is `optimizing`, "
+        f"which lasts about {lasts} for {first.size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often} ({rules['source']})"
     )
-    grown = after.members[0].size_gib > before.members[0].size_gib
-    lines = [_modify_line(after.members[0])]
+    grown = first.size_gib > before.members[0].size_gib
+    lines = [_modify_line(first)]
     if grown:
         lines.append("sudo xfs_growfs MOUNT_POINT    # or resize2fs; grow the partition before, where there is one (growpart)")
     undo = _modify_line(before.members[0], size=False)

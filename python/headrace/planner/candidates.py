@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from headrace import _core
 from headrace.errors import core_errors
@@ -34,7 +35,7 @@ class Host:
     """An instance and the cache it has room for; `instance` None: volumes alone (a database then keeps its own cache). `service`: what
     runs the server; only EC2 today."""
 
-    instance: dict | None = field(repr=False)
+    instance: _core.Instance | None = field(repr=False)
     usd_month: float = 0.0
     cache_gib: float = 0.0
     service: str = "ec2"
@@ -51,7 +52,7 @@ class Family:
 
     volume_type: str
     layout: str
-    era: dict = field(repr=False, compare=False)
+    era: _core.Era = field(repr=False, compare=False)
     counts: tuple[int, ...] = ()
 
     @property
@@ -199,7 +200,7 @@ def _shape(family: Family, members: int, gib: int) -> Shape:
     return Shape(family, members, gib, (low, most), (included, int(min(highest, most * ratio))))
 
 
-def local_shapes(family: Family, instance: dict, size_gib: int) -> list[Shape]:
+def local_shapes(family: Family, instance: _core.Instance, size_gib: int) -> list[Shape]:
     """An instance's own disks in the family's layout, where they hold the data. All disks are used, as they are paid for anyway."""
     disks = int(instance["instance_store_devices"])
     if not disks or not instance["instance_store_gb"]:
@@ -224,6 +225,10 @@ class About:
     members: int
 
 
+# A type that did not exist on the day: nothing is known of it.
+NO_ERA = cast("_core.Era", {})
+
+
 class Directory:
     """Families by type and layout on one day, and what each notation met so far says."""
 
@@ -237,7 +242,7 @@ class Directory:
         if text not in self.known:
             storage = Storage.parse(text)
             kind = storage.members[0].type
-            family = Family(kind, storage.layout, self.eras.get(kind, {}), (len(storage.members),))
+            family = Family(kind, storage.layout, self.eras.get(kind, NO_ERA), (len(storage.members),))
             self.known[text] = About(storage, family, len(storage.members))
         return self.known[text]
 
@@ -252,10 +257,16 @@ def static_figures(family: Family, members: int) -> tuple[float | None, float | 
     return layout_afr_percent(family.layout, members, published_afr_percent(family.era)), promised
 
 
-def published_afr_percent(era: dict) -> float | None:
+def published_afr_percent(era: _core.Era) -> float | None:
     """The upper published annual failure rate of one volume, percent; None where none is published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[-1]) if isinstance(value, (list, tuple)) else None
+
+
+def lowest_afr_percent(era: _core.Era) -> float | None:
+    """The lower published annual failure rate of one volume, percent; None where none is published."""
+    value = (era.get("durability_afr_percent") or {}).get("value")
+    return float(value[0]) if isinstance(value, (list, tuple)) else None
 
 
 def layout_afr_percent(layout: str, members: int, one: float | None) -> float | None:

@@ -5,12 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
+import polars as pl
 
 from headrace import _core, caps
 from headrace.errors import core_errors
-from headrace.planner.candidates import Directory, Family, Host, Pick, combined_afr_percent, published_afr_percent, static_figures
+from headrace.planner.candidates import (
+    Directory,
+    Family,
+    Host,
+    Pick,
+    combined_afr_percent,
+    lowest_afr_percent,
+    published_afr_percent,
+    static_figures,
+)
 from headrace.planner.database import Z80, DatabaseJudge, Doubt, Regret
 from headrace.planner.demand import DemandJudge
 from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
@@ -38,12 +49,13 @@ class Need:
         return self.data_gib + (self.log_gib if log is None else 0)
 
 
-class Chooser:
-    """Makes choices of candidates, all under one judge."""
+Judge = TypeVar("Judge", DemandJudge, DatabaseJudge)
 
-    def __init__(
-        self, judge: DemandJudge | DatabaseJudge, directory: Directory, need: Need, extra_items: Sequence[dict], nodes: int
-    ) -> None:
+
+class Chooser(Generic[Judge]):
+    """Makes choices of candidates, all under one judge: what choices have whatever is planned for."""
+
+    def __init__(self, judge: Judge, directory: Directory, need: Need, extra_items: Sequence[dict], nodes: int) -> None:
         self.judge, self.directory, self.need = judge, directory, need
         self.extra_items, self.nodes = tuple(extra_items), nodes
         self.made: dict[tuple[Pick, bool], Choice] = {}
@@ -52,11 +64,12 @@ class Chooser:
         """A choice of each candidate; of one asked for again the same. `headroom` False leaves the search for head-room out."""
         wanted = [pick for pick in dict.fromkeys(picks) if (pick, headroom) not in self.made]
         if wanted:
-            rows = self._database(wanted, regrets or {}) if isinstance(self.judge, DatabaseJudge) else self._demand(wanted, headroom)
+            rows = self._make(wanted, regrets or {}, headroom)
             self.made.update({(pick, headroom): choice for pick, choice in zip(wanted, rows, strict=True)})
         return [self.made[pick, headroom] for pick in picks]
 
-    # --- both ---------------------------------------------------------------------------------------------------------
+    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret], headroom: bool) -> list[Choice]:
+        raise NotImplementedError
 
     def _common(self, pick: Pick) -> dict:
         """What a choice has whatever is planned for."""
@@ -77,7 +90,7 @@ class Chooser:
             "caveats": tuple(self._caveats(about.family, limits, items, host, log)),
         }  # fmt: skip
 
-    def limits(self, pick: Pick) -> list[dict]:
+    def limits(self, pick: Pick) -> list[_core.VolumeLimits]:
         """The limits of each data volume. Raises InputError for a storage that cannot be on that day or instance."""
         with core_errors():
             return _core.storage_limits(pick[0], self.judge.prices.as_of, self.judge.hosts[pick[2]].name)
@@ -93,7 +106,7 @@ class Chooser:
         needed = self.need.of(pick[1])
         return [f"holds {usable:,.0f} GiB, {needed:,} GiB needed"] if usable < needed else []
 
-    def _caveats(self, family: Family, limits: list[dict], items: list[dict], host: Host, log: str | None) -> list[str]:
+    def _caveats(self, family: Family, limits: list[_core.VolumeLimits], items: list[dict], host: Host, log: str | None) -> list[str]:
         found = []
         if not limits[0]["persistent"]:
             found.append(LOCAL + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else ""))
@@ -117,15 +130,17 @@ class Chooser:
         found += latency_doubts(family.volume_type, self.judge.prices.as_of)
         return list(dict.fromkeys(found))
 
-    # --- demand -------------------------------------------------------------------------------------------------------
 
-    def _demand(self, picks: Sequence[Pick], headroom: bool) -> list[Choice]:
+class DemandChooser(Chooser[DemandJudge]):
+    """Choices of plans for demand: what is the bottleneck, when balances run dry, how far demand may grow."""
+
+    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret], headroom: bool) -> list[Choice]:
         columns = self.judge.run(picks, prune=False)
         rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(picks))]
         rooms = self._headrooms(picks, rows) if headroom else [None] * len(picks)
-        return [self._demand_choice(pick, row, room) for pick, row, room in zip(picks, rows, rooms, strict=True)]
+        return [self._choice(pick, row, room) for pick, row, room in zip(picks, rows, rooms, strict=True)]
 
-    def _demand_choice(self, pick: Pick, row: dict, room: float | None) -> Choice:
+    def _choice(self, pick: Pick, row: dict, room: float | None) -> Choice:
         common, limits = self._common(pick), self.limits(pick)[0]
         metrics = {name: row.get(name) for name in DEMAND} | {"headroom_percent": room, "cost_usd_month": common["cost_usd_month"]}
         misses = self._room_missed(pick, common["usable_gib"]) + self._missed(metrics)
@@ -139,14 +154,16 @@ class Chooser:
         goals = [goal for goal in self.judge.goals if goal.about.kind != "headroom" or metrics["headroom_percent"] is not None]
         return [miss_in_words(goal, metrics[goal.metric]) for goal in goals if not goal.met(metrics[goal.metric])]
 
-    def utilisations(self, pick: Pick, limits: dict) -> list[dict]:
+    def utilisations(self, pick: Pick, limits: _core.VolumeLimits) -> list[dict]:
         """Each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or all on the instance), `unit`,
         `utilisation`, `at_s`. Limits that burst are taken at their burst."""
         about, instance = self.directory.about(pick[0]), self.judge.hosts[pick[2]].instance
         together = self.judge.demand.on_volumes(pick[0])
         volume = self.judge.demand.per_member(pick[0], about.members)
         hdd, burst = limits["random_charges_full_unit"], limits["io_burst"]
-        found = [] if hdd else [("volume-iops", volume, "iops", burst["iops"] if burst else limits["iops"], "IOPS")]
+        found: list[tuple[str, pl.DataFrame, str, float, str]] = (
+            [] if hdd else [("volume-iops", volume, "iops", burst["iops"] if burst else limits["iops"], "IOPS")]
+        )
         # st1 and sc1 charge a random request of any size a whole MiB, so what is asked of their throughput is not what is transferred.
         charged = "MiB/s charged (1 MiB a random request)" if hdd else "MiB/s"
         found.append(("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", limits["throughput_bytes_s"] / MIB, charged))
@@ -157,13 +174,13 @@ class Chooser:
             found += [("instance-throughput", together, "mib_s", bytes_s / MIB, "MiB/s")] if bytes_s else []
         answer = []
         for cap, frame, column, allowed, unit in found:
-            at = frame[column].arg_max()
+            at = frame[column].arg_max() or 0
             asked = frame[column][at]
             share = asked / allowed if allowed else 0.0
             answer.append({"cap": cap, "asked": asked, "allowed": allowed, "unit": unit, "utilisation": share, "at_s": frame["t_s"][at]})
         return answer
 
-    def _binds(self, pick: Pick, limits: dict) -> dict:
+    def _binds(self, pick: Pick, limits: _core.VolumeLimits) -> dict:
         used = self.utilisations(pick, limits)
         nearest = max(used, key=lambda entry: entry["utilisation"])
         waited = [(seconds, cap) for cap, seconds in self.simulated(pick)["throttled_by_s"] if seconds > 0]
@@ -182,12 +199,12 @@ class Chooser:
         short = f"{caps.short(cap)}, for {span_in_words(max(1, round(seconds)))}"
         return {**entry, "throttled_s": seconds, "words": words, "short": short}
 
-    def simulated(self, pick: Pick) -> dict:
+    def simulated(self, pick: Pick) -> _core.Summary:
         """The summary of one run of the planned demand on a candidate."""
         judge = self.judge
         with core_errors():
             return _core.simulate(
-                pick[0], judge.demand.load, form="interval", interval_s=float(judge.demand.workload.points["duration_s"].max()),
+                pick[0], judge.demand.load, form="interval", interval_s=judge.demand.longest_point_s,
                 instance=judge.hosts[pick[2]].name, as_of=judge.prices.as_of, start_balance_percent=judge.start_balance, cycle=judge.cycle,
             )["summary"]  # fmt: skip
 
@@ -232,14 +249,16 @@ class Chooser:
                     open_[i][0 if holds else 1] = percent
         return [float(open_[i][0]) if i in open_ else 0.0 if good else None for i, good in enumerate(fine)]
 
-    # --- databases ----------------------------------------------------------------------------------------------------
 
-    def _database(self, picks: Sequence[Pick], regrets: dict[Pick, Regret]) -> list[Choice]:
+class DatabaseChooser(Chooser[DatabaseJudge]):
+    """Choices of plans for databases: transactions, and how sure they are."""
+
+    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret], headroom: bool) -> list[Choice]:
         columns, doubts = self.judge.run(picks, bounds=False), self.judge.worlds.of(picks)
         rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(picks))]
-        return [self._database_choice(pick, row, doubt, regrets.get(pick)) for pick, row, doubt in zip(picks, rows, doubts, strict=True)]
+        return [self._choice(pick, row, doubt, regrets.get(pick)) for pick, row, doubt in zip(picks, rows, doubts, strict=True)]
 
-    def _database_choice(self, pick: Pick, row: dict, doubt: Doubt, regret: Regret | None) -> Choice:
+    def _choice(self, pick: Pick, row: dict, doubt: Doubt, regret: Regret | None) -> Choice:
         common, judge, host = self._common(pick), self.judge, self.judge.hosts[pick[2]]
         metrics = {name: row.get(name) for name in DATABASE} | {
             "cost_usd_month": common["cost_usd_month"], "durability_afr_percent": common["durability_afr_percent"],
@@ -250,7 +269,7 @@ class Chooser:
         )
         tps = metrics["tps"] or 0.0
         instance = host.instance
-        misses = self._room_missed(pick, common["usable_gib"]) + self._database_missed(metrics, doubt)
+        misses = self._room_missed(pick, common["usable_gib"]) + self._missed(metrics, doubt)
         at_most = judge.conditions.arrivals_tps or math.inf
         dry_at_s = row["dry_at_s"]
         return Choice(
@@ -270,7 +289,7 @@ class Chooser:
         vcpus = None if host.instance is None else host.instance["vcpus"]
         return workload.outside(cache_gib=host.cache_gib, threads=threads or workload.threads, vcpus=vcpus)
 
-    def _database_missed(self, metrics: dict, doubt: Doubt) -> list[str]:
+    def _missed(self, metrics: dict, doubt: Doubt) -> list[str]:
         found, confidence = [], self.judge.confidence
         for goal in self.judge.goals:
             value = metrics[goal.metric]
@@ -314,7 +333,7 @@ def _doubtful(item: dict) -> bool:
 
 def latency_doubts(volume_type: str, as_of: str) -> list[str]:
     """What to know of the latency figures of a type where they are guessed or of low confidence."""
-    in_force: dict[str, dict] = {}
+    in_force: dict[str, _core.LatencyProfile] = {}
     for profile in _core.latency_profiles():
         if profile["volume_type"] == volume_type and profile["from"] <= as_of:
             in_force[profile["op"]] = max(in_force.get(profile["op"], profile), profile, key=lambda entry: entry["from"])
@@ -332,7 +351,7 @@ def durability_in_words(family: Family, members: int, afr_percent: float | None)
     one = published_afr_percent(family.era)
     if one is None or afr_percent is None:
         return "none published"
-    lowest = family.era["durability_afr_percent"]["value"][0]
+    lowest = lowest_afr_percent(family.era)
     published = f"{lowest:g}-{one:g} %" if lowest != one else f"{one:g} %"
     if family.layout == "single":
         return f"annual failure rate {published}"
@@ -340,7 +359,7 @@ def durability_in_words(family: Family, members: int, afr_percent: float | None)
     return f"annual failure rate {published} a volume; the array of {members}: {reading} {afr_percent:.2g} %"
 
 
-def consistency_in_words(consistency: dict | None) -> str:
+def consistency_in_words(consistency: _core.Consistency | None) -> str:
     """What the type promises of its performance."""
     if not consistency:
         return "none promised"

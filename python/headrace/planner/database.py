@@ -78,7 +78,7 @@ class DatabaseJudge:
         """Columns in the order of `picks`: `status` ("ran", "bounded": cannot reach the least tps, its figures are the bound, "invalid"),
         `why`, `cap` and FIGURES (NaN where there are none). `bounds` False follows every candidate to its end."""
         columns = self.run_in([self.core], [1.0], picks, self.least_tps if bounds else 0.0)[0]
-        self.counts.note(picks, columns["status"])
+        self.counts.note(picks, columns["status"].tolist())
         return columns
 
     def run_in(
@@ -153,7 +153,7 @@ class DatabaseJudge:
         """The monthly bill of a candidate, item by item."""
         data, log, place = pick
         host = self.hosts[place]
-        items = [] if host.instance is None else [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
+        items = [] if host.name is None else [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
         for part, storage in (("data", data), ("log", log)):
             if storage is not None:
                 items += [{"part": part} | item for item in self.prices.volume_items(storage, 0.0)]

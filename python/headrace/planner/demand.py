@@ -67,6 +67,11 @@ class Demand:
         reads, writes = (float((points[name] * seconds).sum()) for name in RATES)
         return {"reads": reads, "writes": writes, "seconds": float(seconds.sum())}
 
+    @cached_property
+    def longest_point_s(self) -> float:
+        """Length of the longest point, s."""
+        return max(self.workload.points["duration_s"].to_list())
+
     def on_volumes(self, storage: str) -> pl.DataFrame:
         """What all volumes of a storage together are asked for at each point: `t_s`, `duration_s`, `iops` (256 KiB units), `mib_s`, and
         `hdd_mib_s` as st1 and sc1 count it (a random I/O costs a whole MiB)."""
@@ -176,7 +181,7 @@ class DemandJudge:
         index = {place: i for i, place in enumerate(used)}
         with core_errors():
             return _core.evaluate(
-                load, [data for data, *_ in picks], [index.get(place) for *_, place in picks], [self.hosts[place].name for place in used],
+                load, [data for data, *_ in picks], [index.get(place) for *_, place in picks], [self.hosts[place].name or "" for place in used],
                 as_of=self.prices.as_of, start_balance_percent=self.start_balance, prune_above=prune_above, cycle=self.cycle,
             )  # fmt: skip
 
@@ -195,7 +200,7 @@ class DemandJudge:
         """The monthly bill of a candidate, item by item."""
         host = self.hosts[pick[2]]
         items = [{"part": "data"} | item for item in self.prices.volume_items(pick[0], self.million_ios(pick[0]))]
-        if host.instance is not None:
+        if host.name is not None:
             items += [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
         return items
 

@@ -70,7 +70,7 @@ def families_on(
     return families, verdicts
 
 
-def _out(kind: str, eras: dict, prices: PriceList, excluded: dict[str, str]) -> tuple[str, str]:
+def _out(kind: str, eras: dict[str, _core.Era], prices: PriceList, excluded: dict[str, str]) -> tuple[str, str]:
     """Why a type is out before any search, or ("", "")."""
     if kind in excluded:
         return "excluded", excluded[kind]
@@ -84,8 +84,8 @@ def _out(kind: str, eras: dict, prices: PriceList, excluded: dict[str, str]) -> 
     return "", ""
 
 
-def _same_limits(one: dict, other: dict) -> bool:
-    def figures(era: dict) -> list:
+def _same_limits(one: _core.Era, other: _core.Era) -> bool:
+    def figures(era: _core.Era) -> list:
         bounds = [era["size_gib"]["max"]["value"], era["iops"].get("max", {}).get("value"), era["iops"].get("per_gib", {}).get("value")]
         return bounds + [tier["cap_mib_s"]["value"] for tier in era["throughput"].get("tier", [])]
 
@@ -155,7 +155,7 @@ def hosts_named(
     return hosts, skipped
 
 
-def _host(entry: dict, prices: PriceList, cache_share: float | None) -> Host | str:
+def _host(entry: _core.Instance, prices: PriceList, cache_share: float | None) -> Host | str:
     """The host of an instance, or why it cannot be one."""
     usd = prices.instance_hour_usd(entry["instance_type"])
     if not any(entry[limit] for limit in ("baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s")):
@@ -168,7 +168,7 @@ def _host(entry: dict, prices: PriceList, cache_share: float | None) -> Host | s
     return Host(entry, usd * HOURS_PER_MONTH, cache)
 
 
-def cache_of(instance: dict, cache_share: float | None = None) -> float:
+def cache_of(instance: _core.Instance, cache_share: float | None = None) -> float:
     """GiB of cache an instance has room for: a share of its memory (None, or OWN_SHARE: the share all of Headrace takes)."""
     if cache_share == OWN_SHARE:
         cache_share = None
@@ -214,7 +214,8 @@ def undominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset
 
 
 def _worth(host: Host) -> tuple:
-    instance = host.instance or {}
+    instance = host.instance
+    assert instance is not None
     figures = tuple(
         float(instance[name] or 0)
         for name in ("vcpus", "baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s", "instance_store_gb")
@@ -223,7 +224,7 @@ def _worth(host: Host) -> tuple:
     return (*figures, host.cache_gib, float(instance["instance_store_devices"] or 0), float(instance["nitro"]))
 
 
-def _matching(pattern: object, known: dict[str, dict], as_of: str) -> list[str]:
+def _matching(pattern: object, known: dict[str, _core.Instance], as_of: str) -> list[str]:
     text = pattern.strip().lower() if isinstance(pattern, str) else ""
     found = [name for name in known if fnmatchcase(name, text)] if text else []
     if not found:

@@ -16,7 +16,7 @@ from headrace import _core
 from headrace.errors import core_errors
 from headrace.planner import actions as doing
 from headrace.planner.candidates import Directory, Family, Host, Pick, Shape, Space
-from headrace.planner.choice import Chooser
+from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.database import DatabaseJudge, regrets
 from headrace.planner.demand import Demand, DemandJudge
 from headrace.planner.goals import budget_of, needed_tps
@@ -66,6 +66,25 @@ class Searched:
         return min((one.dear for one in self.guessed if one.dear is not None and math.isfinite(one.dear)), default=None)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What was chosen, before it is told: see Plan for each."""
+
+    searched: list[Searched]
+    winners: list[Choice]
+    closest: list[Choice]
+    recommended: Choice | None
+    why: str
+    compared: Choice | None
+    in_place: Choice | None
+    least: Choice | None
+    undecided: float | None
+
+    def shown(self) -> list[Choice]:
+        """The choices that are explained."""
+        return [choice for choice in (self.recommended, *self.winners[:1], *self.closest[:1], self.compared) if choice is not None]
+
+
 def rank(found: Found) -> tuple:
     """Cheapest first; ties: fewer volumes, then by name."""
     data, log, host = found.pick
@@ -83,7 +102,7 @@ class Engine:
         self.families, self.verdicts = families_on(self.directory, question.prices, question.excluded, question.max_volumes, self.hosts)
         self.judge = self._judge()
         self.budget = budget_of(question.goals)
-        self.chooser = Chooser(self.judge, self.directory, question.need, question.extra_items, question.nodes)
+        self.chooser = self._chooser()
         # What is the same for every candidate (snapshots), and what a second node costs again, do not change which is cheapest.
         self.fixed_usd = sum(item["usd"] for item in question.extra_items)
 
@@ -97,24 +116,29 @@ class Engine:
             )
         return DemandJudge(Demand(asked.workload), asked.goals, asked.prices, self.hosts, self.directory, asked.cycle, asked.start_balance)
 
+    def _chooser(self) -> DemandChooser | DatabaseChooser:
+        judge, asked = self.judge, self.asked
+        if isinstance(judge, DatabaseJudge):
+            return DatabaseChooser(judge, self.directory, asked.need, asked.extra_items, asked.nodes)
+        return DemandChooser(judge, self.directory, asked.need, asked.extra_items, asked.nodes)
+
     # --- search -------------------------------------------------------------------------------------------------------
 
     def answer(self) -> Plan:
         """The plan."""
         searched = self._search()
-        today_pick = self._today_pick(searched)
+        today = self._today_pick(searched)
         regret, undecided = self._regrets(searched)
         passing = sorted((found for one in searched for found in one.passing), key=rank)
         winners = self._rows(passing, regret)
-        pool = self._pool(passing, regret)
-        recommended, why = recommend(pool, self.asked.today_family)
+        recommended, why = recommend(self._pool(passing, regret), self.asked.today_family)
         closest, nearest = self._closest(searched) if not winners else ([], {})
-        compared = None if today_pick is None else self.chooser.choose([today_pick])[0]
+        compared = None if today is None else self.chooser.choose([today])[0]
         cheapest = winners[0] if winners else None
         self.verdicts += [self._verdict(one, cheapest, nearest) for one in searched]
         least = self._least_regret(regret, bool(cheapest and cheapest.persistent))
-        in_place = self._in_place(today_pick, compared)
-        return self._plan(winners, recommended, why, closest, compared, in_place, least, undecided, searched)
+        in_place = self._in_place(today, compared)
+        return self._plan(Outcome(searched, winners, closest, recommended, why, compared, in_place, least, undecided))
 
     def _search(self) -> list[Searched]:
         """All families, single volumes first: what they cost bounds the rest."""
@@ -163,7 +187,7 @@ class Engine:
             starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
             found = Search(self.judge, self.judge.performs, limit, note).run(starts)
             one.guessed += found
-            one.sure += found if isinstance(self.judge, DemandJudge) else self._surely(found, own, best_of_all)
+            one.sure += self._surely(self.judge, found, own, best_of_all) if isinstance(self.judge, DatabaseJudge) else found
 
     @property
     def _affordable(self) -> float:
@@ -191,7 +215,7 @@ class Engine:
             return None
         return Found(space, found.low, found.high)
 
-    def _surely(self, guessed: Sequence[Found], own: Callable[[], float], best_of_all: float) -> list[Found]:
+    def _surely(self, judge: DatabaseJudge, guessed: Sequence[Found], own: Callable[[], float], best_of_all: float) -> list[Found]:
         """Raises what meets the goals by the best guess until it does with the confidence asked for, the cheapest first. What it costs by
         the guess is the least it can cost, so the search ends where that reaches what is known to be sure."""
         waiting = sorted((one for one in guessed if one.best is not None), key=rank)
@@ -209,7 +233,7 @@ class Engine:
         while first < len(waiting) and waiting[first].usd <= family_limit():
             last = first + (RAISED_AT_ONCE if sure or own() < math.inf else RAISED_FIRST)
             starts = [Found(one.space, one.low, one.high) for one in waiting[first:last] if one.usd <= limit(one.space)]
-            sure += [one for one in Search(self.judge, self.judge.surely, limit).run(starts) if one.best is not None]
+            sure += [one for one in Search(judge, judge.surely, limit).run(starts) if one.best is not None]
             first = last
         return sure
 
@@ -291,17 +315,20 @@ class Engine:
             best = None
         else:
             best = nearest.get(one.family.name) or self._nearest(one)
-        pick = None if best is None else (best.storage, best.log_storage, self._place(best.instance))
-        failing = best is not None and not best.meets_goals
-        overload = self.judge.overloads([pick])[0] if failing and pick and isinstance(self.judge, DemandJudge) else None
+        overload = None
+        if best is not None and not best.meets_goals and isinstance(self.judge, DemandJudge):
+            overload = self.judge.overloads([self._pick(best)])[0]
         return verdict(best, one.family, cheapest, overload, one.dear, self.asked.need.data_gib)
 
     def _shown(self, found: Found) -> Choice:
         """A choice already made of a candidate, head-room and all; else one without head-room."""
         return self.chooser.made.get((found.pick, True)) or self.chooser.choose([found.pick], headroom=False)[0]
 
-    def _place(self, instance: str | None) -> int:
-        return next(i for i, host in enumerate(self.hosts) if host.name == instance)
+    def _pick(self, choice: Choice) -> Pick:
+        """The candidate a choice was made of. Two hosts may be of one instance type: today's has the cache of its run."""
+        places = [i for i, host in enumerate(self.hosts) if host.name == choice.instance]
+        same = [i for i in places if choice.cache_gib is None or self.hosts[i].cache_gib == choice.cache_gib]
+        return (choice.storage, choice.log_storage, (same or places)[0])
 
     # --- today --------------------------------------------------------------------------------------------------------
 
@@ -370,7 +397,7 @@ class Engine:
             return None
         gib = max(compared.usable_gib, chosen.usable_gib)
         bills = [self._enlarged_usd(one, gib) for one in (compared, chosen)]
-        equal = None if None in bills else bills[0] - bills[1]
+        equal = None if bills[0] is None or bills[1] is None else bills[0] - bills[1]
         return Saving(compared.cost_usd_month - chosen.cost_usd_month, equal, gib)
 
     def _enlarged_usd(self, choice: Choice, gib: float) -> float | None:
@@ -411,34 +438,38 @@ class Engine:
 
     # --- the answer ---------------------------------------------------------------------------------------------------
 
-    def _plan(self, winners, recommended, why, closest, compared, in_place, least, undecided, searched) -> Plan:
-        asked, judge = self.asked, self.judge
-        with_way = {}
-        for choice in [*winners, *closest, recommended, in_place, least]:
-            if choice is not None and choice.key not in with_way:
-                with_way[choice.key] = _moved(choice, compared)
-        moved = lambda choice: None if choice is None else with_way[choice.key]  # noqa: E731 (one word for six uses)
-        shown = [choice for choice in (recommended, *winners[:1], *closest[:1], compared) if choice is not None]
-        picks = [((choice.storage, choice.log_storage, self._place(choice.instance)), choice) for choice in shown]
-        counts = judge.counts
-        database = isinstance(judge, DatabaseJudge)
-        about = asked.conditions
+    def _plan(self, out: Outcome) -> Plan:
+        asked, counts = self.asked, self.judge.counts
+
+        def moved(choice: Choice) -> Choice:
+            return replace(choice, migration=doing.migration(out.compared, choice))
+
+        recommended = None if out.recommended is None else moved(out.recommended)
+        picks = [(self._pick(choice), choice) for choice in out.shown()]
+        day = asked.prices.as_of
         return Plan(
-            subject=judge.subject, service=asked.service, workload=self._workload(), goals=asked.goals, recommended=moved(recommended), why_recommended=why,
-            winners=[moved(choice) for choice in winners], closest=[moved(choice) for choice in closest], in_place=moved(in_place),
-            families=sorted(self.verdicts, key=_verdict_order), compared=compared, saving=self._saving(compared, recommended),
-            size_gib=float(asked.size_gib), needed_gib=float(asked.need.data_gib), free_percent=asked.free_percent, demand_growth=asked.demand_growth,
-            data_growth=asked.data_growth, months=asked.months, cycle=asked.cycle, region=asked.prices.region, as_of=asked.prices.as_of, prices=asked.prices.header,
-            considered=len(counts.seen), simulated=counts.of("simulated", "ran"), bounded=counts.of("bounded"), invalid=counts.of("invalid"),
-            frontier=self._frontier(searched, recommended), skipped_instances=list(asked.skipped),
-            actions=doing.actions(moved(recommended), compared, asked.prices.as_of, recommended.memory_gib if recommended else None),
-            alarms=doing.alarms(recommended, asked.prices.as_of), checks=self._checks(compared),
-            warnings=list(asked.warnings), caveats=self._caveats(shown), explain=explain(self.chooser, picks), engine=asked.workload.engine if database else None, least_regret=moved(least),
-            confidence=asked.confidence if database else None, draws=len(judge.worlds.cores) if database else None, undecided=undecided,
-            threads=about.threads if about else None, arrivals_tps=about.arrivals_tps if about else None, start=about.start if about else None,
-            hours=about.hours if about else None, log_gib=asked.need.log_gib if database else None,
-            instances=sum(1 for host in asked.hosts if host.instance is not None),
+            subject=self.judge.subject, service=asked.service, workload=self._workload(), goals=asked.goals, recommended=recommended,
+            why_recommended=out.why, winners=[moved(choice) for choice in out.winners], closest=[moved(choice) for choice in out.closest],
+            in_place=None if out.in_place is None else moved(out.in_place), families=sorted(self.verdicts, key=_verdict_order),
+            compared=out.compared, saving=self._saving(out.compared, out.recommended), size_gib=asked.size_gib, needed_gib=float(asked.need.data_gib),
+            free_percent=asked.free_percent, demand_growth=asked.demand_growth, data_growth=asked.data_growth, months=asked.months, cycle=asked.cycle,
+            region=asked.prices.region, as_of=day, prices=asked.prices.header, considered=len(counts.seen), simulated=counts.of("simulated", "ran"),
+            bounded=counts.of("bounded"), invalid=counts.of("invalid"), frontier=self._frontier(out.searched, out.recommended),
+            skipped_instances=list(asked.skipped), actions=doing.actions(recommended, out.compared, day), alarms=doing.alarms(recommended, day),
+            checks=self._checks(out.compared), warnings=list(asked.warnings), caveats=self._caveats(out.shown()), explain=explain(self.chooser, picks),
+            instances=sum(1 for host in asked.hosts if host.instance is not None), **self._of_database(out, moved),
         )  # fmt: skip
+
+    def _of_database(self, out: Outcome, moved: Callable[[Choice], Choice]) -> dict:
+        """What only a plan for a database has."""
+        asked, judge, about = self.asked, self.judge, self.asked.conditions
+        if not isinstance(judge, DatabaseJudge) or about is None:
+            return {}
+        return {
+            "engine": judge.workload.engine, "least_regret": None if out.least is None else moved(out.least), "confidence": asked.confidence,
+            "draws": len(judge.worlds.cores), "undecided": out.undecided, "threads": about.threads, "arrivals_tps": about.arrivals_tps,
+            "start": about.start, "hours": about.hours, "log_gib": asked.need.log_gib,
+        }  # fmt: skip
 
     def _workload(self) -> dict:
         workload = self.asked.workload
@@ -454,13 +485,14 @@ class Engine:
 
     def _checks(self, compared: Choice | None) -> list[dict]:
         """Recorded latency beside the model's, on today's storage."""
-        recorded = self.asked.recorded.recorded_latency() if self.asked.recorded is not None and compared is not None else None
-        if recorded is None:
+        workload = self.asked.recorded
+        recorded = None if workload is None or compared is None else workload.recorded_latency()
+        if workload is None or compared is None or recorded is None or not isinstance(self.chooser, DemandChooser):
             return []
         from headrace.simulation import simulate
 
-        run = simulate(self.asked.recorded, compared.storage, instance=compared.instance, as_of=self.asked.prices.as_of, form="interval")
-        return latency_checks(recorded, run.rows, self.chooser.moment, self.asked.recorded.span_s)
+        run = simulate(workload, compared.storage, instance=compared.instance, as_of=self.asked.prices.as_of, form="interval")
+        return latency_checks(recorded, run.rows, self.chooser.moment, workload.span_s)
 
     def _caveats(self, shown: Sequence[Choice]) -> list[str]:
         workload = self.asked.workload
@@ -523,10 +555,6 @@ class Engine:
             for point, row, good in zip(base, rows, fine, strict=True)
             if not math.isnan(row["p99_ms"])
         ]
-
-
-def _moved(choice: Choice, today: Choice | None) -> Choice:
-    return replace(choice, migration=doing.migration(today, choice))
 
 
 def _verdict_order(one: FamilyVerdict) -> tuple:

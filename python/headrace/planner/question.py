@@ -169,6 +169,16 @@ def _months_note(settings: Settings, workload: OpenWorkload | None) -> list[str]
     return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
 
 
+def _size(workload: OpenWorkload | TransactionWorkload, settings: Settings, growth: float) -> float:
+    """GiB of data. A size that is given is the size that was asked for: it does not grow. Raises InputError where none is known."""
+    given = check_size(settings.size_gib) if settings.size_gib is not None else None
+    known = given if given is not None else workload.size_gib and workload.size_gib * growth
+    if not known:
+        hint = "Give size_gib (--size-gib), or write it into the workload file."
+        raise InputError(workload.name, "does not say how many GiB of data there are, so no volume can be sized", "headrace plan", hint)
+    return float(known)
+
+
 def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
     """GiB with free space: so much of the volume stays free."""
     share = 1.0 - free_percent / 100.0
@@ -237,11 +247,7 @@ def _of_demand(workload: object, settings: Settings) -> Question:
     common = _checked(settings)
     goals = parse_goals(settings.goals, "demand", defaults=settings.default_goals)
     growth = _growth(settings, workload)
-    if workload.size_gib is None and settings.size_gib is None:
-        hint = "Give size_gib (--size-gib), or write it into the workload file."
-        raise InputError(workload.name, "does not say how many GiB of data there are, so no volume can be sized", "headrace plan", hint)
-    # A size that is given is the size that was asked for: it does not grow.
-    size = check_size(settings.size_gib) if settings.size_gib is not None else workload.size_gib * growth.data
+    size = _size(workload, settings, growth.data)
     today, notes = _today(settings)
     if today is not None and today.log is not None:
         raise InputError(
@@ -260,7 +266,7 @@ def _of_demand(workload: object, settings: Settings) -> Question:
         hosts, skipped = hosts_named(today.instance, prices)
     notes += _months_note(settings, workload)
     return Question(
-        workload=grown, goals=goals, prices=prices, size_gib=float(size), need=_need(size, common["free_percent"]), demand_growth=growth.demand,
+        workload=grown, goals=goals, prices=prices, size_gib=size, need=_need(size, common["free_percent"]), demand_growth=growth.demand,
         data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *workload.notes()),
         warnings=limits_met(workload), extra_items=_snapshots(settings, prices, size, common["nodes"]), recorded=workload, **common,
     )  # fmt: skip
@@ -279,10 +285,7 @@ def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
         hint = "Ask for more tps, more --threads or more --arrivals-tps."
         raise InputError("--demand-growth", "a database's demand is its goals", SOURCE, hint)
     grown = workload.grown(growth.data) if growth.data != 1.0 else workload
-    size = check_size(settings.size_gib) if settings.size_gib is not None else grown.size_gib
-    if size is None:
-        raise InputError(workload.name, "does not say how many GiB of data there are, so no volume can be sized", "headrace plan",
-                         "Give size_gib (--size-gib), or write it into the workload file.")  # fmt: skip
+    size = _size(workload, settings, growth.data)
     prices = _prices(settings)
     today, notes = _today(settings)
     today_family = _todays_family(workload, today, settings)
@@ -294,7 +297,7 @@ def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
         notes += _assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
     common["excluded"] |= {"standard": "billed by the request and without a promise of IOPS: not planned for databases"}
     return Question(
-        workload=grown, goals=goals, prices=prices, size_gib=float(size), need=_need(size, common["free_percent"], logged), demand_growth=1.0,
+        workload=grown, goals=goals, prices=prices, size_gib=size, need=_need(size, common["free_percent"], logged), demand_growth=1.0,
         data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *_months_note(settings, None)), conditions=conditions,
         extra_items=_snapshots(settings, prices, size, common["nodes"]), cache_share=settings.cache_share, confidence=confidence,
         draws=check_whole("draws", DRAWS if settings.draws is None else settings.draws, 0, 1_000),

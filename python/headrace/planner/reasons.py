@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace import caps
+from headrace import _core, caps
 from headrace.planner.candidates import Family, Pick
-from headrace.planner.choice import Chooser
-from headrace.planner.database import DatabaseJudge
+from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.units import MIB
@@ -154,7 +153,7 @@ def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
         return EngineComparison(plans, place, f"Only {names[place]} meets the goals. {told[0]} {told[1]}")
     place = 0 if costs[0] <= costs[1] else 1
     less = abs(costs[0] - costs[1])
-    share = less / max(costs)
+    share = less / max(costs[0], costs[1])
     if share < SIGNIFICANTLY_DEARER - 1.0:
         return EngineComparison(plans, place, f"Both cost the same. {told[0]} {told[1]}")
     return EngineComparison(plans, place, f"{names[place]} wins: {less:,.2f} USD a month less ({100 * share:.0f} %). {told[0]} {told[1]}")
@@ -172,11 +171,11 @@ def _engine_in_words(plan: Plan) -> str:
 # --- the arithmetic -----------------------------------------------------------------------------------------------------
 
 
-def explain(chooser: Chooser, choices: Sequence[tuple[Pick, Choice]]) -> list[str]:
+def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Pick, Choice]]) -> list[str]:
     """The arithmetic of some choices, line by line: capacity, demand against limits, bill, head-room."""
     lines: list[str] = []
     for place, (pick, choice) in enumerate({choice.key: (pick, choice) for pick, choice in choices}.values(), 1):
-        own = _database_lines(chooser, pick, choice) if isinstance(chooser.judge, DatabaseJudge) else _demand_lines(chooser, pick, choice)
+        own = _database_lines(chooser, pick, choice) if isinstance(chooser, DatabaseChooser) else _demand_lines(chooser, pick, choice)
         lines.append(f"{place}. {choice.place}")
         lines += ["   " + line for line in [*own, *_bill_lines(choice)]]
     return lines
@@ -194,7 +193,7 @@ def _bill_lines(choice: Choice) -> list[str]:
     ]
 
 
-def _demand_lines(chooser: Chooser, pick: Pick, choice: Choice) -> list[str]:
+def _demand_lines(chooser: DemandChooser, pick: Pick, choice: Choice) -> list[str]:
     limits = chooser.limits(pick)[0]
     lines = [
         f"{chooser.need.data_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable of {choice.members} x {limits['spec']['size_gib']:,} GiB"
@@ -222,7 +221,7 @@ def _demand_lines(chooser: Chooser, pick: Pick, choice: Choice) -> list[str]:
     return lines
 
 
-def _capacity(family: Family, limits: dict) -> list[str]:
+def _capacity(family: Family, limits: _core.VolumeLimits) -> list[str]:
     size = limits["spec"]["size_gib"]
     mib_s = limits["throughput_bytes_s"] / MIB
     if limits["io_burst"]:
@@ -245,9 +244,9 @@ def _capacity(family: Family, limits: dict) -> list[str]:
     return [f"capacity: {limits['iops']:,} IOPS and {mib_s:,.0f} MiB/s a volume"]
 
 
-def _database_lines(chooser: Chooser, pick: Pick, choice: Choice) -> list[str]:
+def _database_lines(chooser: DatabaseChooser, pick: Pick, choice: Choice) -> list[str]:
     judge = chooser.judge
-    per, tps, need = choice.per_transaction, choice.metrics["tps"], chooser.need
+    per, tps, need = choice.per_transaction or {}, choice.metrics["tps"], chooser.need
     limits = chooser.limits(pick)
     iops, mib_s = (sum(limit[name] or 0 for limit in limits) for name in ("iops", "throughput_bytes_s"))
     about = judge.conditions
@@ -269,10 +268,10 @@ def _database_lines(chooser: Chooser, pick: Pick, choice: Choice) -> list[str]:
     lines += [choice.runs_dry["words"]] if choice.runs_dry else []
     lines.append(f"bottleneck: {choice.binds['words']}")
     lines.append(
-        f"tps {number(tps)}, 80 % interval {number(choice.tps_low)} to {number(choice.tps_high)}; one-second tps above "
+        f"tps {number(tps)}, 80 % interval {number(choice.tps_low or 0.0)} to {number(choice.tps_high or 0.0)}; one-second tps above "
         f"{number(choice.metrics['tps_p5'])} 95 % of the time; p95 {number(choice.metrics['p95_ms'])} ms"
     )
-    lines += [f"goal {goal}: holds with {100 * probability:.0f} %" for goal, probability in choice.goal_probabilities.items()]
+    lines += [f"goal {goal}: holds with {100 * probability:.0f} %" for goal, probability in (choice.goal_probabilities or {}).items()]
     if choice.regret_expected_usd is not None:
         lines.append(
             f"regret over what the calibration leaves open: {choice.regret_expected_usd:,.2f} USD a month expected, {choice.regret_worst_usd:,.2f} worst"

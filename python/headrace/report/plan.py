@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.report.words import latency, number, percent, span, usd
+
+if TYPE_CHECKING:
+    from headrace.planner import Choice
 
 RIGHT = ("rank", "USD/month", "I/O p99", "throttled", "head-room", "AFR a year", "tps", "p95", "probability", "cache GiB", "lowest balance")
 KEEP = ("rank", "storage", "instance", "log", "80 % of tps")
@@ -207,9 +211,9 @@ def title(plan) -> str:
 # --- tables -------------------------------------------------------------------------------------------------------------
 
 
-def ranked(plan) -> list[tuple[object, object]]:
+def ranked(plan) -> list[tuple[object, Choice]]:
     """Rank and choice: winners or what comes closest, then the recommended, the least regretted, the one in place and today's."""
-    shown = list(enumerate(plan.winners or plan.closest, 1))
+    shown: list[tuple[object, Choice]] = list(enumerate(plan.winners or plan.closest, 1))
     known = {choice.key for _, choice in shown}
     for rank, choice in (
         ("recommended", plan.recommended),
@@ -376,7 +380,7 @@ def frame_of(plan):
     rows = []
     for rank, choice in ranked(plan):
         row = {
-            "rank": ranks.get(rank, rank), "recommended": plan.recommended is not None and choice.key == plan.recommended.key,
+            "rank": ranks.get(str(rank), rank), "recommended": plan.recommended is not None and choice.key == plan.recommended.key,
             "storage": choice.storage, "log_storage": choice.log_storage, "instance": choice.instance, "family": choice.family, "members": choice.members,
             "usable_gib": choice.usable_gib, "cost_usd_month": choice.cost_usd_month, "meets_goals": choice.meets_goals,
             "headroom_percent": choice.headroom_percent, "binds": choice.binds.get("cap"), "persistent": choice.persistent,

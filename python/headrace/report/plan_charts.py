@@ -57,7 +57,7 @@ def _bills(made, plan) -> None:
         made.chart(charts.cost_items([(choice.place, list(choice.items)) for choice in bills]), described)
 
 
-def cost_against_tps(plan) -> alt.LayerChart | None:
+def cost_against_tps(plan) -> alt.TopLevelMixin | None:
     """Sustained tps with the 80 % interval against monthly cost: a line for each family, the goal dashed, the winner ringed. None where there are under two points."""
     points = [
         point | {"name": f"{point['family']} on {point['instance']}" if point["instance"] else point["family"]} for point in plan.frontier

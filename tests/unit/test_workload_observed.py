@@ -414,6 +414,23 @@ def test_a_date_without_quotes_is_refused(tmp_path):
         load(tmp_path / "w.toml")
 
 
+def test_words_of_other_windows():
+    """All of a day at a limit; bytes; credits: each says what it is."""
+    all_day = recording([3_000.0 + at % 3 for at in range(1_440)], await_ms=[18.0] * 1_440, source={"clock_start": "2025-11-18T00:00:00"})
+    (window,) = all_day.censored
+    assert window.usual_latency_ms is None and window.at_most_iops is None  # nothing to compare with
+    assert "From 2025-11-18 00:00 to 2025-11-19 00:00" in all_day.notes()[0] and "latency 18 ms" in all_day.notes()[0]
+    rates = [1_000.0 + at % 40 for at in range(50)] + [2_000.0 + at % 2 for at in range(50)]
+    spent = recording(rates, share=1.0, read_kib=64.0, balance_percent=[60.0] * 50 + [0.0] * 50)
+    (window,) = spent.censored
+    assert (window.limit, window.unit) == ("credits", "MiB/s") and window.recorded == pytest.approx(125, rel=0.001)
+    assert (
+        "From 50 min after the start to 100 min after the start the device was at a flat 125 MiB/s, burst balance 0 %" in spent.notes()[0]
+    )
+    assert "with its credits gone" in spent.notes()[0]
+    assert "From the start to 50 min after the start" in recording(rates[50:], await_ms=[9.0] * 50).notes()[0]
+
+
 def test_many_windows_are_one_note():
     rates = [3_000.0 if at % 60 < 10 else 1_000.0 + at % 50 for at in range(600)]
     waits = [20.0 if at % 60 < 10 else 0.6 for at in range(600)]

@@ -103,13 +103,14 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
 
     first = max(windows, key=lambda window: window.to_s - window.from_s)
     shown = sorted(sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s)
-    dated = windows[-1].to_s > DAY_S
+    dated = windows[-1].to_s >= DAY_S
 
     seconds = first.to_s - first.from_s < 120.0
 
     def at(t_s: float) -> str:
         to_the_minute = 0.0 if seconds else 30.0  # the nearest: reports come a second early or late
-        return clock_text(clock_start, t_s + to_the_minute, dated, seconds) or f"{span_in_words(round(t_s))} after the start"
+        since = f"{span_in_words(round(t_s))} after the start" if t_s else "the start"
+        return clock_text(clock_start, t_s + to_the_minute, dated, seconds) or since
 
     when = ", ".join(f"from {at(window.from_s)} to {at(window.to_s)}" for window in shown)
     if len(windows) > len(shown):
@@ -335,12 +336,19 @@ def _judged(series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray
     if level <= 0 or slow[near].mean() < SLOW_SHARE_AT_LEVEL:
         return None
     exceeded = _exceeded(series, rate, level, tolerance)
-    gone = series.balance[first : last + 1]
-    credits = exceeded or bool(np.isfinite(gone).any() and np.nanmedian(gone) <= CREDITS_GONE_PERCENT)
+    credits = exceeded or _spent(series, first, last)
     # What the volume exceeded at other times is a limit only while credits are gone, and that lasts.
     if exceeded and (last - first + 1 < LEAST_RUN_WITHOUT_LATENCY or not mostly_flat):
         return None
     return _Run(unit, first, last, level, spread, _known(unit, level, series.members, tolerance) is not None, credits)
+
+
+def _spent(series: _Series, first: int, last: int) -> bool:
+    """True when the burst balance was recorded and gone for most of these points."""
+    import numpy as np
+
+    balance = series.balance[first : last + 1]
+    return bool(np.isfinite(balance).any() and np.nanmedian(balance) <= CREDITS_GONE_PERCENT)
 
 
 def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float) -> bool:
@@ -384,6 +392,7 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
     rate = series.rates[unit]
     top = float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max())
     limit, share, least = _known(unit, top, series.members, FLAT_SHARE), FLAT_SHARE_AT_KNOWN_LIMIT, LEAST_RUN_WITHOUT_LATENCY
+    known = limit is not None
     if limit is None:
         may_wait, share, least = may_wait & ~np.isfinite(series.latency_ms), FLAT_SHARE_OF_ANY_TOP, LEAST_RUN_OF_ANY_TOP
         limit = float(np.median(rate[rate >= top * (1 - share)]))
@@ -397,7 +406,7 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
     for part in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
         if part.size >= least:
             first, last = int(part[0]), int(part[-1])
-            runs.append(_Run(unit, first, last, limit, float(np.std(rate[first : last + 1]) / limit), True, False))
+            runs.append(_Run(unit, first, last, limit, float(np.std(rate[first : last + 1]) / limit), known, _spent(series, first, last)))
     return runs
 
 

@@ -63,7 +63,11 @@ class _Renderer:
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
             # In a session of its own: Ctrl-C is for the command, and the renderer ends with its standard input.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+                [sys.executable, "-c", WORKER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
             self._owner = os.getpid()
         return self._process

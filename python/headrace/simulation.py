@@ -129,7 +129,10 @@ def simulate(
     chosen = _choose(form, workload, cycle)
     if cycle == "settled" and start_balance is not None:
         raise InputError(
-            f"start balance {start_balance:g} %", "a settled cycle starts with what the one before left", "headrace", "leave one of the two out"
+            f"start balance {start_balance:g} %",
+            "a settled cycle starts with what the one before left",
+            "headrace",
+            "leave one of the two out",
         )
     length = (seconds or DEFAULT_CLOSED_SECONDS) if closed else workload.span_s
     if interval_s is None:

@@ -1,8 +1,8 @@
 """Units, as factors: bytes in a KiB, MiB and GiB, seconds in an hour and a day, hours in a month of the bill.
 
-    size_gib * GIB            bytes
-    throughput_mib_s * MIB    bytes a second
-    usd_hour * HOURS_PER_MONTH
+size_gib * GIB            bytes
+throughput_mib_s * MIB    bytes a second
+usd_hour * HOURS_PER_MONTH
 """
 
 KIB = 1024

@@ -38,18 +38,32 @@ def cases(usual: int, soak: int):
 
 COMMANDS = {name: command for name, command in commands() if not getattr(command, "commands", None)}
 # What works for minutes where nothing is wrong with its arguments; each is run with a value that it must refuse, and its help in any case.
-AT_WORK = ("headrace demo", "headrace study run", "headrace prove", "headrace lab verify", "headrace mysql install", "headrace workload capture")
+AT_WORK = (
+    "headrace demo",
+    "headrace study run",
+    "headrace prove",
+    "headrace lab verify",
+    "headrace mysql install",
+    "headrace workload capture",
+)
 
 TYPES = ("gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1", "standard", "instance-store", "GP3", "gp4", "")
 NUMBERS = st.one_of(
-    st.sampled_from(["0", "1", "-1", "0.5", "1e3", "nan", "inf", "-inf", "1e999", "-0.0", "1_000", "٣", "", " 7", "0x10", "99999999999999999999"]),
+    st.sampled_from(
+        ["0", "1", "-1", "0.5", "1e3", "nan", "inf", "-inf", "1e999", "-0.0", "1_000", "٣", "", " 7", "0x10", "99999999999999999999"]
+    ),
     st.integers(0, 20_000).map(str),
     st.floats(-10, 1e6).map(str),
 )
 # No NUL: the operating system takes no argument with one.
-JUNK = st.one_of(st.text(st.characters(exclude_characters="\0"), max_size=10), st.sampled_from(["\x1b[31m", "../..", "/dev/null", "/dev/full", "a" * 300, "日本", "--", "-", "\udcff"]))
+JUNK = st.one_of(
+    st.text(st.characters(exclude_characters="\0"), max_size=10),
+    st.sampled_from(["\x1b[31m", "../..", "/dev/null", "/dev/full", "a" * 300, "日本", "--", "-", "\udcff"]),
+)
 STORAGE = st.one_of(
-    st.sampled_from(["gp3:100", "2xgp2:50", "raid10:4xgp3:20:4000", "raid5:3xio1:100:500", "gp2:100+gp2:100@512k", " GP3:500\n", "raid6:4xgp3:5"]),
+    st.sampled_from(
+        ["gp3:100", "2xgp2:50", "raid10:4xgp3:20:4000", "raid5:3xio1:100:500", "gp2:100+gp2:100@512k", " GP3:500\n", "raid6:4xgp3:5"]
+    ),
     st.builds(
         lambda level, count, kind, parts, chunk: f"{level}{count}{kind}" + "".join(f":{part}" for part in parts) + chunk,
         st.sampled_from(["", "", "raid0:", "raid1:", "raid5:", "raid6:", "raid10:", "raid10f2:", "RAID10:", ":"]),
@@ -61,7 +75,19 @@ STORAGE = st.one_of(
 )
 DATES = st.one_of(st.dates().map(str), st.sampled_from(["2018-08-15", "2020-06-01", "2018-02-30", "today", "0001-01-01", "9999-12-31"]))
 GOALS = st.one_of(
-    st.sampled_from(["p99_ms<=20", "throttled_min<=0", "headroom_percent>=30", "tps>=300", "p95_ms<=250", "cost_usd_month<=50", "p99_ms>=3", "<=", "p99_ms<=nan"]),
+    st.sampled_from(
+        [
+            "p99_ms<=20",
+            "throttled_min<=0",
+            "headroom_percent>=30",
+            "tps>=300",
+            "p95_ms<=250",
+            "cost_usd_month<=50",
+            "p99_ms>=3",
+            "<=",
+            "p99_ms<=nan",
+        ]
+    ),
     st.text("p9_ms<=>0.1e", max_size=14),
 )
 BY_NAME = {
@@ -86,7 +112,17 @@ def value_of(param, files: list[str]) -> st.SearchStrategy[str]:
     elif "Path" in str(annotation):
         own = st.sampled_from([*files, "made.toml", "made.html", "made.svg", "none/made.html", "made.txt", "link.toml"])
     elif param.name == "workload":
-        own = st.sampled_from([*files, "demo:day", "demo:hour", "demo:night", "fio:rw=randread,bs=16k,iodepth=4", "fio:rw=read,bs=", "sysbench-tpcc:warehouses=10,cache_gib=1,threads=4"])
+        own = st.sampled_from(
+            [
+                *files,
+                "demo:day",
+                "demo:hour",
+                "demo:night",
+                "fio:rw=randread,bs=16k,iodepth=4",
+                "fio:rw=read,bs=",
+                "sysbench-tpcc:warehouses=10,cache_gib=1,threads=4",
+            ]
+        )
     elif "int" in str(annotation) or "float" in str(annotation):
         own = NUMBERS
     else:

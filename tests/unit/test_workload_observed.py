@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from headrace import simulate
 from headrace.errors import InputError
 from headrace.workload import OpenWorkload, demo_day, import_file, load, make_points, new_constant, new_daily, save
+from headrace.workload.censored import KNOWN_IOPS, KNOWN_MIB_S, LEAST_RUN
 from headrace.workload.model import LOCAL_ZONE, OBSERVED_COLUMNS
-from headrace.workload.observed import KNOWN_IOPS, KNOWN_MIB_S, LEAST_RUN
 
 MINUTE = 60.0
 STORAGES = ("gp3:500", "gp3:500:6000:250", "gp2:300", "gp2:1000", "io1:500:4000", "gp3:500:10000:125", "2xgp3:200", "gp2:100")
@@ -412,6 +412,23 @@ def test_a_date_without_quotes_is_refused(tmp_path):
     (tmp_path / "w.toml").write_text(text.replace('"2025-11-18T00:00:00"', "2025-11-18T00:00:00"))
     with pytest.raises(InputError, match="in quotes"):
         load(tmp_path / "w.toml")
+
+
+def test_words_of_other_windows():
+    """All of a day at a limit; bytes; credits: each says what it is."""
+    all_day = recording([3_000.0 + at % 3 for at in range(1_440)], await_ms=[18.0] * 1_440, source={"clock_start": "2025-11-18T00:00:00"})
+    (window,) = all_day.censored
+    assert window.usual_latency_ms is None and window.at_most_iops is None  # nothing to compare with
+    assert "From 2025-11-18 00:00 to 2025-11-19 00:00" in all_day.notes()[0] and "latency 18 ms" in all_day.notes()[0]
+    rates = [1_000.0 + at % 40 for at in range(50)] + [2_000.0 + at % 2 for at in range(50)]
+    spent = recording(rates, share=1.0, read_kib=64.0, balance_percent=[60.0] * 50 + [0.0] * 50)
+    (window,) = spent.censored
+    assert (window.limit, window.unit) == ("credits", "MiB/s") and window.recorded == pytest.approx(125, rel=0.001)
+    assert (
+        "From 50 min after the start to 100 min after the start the device was at a flat 125 MiB/s, burst balance 0 %" in spent.notes()[0]
+    )
+    assert "with its credits gone" in spent.notes()[0]
+    assert "From the start to 50 min after the start" in recording(rates[50:], await_ms=[9.0] * 50).notes()[0]
 
 
 def test_many_windows_are_one_note():

@@ -5,7 +5,7 @@
     daily      from what a DBA knows
     files      load and save
     importers  from iostat, vmstat, sar and CloudWatch
-    observed   where a recording is a limit, not a demand
+    observed   what a recording says beside its rates; censored finds where they are a limit, not a demand
     demo       the recorded hour and the day made from it
 
 >>> from headrace.workload import new_constant

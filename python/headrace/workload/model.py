@@ -18,7 +18,8 @@ import polars as pl
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
-    from headrace.workload.observed import CensoredWindow, Censoring
+    from headrace.workload.censored import Censoring
+    from headrace.workload.observed import CensoredWindow
 
 POINT_COLUMNS = ("t_s", "duration_s", "reads_per_s", "writes_per_s", "read_kib", "write_kib")
 # Beside the rates, where the recording has them; null in a point where it has not.
@@ -134,8 +135,8 @@ class OpenWorkload:
 
     @cached_property
     def censoring(self) -> Censoring:
-        """Windows at a limit and the least demand of each point, found once: see `headrace.workload.observed.find`."""
-        from headrace.workload.observed import find
+        """Windows at a limit and the least demand of each point, found once: see `headrace.workload.censored.find`."""
+        from headrace.workload.censored import find
 
         return find(self)
 

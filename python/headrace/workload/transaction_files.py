@@ -232,8 +232,8 @@ def _covered(table: Any, instance: str | None, as_of: Any) -> Covered:
         pair("cache_gib", 1e-3, 65_536.0),
         threads and (int(threads[0]), int(threads[1])),
         pair("iops", 1e-3, 1e9),
-        (int(vcpus[0]), int(vcpus[1])) if vcpus else _vcpus_of(instance, as_of) if table.get("cache_gib") else None,
         _number("covered.transactions", table.get("transactions", 0.0)),
+        (int(vcpus[0]), int(vcpus[1])) if vcpus else _vcpus_of(instance, as_of) if table.get("cache_gib") else None,
     )
 
 

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from headrace import _core
-from headrace.errors import InputError, core_errors
+from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 
 GIB = 1024.0**3
@@ -27,13 +27,13 @@ FAR_VCPUS = 2.0
 
 @dataclass(frozen=True)
 class Covered:
-    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, virtual CPUs (None too where they are not known), transactions at their end. None: no run."""
+    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions at their end, virtual CPUs (None too where they are not known). None: no run."""
 
     cache_gib: tuple[float, float] | None = None
     threads: tuple[int, int] | None = None
     iops: tuple[float, float] | None = None
-    vcpus: tuple[int, int] | None = None
     transactions: float = 0.0
+    vcpus: tuple[int, int] | None = None
     grown: float = 1.0  # how many times the data of the runs this stands for; the rest grew with it
 
 
@@ -72,8 +72,11 @@ class TransactionWorkload:
         for name, value, low, high in (("cache_gib", self.cache_gib, 1e-3, 65_536.0), ("threads", self.threads, 1, 65_536)):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise InputError(f"{name} = {value!r}", f"must be between {low:g} and {high:g}", DOC)
-        with core_errors():
+        try:
             _core.mysql_check(self.database)
+        except _core.CoreError as error:
+            value_, rule, source, hint = (str(part) for part in error.args)
+            raise InputError(value_, rule, source or DOC, hint) from None
 
     def grown(self, factor: float) -> TransactionWorkload:
         """The same over `factor` times the data. What the runs cover grows with it: a cache of twice the size over twice the data does the same."""

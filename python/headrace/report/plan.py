@@ -365,7 +365,7 @@ def _pasted(line: str):
     """A line that is to be copied: never broken."""
     from rich.text import Text
 
-    return Text(line, no_wrap=True, overflow="ignore") if line.startswith("      ") else line
+    return Text(line) if line.startswith("      ") else line
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------------

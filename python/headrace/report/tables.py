@@ -210,7 +210,8 @@ def show(*parts: object) -> None:
     out = console()
     for part in parts:
         if not isinstance(part, str):
-            out.print(part)
+            # A line given as Text is to be copied: the terminal may break what is shown, not what is copied.
+            out.print(part, soft_wrap=isinstance(part, Text))
             continue
         for line in plain(part).split("\n"):
             for piece in [line] if cell_len(line) <= out.width else _indented(line, out.width):

@@ -76,7 +76,8 @@ test-rust: $(VENV)/system.ok $(VENV)/machine.ok
 	cargo test --release --workspace --exclude headrace-py --quiet
 
 test-python: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(BIN)/headraced
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
+	$(BIN)/python -m pytest -q tests/lab tests/mysql
 
 bench: $(VENV)/package.ok $(VENV)/machine.ok $(BIN)/headraced
 	@$(BIN)/pip install --quiet --disable-pip-version-check "simpy>=4.1,<5"
@@ -96,7 +97,8 @@ generate: $(VENV)/package.ok
 
 soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
-	HYPOTHESIS_PROFILE=soak CRASHES=50 $(BIN)/python -m pytest -q
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
+	CRASHES=50 $(BIN)/python -m pytest -q tests/lab tests/mysql
 
 clean:
 	rm -rf target $(VENV) headrace-report.html

@@ -101,7 +101,9 @@ class Family:
             volume += f":{iops}:{mib_s}"
         elif iops is not None and iops > (self.figure("iops", "included") or 0):
             volume += f":{iops}"
-        return {"single": volume, "raid0": f"{members}x{volume}", "raid10": f"raid10:{members}x{volume}"}[self.layout]
+        if self.layout == "single":
+            return volume
+        return f"{members}x{volume}" if self.layout == "raid0" else f"{self.layout}:{members}x{volume}"
 
 
 @dataclass(frozen=True)

@@ -343,11 +343,14 @@ class Engine:
             best = min((found for one in searched for found in one.passing), key=rank, default=None)
             place = 0 if best is None else best.space.host
         prices, host = self.asked.prices, self.hosts[place]
-        for storage in (today.data, today.log):
-            if storage is not None:
-                with core_errors():
-                    _core.storage_limits(str(storage), prices.as_of, host.name)
-                prices.volume_items(str(storage), 0.0)
+        volumes = [str(storage) for storage in (today.data, today.log) if storage is not None]
+        with core_errors():
+            for storage in volumes:
+                _core.storage_limits(storage, prices.as_of, host.name)
+            if host.name is not None:
+                _core.check_attachments(volumes, host.name, prices.as_of)
+        for storage in volumes:
+            prices.volume_items(storage, 0.0)  # refuses what has no price
         return (str(today.data), None if today.log is None else str(today.log), place)
 
     def _today_host(self, instance: str) -> int:

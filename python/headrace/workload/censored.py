@@ -280,7 +280,8 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
 
     rate = series.rates[unit]
     top = float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max())
-    limit, share, least = _known(unit, top, series.members, FLAT_SHARE), FLAT_SHARE_AT_KNOWN_LIMIT, LEAST_RUN_WITHOUT_LATENCY
+    share, least = FLAT_SHARE_AT_KNOWN_LIMIT + TICKS_S / float(np.median(series.duration_s)), LEAST_RUN_WITHOUT_LATENCY
+    limit = _known(unit, top, series.members, share)
     known = limit is not None
     if limit is None:
         may_wait, share, least = may_wait & ~np.isfinite(series.latency_ms), FLAT_SHARE_OF_ANY_TOP, LEAST_RUN_OF_ANY_TOP
@@ -293,8 +294,9 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
     runs = []
     places = np.flatnonzero(flat)
     for part in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
-        if part.size >= least:
-            first, last = int(part[0]), int(part[-1])
+        first, last = int(part[0]), int(part[-1])
+        # A limit holds its rate more closely than demand that happens to come near it.
+        if part.size >= least and np.std(rate[first : last + 1]) <= share / 2 * limit:
             runs.append(_Run(unit, first, last, limit, float(np.std(rate[first : last + 1]) / limit), known, _spent(series, first, last)))
     return runs
 

@@ -495,7 +495,7 @@ class Engine:
         from headrace.simulation import simulate
 
         run = simulate(workload, compared.storage, instance=compared.instance, as_of=self.asked.prices.as_of, form="interval")
-        return latency_checks(recorded, run.rows, self.chooser.moment, workload.span_s)
+        return latency_checks(workload, recorded, run.rows, self.chooser.moment)
 
     def _caveats(self, shown: Sequence[Choice]) -> list[str]:
         workload = self.asked.workload

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import polars as pl
 
 from headrace import _core, caps
 from headrace.planner.candidates import Family, Pick
@@ -10,6 +12,7 @@ from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.units import MIB
+from headrace.workload import OpenWorkload
 from headrace.workload.describe import span_in_words
 
 SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
@@ -279,21 +282,28 @@ def _database_lines(chooser: DatabaseChooser, pick: Pick, choice: Choice) -> lis
     return lines
 
 
-def latency_checks(recorded, rows, clock, span_s: float) -> list[dict]:
+def latency_checks(workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.DataFrame, clock: Callable[[float], str]) -> list[dict]:
     """Recorded latency beside the model's on today's storage: over the whole recording and in the hour whose recorded latency was highest.
-    Dicts of `what`, `recorded_ms`, `model_ms`. A check of the model that costs nothing. `recorded`: frame of `t_s`, `mean_ms`; `rows`:
-    of the simulation; `clock`: seconds to words."""
-    import polars as pl
 
+    Dicts of `what`, `recorded_ms`, `model_ms`. A check of the model that costs nothing. Points at a limit are left out: what was recorded
+    there is less than what was asked, so the model is given another question. `recorded`: frame of `t_s`, `mean_ms`; `rows`: of the
+    simulation; `clock`: seconds to words.
+    """
+    span_s = workload.span_s
     both = recorded.join_asof(rows.select("t_s", pl.col("mean_ms").alias("model_ms"), "iops"), on="t_s", strategy="backward").drop_nulls()
+    for window in workload.censored:
+        both = both.filter((pl.col("t_s") < window.from_s) | (pl.col("t_s") >= window.to_s))
     if both.is_empty():
         return []
+    apart = ", minutes at a limit left out" if workload.censored else ""
 
     def mean(frame, column: str) -> float:
         weight = frame["iops"].sum()
         return float((frame[column] * frame["iops"]).sum() / weight) if weight > 0 else float(frame[column].mean())
 
-    found = [{"what": f"over {span_in_words(round(span_s))}", "recorded_ms": mean(both, "mean_ms"), "model_ms": mean(both, "model_ms")}]
+    found = [
+        {"what": f"over {span_in_words(round(span_s))}{apart}", "recorded_ms": mean(both, "mean_ms"), "model_ms": mean(both, "model_ms")}
+    ]
     if span_s > 2 * 3_600:
         hours = both.with_columns((pl.col("t_s") // 3_600).alias("hour"))
         worst = hours.group_by("hour", maintain_order=True).agg(pl.col("mean_ms").mean()).sort("mean_ms", descending=True)["hour"][0]

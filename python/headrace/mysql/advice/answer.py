@@ -71,7 +71,7 @@ class Answer:
                 made.append((group, self._columns(narrow), [self._row(item, narrow) for item in ordered]))
         if stays:
             title = "As advised already" if self.known else "As advised by default"
-            made.append((title, ("settings",), [(", ".join(f"{item.parameter}={item.value}" for item in stays),)]))
+            made.append((title, ("change", "settings"), [("none", ", ".join(f"{item.parameter}={item.value}" for item in stays))]))
         return made
 
     def _change(self, item: Advice) -> str:

@@ -26,6 +26,8 @@ HOT_SHARE = 0.99
 CACHE_STEPS = 40
 LEAST_CACHE_GIB = 0.01
 REDO = ("innodb_redo_log_capacity", "innodb_log_file_size")
+# Manuals of MySQL (innodb_redo_log_capacity) and MariaDB (innodb_log_file_size).
+MOST_REDO_BYTES = 512 * GIB
 # A difference below this is the model's rounding.
 NOTHING = 0.001
 MANY = 3.0
@@ -262,6 +264,8 @@ def _tps(database: dict, state: State, situation: Situation, first_hour: bool) -
 def _settled(database: dict, state: State, situation: Situation) -> dict:
     """The database under these settings. The redo log it was calibrated with is taken to be today's, where that is known."""
     measured = (redo_of(situation.current) or situation.default_redo_bytes) if situation.compared else None
+    if measured is not None and not 0.0 < measured <= MOST_REDO_BYTES:
+        measured = None  # no server has that
     with core_errors():
         return _core.database_under(
             database,

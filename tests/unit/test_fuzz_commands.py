@@ -183,10 +183,11 @@ def out_of_reach(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "target.toml").write_text("x")
     (tmp_path / "link.toml").symlink_to("target.toml")
-    for name in ("HEADRACE_DEBUG", "HEADRACED", "COLUMNS"):
+    for name in ("HEADRACE_DEBUG", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     nothing = tmp_path / "nothing"
     nothing.mkdir()
+    monkeypatch.setenv("HEADRACED", str(nothing / "headraced"))
     for name in ("PATH", "HEADRACE_LAB", "HEADRACE_RUNS", "HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(nothing))
 
@@ -229,3 +230,72 @@ def test_every_command_without_arguments_and_with_unknown_ones(name):
     code, out, err = run(words)
     assert code == 2 and out == ""
     check(words, code, out, err)
+
+
+# --- processes of their own -------------------------------------------------------------------------------------------------------------------------------
+
+SOME = (
+    ["--help"], ["catalog", "volumes"], ["catalog", "instances"], ["catalog", "prices", "--output", "csv"], ["workload", "show", "demo:hour"],
+    ["simulate", "demo:hour", "--storage", "gp2:500"], ["simulate", "fio:rw=read", "--storage", "gp3:10", "--seconds", "2", "--output", "json"],
+    ["lab", "status"], ["volume", "list"], ["import"], ["bench", "list"], ["workload", "import", "/dev/null"],
+)  # fmt: skip
+
+
+def started(words: list[str], **more) -> subprocess.Popen:
+    return subprocess.Popen([*HEADRACE, *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", **more)
+
+
+@cases(4, 400)
+@given(data=st.data())
+def test_a_sample_in_processes_of_their_own(data, files):
+    words = data.draw(lines(files))
+    words = [word.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for word in words]
+    done = subprocess.run([*HEADRACE, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=300)
+    check(words, done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("words", [SOME[0], SOME[2], SOME[4]], ids=" ".join)
+def test_a_reader_that_leaves_at_once_is_no_finding(words):
+    end, ours = os.pipe()
+    os.close(end)  # nobody will read
+    running = started(words, stdout=ours)
+    os.close(ours)
+    _, err = running.communicate(timeout=300)
+    assert running.returncode == 0 and err == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [SOME[0], SOME[3]], ids=" ".join)
+def test_a_full_disk_is_said(words):
+    with open("/dev/full", "w") as full:
+        running = started(words, stdout=full)
+        _, err = running.communicate(timeout=300)
+    assert running.returncode == 3 and "cannot be written: No space left on device" in err
+
+
+@pytest.mark.parametrize("case", range(300 if SOAK else 10))
+def test_ctrl_c_in_the_first_tenth_of_a_second(case):
+    """From the moment the first line of ours has run: the interpreter's own start before it is not ours, and tells of an interrupt as it likes."""
+    chance = random.Random(f"ctrl-c {case}")
+    words = chance.choice(SOME)
+    running = subprocess.Popen([sys.executable, "-X", "importtime", "-m", "headrace", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, errors="replace")  # fmt: skip
+    seen = ours = False
+    for line in running.stderr:
+        # Lines come as imports end. One more import after that of headrace.cli.main means that its first line, which catches Ctrl-C, has run.
+        if ours and "import time:" in line:
+            seen = True
+            break
+        ours = ours or line.rstrip().endswith("headrace.cli.main")
+    assert seen
+    wait_s = chance.uniform(0.0, 0.1)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        running.wait(wait_s)
+    running.send_signal(2)
+    _, err = running.communicate(timeout=300)
+    told = [line for line in err.splitlines() if not line.startswith("import time:")]
+    # It may have come to its end before; a slow machine does not.
+    assert running.returncode in FINE, (case, wait_s, words, told)
+    assert not any("Traceback" in line or "Exception ignored" in line for line in told), (case, wait_s, words, told)
+    if running.returncode == 130:
+        assert any("interrupted" in line for line in told)

@@ -221,3 +221,86 @@ def test_json_has_no_nan_and_terminals_get_no_escapes():
 def test_the_same_chart_twice_is_the_same_text(dry, day):
     one, two = (html.svg(charts.simulation(dry.rows, "t", "00:00:00")) for _ in range(2))
     assert one == two
+
+
+def rows_of(throttled: list[float], each_s: float = 60.0) -> pl.DataFrame:
+    """Rows of a run in which requests waited so long in each row."""
+    count = len(throttled)
+    columns = {name: [0.0] * count for name in ("asked_iops", "asked_mib_s", "iops", "mib_s", "queue", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")}
+    columns |= {name: [None] * count for name in ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")}
+    return pl.DataFrame(columns, schema_overrides={name: pl.Float64 for name in columns}).with_columns(
+        t_s=pl.Series([index * each_s for index in range(count)], dtype=pl.Float64), duration_s=pl.lit(each_s), throttled_s=pl.Series(throttled, dtype=pl.Float64),
+        cap=pl.Series(["volume-iops" if value else "none" for value in throttled]),
+    )  # fmt: skip
+
+
+def test_windows_are_joined_over_short_gaps_and_say_when():
+    waits = [0.0] * 1_440
+    for first, last in ((600, 640), (650, 660), (900, 901), (1_100, 1_130)):  # minutes; ten minutes between the first two are no end of a window
+        waits[first:last] = [60.0] * (last - first)
+    found = simulation.throttled_windows(rows_of(waits))
+    assert [(one["from_s"] / 60, one["until_s"] / 60, one["throttled_s"] / 60) for one in found] == [(600, 660, 50), (900, 901, 1), (1_100, 1_130, 30)]
+    run = SimpleNamespace(rows=rows_of(waits), summary={"seconds": 86_400.0})
+    (line,) = simulation._when(run, "00:00:00")
+    assert line.startswith("When: 10:00-11:00 ") and "15:00-15:01" in line and "18:20-18:50" in line and "more" not in line
+
+
+def test_at_most_five_windows_are_told_and_the_rest_counted():
+    waits = [60.0 if minute % 100 == 0 else 0.0 for minute in range(1_440)]  # fifteen windows of a minute
+    (line,) = simulation._when(SimpleNamespace(rows=rows_of(waits), summary={"seconds": 86_400.0}), None)
+    assert line.count(";") == 5 and "and 10 more (10 min in all), counted from the start." in line
+    assert simulation._when(SimpleNamespace(rows=rows_of([0.0] * 9), summary={"seconds": 540.0}), None) == []
+
+
+@given(st.integers(0, 86_399), st.integers(1, 3_000), st.sampled_from([1.0, 60.0, 150.0, 300.0, 3_600.0]))
+def test_rows_lie_on_the_clock_and_no_two_have_one_label(start_s, count, each_s):
+    start = f"{start_s // 3600:02d}:{start_s // 60 % 60:02d}:{start_s % 60:02d}"
+    rows = rows_of([0.0] * count, each_s)
+    short, step_s = simulation.on_clock(rows, start)
+    assert short.height <= simulation.SHORT_ROWS and short["duration_s"].sum() == count * each_s
+    if short.height < count:
+        for t_s in short["t_s"][1:]:  # the first may begin anywhere; a row of the run that lies across a mark begins up to its length after it
+            assert (start_s + t_s) % step_s < each_s
+    labels = list(simulation.row_labels(short["t_s"].to_list(), start))
+    assert len(set(labels)) == len(labels)
+
+
+def test_lines_at_a_cap_do_not_lie_on_the_frame(dry):
+    drawn = charts.simulation(dry.rows, "t", "00:00:00").to_dict()
+    domains = [scale["domain"][1] for scale in _scales(drawn) if isinstance(scale.get("domain"), list)]
+    assert domains and all(high > 100 for high in domains[:1]) and 106.0 in [round(high, 6) for high in domains]
+
+
+def _scales(value):
+    if isinstance(value, dict):
+        if "y" in value and isinstance(value["y"], dict) and "scale" in value["y"]:
+            yield value["y"]["scale"]
+        for item in value.values():
+            yield from _scales(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _scales(item)
+
+
+def test_what_cannot_be_drawn_is_said(monkeypatch):
+    from headrace.errors import CouldNotRun
+    from headrace.report import drawing
+
+    monkeypatch.setattr(drawing, "WORKER", "import os, sys; sys.stdin.readline(); os.abort()")  # as the renderer does where it lacks memory
+    monkeypatch.setattr(drawing, "_renderer", drawing._Renderer())
+    with pytest.raises(CouldNotRun, match="was ended by signal 6"):
+        drawing.drawn_svg("{}")
+
+
+def test_tables_of_pages_have_titles_for_narrow_screens(tmp_path):
+    page = html.Page("t")
+    page.table([f"c{n}" for n in range(10)], [["gp3:1", *"abcdefghi"]], right=("c1",))
+    text = page.render()
+    assert 'class="scroll broad"' in text and text.count('data-title="c') == 10 and 'class="whole" data-title="c0"' in text
+
+
+def test_no_negative_zero_in_csv_or_json():
+    from headrace.report.output import as_csv
+
+    assert as_csv(pl.DataFrame({"x": [-0.0, 1.5, None], "y": ["a", "b", "c"]})) == "x,y\n0.0,a\n1.5,b\n,c\n"
+    assert as_json({"x": -0.0}) == '{\n  "x": 0.0\n}\n'

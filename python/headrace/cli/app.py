@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -81,7 +82,13 @@ def top(
 
 def commands() -> Iterator[tuple[str, object]]:
     """Every command and group with its full name, depth first, in the order of `--help`."""
-    yield from _walk(typer.main.get_command(app), "headrace")
+    yield from _walk(_command(), "headrace")
+
+
+@cache
+def _command():
+    """The parser of all commands: a tenth of a second to make."""
+    return typer.main.get_command(app)
 
 
 def _walk(command, name: str) -> Iterator[tuple[str, object]]:
@@ -170,7 +177,7 @@ def _drop_output() -> None:
 
 def _answer(arguments: list[str]) -> int:
     try:
-        return code_of(app(args=arguments, prog_name="headrace", standalone_mode=False))
+        return code_of(_command().main(args=arguments, prog_name="headrace", standalone_mode=False))
     except typer.Exit as finished:
         return code_of(finished.exit_code)
     except HeadraceError as error:

@@ -1,0 +1,113 @@
+"""What is refused, and in which words: units, plain numbers, no dangerous hints; files that are links; names that are too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from headrace import workload
+from headrace.cli import main as cli
+
+DAY = "demo:hour"
+
+
+@pytest.fixture
+def call(capsys):
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(list(arguments))
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "rule"),
+    [
+        ("--degrade 0:0:10:50:-3", "EXTRA_MS = '-3'", "milliseconds, 0 to 60,000"),
+        ("--degrade 0:0:10:500", "CAPS_PERCENT = '500'", "percent of the limits that are left, 0.1 to 100"),
+        ("--degrade 0:-1:10:50", "START_S = '-1'", "seconds, 0 to 31,622,400"),
+        ("--snapshot-gib 501", "--snapshot-gib 501", "more than gp2:500 holds: 500 GiB"),
+        ("--snapshot-gib -1", "--snapshot-gib = -1.0 GiB", "0 to 1,048,576 GiB"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_its_own_unit(call, options, value, rule):
+    code, out, err = call("simulate", DAY, "--storage", "gp2:500", *options.split())
+    assert (code, out) == (2, "") and value in err and rule in err
+
+
+def test_no_hint_to_what_would_be_dangerous(call):
+    _, _, err = call("simulate", DAY, "--storage", "raid6:4xgp3:100")
+    assert "Did you mean" not in err and "raid0, raid1, raid5, raid10" in err
+    _, _, err = call("catalog", "prices", "--region", "us-gov-west-1")
+    assert "Did you mean" not in err
+    _, _, err = call("simulate", DAY, "--storage", "io1:1")
+    assert "an io1 volume is 4 to" in err
+    code, _, err = call("import", "x")
+    assert code == 2 and "Did you mean `headrace workload import`?" in err
+
+
+@pytest.mark.parametrize("typed", ["\tgp3:500", "GP3:500", "gp3:500\n"])
+def test_storage_is_written_one_way(call, typed):
+    code, out, _ = call("simulate", "fio:rw=read", "--storage", typed, "--seconds", "1", "--output", "json")
+    assert code == 0 and json.loads(out)["storage"] == "gp3:500"
+
+
+def test_a_link_stays_and_its_target_is_written(call, tmp_path):
+    (tmp_path / "target.toml").write_text("old")
+    link = tmp_path / "link.toml"
+    link.symlink_to("target.toml")
+    assert call("workload", "demo", "--hour", "--to", str(link))[0] == 2
+    assert call("workload", "demo", "--hour", "--to", str(link), "--force")[0] == 0
+    assert link.is_symlink() and workload.load(tmp_path / "target.toml").name == workload.load(link).name
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    code, _, err = call("workload", "demo", "--hour", "--to", str(tmp_path / "one"), "--force")
+    assert code == 3 and "error: " in err and "bug" not in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.toml", "one", "target.toml", "two"]
+
+
+@pytest.mark.parametrize("words", [("workload", "demo", "--to"), ("workload", "show"), ("workload", "import"), ("plan", DAY, "--report")])
+def test_a_name_too_long_is_named_with_the_right_hint(call, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    name = "x" * 300 + (".html" if words[0] == "plan" else "")
+    code, out, err = call(*words, name)
+    assert code == 3 and out == "" or words[0] == "plan"
+    assert "xxx" in err and "File name too long" in err and "255 bytes" in err and "space" not in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_short_runs_say_that_the_saved_second_counts(call):
+    load = ("simulate", "fio:rw=randread,bs=16k,iodepth=64", "--storage", "gp3:100")
+    assert "the second of IOPS that a rested volume has saved: up to 50 %" in call(*load, "--seconds", "2")[1]
+    assert "has saved" not in call(*load, "--seconds", "2", "--no-saved-second")[1]
+    assert "has saved" not in call(*load, "--seconds", "200")[1]
+
+
+def test_when_it_was_throttled_is_told_and_kept(call, tmp_path):
+    path = tmp_path / "day.toml"
+    workload.save(workload.new_daily(1500, 700, size_gib=50), path)
+    code, out, _ = call("simulate", str(path), "--storage", "gp3:100", "--output", "json", "--start-balance", "50")
+    windows = json.loads(out)["throttled_windows"]
+    _, words, _ = call("simulate", str(path), "--storage", "gp3:100")
+    assert code == 0 and bool(windows) == ("When: " in words)
+
+
+def test_a_terminal_without_utf_8_gets_ascii():
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "headrace", "workload", "show", DAY], env=environment, capture_output=True, timeout=300)
+    text = done.stdout.decode("ascii")
+    assert done.returncode == 0 and "peak" in text and "?" not in text
+
+
+def test_sources_of_the_catalog_are_shown_where_asked(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ("volumes", "prices", "instances"):
+        family = ("--family", "m5") if command == "instances" else ()
+        without, with_them = call("catalog", command, *family)[1], call("catalog", command, *family, "--sources")[1]
+        assert "source:" not in without and "--sources" in without and "source" in with_them.replace("--sources", "")
+        assert max(map(len, without.splitlines())) <= 80

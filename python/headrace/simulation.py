@@ -26,6 +26,14 @@ Cycle = Literal["first", "settled"]
 
 # Above this many requests "auto" takes the interval form: the per-I/O form does some millions a second.
 AUTO_EVENTS = 5_000_000
+# What only the per-I/O form knows is worth a minute or two of it; beyond that it is refused.
+MOST_EVENTS = 200_000_000
+# Options that act on single requests: the interval form knows them roughly or not at all.
+PER_REQUEST = {
+    "snapshot": "first touch of blocks in a snapshot",
+    "degradations": "a degradation event with its latency",
+    "failed_members": "a lost member",
+}
 DEFAULT_CLOSED_SECONDS = 60.0
 MAX_ROWS = 1_000_000
 ROWS_SCHEMA = {
@@ -126,7 +134,8 @@ def simulate(
             workload = _cut(workload, seconds)
     elif growth != 1.0:
         raise InputError(f"{growth}", "growth needs demand over time; a closed load asks as fast as it is served", "", "leave --growth out")
-    chosen = _choose(form, workload, cycle)
+    options = options or {}
+    chosen = _choose(form, workload, cycle, options)
     if cycle == "settled" and start_balance is not None:
         raise InputError(
             f"start balance {start_balance:g} %",
@@ -140,39 +149,72 @@ def simulate(
     if not 0.001 <= interval_s <= length or length / interval_s > MAX_ROWS:
         rule = f"a row is at least 1 ms and at most the run ({length:g} s) long, and a run has at most {MAX_ROWS:,} rows"
         raise InputError(f"interval {interval_s:g} s", rule, "headrace", f"for example {max(1.0, length / 1000):g}")
-    with core_errors():
-        answer = _core.simulate(
-            storage,
-            core_load(workload),
-            form=chosen,
-            interval_s=float(interval_s),
-            seconds=float(length),
-            instance=instance,
-            as_of=as_of,
-            seed=seed,
-            start_balance_percent=start_balance,
-            options=options or {},
-            progress=progress,
-            cycle=cycle,
-        )
+
+    def run(form: str) -> dict:
+        with core_errors():
+            return _core.simulate(
+                storage,
+                core_load(workload),
+                form=form,
+                interval_s=float(interval_s),
+                seconds=float(length),
+                instance=instance,
+                as_of=as_of,
+                seed=seed,
+                start_balance_percent=start_balance,
+                options=options,
+                progress=progress,
+                cycle=cycle,
+            )
+
+    answer = run(chosen)
+    if form == "auto" and chosen == "interval" and cycle == "first" and _merging_matters(workload, storage, options, answer["summary"]):
+        _check_length(_requests(workload), "merging of sequential requests that wait")
+        chosen = "events"
+        answer = run(chosen)
     rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
     usable_gib = _core.parse_storage(storage)["usable_gib"]
     day = as_of or _core.newest_date()
     return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"])
 
 
-def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str) -> str:
+def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, options: dict) -> str:
+    """The form to take. Raises InputError where the one that is needed would take too long."""
     if form in ("events", "interval"):
         return form
-    if cycle == "settled" and not isinstance(workload, ClosedWorkload):
-        return "interval"
     if form != "auto":
         raise InputError(form, "the form is auto, events or interval", "headrace", "leave it out to have it chosen")
     if isinstance(workload, ClosedWorkload):
         return "events"
+    if cycle == "settled":
+        return "interval"
+    requests = _requests(workload)
+    asked = [words for name, words in PER_REQUEST.items() if options.get(name)]
+    if asked:
+        _check_length(requests, asked[0])
+    return "events" if asked or requests <= AUTO_EVENTS else "interval"
+
+
+def _requests(workload: OpenWorkload) -> float:
     points = workload.points
-    requests = ((points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"]).sum()
-    return "events" if requests <= AUTO_EVENTS else "interval"
+    return ((points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"]).sum()
+
+
+def _check_length(requests: float, what: str) -> None:
+    if requests > MOST_EVENTS:
+        raise InputError(
+            f"{requests:,.0f} requests",
+            f"{what} is simulated request by request, at most {MOST_EVENTS:,} of them",
+            "headrace",
+            "simulate a part of it (seconds, --seconds), or choose the interval form, which leaves some of it out (--form interval)",
+        )
+
+
+def _merging_matters(workload: OpenWorkload, storage: str, options: dict, summary: dict) -> bool:
+    """Whether sequential requests that wait would be merged into fewer I/Os, which the interval form does not do (SSD types)."""
+    sequential = max(workload.sequential_read_share, workload.sequential_write_share) > 0
+    hdd = any(member["volume_type"] in ("st1", "sc1") for member in _core.parse_storage(storage)["members"])
+    return sequential and not hdd and options.get("merge", True) and summary["throttled_s"] > 0
 
 
 def _default_interval(workload: OpenWorkload | ClosedWorkload, length: float) -> float:

@@ -146,6 +146,20 @@ impl Layout {
         Piece { at: chunk * self.chunk + run.within, bytes: run.bytes, copies, parity }
     }
 
+    /// Whether some of the data has no copy left; `failed` tells which members are lost.
+    pub fn is_lost(&self, failed: impl Fn(usize) -> bool) -> bool {
+        let n = self.members as usize;
+        let gone = |member: usize| failed(member % n);
+        let any = (0..n).any(gone);
+        match self.level {
+            RaidLevel::Raid0 => any,
+            RaidLevel::Raid1 => (0..n).all(gone),
+            RaidLevel::Raid10 => (0..n / 2).any(|pair| gone(2 * pair) && gone(2 * pair + 1)),
+            RaidLevel::Raid10F2 => (0..n).any(|member| gone(member) && gone(member + 1)),
+            RaidLevel::Raid5 => (0..n).filter(|&member| gone(member)).count() > 1,
+        }
+    }
+
     /// Splits `io` into the parts its members see; `failed` tells which members are lost. Empty when the data is lost.
     pub fn split(&self, io: &Io, failed: impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
         parts.clear();
@@ -341,6 +355,30 @@ mod tests {
         assert_eq!(near.iter().map(|p| p.member).collect::<Vec<_>>(), [2, 3]);
         let far = split(RaidLevel::Raid10F2, 4, io(Op::Write, 3, 16_384));
         assert_eq!(far.iter().map(|p| (p.member, p.io.offset)).collect::<Vec<_>>(), [(3, 0), (0, 1 << 29)]);
+    }
+
+    #[test]
+    fn an_array_is_lost_when_a_chunk_has_no_copy_left() {
+        for (level, members) in [
+            (RaidLevel::Raid0, 3),
+            (RaidLevel::Raid1, 2),
+            (RaidLevel::Raid1, 3),
+            (RaidLevel::Raid10, 4),
+            (RaidLevel::Raid10, 6),
+            (RaidLevel::Raid10F2, 3),
+            (RaidLevel::Raid10F2, 4),
+            (RaidLevel::Raid5, 3),
+            (RaidLevel::Raid5, 4),
+        ] {
+            let layout = Layout::new(level, members, CHUNK, 1 << 30);
+            for lost in 0..1u32 << members {
+                let failed = |member: usize| lost & (1 << member) != 0;
+                // Every chunk of a few rows, read by itself.
+                let mut parts = Vec::new();
+                let readable = (0..4 * members as u64).all(|chunk| layout.split(&io(Op::Read, chunk, 4_096), failed, &mut parts));
+                assert_eq!(layout.is_lost(failed), !readable, "{level:?} of {members}, lost {lost:b}");
+            }
+        }
     }
 
     #[test]

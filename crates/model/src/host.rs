@@ -70,6 +70,12 @@ impl Device {
         &mut self.members
     }
 
+    /// Whether data are gone: a single volume is lost, or an array has too few members left.
+    pub fn is_lost(&self) -> bool {
+        let failed = |member: usize| self.members[member].is_failed();
+        self.layout.as_ref().map_or_else(|| failed(0), |layout| layout.is_lost(failed))
+    }
+
     /// Answers one request. Times must not run backwards.
     #[inline]
     pub fn submit(&mut self, instance: Option<&mut Instance>, now: Nanos, io: Io) -> Decision {

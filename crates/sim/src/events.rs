@@ -10,7 +10,8 @@ use crate::report::Run;
 use crate::setup::Setup;
 use crate::SimError;
 use headrace_model::pacing::DeepQueueSpread;
-use headrace_model::{Decision, Host, Io, Nanos, Op};
+use headrace_model::volume::FAILURE_TAKES;
+use headrace_model::{Cap, Decision, Host, Io, Nanos, Op, Verdict};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use std::cmp::Reverse;
@@ -78,6 +79,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
     let mut setup = setup.clone();
     setup.options.deep_queue = deep_queue_spread(&setup, load);
     let mut host = setup.host();
+    let lost = host.devices[0].is_lost();
     let mut source = ClosedSource::new(load, setup.span_bytes(load.span_bytes), setup.seed);
     let end = nanos(seconds);
     let mut recorder = Recorder::new(nanos(interval_s), end);
@@ -85,7 +87,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
     let mut submit = |flight: &mut InFlight, recorder: &mut Recorder, host: &mut Host, slot: u32, now: Nanos| {
         let io = source.next(slot);
         recorder.asked(io.bytes);
-        let decision = host.submit(0, now, io);
+        let decision = self::submit(host, lost, now, io);
         recorder.decided(now, &decision);
         flight.insert(slot, Answered { arrived: now, bytes: io.bytes, decision });
     };
@@ -126,6 +128,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
     let seconds = load.duration_s();
     check_times(seconds, interval_s)?;
     let mut host = setup.host();
+    let lost = host.devices[0].is_lost();
     let end = nanos(seconds);
     let mut recorder = Recorder::new(nanos(interval_s), end);
     let mut flight = InFlight::new(load.max_outstanding);
@@ -157,7 +160,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
             break;
         }
         count_coming(&mut coming, &mut next_coming, issue, &mut recorder, &host);
-        let decision = host.submit(0, issue, io);
+        let decision = submit(&mut host, lost, issue, io);
         recorder.decided(arrived, &decision);
         flight.insert(slot.expect("a slot is free once a completion was awaited"), Answered { arrived, bytes: io.bytes, decision });
         count += 1;
@@ -176,6 +179,15 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
     }
     count_coming(&mut coming, &mut next_coming, end, &mut recorder, &host);
     Ok(recorder.finish(&host))
+}
+
+/// Answers a request. A device whose data are gone serves nothing: its file system has gone read-only, or with it.
+#[inline]
+fn submit(host: &mut Host, lost: bool, now: Nanos, io: Io) -> Decision {
+    if lost {
+        return Decision { start: now, complete: now + FAILURE_TAKES, cap: Cap::None, verdict: Verdict::Failed };
+    }
+    host.submit(0, now, io)
 }
 
 fn count_coming(coming: &mut OpenSource<'_>, next: &mut Option<(Nanos, Io)>, until: Nanos, recorder: &mut Recorder, host: &Host) {

@@ -17,6 +17,7 @@
 
 use crate::measure::{Measure, Measured, MeasuredLoad};
 use crate::mixture::Waits;
+use crate::near_cap::{NearCap, Walk, CLUMPS_FROM};
 use crate::setup::Setup;
 use crate::windows::Served;
 use headrace_catalog::{InstanceLimits, VolumeLimits};
@@ -28,8 +29,6 @@ use std::collections::VecDeque;
 
 /// Main part of a cap, s of tokens, as in the model's bucket.
 const MAIN_DEPTH_S: f64 = 1.0 / 64.0;
-/// Utilisation of a cap from which independent arrivals are looked at: below, the chance that 1/64 s of tokens is used up is under exp(-2 x 47 x 0.25) at 3,000 IOPS.
-const CLUMPS_FROM: f64 = 0.8;
 /// A level below this share of its depth is what rounding leaves of nothing.
 const EMPTY_SHARE: f64 = 1e-9;
 /// A cycle has settled when its end is this near to its start.
@@ -62,6 +61,8 @@ struct Line {
     low: f64,
     low_at_s: f64,
     high: f64,
+    // Of caps near which requests wait in clumps.
+    near: Option<NearCap>,
 }
 
 impl Line {
@@ -82,6 +83,7 @@ impl Line {
             low: f64::INFINITY,
             low_at_s: 0.0,
             high: 0.0,
+            near: None,
         }
     }
 
@@ -130,6 +132,16 @@ impl Line {
         saved + self.rate * seconds
     }
 
+    /// What waits for it when requests come independently of each other.
+    fn walk(&self, point: &Measured) -> Walk {
+        let whole = match self.measure {
+            Measure::Units => point.read_units + point.write_units,
+            Measure::Bytes => point.read_bytes + point.write_bytes,
+            Measure::HddBytes => point.read_hdd + point.write_hdd,
+        };
+        Walk::new(self.need, self.rate, whole / (point.read_units + point.write_units))
+    }
+
     /// Lets `seconds` pass while `taken` tokens a second are taken.
     #[inline]
     fn pass(&mut self, seconds: f64, taken: f64) {
@@ -173,6 +185,11 @@ pub(crate) struct Fluid {
     interval: u64,
     next_top_up_s: f64,
     has_credits: bool,
+    /// Requests that wait near a cap, and their bytes; some line is near its cap.
+    clumped: (f64, f64),
+    near: bool,
+    /// Members that share the requests.
+    members: f64,
     /// Requests arrive independently of each other: near a cap they wait in clumps.
     pub independent_arrivals: bool,
 }
@@ -181,7 +198,7 @@ pub(crate) struct Fluid {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Balances {
     levels: Vec<f64>,
-    queue: f64,
+    backlog: f64,
 }
 
 /// Requests of one interval that wait, in order of arrival. The last batch may be that of the interval at hand, which still grows.
@@ -203,6 +220,8 @@ pub(crate) struct Step {
     pub stretches: Vec<(f64, f64, Cap)>,
     pub longest_wait_s: f64,
     pub wait_sum_s: f64,
+    /// Most requests that waited at once, where they waited in clumps.
+    pub peak_queue: f64,
     /// Waits of this interval alone: of those that waited.
     pub served: Vec<Served>,
 }
@@ -213,7 +232,8 @@ impl Step {
     pub fn clear(&mut self) {
         self.stretches.clear();
         self.served.clear();
-        (self.delivered, self.delivered_bytes, self.longest_wait_s, self.wait_sum_s) = (0.0, 0.0, 0.0, 0.0);
+        (self.delivered, self.delivered_bytes) = (0.0, 0.0);
+        (self.longest_wait_s, self.wait_sum_s, self.peak_queue) = (0.0, 0.0, 0.0);
     }
 
     fn serve(&mut self, requests: f64, bytes_per_request: f64, waits_s: (f64, f64), waits: &mut Waits) {
@@ -244,17 +264,6 @@ impl Step {
             waits.delay(requests, wait_ms);
             self.served.push(Served { requests, from_ms: wait_ms, to_ms: wait_ms });
         }
-    }
-
-    /// Of the requests served, `requests` waited after all: exponentially, `mean_s` on average.
-    fn wait_in_clumps(&mut self, requests: f64, mean_s: f64, waits: &mut Waits) {
-        // The middles of eight equal parts of an exponential distribution: -ln(1 - q).
-        for share in [0.0645, 0.2076, 0.3747, 0.5754, 0.8267, 1.1632, 1.6740, 2.7726] {
-            self.delay(requests / 8.0, share * mean_s * 1e3, waits);
-        }
-        self.wait_sum_s += requests * mean_s;
-        // The longest of n exponential waits is ln n of them.
-        self.longest_wait_s = self.longest_wait_s.max(mean_s * libm::log(requests.max(2.0)));
     }
 
     /// Time in which requests waited, s.
@@ -288,6 +297,7 @@ impl Fluid {
             lines.extend(instance_lines(instance, amplification, setup.options.saved_second));
         }
         let mut fluid = Fluid::of_lines(lines);
+        fluid.members = n as f64;
         fluid.start_at(setup.start_balance_percent);
         fluid
     }
@@ -301,7 +311,18 @@ impl Fluid {
 
     fn of_lines(lines: Vec<Line>) -> Fluid {
         let has_credits = lines.iter().any(Line::is_credits);
-        Fluid { lines, backlog: VecDeque::new(), queued: 0.0, interval: 0, next_top_up_s: DAY_S, has_credits, independent_arrivals: false }
+        Fluid {
+            lines,
+            backlog: VecDeque::new(),
+            queued: 0.0,
+            interval: 0,
+            next_top_up_s: DAY_S,
+            has_credits,
+            clumped: (0.0, 0.0),
+            near: false,
+            members: 1.0,
+            independent_arrivals: false,
+        }
     }
 
     fn start_at(&mut self, balance_percent: Option<f64>) {
@@ -393,13 +414,18 @@ impl Fluid {
         }
     }
 
-    /// Requests that wait.
-    pub fn queue(&self) -> f64 {
+    /// Requests that wait for more than a clump to pass.
+    pub fn backlog(&self) -> f64 {
         if self.backlog.is_empty() {
             0.0
         } else {
             self.queued.max(0.0)
         }
+    }
+
+    /// Requests that wait.
+    pub fn queue(&self) -> f64 {
+        self.backlog() + self.clumped.0
     }
 
     /// Whether nothing can wait in this interval, nor clump.
@@ -422,6 +448,15 @@ impl Fluid {
             near |= line.need > CLUMPS_FROM * line.rate;
             free &= line.need * seconds <= line.level + line.rate * seconds;
         }
+        if (near || self.near) && self.independent_arrivals && self.backlog.is_empty() {
+            if self.can_clump(point) {
+                self.clump(point, t_s, step, waits);
+                return;
+            }
+            free &= !self.end_clumps(point, t_s, step);
+            // Above a cap clumps use up the reserve before the mean does.
+            free &= !self.lines.iter().any(|line| !line.is_credits() && line.need > line.rate);
+        }
         if free {
             for line in &mut self.lines {
                 let need = line.need;
@@ -433,9 +468,6 @@ impl Fluid {
             waits.add_none(point.iops * seconds);
             step.delivered += point.iops * seconds;
             step.delivered_bytes += point.bytes_s * seconds;
-            if near && self.independent_arrivals {
-                self.clump(point, t_s, step, waits);
-            }
             return;
         }
         let (mut now, end) = (t_s, t_s + seconds);
@@ -458,36 +490,110 @@ impl Fluid {
         }
     }
 
-    /// Independent arrivals near a cap: now and then more come together than the cap's main part holds. As in a queue of Poisson arrivals and even service, the chance that
-    /// one finds B tokens gone is exp(-x), x = 2 B (1 - u) / u at utilisation u, and it then waits u / (2 r (1 - u)) on average, r requests a second being served. The reserve
-    /// takes such clumps first: what keeps a random walk of that drift from falling below zero, (1 - u) r / (e^x - 1) tokens a second, against its refill, which the
-    /// bucket has had already.
+    /// Whether what waits in this interval waits in clumps, if at all: some cap is near, none is exceeded for long, and credits last.
+    fn can_clump(&self, point: &Measured) -> bool {
+        let seconds = point.duration_s;
+        let mut some = false;
+        let within = |line: &Line| {
+            if line.is_credits() {
+                return line.need * seconds <= line.level + line.rate * seconds;
+            }
+            if line.need <= CLUMPS_FROM * line.rate {
+                return true;
+            }
+            some = true;
+            let walk = line.walk(point);
+            match &line.near {
+                None => !walk.is_a_line(seconds),
+                Some(near) => {
+                    let mut near = *near;
+                    near.follow(walk);
+                    !near.is_a_line(seconds, line.main_depth)
+                }
+            }
+        };
+        self.lines.iter().all(within) && some
+    }
+
+    /// Independent arrivals near a cap ([`crate::near_cap`]): the reserve takes what exceeds the main part, against its refill; once it is used up, requests wait.
     fn clump(&mut self, point: &Measured, t_s: f64, step: &mut Step, waits: &mut Waits) {
-        let units = point.read_units + point.write_units;
-        for line in self.lines.iter_mut().filter(|line| !line.is_credits() && line.need > CLUMPS_FROM * line.rate) {
-            let used = (line.need / line.rate).min(1.0 - 1e-4);
-            let whole = match line.measure {
-                Measure::Units => units,
-                Measure::Bytes => point.read_bytes + point.write_bytes,
-                Measure::HddBytes => point.read_hdd + point.write_hdd,
-            };
-            let per_request = whole / units;
-            let exponent = 2.0 * line.main_depth / per_request * (1.0 - used) / used;
-            let chance = libm::exp(-exponent);
-            let unused = (1.0 - used) * line.rate;
-            let drain = unused / (libm::exp(exponent) - 1.0);
+        let seconds = point.duration_s;
+        let came = point.iops * seconds;
+        waits.add_none(came);
+        let (mut waiting, mut longest_s) = (0.0, 0.0_f64);
+        self.near = true;
+        for line in &mut self.lines {
+            if line.is_credits() || line.need <= CLUMPS_FROM * line.rate {
+                let need = line.need;
+                line.pass(seconds, need);
+                line.near = None;
+                continue;
+            }
+            let walk = line.walk(point);
+            let overflow = walk.overflow(line.main_depth);
+            let refill = if line.depth > line.main_depth { walk.unused(line.main_depth) * RESERVE_REFILL } else { 0.0 };
             let reserve = (line.level - line.main_depth).max(0.0);
-            let dry_s = (point.duration_s - reserve / drain).max(0.0);
-            line.level -= (drain * point.duration_s).min(reserve);
-            // Within one interval a random walk gets no further than the square root of its steps.
-            let furthest_s = 0.8 * (line.need / per_request * point.duration_s).sqrt() * per_request / line.rate;
-            let wait_s = (used * per_request / (2.0 * line.rate * (1.0 - used))).min(furthest_s);
+            let drain = overflow - refill;
+            line.level = (line.main_depth + reserve - drain * seconds).clamp(line.main_depth, line.depth);
+            let dry_s = seconds - reserve / drain;
+            if drain <= 0.0 || dry_s <= 0.0 {
+                line.near = None;
+                continue;
+            }
+            let mut near = line.near.unwrap_or_else(|| NearCap::new(walk, line.main_depth));
+            near.follow(walk);
+            let excess = near.pass(dry_s, line.main_depth);
+            line.near = Some(near);
+            // What is put back into the reserve meanwhile takes its part of the clumps.
+            let chance = excess.chance * drain / overflow;
             let requests = chance * point.iops * dry_s;
-            if requests > 0.0 {
-                step.stretches.push((t_s + point.duration_s - dry_s, chance * dry_s, line.cap));
-                step.wait_in_clumps(requests, wait_s, waits);
+            let mut mean_s = 0.0;
+            for (tokens, share) in excess.levels {
+                let wait_s = tokens / line.rate;
+                mean_s += share * wait_s;
+                step.delay(requests * share, wait_s * 1e3, waits);
+            }
+            step.stretches.push((t_s + seconds - dry_s, chance * dry_s, line.cap));
+            step.wait_sum_s += requests * mean_s;
+            step.longest_wait_s = step.longest_wait_s.max(excess.most / line.rate);
+            longest_s = longest_s.max(excess.most / line.rate);
+            // Little's law.
+            waiting += point.iops * chance * mean_s;
+        }
+        self.note_levels(t_s + seconds);
+        // One member's queue is at its longest while the others' are as usual.
+        step.peak_queue = step.peak_queue.max(waiting + (point.iops * longest_s - waiting).max(0.0) / self.members);
+        let waiting = (waiting, waiting * point.bytes_s / point.iops.max(1e-9));
+        step.delivered += came + self.clumped.0 - waiting.0;
+        step.delivered_bytes += point.bytes_s * seconds + self.clumped.1 - waiting.1;
+        self.clumped = waiting;
+    }
+
+    /// The clumps near a cap end with this interval: what waits is served at once, or is a backlog from now on (true).
+    fn end_clumps(&mut self, point: &Measured, t_s: f64, step: &mut Step) -> bool {
+        let (requests, bytes) = std::mem::take(&mut self.clumped);
+        self.near = false;
+        let mut exceeded = false;
+        for line in self.lines.iter_mut().filter(|line| line.near.is_some()) {
+            line.near = None;
+            if line.need > CLUMPS_FROM * line.rate {
+                exceeded = true;
+                line.level = 0.0;
             }
         }
+        if requests <= 0.0 {
+            return false;
+        }
+        if exceeded && point.iops > 0.0 {
+            let before = Measured { duration_s: requests / point.iops, ..*point };
+            self.backlog.push_back(Batch { point: before, interval: self.interval, arrived_s: t_s - before.duration_s, requests });
+            self.queued = requests;
+            return true;
+        }
+        // Their waits are counted already.
+        step.delivered += requests;
+        step.delivered_bytes += bytes;
+        false
     }
 
     fn begin_batch(&mut self, point: &Measured, now: f64) {
@@ -499,6 +605,11 @@ impl Fluid {
         let mut until = end;
         for line in &mut self.lines {
             line.need = line.demand(point);
+            if self.independent_arrivals && !line.is_credits() && line.need > line.rate && line.level > line.main_depth {
+                // Clumps use up the reserve faster than the mean does.
+                let walk = line.walk(point);
+                line.need = line.need.max(line.rate + walk.overflow(line.main_depth) - walk.unused(line.main_depth) * RESERVE_REFILL);
+            }
             // The margin keeps rounding from calling a demand that equals the rate too much.
             if line.need > line.rate * (1.0 + 1e-12) {
                 until = until.min(now + if line.is_empty() { 0.0 } else { (line.level / (line.need - line.rate)).max(least_step(now)) });
@@ -615,7 +726,7 @@ impl Fluid {
 
     /// Levels and backlog, to compare cycles by.
     pub fn balances(&self) -> Balances {
-        Balances { levels: self.lines.iter().map(|line| line.level).collect(), queue: self.queue() }
+        Balances { levels: self.lines.iter().map(|line| line.level).collect(), backlog: self.backlog() }
     }
 
     /// The load begins again: time counts from its start, and an instance's burst buckets are full where it is a day long. A shorter one is repeated without that: most of
@@ -635,7 +746,7 @@ impl Fluid {
     pub fn is_at(&self, before: &Balances, load: &MeasuredLoad) -> bool {
         let moved = |(line, level): (&Line, &f64)| line.is_credits() && (line.level - level).abs() > SETTLED_SHARE * line.depth;
         let came: f64 = load.points.iter().map(|point| point.iops * point.duration_s).sum();
-        (self.queue() - before.queue).abs() <= SETTLED_SHARE * came && !self.lines.iter().zip(&before.levels).any(moved)
+        (self.backlog() - before.backlog).abs() <= SETTLED_SHARE * came && !self.lines.iter().zip(&before.levels).any(moved)
     }
 
     /// Whether the cycle that began at `before` was one of those without an end: more is asked than comes back, requests are carried over from cycle to cycle, and the
@@ -645,13 +756,13 @@ impl Fluid {
         let mut over = self.lines.iter().zip(&before.levels).filter(|(line, _)| line.asked(load) > line.gives(seconds, true)).peekable();
         let any = over.peek().is_some();
         let mut credits = over.filter(|(line, _)| line.is_credits()).peekable();
-        any && before.queue > 0.0 && (credits.peek().is_none() || credits.any(|(line, level)| line.is_empty_at(*level)))
+        any && before.backlog > 0.0 && (credits.peek().is_none() || credits.any(|(line, level)| line.is_empty_at(*level)))
     }
 
     /// Leaves out the cycles that would be like the one that began at `before`, and says how many: as long as no balance runs full or empty, each takes off, or puts on, the
     /// same. Stops short of the one in which the first of them does.
     pub fn leave_out_like_cycles(&mut self, before: &Balances) -> f64 {
-        if self.queue() != before.queue {
+        if self.backlog() != before.backlog {
             return 0.0;
         }
         let drift = |line: &Line, level: f64| if line.is_credits() { line.level - level } else { 0.0 };

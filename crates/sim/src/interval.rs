@@ -219,7 +219,10 @@ impl<'a> Driver<'a> {
             let cold_delay = cold.as_mut().map(|cold| cold.touch(step.delivered, point.duration_s)).unwrap_or_default();
             waits.delay(cold_delay.0, cold_delay.1);
             if !step.stretches.is_empty() {
-                note_throttled(&mut summary, &step, self.fluid.queue(), end_s);
+                note_throttled(&mut summary, &step, self.fluid.backlog(), end_s);
+                if step.peak_queue > summary.peak_queue {
+                    (summary.peak_queue, summary.peak_queue_at_s) = (step.peak_queue, Some(end_s));
+                }
             }
             each(t_s, &self.fluid, point, &step, cold_delay);
             t_s = end_s;
@@ -256,17 +259,17 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn note_throttled(summary: &mut Summary, step: &Step, queue: f64, end_s: f64) {
+fn note_throttled(summary: &mut Summary, step: &Step, backlog: f64, end_s: f64) {
     for &(from_s, seconds, cap) in &step.stretches {
         summary.see_throttled(cap, from_s, seconds);
     }
     summary.longest_wait_s = summary.longest_wait_s.max(step.longest_wait_s);
-    if queue > summary.peak_queue {
-        (summary.peak_queue, summary.peak_queue_at_s) = (queue, Some(end_s));
+    if backlog > summary.peak_queue {
+        (summary.peak_queue, summary.peak_queue_at_s) = (backlog, Some(end_s));
     }
     // Over once the queue is gone; each later backlog makes it later.
     let last_end = step.stretches.last().map(|(from_s, seconds, _)| from_s + seconds);
-    summary.recovered_at_s = if queue > 0.0 { None } else { last_end };
+    summary.recovered_at_s = if backlog > 0.0 { None } else { last_end };
 }
 
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];

@@ -8,6 +8,7 @@
 //! | `interval` | the per-interval form: hours, plans and fleets |
 //! | `measure` | demand in what buckets count |
 //! | `fluid` | the same buckets in closed form |
+//! | `near_cap` | independent arrivals near a cap |
 //! | `mixture` | latency percentiles of the interval form |
 //! | `windows` | the worst five minutes of the interval form |
 //! | `cycle` | a day repeated until its balances settle |
@@ -25,6 +26,7 @@ pub mod load;
 pub mod measure;
 pub mod mixture;
 pub mod mysql;
+mod near_cap;
 mod recorder;
 pub mod replay;
 pub mod report;

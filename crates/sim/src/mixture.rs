@@ -44,9 +44,9 @@ impl Octaves {
     }
 }
 
-/// Waits are kept in cells of a quarter of an octave from 1 us to 300 h, ms, each with the mean of its waits: a wait is at most an eighth off, usually far less.
-const WAIT_CELLS: usize = 160;
-const WAITS: Octaves = Octaves { from: 1.0 / 1_024.0, bits: 2, cells: WAIT_CELLS };
+/// Waits are kept in cells of an eighth of an octave from 1 us to 300 h, ms, each with the mean of its waits: a wait is at most a sixteenth off, usually far less.
+const WAIT_CELLS: usize = 320;
+const WAITS: Octaves = Octaves { from: 1.0 / 1_024.0, bits: 3, cells: WAIT_CELLS };
 /// The own-latency distribution is tabulated at 32 places per octave from 8 us to 137 s and interpolated.
 const OWN: Octaves = Octaves { from: 1.0 / 128.0, bits: 5, cells: 24 * 32 };
 

@@ -34,6 +34,7 @@ pub(crate) struct Recorder {
     all: Histogram<u64>,
     windows: Windows,
     waited_until: Nanos,
+    now: Nanos,
     in_flight: u64,
 }
 
@@ -123,6 +124,7 @@ impl Recorder {
             all,
             windows: Windows::new(end),
             waited_until: Nanos::ZERO,
+            now: Nanos::ZERO,
             in_flight: 0,
         }
     }
@@ -132,6 +134,9 @@ impl Recorder {
         self.row.asked += 1;
         self.row.asked_bytes += u64::from(bytes);
         self.in_flight += 1;
+        if self.in_flight as f64 > self.summary.peak_queue {
+            (self.summary.peak_queue, self.summary.peak_queue_at_s) = (self.in_flight as f64, Some(self.now.as_secs_f64()));
+        }
     }
 
     /// A request was handed to the storage, which decided; `arrived` may be earlier (it waited in the host).
@@ -154,6 +159,12 @@ impl Recorder {
 
     /// A request was answered. Call in order of completion.
     pub fn answered(&mut self, done: &Answered) {
+        self.in_flight -= 1;
+        if done.decision.verdict == Verdict::Failed {
+            self.summary.failed_ios += 1.0;
+            self.summary.lost_at_s.get_or_insert(done.arrived.as_secs_f64());
+            return;
+        }
         let latency = done.decision.complete.since(done.arrived).0;
         self.row.delivered += 1;
         self.row.delivered_bytes += u64::from(done.bytes);
@@ -162,10 +173,6 @@ impl Recorder {
         }
         self.all.saturating_record(latency);
         self.windows.slot.saturating_record(latency);
-        self.in_flight -= 1;
-        if done.decision.verdict == Verdict::Failed {
-            self.summary.failed_ios += 1.0;
-        }
     }
 
     fn row_start(&self) -> Nanos {
@@ -175,6 +182,7 @@ impl Recorder {
     /// Closes every row that ends by `now`.
     #[inline]
     pub fn reach(&mut self, now: Nanos, host: &Host) {
+        self.now = now;
         while self.row_end <= now && self.row_start() < self.end {
             self.close_row(host);
         }
@@ -226,9 +234,6 @@ impl Recorder {
         summary.delivered_bytes += self.row.delivered_bytes as f64;
         summary.see_balance(end_s, row.balance_percent);
         summary.see_instance_balance([row.instance_io_balance_percent, row.instance_byte_balance_percent]);
-        if row.queue > summary.peak_queue {
-            (summary.peak_queue, summary.peak_queue_at_s) = (row.queue, Some(end_s));
-        }
         if row.throttled_s > 0.0 {
             // What is still in flight at the end of a row was let go long ago unless the row was throttled throughout.
             let over = row.throttled_s < row.duration_s * 0.999 && self.waited_until < self.row_end;

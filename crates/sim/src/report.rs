@@ -49,9 +49,9 @@ pub struct Summary {
     pub seconds: f64,
     /// Requests that came.
     pub asked_ios: f64,
-    /// Requests answered, also those answered with an error (`failed_ios`).
+    /// Requests served; those answered with an error (`failed_ios`) are not.
     pub delivered_ios: f64,
-    /// Bytes answered.
+    /// Bytes served.
     pub delivered_bytes: f64,
     /// Time in which requests waited for a limit, s.
     pub throttled_s: f64,
@@ -106,6 +106,8 @@ pub struct Summary {
     pub worst_at_s: Option<f64>,
     /// Requests answered with an error (a lost array).
     pub failed_ios: f64,
+    /// From when on the array is lost, and with it all data, s: it serves nothing from then on. None: it is not.
+    pub lost_at_s: Option<f64>,
 }
 
 /// Rows and summary.

@@ -43,6 +43,11 @@ def in_words(run, workload, saved_second: bool = True) -> list[str]:
         lines.append(
             f"The data does not fit: {number(workload.size_gib)} GiB on {number(run.usable_gib)} GiB. What follows is about speed only."
         )
+    if summary["lost_at_s"] is not None:
+        lines.append(
+            f"The {'array' if 'x' in run.storage or '+' in run.storage else 'volume'} is lost: all data are gone. It serves nothing."
+        )
+        return lines
     lines += _delivered(summary, isinstance(workload, ClosedWorkload))
     lines += _limits(summary)
     lines += _when(run, start)
@@ -51,21 +56,18 @@ def in_words(run, workload, saved_second: bool = True) -> list[str]:
     lines += _balances(run, at)
     lines.append(_latency(summary))
     lines += _repeated(run, at)
-    if summary["failed_ios"]:
-        lines.append(f"{summary['failed_ios']:,.0f} requests were answered with an error: the array was lost.")
     return lines
 
 
 def _delivered(summary: dict, closed: bool) -> list[str]:
     seconds = summary["seconds"]
-    served = summary["delivered_ios"] - summary["failed_ios"]  # the core counts an error as an answer
-    delivered = served / seconds
+    delivered = summary["delivered_ios"] / seconds
     mib_s = summary["delivered_bytes"] / MIB / seconds
     if closed:
         return [f"Delivered {number(delivered, 4)} IOPS and {number(mib_s)} MiB/s."]
     if not summary["asked_ios"]:
         return ["Nothing was asked."]
-    share = served / summary["asked_ios"]
+    share = summary["delivered_ios"] / summary["asked_ios"]
     return [
         f"Asked {number(summary['asked_ios'] / seconds, 4)} IOPS on average; delivered {number(delivered, 4)} IOPS ({percent(share)}) "
         f"and {number(mib_s)} MiB/s."

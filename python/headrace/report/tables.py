@@ -158,7 +158,7 @@ class Table:
             index: [cells[index]] if cell_len(cells[index]) <= width else wrapped(cells[index], width) for index, width in widths.items()
         }
         lines = []
-        for number in range(max(len(part) for part in folded.values())):
+        for number in range(max((len(part) for part in folded.values()), default=0)):
             line = ""
             for index, width in widths.items():
                 text = folded[index][number] if number < len(folded[index]) else ""

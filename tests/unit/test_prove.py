@@ -53,8 +53,8 @@ def plan(**more: object) -> dict:
         {"family": "st1", "outcome": "impossible", "best": None},
     ]
     return {
-        "schema": "headrace-transaction-plan/1", "workload": "shop", "engine": "innodb", "size_gib": 88.0, "as_of": "2026-11-01", "growth": 1.0, "threads": 32,
-        "winners": [winner], "closest": [], "families": families, "compared": None,
+        "schema": "headrace-plan/2", "subject": "database", "workload": {"name": "shop"}, "engine": "innodb", "size_gib": 88.0, "as_of": "2026-11-01",
+        "data_growth": 1.0, "threads": 32, "recommended": winner, "winners": [winner], "closest": [], "families": families, "compared": None,
     } | more  # fmt: skip
 
 
@@ -74,6 +74,18 @@ def test_the_runner_up_is_another_choice():
     assert made.configurations[1][1].storage == "io1:500:5000"
 
 
+def test_what_is_recommended_is_proved_before_the_cheapest():
+    cheapest = choice("2xgp3:250", 90.0)
+    made = from_plan(plan(winners=[cheapest, choice("gp3:500:6000", 100.0)]), "plan.json", SHOP)
+    assert [(role, one.storage) for role, one in made.configurations] == [("winner", "gp3:500:6000"), ("runner-up", "2xgp3:250")]
+
+
+def test_where_nothing_meets_the_goals_the_closest_are_proved():
+    near = choice("gp3:500", 40.0, meets_goals=False)
+    made = from_plan(plan(recommended=None, winners=[], closest=[near]), "plan.json", SHOP)
+    assert made.configurations[0][1].storage == "gp3:500"
+
+
 def test_without_its_workload_the_skew_is_said_to_be_assumed():
     assert from_plan(plan(), "plan.json").notes == (requests.ASSUMED,)
 
@@ -81,12 +93,12 @@ def test_without_its_workload_the_skew_is_said_to_be_assumed():
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"winners": [], "closest": []}, "choice"),
+        ({"recommended": None, "winners": [], "closest": []}, "choice"),
         ({"threads": None}, "arrivals"),
         ({"size_gib": "much"}, "plan"),
         ({"engine": "aria"}, "aria"),
         ({"families": 3}, "plan"),
-        ({"winners": [choice("gp9:1", 1.0)]}, "gp9"),
+        ({"recommended": choice("gp9:1", 1.0)}, "gp9"),
     ],
 )
 def test_a_plan_that_is_none_is_refused(change, word):
@@ -96,7 +108,7 @@ def test_a_plan_that_is_none_is_refused(change, word):
 
 
 def test_files_that_are_no_plan_are_refused(tmp_path):
-    for name, text in (("a.json", "{"), ("b.json", "[]"), ("c.json", '{"schema": "headrace-plan/1"}'), ("d.json", "\xff")):
+    for name, text in (("a.json", "{"), ("b.json", "[]"), ("c.json", '{"schema": "headrace-plan/1"}'), ("d.json", "\xff"), ("e.json", '{"schema": "headrace-plan/2", "subject": "demand"}')):
         (tmp_path / name).write_text(text, encoding="latin-1")
         with pytest.raises(InputError):
             requests.read(str(tmp_path / name))

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import simulate, workload
-from headrace.planner import plan
 from headrace.report import charts, html, pages, simulation, study_charts, style, tables, words
 from headrace.report.output import as_json, clean, plain
 
@@ -123,25 +122,6 @@ def checked(path) -> tuple[str, Checker]:
     assert len(ids) == len(set(ids)), "charts on one page must not share ids"
     assert all(reference in ids for reference in re.findall(r"url\(#([^)]+)\)", text))
     return text, page
-
-
-def test_plan_page_is_whole_escaped_and_alone(tmp_path, day):
-    made = plan(day, compare="gp2:600")
-    runs = [("gp2:300", simulate(day, "gp2:300")), ("gp3:50", simulate(day, "gp3:50"))]
-    path = tmp_path / "plan.html"
-    pages.write_plan(path, made, day, runs)
-    text, page = checked(path)
-    assert page.seen.count("svg") == 4  # demand, cost against performance, balances, bill
-    assert "&lt;script&gt;" in text
-    for part in ("Why the others lost", "The arithmetic", "How the burst balance moves", "Goals", made.winners[0].storage):
-        assert part in text
-
-
-def test_plan_page_without_winners(tmp_path, day):
-    made = plan(day, goals=["p99_ms<=0.001"])
-    pages.write_plan(tmp_path / "none.html", made, day, [])
-    text, _ = checked(tmp_path / "none.html")
-    assert "Nothing meets every goal" in text and "What comes closest" in text
 
 
 def test_simulation_page_svg_and_png(tmp_path, day, dry):

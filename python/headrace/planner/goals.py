@@ -229,7 +229,7 @@ def parse_goals(
     away. `arrivals`: an open load of transactions, whose default is that none waits above a second. Raises InputError where no goal
     on performance is left, or a goal cannot be.
     """
-    given = [goals] if isinstance(goals, (str, Goal)) else list(goals)
+    given = list(goals) if isinstance(goals, Iterable) and not isinstance(goals, str) else [goals]
     parsed = list(dict.fromkeys(Goal.parse(goal, subject) for goal in given))
     named = {goal.metric for goal in parsed}
     if subject == "database":

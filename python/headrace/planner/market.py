@@ -29,7 +29,7 @@ NOT_ASKED_FOR = "its data is gone when the instance stops (--allow-instance-stor
 
 def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
     """Types and layouts the user does not want. Raises InputError for an unknown name."""
-    names = [exclude] if isinstance(exclude, str) else list(exclude)
+    names = list(exclude) if isinstance(exclude, Sequence) and not isinstance(exclude, str) else [exclude]
     for name in names:
         if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:
             hint = did_you_mean(name, EXCLUDABLE) or f"Known: {', '.join(EXCLUDABLE)}."
@@ -133,7 +133,7 @@ def hosts_named(
     """Hosts of the instances that match, cheapest first, each with the cache it has room for (`cache_share` None: no cache is asked
     about); and those left out, with the reason. A pattern is a type or a glob (`r6i.*`). Raises InputError when one matches nothing, or
     nothing usable is left."""
-    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+    patterns = list(patterns) if isinstance(patterns, Sequence) and not isinstance(patterns, str) else [patterns]
     with core_errors():
         known = {entry["instance_type"]: entry for entry in _core.instances(prices.as_of)}
     names: dict[str, None] = {}

@@ -30,7 +30,7 @@ from headrace.planner.market import (
 from headrace.prices import PriceList
 from headrace.storage import Placement, parse_placement
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
-from headrace.workload.model import check_number, check_size, check_whole
+from headrace.workload.model import check_number, check_size, check_whole, shown
 from headrace.workload.observed import limits_met
 
 SOURCE = "headrace plan --help"
@@ -144,7 +144,6 @@ class Growth:
 
 def _growth(settings: Settings, workload: OpenWorkload | None) -> Growth:
     check_number("growth", settings.growth, 0.001, 1_000.0)
-    check_number("months", settings.months, 0.0, 120.0)
     by_months = 1.0 if workload is None else workload.growth_over(settings.months)
     factors = []
     for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):
@@ -186,6 +185,9 @@ def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
 
 
 def _prices(settings: Settings) -> PriceList:
+    for name, value in (("region", settings.region), ("as_of", settings.as_of or "")):
+        if not isinstance(value, str):
+            raise InputError(f"{name} = {shown(value)}", "must be text", SOURCE, "For example region us-east-1, as_of 2024-06-01.")
     with core_errors():
         day = settings.as_of or _core.newest_date()
     return PriceList(
@@ -199,6 +201,7 @@ def _checked(settings: Settings) -> dict:
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
     check_number("free_percent", settings.free_percent, 0.0, 90.0, "percent")
+    check_number("months", settings.months, 0.0, 120.0)
     if settings.start_balance is not None:
         check_number("start_balance", settings.start_balance, 0.0, 100.0, "percent")
     cycle = settings.cycle or ("settled" if settings.start_balance is None else "first")

@@ -1,0 +1,201 @@
+"""What cannot be planned is refused in words before anything is searched: by the library, with the value, the rule and a hint."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planner_cases import only, shop, steady
+
+import headrace
+from headrace.errors import InputError
+from headrace.planner import plan, plan_against
+from headrace.planner.question import Settings, make_question
+from headrace.workload import ClosedWorkload
+
+DEMAND = [
+    ({"goals": ["p99_mss<=2"]}, "no metric"),
+    ({"goals": ["tps>=300"]}, "no metric"),
+    ({"goals": "p99_ms"}, "METRIC<=NUMBER"),
+    ({"region": "us-east-9"}, "region"),
+    ({"as_of": "yesterday"}, "YYYY-MM-DD"),
+    ({"as_of": "2024-13-01"}, "2024-13-01"),
+    ({"size_gib": 0}, "above 0"),
+    ({"size_gib": math.nan}, "must be"),
+    ({"size_gib": 1e9}, "must be"),
+    ({"free_percent": -1}, "free_percent"),
+    ({"free_percent": 100}, "free_percent"),
+    ({"free_percent": "a quarter"}, "free_percent"),
+    ({"growth": 0}, "must be"),
+    ({"growth": -1}, "must be"),
+    ({"growth": math.inf}, "growth"),
+    ({"demand_growth": 0}, "demand_growth"),
+    ({"data_growth": math.nan}, "data_growth"),
+    ({"growth": 2.0, "demand_growth": 3.0}, "is given beside demand_growth"),
+    ({"growth": 2.0, "data_growth": 3.0}, "is given beside data_growth"),
+    ({"months": -1}, "months"),
+    ({"months": 121}, "months"),
+    ({"service": "rds"}, "is not planned yet"),
+    ({"service": None}, "is not planned yet"),
+    ({"instances": ["r6i.lrge"]}, "r6i.lrge"),
+    ({"instances": ["z9.*"]}, "matches no instance"),
+    ({"instances": []}, "no instance"),
+    ({"instances": [None]}, "matches no instance"),
+    ({"max_volumes": 0}, "max_volumes"),
+    ({"max_volumes": 129}, "max_volumes"),
+    ({"max_volumes": 1.5}, "max_volumes"),
+    ({"exclude": ["gp9"]}, "neither a volume type"),
+    ({"exclude": [None]}, "neither a volume type"),
+    ({"compare": "gp2"}, "size"),
+    ({"compare": "gp2:99999"}, "16384"),
+    ({"compare": ""}, "missing"),
+    ({"compare": "gp3:500,"}, "after the comma comes log=STORAGE"),
+    ({"compare": "gp3:500,log=gp3:20"}, "has a log volume"),
+    ({"compare": "m5.lrge/gp3:500"}, "m5.lrge"),
+    ({"compare": "/gp3:500"}, "names no instance type"),
+    ({"start_balance": 101}, "start_balance"),
+    ({"start_balance": 50, "cycle": "settled"}, "is the state of a first day"),
+    ({"cycle": "second"}, "settled or first"),
+    ({"discount_percent": -1}, "discount_percent"),
+    ({"discount_percent": 101}, "discount_percent"),
+    ({"commitment": "forever"}, "commitment"),
+    ({"price_file": "nowhere.toml"}, "nowhere.toml"),
+    ({"nodes": 0}, "nodes"),
+    ({"nodes": 1.5}, "nodes"),
+    ({"snapshot_days": -1}, "snapshot_days"),
+    ({"daily_change_percent": 101}, "daily_change_percent"),
+    ({"top": 0}, "top"),
+    ({"colour": "blue"}, "is no setting of a plan"),
+    ({"threads": 4}, "belongs to plans for databases"),
+    ({"arrivals_tps": 4.0}, "belongs to plans for databases"),
+    ({"start": "warm"}, "belongs to plans for databases"),
+    ({"hours": 2.0}, "belongs to plans for databases"),
+    ({"cache_share": 0.5}, "belongs to plans for databases"),
+    ({"confidence": 0.9}, "belongs to plans for databases"),
+    ({"draws": 3}, "belongs to plans for databases"),
+    ({"seed": 3}, "belongs to plans for databases"),
+]
+
+
+@pytest.mark.parametrize(("changes", "word"), DEMAND, ids=lambda value: str(value) if isinstance(value, dict) else "")
+def test_bad_input_is_refused_in_words(changes, word):
+    with pytest.raises(headrace.HeadraceError, match=word):
+        plan(steady(), **changes)
+
+
+def test_what_cannot_be_planned_is_refused():
+    with pytest.raises(InputError, match="needs demand over time"):
+        plan(ClosedWorkload(name="fio", rw="randread", bs_kib=16, iodepth=16, numjobs=1, size_gib=100))
+    with pytest.raises(InputError, match="how many GiB"):
+        plan(steady(size_gib=None))
+    with pytest.raises(InputError, match="no I/O at all"):
+        plan(steady(reads_per_s=0, writes_per_s=0))
+    for nothing in (None, "demo:day", 3):
+        with pytest.raises(InputError, match="a plan needs a workload"):
+            plan(nothing)
+    with pytest.raises(InputError, match="how many GiB"):
+        plan(replace(shop(), size_gib=None), goals="tps>=300")
+
+
+DATABASE = [
+    ({"goals": []}, "no goal on performance"),
+    ({"goals": [None]}, "METRIC"),
+    ({"goals": ["p99_ms<=20"]}, "no metric"),
+    ({"goals": ["tps<=300"]}, "better the more"),
+    ({"goals": ["p95_ms>=50"]}, "better the less"),
+    ({"goals": ["tps>300"]}, "only <= and >="),
+    ({"goals": ["tps>=nan"]}, "0 or more"),
+    ({"goals": ["p95_ms<=0"]}, "no transaction takes no time"),
+    ({"goals": ["cost_usd_month<=500"]}, "no goal on performance"),
+    ({"goals": ["backlog_s<=1"]}, "arrivals-tps"),
+    ({"arrivals_tps": 250}, "only 250"),
+    ({"arrivals_tps": 0}, "arrivals_tps"),
+    ({"arrivals_tps": -3}, "arrivals_tps"),
+    ({"arrivals_tps": "many"}, "arrivals_tps"),
+    ({"threads": 0}, "threads"),
+    ({"threads": 1.5}, "threads"),
+    ({"start": "hot"}, "cold or warm"),
+    ({"hours": 0}, "hours"),
+    ({"hours": 1e6}, "hours"),
+    ({"confidence": 0.3}, "confidence"),
+    ({"confidence": 1}, "confidence"),
+    ({"confidence": math.nan}, "confidence"),
+    ({"confidence": True}, "confidence"),
+    ({"cache_share": 1.5}, "cache_share"),
+    ({"cache_share": 0}, "cache_share"),
+    ({"draws": -1}, "draws"),
+    ({"draws": 5_000}, "draws"),
+    ({"draws": 2.5}, "draws"),
+    ({"seed": -1}, "seed"),
+    ({"seed": "x"}, "seed"),
+    ({"demand_growth": 2.0}, "a database's demand is its goals"),
+    ({"growth": 0}, "growth"),
+    ({"size_gib": 0}, "above 0"),
+    ({"instances": []}, "no instance"),
+    ({"instances": ["t3.nano"]}, "t3.nano: 0.5 GiB of memory leave no 0.5 GiB of cache"),
+    ({"compare": "r6i.large"}, "a storage is missing"),
+    ({"compare": "r6i.lrge/gp2:500"}, "r6i.lrge"),
+    ({"compare": "r6i.large/gp2:99999"}, "16384"),
+    ({"compare": "r6i.large/gp2:1,log=gp2:2,log=gp2:3"}, "names one log volume at most"),
+    ({"compare": "r6i.large/gp2:1,data=gp2:2"}, "after the comma comes log=STORAGE"),
+    ({"compare": "+"}, "names no instance type"),
+    ({"compare": 3}, "storage"),
+    ({"top": 0}, "top"),
+]
+
+
+@pytest.mark.parametrize(("changes", "word"), DATABASE, ids=lambda value: str(value) if isinstance(value, dict) else "")
+def test_bad_input_of_databases_is_refused_in_words(changes, word):
+    with pytest.raises(InputError, match=word):
+        plan(shop(), **{"goals": ["tps>=300"], "instances": ["r6i.large"]} | changes)
+
+
+def test_two_databases_cannot_have_one_size():
+    with pytest.raises(InputError, match="one size cannot hold"):
+        plan_against(shop(), shop("myrocks", cache_gib=2.0), goals="tps>=300", size_gib=100)
+
+
+ANY = st.one_of(st.none(), st.booleans(), st.floats(), st.integers(-(2**70), 2**70), st.text(max_size=8), st.lists(st.text(max_size=4), max_size=2))
+NAMES = [name for name in Settings.__dataclass_fields__ if name != "price_file"]
+
+
+@settings(max_examples=150)
+@given(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True), values=st.lists(ANY, min_size=3, max_size=3), database=st.booleans())
+def test_any_setting_is_taken_or_refused(names, values, database):
+    """Nothing but InputError comes out of a question, whatever its settings are."""
+    usual = {"goals": ["tps>=300"], "instances": ["r6i.large"]} if database else {}
+    chosen = Settings(**usual | dict(zip(names, values, strict=False)))
+    try:
+        make_question(shop() if database else steady(), chosen)
+    except headrace.HeadraceError as error:
+        assert error.exit_code in (2, 3) and str(error)
+
+
+def test_the_old_notation_is_read_with_a_note():
+    # B6: `+` meant three things; INSTANCE+STORAGE+LOG is INSTANCE/STORAGE,log=LOG now.
+    made = make_question(shop(), Settings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge+gp2:1200+gp3:40"))
+    assert str(made.today) == "m5.2xlarge/gp2:1200,log=gp3:40"
+    assert any("is the old form: write m5.2xlarge/gp2:1200,log=gp3:40" in note for note in made.notes)
+    new = make_question(shop(), Settings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge/gp2:1200,log=gp3:40"))
+    assert new.today == made.today and not any("old form" in note for note in new.notes)
+
+
+def test_a_stripe_meant_as_data_and_log_is_said():
+    # B6: `plan W --compare 2xgp3:500+gp3:20` (data and log meant) said "holds 60 GiB, saves 73.60 USD".
+    made = make_question(steady(), Settings(compare="gp3:500+gp3:20"))
+    assert str(made.today.data) == "raid0:gp3:500+gp3:20" and made.today.data.level == "raid0"
+    assert any("RAID 0 of unlike members" in note and "gp3:500,log=gp3:20" in note for note in made.notes)
+    found = plan(steady(), compare="gp3:500+gp3:20", exclude=only("gp3"))
+    # md fills a RAID 0 of unlike members to the end of each: 520 GiB, not twice the smallest.
+    assert found.compared.usable_gib == 520
+
+
+def test_need_is_the_data_over_what_is_not_free():
+    def needed(**settings) -> int:
+        return make_question(steady(), Settings(**settings)).need.data_gib
+
+    assert (needed(), needed(free_percent=0), needed(free_percent=50), needed(free_percent=20)) == (667, 500, 1000, 625)
+    assert needed(size_gib=300) == 400 and needed(growth=1.5) == 1000 and needed(demand_growth=1.5) == 667

@@ -297,7 +297,7 @@ impl Fluid {
             lines.extend(instance_lines(instance, amplification, setup.options.saved_second));
         }
         let mut fluid = Fluid::of_lines(lines);
-        fluid.members = n as f64;
+        fluid.members = setup.limits.len() as f64;
         fluid.start_at(setup.start_balance_percent);
         fluid
     }

@@ -140,7 +140,7 @@ def bought(storage: str) -> dict[str, str]:
 )
 def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target):
     one, other = today_and(today, target)
-    found = actions(_with_way(other, one), one, _core.newest_date(), 32.0)
+    found = actions(_with_way(other, one), one, _core.newest_date())
     modify = found[0]
     line = modify["lines"][0]
     assert shlex.split(line)[:3] == ["aws", "ec2", "modify-volume"] and re.fullmatch(r"vol-[0-9a-f]{17}", parameters(line)["volume-id"])
@@ -158,7 +158,7 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
     assert "optimizing" in modify["what"] and "24 hours" in modify["what"]
     terraform = dict(re.split(r"\s+=\s+", text) for text in found[1]["lines"])
     assert {("volume-type" if name == "type" else name): value.strip('"') for name, value in terraform.items() if name != "count"} == bought(target)
-    assert found[-1]["lines"] == [f"headrace advise --config my.cnf --storage {target} --memory 32 --output diff"]
+    assert found[-1]["lines"] == [f"headrace advise --config my.cnf --storage {target} --memory MEMORY_GIB --output diff"]
 
 
 def _with_way(choice, today):
@@ -169,13 +169,13 @@ def _with_way(choice, today):
 
 def test_modifications_had_a_wait_of_six_hours_before():
     one, other = today_and("gp2:500", "gp3:500", as_of="2024-06-01")
-    found = actions(_with_way(other, one), one, "2024-06-01", None)
+    found = actions(_with_way(other, one), one, "2024-06-01")
     assert "one modification of a volume in 6 hours" in found[0]["what"]
 
 
 def test_what_is_new_is_created_and_an_array_put_together():
     one = bare(steady(), exclude=NO_ARRAYS, compare="2xgp3:250:4000").compared
-    found = actions(one, None, _core.newest_date(), None)
+    found = actions(one, None, _core.newest_date())
     create = found[0]["lines"]
     assert shlex.split(create[0])[:3] == ["aws", "ec2", "create-volume"]
     assert {name: value for name, value in parameters(create[0]).items() if name in bought(one.storage)} == bought(one.storage)
@@ -183,7 +183,23 @@ def test_what_is_new_is_created_and_an_array_put_together():
     assert "--level=0" in create[1] and "--raid-devices=2" in create[1] and f"--chunk={Storage.parse(one.storage).chunk_kib}" in create[1]
     assert shlex.split(found[0]["undo"], comments=True)[:3] == ["aws", "ec2", "delete-volume"]
     mirrored = bare(steady(), exclude=NO_ARRAYS, compare="raid10:4xgp3:250").compared
-    assert "--level=10" in actions(mirrored, None, _core.newest_date(), None)[0]["lines"][1]
+    assert "--level=10" in actions(mirrored, None, _core.newest_date())[0]["lines"][1]
+
+
+def test_the_log_volume_is_bought_too():
+    # The lines to paste were those of the data alone: a reader who followed them had nowhere to put redo and binlog.
+    def placed(today: str):
+        goals = ["tps>=300", "headroom_percent>=0"]
+        return plan(shop(), goals=goals, instances=["r6i.large"], exclude=only("gp3"), draws=0, compare=today).compared
+
+    apart, smaller, larger = placed("r6i.large/gp3:100,log=gp3:80"), placed("r6i.large/gp3:100,log=gp3:60"), placed("r6i.large/gp3:100,log=gp3:90")
+    created = [line for action in actions(apart, None, _core.newest_date()) for line in action["lines"] if line.startswith("aws ")]
+    assert [parameters(line)["size"] for line in created] == ["100", "80"]
+    # From a log volume to a larger one: in place, the data stay as they are.
+    grown = actions(_with_way(larger, apart), apart, _core.newest_date())
+    lines = [line for action in grown for line in action["lines"] if line.startswith("aws ")]
+    assert [parameters(line)["size"] for line in lines] == ["90"] and lines[0].startswith("aws ec2 modify-volume")
+    assert migration(apart, larger).startswith("in place") and "the log volume cannot be made smaller" in migration(apart, smaller)
 
 
 def test_nothing_to_do_needs_no_modification():

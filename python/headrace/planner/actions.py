@@ -50,9 +50,17 @@ def _why_migrate(today: Choice, choice: Choice) -> list[str]:
         found.append(f"a volume cannot be made smaller: {after.members[0].size_gib:,} GiB instead of {before.members[0].size_gib:,}")
     if (today.log_storage is None) != (choice.log_storage is None):
         found.append("redo and binlog move")
+    elif today.log_storage and choice.log_storage and not _grows_into(Storage.parse(today.log_storage), Storage.parse(choice.log_storage)):
+        found.append("the log volume cannot be made smaller or of another layout")
     if today.instance and choice.instance and _architecture(today) != _architecture(choice):
         found.append("another processor architecture: software is installed anew")
     return found
+
+
+def _grows_into(before: Storage, after: Storage) -> bool:
+    """Whether volumes can be modified into others: the same array, nothing smaller."""
+    alike = (before.level, len(before.members)) == (after.level, len(after.members))
+    return alike and all(new.size_gib >= old.size_gib for old, new in zip(before.members, after.members, strict=True))
 
 
 def _layout(choice: Choice) -> str:
@@ -85,6 +93,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
         found.append(_modify(storage, Storage.parse(today.storage), as_of))
     elif not same:
         found.append(_create(storage))
+    found += _of_log(choice, today, moves, as_of)
     found.append(
         {"what": "The same in Terraform (aws_ebs_volume)", "lines": _terraform(storage.members[0], len(storage.members)), "undo": ""}
     )
@@ -92,6 +101,16 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     wanted = f"headrace advise --config my.cnf --storage {choice.storage} --memory {memory} --output diff"
     found.append({"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""})
     return found
+
+
+def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
+    """What the log volume needs, where there is one: a modification like the data's, or a new volume."""
+    before = None if today is None else today.log_storage
+    if choice.log_storage is None or choice.log_storage == before:
+        return []
+    log = Storage.parse(choice.log_storage)
+    action = _create(log) if moves or before is None else _modify(log, Storage.parse(before), as_of)
+    return [action | {"what": f"For redo and binlog: {action['what'][0].lower()}{action['what'][1:]}"}]
 
 
 def _modify(after: Storage, before: Storage, as_of: str) -> dict:

@@ -1,0 +1,119 @@
+"""What a DBA would sign, from choices made by hand: one volume, today's family, durable and solid-state, and the reason said."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD, recommend
+from headrace.planner.result import Choice
+
+
+def choice(storage: str, usd: float, **changes) -> Choice:
+    """A choice that meets its goals; what the recommendation does not look at is empty."""
+    kind = storage.split(":")[0].lstrip("0123456789x") or "gp3"
+    members = int(storage.split("x")[0]) if storage[0].isdigit() else 1
+    usual = {
+        "storage": storage, "log_storage": None, "service": "ec2", "instance": None, "family": kind, "volume_type": kind,
+        "layout": "raid0" if members > 1 else "single", "members": members, "usable_gib": 500.0, "items": (), "cost_usd_month": usd, "metrics": {},
+        "meets_goals": True, "misses": (), "binds": {}, "headroom_percent": 20.0, "runs_dry": None,
+        "durability_afr_percent": round(100 * (1 - 0.998**members), 6), "durability": "", "consistency": "", "persistent": kind != "instance-store", "caveats": (),
+    }  # fmt: skip
+    return Choice(**usual | changes)
+
+
+def test_nothing_to_recommend():
+    assert recommend([], None) == (None, "")
+
+
+def test_the_cheapest_is_recommended_without_a_reason():
+    cheap, dear = choice("gp3:500", 40), choice("io1:500:2500", 225)
+    assert recommend([dear, cheap], None) == (cheap, "")
+
+
+@pytest.mark.parametrize(
+    ("one_usd", "array_usd", "array_wins"),
+    [
+        # B2: winners were stripes of eight 22 GiB volumes that saved a few dollars.
+        (100.0, 80.0, True),  # 20 % and 20 USD
+        (100.0, 80.01, False),
+        (99.0, 79.0, True),  # 20.2 % and 20 USD
+        (99.0, 79.5, False),  # 19.7 %, 19.5 USD
+        (50.0, 30.0, True),  # 40 %, 20 USD
+        (50.0, 30.5, False),  # 39 %, 19.50 USD
+        (1_000.0, 801.0, False),  # 199 USD, 19.9 %
+        (1_000.0, 800.0, True),
+    ],
+)
+def test_one_volume_is_kept_unless_an_array_saves_20_percent_and_20_usd(one_usd, array_usd, array_wins):
+    one, array = choice("gp3:500:9000", one_usd), choice("2xgp3:250", array_usd)
+    best, why = recommend([array, one], None)
+    assert best is (array if array_wins else one)
+    if not array_wins:
+        assert f"2xgp3:250 would cost {one_usd - array_usd:,.2f} USD a month less" in why
+        assert "needs 2 volumes instead of 1" in why and "0.4 % a year to lose everything instead of 0.2 %" in why
+        assert f"at least {SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD" in why
+    else:
+        assert why == ""
+
+
+def test_each_step_to_more_volumes_must_pay_by_itself():
+    one, two, eight = choice("gp3:500:9000", 200), choice("2xgp3:250:4500", 120), choice("8xgp3:63", 110)
+    best, why = recommend([eight, two, one], None)
+    assert best is two and "needs 8 volumes instead of 2" in why
+
+
+def test_arrays_alone_leave_the_smallest_that_is_not_much_dearer():
+    four, eight = choice("4xgp3:4000", 500), choice("8xgp3:2000", 450)
+    assert recommend([eight, four], None)[0] is four
+
+
+def test_the_instance_family_of_today_is_kept():
+    today = choice("gp3:500", 300, instance="m5.2xlarge")
+    other = choice("gp3:500", 200, instance="c8gb.xlarge")
+    best, why = recommend([other, today], "m5")
+    assert best is today and "it leaves the instance family of today (m5)" in why and "100.00 USD a month less" in why
+    assert recommend([other, today], None)[0] is other
+    # m5d is another family than m5: by name, not by its beginning.
+    assert recommend([choice("gp3:500", 200, instance="m5d.xlarge"), today], "m5")[0] is today
+    # Where nothing of the family meets the goals the cheapest is recommended.
+    assert recommend([other], "m5") == (other, "")
+
+
+def test_local_disks_and_hdds_are_passed_over_with_the_reason():
+    ssd, disks, hdd = choice("gp3:500", 40), choice("instance-store:442", 10), choice("sc1:125", 2)
+    best, why = recommend([disks, ssd], None)
+    assert best is ssd and "its data is gone when the instance stops" in why
+    # A3: README's own advice named sc1:125.
+    best, why = recommend([hdd, ssd], None)
+    assert best is ssd and "its type is made for large sequential requests" in why and "38.00 USD a month less" in why
+    assert recommend([hdd], None) == (hdd, "") and recommend([disks], None) == (disks, "")
+    # What lasts goes before what is quick.
+    assert recommend([disks, hdd], None)[0] is hdd
+
+
+def test_of_equals_the_one_with_fewer_parts():
+    apart, together = choice("gp3:500", 40, log_storage="gp3:20"), choice("gp3:500", 40)
+    assert recommend([apart, together], None)[0] is together
+    assert recommend([choice("2xgp3:250", 40), together], None)[0] is together
+
+
+def test_the_order_of_the_choices_does_not_matter_and_a_reason_is_given_whenever_a_cheaper_one_is_passed_over():
+    dice = random.Random(5)
+    for _ in range(300):
+        pool = [
+            choice(
+                dice.choice(["gp3:500", "2xgp3:250", "4xgp3:125", "io1:500:3000", "st1:500", "instance-store:500", "2xio1:250:1500"]),
+                dice.choice([20.0, 40.0, 60.0, 61.0, 100.0, 300.0]),
+                instance=dice.choice([None, "m5.large", "r6i.large"]),
+            )
+            for _ in range(dice.randint(1, 4))
+        ]
+        family = dice.choice([None, "m5"])
+        answers = {(best.key, round(best.cost_usd_month, 6), why) for order in itertools.permutations(pool) for best, why in [recommend(order, family)]}
+        assert len(answers) == 1, pool
+        (_, usd, why), = answers
+        cheapest = min(one.cost_usd_month for one in pool)
+        assert usd >= cheapest and (usd == cheapest or why), pool

@@ -4,7 +4,7 @@
     >>> from headrace.workload.daily import new_constant
     >>> steady = new_constant(1500, 1000, size_gib=500, write_kib=16, seconds=86_400)
     >>> headrace.plan(steady, goals=["p99_ms<=20", "throttled_min<=0"]).recommended.storage
-    'gp3:667'
+    'gp3:667:3132'
 
 One engine for demand in I/Os and for databases in transactions:
 

@@ -88,8 +88,17 @@ def _unhurried(database: dict, run: Run) -> dict:
     return database if writes_in_background(run) else database | {"writes": {**database["writes"], "background_per_s": 0.0}}
 
 
+# MySQL 8.0 was ready for general use on 2018-04-19 (its release notes, 8.0.11). A run of the first year after it that does not say its version
+# is taken for a 5.7, which is a guess.
+TAKEN_FOR_8_0_FROM = "2019-04-19"
+
+
 def _version(run: Run) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
+    """Parts of the server's version; where none is said, of what was in general use on the run's day, or () for the newest."""
+    said = tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
+    if not said and run.flavor != "mariadb" and run.as_of is not None and str(run.as_of) < TAKEN_FOR_8_0_FROM:
+        return (5, 7)
+    return said
 
 
 def _usual(run: Run) -> dict:

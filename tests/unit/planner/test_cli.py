@@ -73,7 +73,16 @@ def test_the_table_leads_with_the_answer():
     best = library().recommended
     assert code == 0 and err == ""
     assert out.startswith(f"Recommended, and the cheapest that meets every goal: {best.place}, {best.cost_usd_month:,.2f} USD a month; ")
-    for word in ("USD/month", "probability", "AFR a year", "cache GiB", "What to do next", "aws ec2 create-volume", "CloudWatch alarms", "note: "):
+    for word in (
+        "USD/month",
+        "probability",
+        "AFR a year",
+        "cache GiB",
+        "What to do next",
+        "aws ec2 create-volume",
+        "CloudWatch alarms",
+        "note: ",
+    ):
         assert word in out, word
     assert "\x1b" not in out and "The arithmetic" not in out
     assert "The arithmetic" in database("--goal", "tps>=300", "--explain")[1]
@@ -232,7 +241,9 @@ def test_a1_stripes_are_found_and_cost_never_falls_with_growth():
     # At --growth 3 the volume of data that is given stays.
     found = answer(day, "--growth", "3", "--size-gib", "2000", "--max-volumes", "4", *BARE, "--compare", "4xgp3:500:11600:420")
     assert found["compared"]["meets_goals"] and found["winners"][0]["cost_usd_month"] <= found["compared"]["cost_usd_month"] < 400
-    costs = [answer(day, "--growth", str(by), "--size-gib", "2000", "--max-volumes", "4")["winners"][0]["cost_usd_month"] for by in (2, 3, 4)]
+    costs = [
+        answer(day, "--growth", str(by), "--size-gib", "2000", "--max-volumes", "4")["winners"][0]["cost_usd_month"] for by in (2, 3, 4)
+    ]
     assert costs == sorted(costs)
 
 
@@ -284,7 +295,19 @@ def calibrated(tmp_path_factory) -> str:
 def test_a9_today_is_the_run_s_own_cache(calibrated):
     # "now m5.4xlarge io1:400:9000 ... 826 tps" of a run that measured 492, 513 in its last quarter: 48 GiB of cache where the run had 24.
     # m5.4xlarge is planned for nothing else: its own family alone, one type, no draws.
-    found = answer(calibrated, "--goal", "tps>=300", "--compare", "m5.4xlarge/io1:400:9000", "--instances", "m5.4xlarge", "--exclude", ",".join(only("gp3")), "--draws", "0")
+    found = answer(
+        calibrated,
+        "--goal",
+        "tps>=300",
+        "--compare",
+        "m5.4xlarge/io1:400:9000",
+        "--instances",
+        "m5.4xlarge",
+        "--exclude",
+        ",".join(only("gp3")),
+        "--draws",
+        "0",
+    )
     now = found["compared"]
     assert load(calibrated).instance == "m5.4xlarge" and now["cache_gib"] == 24
     # Warm, as the last quarter was. A quarter of an hour's mean of a database is known to a few percent; the calibration states its fit.
@@ -295,7 +318,9 @@ def test_b1_local_disks_are_asked_for():
     options = ("--as-of", "2024-06-01", "--instances", "i3.large,r6i.large", "--draws", "0", "--goal", "tps>=300")
     found = answer(SHOP, *options)
     assert all(choice["persistent"] for choice in found["winners"])
-    assert any(not choice["persistent"] for choice in answer(SHOP, *options, "--allow-instance-store", "--goal", "headroom_percent>=0")["winners"])
+    assert any(
+        not choice["persistent"] for choice in answer(SHOP, *options, "--allow-instance-store", "--goal", "headroom_percent>=0")["winners"]
+    )
 
 
 def test_b2_b3_what_is_recommended_is_one_volume_with_room():

@@ -56,7 +56,9 @@ def random_storages(day: OpenWorkload, settings: dict, dice: random.Random, coun
     """Storages that hold the data, of every type that performance is bought of, from just enough to far too much."""
     needed = math.ceil(round(day.size_gib / 0.75, 6))
     peak = float((day.points["reads_per_s"] + day.points["writes_per_s"]).max())
-    bytes_s = float((day.points["reads_per_s"] * day.points["read_kib"] + day.points["writes_per_s"] * day.points["write_kib"]).max()) / 1024
+    bytes_s = (
+        float((day.points["reads_per_s"] * day.points["read_kib"] + day.points["writes_per_s"] * day.points["write_kib"]).max()) / 1024
+    )
     found = []
     while len(found) < count:
         members = dice.randint(1, settings["max_volumes"])
@@ -69,7 +71,9 @@ def random_storages(day: OpenWorkload, settings: dict, dice: random.Random, coun
                 iops, mib_s = max(3_000, iops), max(125, mib_s)
                 found.append(f"{front}gp3:{max(gib, -(-iops // 500) if iops > 3_000 else gib)}:{max(iops, 4 * mib_s)}:{mib_s}")
             case "gp2":
-                found.append(f"{front}gp2:{max(gib, 1, round(gib * dice.choice([1.0, dice.uniform(1.0, 3.0)])), round(iops / 3 * dice.choice([0.3, 0.6, 1.0])))}")
+                found.append(
+                    f"{front}gp2:{max(gib, 1, round(gib * dice.choice([1.0, dice.uniform(1.0, 3.0)])), round(iops / 3 * dice.choice([0.3, 0.6, 1.0])))}"
+                )
             case "io1" | "io2" as kind:
                 found.append(f"{front}{kind}:{max(gib, 4, -(-iops // (50 if kind == 'io1' else 500)))}:{max(100, iops)}")
             case kind:
@@ -84,12 +88,16 @@ def test_no_storage_that_passes_costs_less_than_the_winner(seed):
     found = plan(day, **settings)
     p99, factor = asked_of(settings)
     rows = judge(day, random_storages(day, settings, dice, 150), demand=factor, as_of=settings["as_of"])
-    passing = rows.filter((rows["status"] == "simulated") & (rows["worst_p99_ms"] <= p99) & (rows["throttled_s"] <= 1e-6) & rows["usd"].is_not_nan())
+    passing = rows.filter(
+        (rows["status"] == "simulated") & (rows["worst_p99_ms"] <= p99) & (rows["throttled_s"] <= 1e-6) & rows["usd"].is_not_nan()
+    )
     if passing.is_empty():
         return
     best = passing.sort("usd").row(0, named=True)
     assert found.winner is not None, f"seed {seed}: nothing, but {best['storage']} passes"
-    assert found.winner.cost_usd_month <= best["usd"] / (1 - CLOSE_ENOUGH) + CENT, f"seed {seed}: {found.winner.storage} against {best['storage']}"
+    assert found.winner.cost_usd_month <= best["usd"] / (1 - CLOSE_ENOUGH) + CENT, (
+        f"seed {seed}: {found.winner.storage} against {best['storage']}"
+    )
 
 
 @pytest.mark.parametrize("seed", DAYS)
@@ -102,7 +110,11 @@ def test_the_answer_on_today_s_storage_never_contradicts_the_headline(seed):
             continue  # not sold on that day
         if found.compared.meets_goals:
             assert found.winner is not None, (seed, today)
-            assert found.compared.cost_usd_month >= found.winner.cost_usd_month * (1 - CLOSE_ENOUGH) - CENT, (seed, today, found.winner.storage)
+            assert found.compared.cost_usd_month >= found.winner.cost_usd_month * (1 - CLOSE_ENOUGH) - CENT, (
+                seed,
+                today,
+                found.winner.storage,
+            )
 
 
 @pytest.mark.parametrize("seed", DAYS)
@@ -121,8 +133,12 @@ def test_more_asked_never_costs_less(seed):
         rising(costs, seed, name)
     p99, factor = asked_of(settings)
     rising([base, *(usd(goals=[f"p99_ms<={p99 * by}", settings["goals"][1]]) for by in (0.8, 0.5))], seed, "p99_ms")
-    rising([base, *(usd(goals=[settings["goals"][0], f"headroom_percent>={100 * (factor - 1) + more}"]) for more in (1, 15))], seed, "headroom")
-    growing = OpenWorkload(name="grows", kind=day.kind, points=day.points, size_gib=day.size_gib, arrivals=day.arrivals, growth_per_year=0.5)
+    rising(
+        [base, *(usd(goals=[settings["goals"][0], f"headroom_percent>={100 * (factor - 1) + more}"]) for more in (1, 15))], seed, "headroom"
+    )
+    growing = OpenWorkload(
+        name="grows", kind=day.kind, points=day.points, size_gib=day.size_gib, arrivals=day.arrivals, growth_per_year=0.5
+    )
     rising([cost(growing, settings | {"months": months}) for months in (0, 5, 12)], seed, "months")
 
 
@@ -157,7 +173,9 @@ def test_winners_go_on_day_after_day(seed):
     p99, factor = asked_of(settings)
     for choice in [*found.winners[:2], *(one for one in found.winners if one.volume_type in ("gp2", "st1", "sc1"))][:4]:
         for demand in (1.0, factor):
-            settled = headrace.simulate(day.scaled(demand), choice.storage, as_of=settings["as_of"], form="interval", cycle="settled").summary
+            settled = headrace.simulate(
+                day.scaled(demand), choice.storage, as_of=settings["as_of"], form="interval", cycle="settled"
+            ).summary
             assert settled["throttled_s"] <= 1e-6 and settled["worst_p99_ms"] <= p99 + 1e-9, (seed, choice.storage, demand)
         three = headrace.simulate(repeated(day, 3), choice.storage, as_of=settings["as_of"], form="interval")
         last = three.rows.filter(three.rows["t_s"] >= 2 * 86_400)

@@ -94,7 +94,10 @@ def test_the_winner_says_how_to_get_there_only_where_today_is_known():
     assert found.recommended.migration.startswith("needs a migration") and found.compared.migration is None
 
 
-@pytest.mark.parametrize(("today", "size_gib"), [("gp2:1000", 500), ("2xgp2:600", 500), ("raid10:4xgp2:600", 500), ("io1:500:2600", 400), ("gp3:700:5000:300", 500)])
+@pytest.mark.parametrize(
+    ("today", "size_gib"),
+    [("gp2:1000", 500), ("2xgp2:600", 500), ("raid10:4xgp2:600", 500), ("io1:500:2600", 400), ("gp3:700:5000:300", 500)],
+)
 def test_in_place_keeps_the_volumes_and_never_shrinks_them(today, size_gib):
     found = plan(steady(size_gib=size_gib), compare=today)
     before, after = Storage.parse(today), Storage.parse(found.in_place.storage)
@@ -120,7 +123,11 @@ def test_in_place_is_not_for_unlike_members_or_what_cannot_be_modified():
 def parameters(line: str) -> dict[str, str]:
     """Options of a pasted line, as a shell splits it, without what follows the comment sign."""
     words = shlex.split(line, comments=True)
-    return {words[i].removeprefix("--"): words[i + 1] for i in range(len(words) - 1) if words[i].startswith("--") and not words[i + 1].startswith("--")}
+    return {
+        words[i].removeprefix("--"): words[i + 1]
+        for i in range(len(words) - 1)
+        if words[i].startswith("--") and not words[i + 1].startswith("--")
+    }
 
 
 def bought(storage: str) -> dict[str, str]:
@@ -136,7 +143,13 @@ def bought(storage: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("today", "target"),
-    [("gp2:500", "gp3:500:6000:250"), ("gp3:500", "io1:600:4000"), ("io1:500:5000", "io2:500:4000"), ("gp3:500:6000", "gp2:1000"), ("2xgp2:400", "2xgp3:400:5000")],
+    [
+        ("gp2:500", "gp3:500:6000:250"),
+        ("gp3:500", "io1:600:4000"),
+        ("io1:500:5000", "io2:500:4000"),
+        ("gp3:500:6000", "gp2:1000"),
+        ("2xgp2:400", "2xgp3:400:5000"),
+    ],
 )
 def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target):
     one, other = today_and(today, target)
@@ -157,7 +170,9 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
     # How long it lasts and how often one may: with the source.
     assert "optimizing" in modify["what"] and "24 hours" in modify["what"]
     terraform = dict(re.split(r"\s+=\s+", text) for text in found[1]["lines"])
-    assert {("volume-type" if name == "type" else name): value.strip('"') for name, value in terraform.items() if name != "count"} == bought(target)
+    assert {
+        ("volume-type" if name == "type" else name): value.strip('"') for name, value in terraform.items() if name != "count"
+    } == bought(target)
     assert found[-1]["lines"] == [f"headrace advise --config my.cnf --storage {target} --memory MEMORY_GIB --output diff"]
 
 
@@ -192,7 +207,11 @@ def test_the_log_volume_is_bought_too():
         goals = ["tps>=300", "headroom_percent>=0"]
         return plan(shop(), goals=goals, instances=["r6i.large"], exclude=only("gp3"), draws=0, compare=today).compared
 
-    apart, smaller, larger = placed("r6i.large/gp3:100,log=gp3:80"), placed("r6i.large/gp3:100,log=gp3:60"), placed("r6i.large/gp3:100,log=gp3:90")
+    apart, smaller, larger = (
+        placed("r6i.large/gp3:100,log=gp3:80"),
+        placed("r6i.large/gp3:100,log=gp3:60"),
+        placed("r6i.large/gp3:100,log=gp3:90"),
+    )
     created = [line for action in actions(apart, None, _core.newest_date()) for line in action["lines"] if line.startswith("aws ")]
     assert [parameters(line)["size"] for line in created] == ["100", "80"]
     # From a log volume to a larger one: in place, the data stay as they are.
@@ -296,7 +315,14 @@ def test_the_chance_to_lose_the_data_is_said_of_every_choice():
 
 
 def test_a_log_volume_can_lose_the_data_too():
-    found = plan(shop(), goals=["tps>=300", "headroom_percent>=0"], instances=["r6i.large"], exclude=only("gp3"), draws=0, compare="r6i.large/gp3:100,log=gp3:100")
+    found = plan(
+        shop(),
+        goals=["tps>=300", "headroom_percent>=0"],
+        instances=["r6i.large"],
+        exclude=only("gp3"),
+        draws=0,
+        compare="r6i.large/gp3:100,log=gp3:100",
+    )
     assert found.compared.durability_afr_percent == pytest.approx(100 * (1 - 0.998**2))
 
 

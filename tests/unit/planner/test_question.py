@@ -158,12 +158,18 @@ def test_two_databases_cannot_have_one_size():
         plan_against(shop(), shop("myrocks", cache_gib=2.0), goals="tps>=300", size_gib=100)
 
 
-ANY = st.one_of(st.none(), st.booleans(), st.floats(), st.integers(-(2**70), 2**70), st.text(max_size=8), st.lists(st.text(max_size=4), max_size=2))
+ANY = st.one_of(
+    st.none(), st.booleans(), st.floats(), st.integers(-(2**70), 2**70), st.text(max_size=8), st.lists(st.text(max_size=4), max_size=2)
+)
 NAMES = [name for name in Settings.__dataclass_fields__ if name != "price_file"]
 
 
 @settings(max_examples=150)
-@given(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True), values=st.lists(ANY, min_size=3, max_size=3), database=st.booleans())
+@given(
+    names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True),
+    values=st.lists(ANY, min_size=3, max_size=3),
+    database=st.booleans(),
+)
 def test_any_setting_is_taken_or_refused(names, values, database):
     """Nothing but InputError comes out of a question, whatever its settings are."""
     usual = {"goals": ["tps>=300"], "instances": ["r6i.large"]} if database else {}

@@ -112,8 +112,12 @@ def test_the_order_of_the_choices_does_not_matter_and_a_reason_is_given_whenever
             for _ in range(dice.randint(1, 4))
         ]
         family = dice.choice([None, "m5"])
-        answers = {(best.key, round(best.cost_usd_month, 6), why) for order in itertools.permutations(pool) for best, why in [recommend(order, family)]}
+        answers = {
+            (best.key, round(best.cost_usd_month, 6), why)
+            for order in itertools.permutations(pool)
+            for best, why in [recommend(order, family)]
+        }
         assert len(answers) == 1, pool
-        (_, usd, why), = answers
+        ((_, usd, why),) = answers
         cheapest = min(one.cost_usd_month for one in pool)
         assert usd >= cheapest and (usd == cheapest or why), pool

@@ -1,0 +1,148 @@
+"""The plan as sentences, tables and page: right figures, everything escaped, one file with nothing to fetch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from planner_cases import NO_ARRAYS, bare, burst_day, only, shop, steady
+
+from headrace import simulate
+from headrace.cli.plan import simulated
+from headrace.planner import plan
+from headrace.report import plan as report
+from headrace.workload.daily import new_daily
+
+NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
+
+
+@pytest.fixture(scope="module")
+def day():
+    made = new_daily(1500, 700, name=NASTY, size_gib=50, backup_start_hour=2)
+    return replace(made, caveats=(NASTY,))
+
+
+class Checker(HTMLParser):
+    """Tags of a page, what it would fetch, and whether all that were opened are closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.fetched = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        self.fetched += [value for key, value in attrs if key in ("src", "href", "xlink:href") and value and not value.startswith("#")]
+        self.fetched += [key for key, _ in attrs if key.startswith("on")]
+        if tag not in ("meta", "img", "br", "link"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, tag
+
+
+def checked(path) -> tuple[str, Checker]:
+    text = path.read_text(encoding="utf-8")
+    page = Checker()
+    page.feed(text)
+    assert page.open == [] and page.fetched == [] and not {"script", "img", "iframe", "link", "object"} & set(page.seen)
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids)), "charts on one page must not share ids"
+    return text, page
+
+
+def sentences(made) -> str:
+    return "\n".join(line for line, _ in report.found(made))
+
+
+def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
+    made = plan(day, compare="gp2:600")
+    report.write_plans(tmp_path / "plan.html", [made], None, day, simulated(made, day, None))
+    text, page = checked(tmp_path / "plan.html")
+    assert page.seen.count("svg") >= 3  # demand, cost against performance, bill; balances where there are credits
+    assert "&lt;script&gt;" in text
+    for part in (
+        "Why the others lost",
+        "The arithmetic",
+        "What to do next",
+        "What to know before buying",
+        "Goals",
+        made.recommended.storage,
+    ):
+        assert part in text
+
+
+def test_the_page_without_winners(tmp_path, day):
+    made = plan(day, goals=["p99_ms<=0.001"])
+    report.write_plans(tmp_path / "none.html", [made], None, day, [])
+    text, _ = checked(tmp_path / "none.html")
+    assert "Nothing meets every goal" in text and "What comes closest" in text and "What to do next" not in text
+
+
+def test_what_is_drawn_is_what_is_judged(day):
+    made = plan(day, compare="gp2:600", as_of="2020-06-01")
+    for name, run in simulated(made, day, None):
+        again = simulate(day, name.split(" on ")[0], as_of="2020-06-01", form="interval", cycle="settled")
+        assert run.summary == again.summary
+
+
+def test_why_the_recommendation_is_not_the_cheapest_is_said():
+    made = bare(steady(size_gib=300), instances=["i3.large", "m5.large"], exclude=only("gp3", "instance-store"), allow_instance_store=True)
+    text = sentences(made)
+    same = made.recommended.key == made.winner.key
+    assert ("Cheapest that meets every goal: " in text) == (not same)
+    assert text.startswith("Recommended, and the cheapest" if same else "Recommended: ")
+
+
+def test_no_head_room_and_lost_credits_stand_in_sentences():
+    made = bare(burst_day(), as_of="2018-08-15", exclude=NO_ARRAYS, compare="gp2:300")
+    text = sentences(made)
+    assert "It has no head-room: any growth of the demand breaks a goal." in text
+    assert (
+        "Today gp2:300 costs 30.00 USD a month and fails" in text and "Today's credits: credits empty 12 h 56 min after the start" in text
+    )
+
+
+def test_rows_of_the_table_are_the_choices():
+    made = plan(steady(), compare="gp2:1000")
+    columns, rows = report.choice_table(made)
+    by_rank = {row[0].split()[0]: dict(zip(columns, row, strict=True)) for row in rows}
+    assert (
+        by_rank["1"]["storage"] == made.winner.storage and by_rank["1"]["rank"].endswith("*") and by_rank["today"]["storage"] == "gp2:1000"
+    )
+    assert by_rank["1"]["head-room"] == "+20 %" and by_rank["1"]["AFR a year"] == "0.2 %"
+    assert all(row[columns.index("USD/month")] for row in rows) and "instance" not in columns  # nothing to say
+
+
+def test_far_families_are_named_once():
+    made = plan(steady(), max_volumes=1)
+    every, none = report.verdict_rows(made, True)
+    some, far = report.verdict_rows(made, False)
+    assert none == [] and {row[0] for row in some} | set(far) == {row[0] for row in every} and far
+
+
+def test_the_bill_of_the_page_adds_up():
+    made = plan(steady(), instances=["m5.large"], snapshot_days=7)
+    rows = report.bill_rows(made.recommended)
+    assert sum(float(row[5].replace(",", "")) for row in rows[:-1]) == pytest.approx(
+        float(rows[-1][5].replace(",", "")), abs=0.005 * len(rows)
+    )
+    assert {row[0] for row in rows} == {"data", "instance", "snapshots", "together"}
+
+
+def test_the_frame_has_numbers_in_the_units_of_their_names():
+    made = plan(
+        shop(),
+        goals=["tps>=300", "headroom_percent>=0"],
+        instances=["r6i.large"],
+        exclude=only("gp3"),
+        draws=0,
+        compare="r6i.large/gp3:200",
+    )
+    frame = report.frame_of(made)
+    assert frame.filter(frame["rank"] == 0)["storage"].to_list() == ["gp3:200"]
+    assert frame["recommended"].sum() >= 1 and frame["cost_usd_month"].dtype.is_float() and frame["probability"].is_between(0, 1).all()

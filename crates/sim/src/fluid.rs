@@ -17,20 +17,22 @@
 
 use crate::measure::{Measure, Measured, MeasuredLoad};
 use crate::mixture::Waits;
-use crate::near_cap::{NearCap, Walk, CLUMPS_FROM};
+use crate::near_cap::{NearCap, CLUMPS_FROM};
 use crate::setup::Setup;
-use crate::windows::Served;
-use headrace_catalog::{InstanceLimits, VolumeLimits};
+use headrace_catalog::InstanceLimits;
 use headrace_model::array::Amplification;
 use headrace_model::bucket::RESERVE_REFILL;
 use headrace_model::modification::Rates;
 use headrace_model::Cap;
 use std::collections::VecDeque;
 
-/// Main part of a cap, s of tokens, as in the model's bucket.
-const MAIN_DEPTH_S: f64 = 1.0 / 64.0;
-/// A level below this share of its depth is what rounding leaves of nothing.
-const EMPTY_SHARE: f64 = 1e-9;
+mod cycles;
+mod line;
+mod step;
+
+use line::{instance_lines, member_lines, Line};
+pub(crate) use step::Step;
+
 /// A cycle has settled when its end is this near to its start.
 const SETTLED_SHARE: f64 = 1e-6;
 /// As the model's instance: full again after a day.
@@ -39,136 +41,6 @@ const DAY_S: f64 = 86_400.0;
 /// Whether a load is long enough to be repeated day by day: a recording of a day may lack its last hour.
 pub(crate) fn is_a_day(seconds: f64) -> bool {
     seconds >= 23.0 / 24.0 * DAY_S
-}
-
-/// One bucket of a volume or instance.
-#[derive(Clone, Debug)]
-struct Line {
-    cap: Cap,
-    measure: Measure,
-    rate: f64,
-    level: f64,
-    main_depth: f64,
-    depth: f64,
-    /// Tokens per unit of reads and of writes: this member's share.
-    per_read: f64,
-    per_write: f64,
-    // Tokens a second that are asked in the interval at hand.
-    need: f64,
-    // Tokens of one request of the backlog's head.
-    cost: f64,
-    // Of credits: lowest and highest level of this time through the load, and when it was lowest.
-    low: f64,
-    low_at_s: f64,
-    high: f64,
-    // Of caps near which requests wait in clumps.
-    near: Option<NearCap>,
-}
-
-impl Line {
-    fn cap(cap: Cap, measure: Measure, rate: f64, shares: (f64, f64), saved_second: bool) -> Line {
-        let main_depth = (rate * MAIN_DEPTH_S).max(1.0);
-        let depth = if saved_second { rate.max(main_depth) } else { main_depth };
-        Line {
-            cap,
-            measure,
-            rate,
-            level: depth,
-            main_depth,
-            depth,
-            per_read: shares.0,
-            per_write: shares.1,
-            need: 0.0,
-            cost: 0.0,
-            low: f64::INFINITY,
-            low_at_s: 0.0,
-            high: 0.0,
-            near: None,
-        }
-    }
-
-    fn credits(cap: Cap, measure: Measure, refill: f64, capacity: f64, initial: f64, shares: (f64, f64)) -> Line {
-        Line { level: initial, main_depth: capacity, depth: capacity, ..Line::cap(cap, measure, refill, shares, false) }
-    }
-
-    fn is_like(&self, other: &Line) -> bool {
-        let shares = |line: &Line| (line.per_read, line.per_write);
-        self.cap == other.cap && self.measure == other.measure && self.rate == other.rate && self.depth == other.depth && shares(self) == shares(other)
-    }
-
-    #[inline]
-    fn is_credits(&self) -> bool {
-        matches!(self.cap, Cap::VolumeCredits | Cap::InstanceCredits)
-    }
-
-    fn percent(&self) -> f64 {
-        100.0 * self.level / self.depth
-    }
-
-    #[inline]
-    fn demand(&self, point: &Measured) -> f64 {
-        let (reads, writes) = match self.measure {
-            Measure::Units => (point.read_units, point.write_units),
-            Measure::Bytes => (point.read_bytes, point.write_bytes),
-            Measure::HddBytes => (point.read_hdd, point.write_hdd),
-        };
-        self.per_read * reads + self.per_write * writes
-    }
-
-    /// Tokens that a whole load asks.
-    fn asked(&self, load: &MeasuredLoad) -> f64 {
-        load.points.iter().map(|point| self.demand(point) * point.duration_s).sum()
-    }
-
-    /// Tokens it can give in a load's time: from its start, or every time that the load is repeated.
-    fn gives(&self, seconds: f64, settled: bool) -> f64 {
-        let saved = match self.cap {
-            // Filled up once a day: at the start, and within.
-            Cap::InstanceCredits if !settled => self.level + self.depth * ((seconds / DAY_S).ceil() - 1.0).max(0.0),
-            Cap::InstanceCredits if is_a_day(seconds) => self.depth * (seconds / DAY_S).round().max(1.0),
-            _ if settled && self.is_credits() => 0.0,
-            _ => self.level,
-        };
-        saved + self.rate * seconds
-    }
-
-    /// What waits for it when requests come independently of each other.
-    fn walk(&self, point: &Measured) -> Walk {
-        let whole = match self.measure {
-            Measure::Units => point.read_units + point.write_units,
-            Measure::Bytes => point.read_bytes + point.write_bytes,
-            Measure::HddBytes => point.read_hdd + point.write_hdd,
-        };
-        Walk::new(self.need, self.rate, whole / (point.read_units + point.write_units))
-    }
-
-    /// Lets `seconds` pass while `taken` tokens a second are taken.
-    #[inline]
-    fn pass(&mut self, seconds: f64, taken: f64) {
-        let level = self.level + (self.rate - taken) * seconds;
-        // Above its main part a cap refills at a fraction of what is left over.
-        let knee = self.main_depth.max(self.level);
-        self.level = if level <= EMPTY_SHARE * self.depth {
-            0.0
-        } else if level <= knee {
-            level
-        } else if self.depth > self.main_depth {
-            (knee + (level - knee) * RESERVE_REFILL).min(self.depth)
-        } else {
-            self.depth
-        };
-    }
-
-    /// As good as empty.
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.is_empty_at(self.level)
-    }
-
-    #[inline]
-    fn is_empty_at(&self, level: f64) -> bool {
-        level <= EMPTY_SHARE * self.depth
-    }
 }
 
 /// A step shorter than this could vanish in the rounding of the time, and the interval would never end: a billionth of the time so far.
@@ -209,73 +81,6 @@ struct Batch {
     /// Arrival of the first one still waiting.
     arrived_s: f64,
     requests: f64,
-}
-
-/// What one interval came to.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Step {
-    pub delivered: f64,
-    pub delivered_bytes: f64,
-    /// Waiting for a limit: from when (s of the run), for how long, for which.
-    pub stretches: Vec<(f64, f64, Cap)>,
-    pub longest_wait_s: f64,
-    pub wait_sum_s: f64,
-    /// Most requests that waited at once, where they waited in clumps.
-    pub peak_queue: f64,
-    /// Waits of this interval alone: of those that waited.
-    pub served: Vec<Served>,
-}
-
-impl Step {
-    /// Forgets what came of the interval before.
-    #[inline]
-    pub fn clear(&mut self) {
-        self.stretches.clear();
-        self.served.clear();
-        (self.delivered, self.delivered_bytes) = (0.0, 0.0);
-        (self.longest_wait_s, self.wait_sum_s, self.peak_queue) = (0.0, 0.0, 0.0);
-    }
-
-    fn serve(&mut self, requests: f64, bytes_per_request: f64, waits_s: (f64, f64), waits: &mut Waits) {
-        self.delivered += requests;
-        self.delivered_bytes += requests * bytes_per_request;
-        let (from, to) = (waits_s.0.max(0.0), waits_s.1.max(0.0));
-        self.longest_wait_s = self.longest_wait_s.max(from).max(to);
-        self.wait_sum_s += requests * 0.5 * (from + to);
-        waits.add(requests, from * 1e3, to * 1e3);
-        if from > 0.0 || to > 0.0 {
-            self.served.push(Served { requests, from_ms: from * 1e3, to_ms: to * 1e3 });
-        }
-    }
-
-    /// The waits of this interval as a distribution.
-    pub fn waits(&self) -> Waits {
-        let mut waits = Waits::default();
-        for part in &self.served {
-            waits.add(part.requests, part.from_ms, part.to_ms);
-        }
-        waits.complete(self.delivered);
-        waits
-    }
-
-    /// Of the requests served, `requests` waited after all: `wait_ms`.
-    pub fn delay(&mut self, requests: f64, wait_ms: f64, waits: &mut Waits) {
-        if requests > 0.0 {
-            waits.delay(requests, wait_ms);
-            self.served.push(Served { requests, from_ms: wait_ms, to_ms: wait_ms });
-        }
-    }
-
-    /// Time in which requests waited, s.
-    pub fn throttled_s(&self) -> f64 {
-        self.stretches.iter().map(|(_, seconds, _)| seconds).sum()
-    }
-
-    /// The limit that made requests wait longest.
-    pub fn cap(&self) -> Cap {
-        let total = |cap: Cap| -> f64 { self.stretches.iter().filter(|(_, _, of)| *of == cap).map(|(_, seconds, _)| seconds).sum() };
-        self.stretches.iter().map(|&(_, _, cap)| cap).max_by(|a, b| total(*a).total_cmp(&total(*b))).unwrap_or_default()
-    }
 }
 
 impl Fluid {
@@ -700,105 +505,6 @@ impl Fluid {
         done
     }
 
-    /// Notes how low and how high credits are.
-    #[inline]
-    fn note_levels(&mut self, at_s: f64) {
-        for line in self.lines.iter_mut().filter(|line| line.is_credits()) {
-            if line.level < line.low {
-                (line.low, line.low_at_s) = (line.level, at_s);
-            }
-            line.high = line.high.max(line.level);
-        }
-    }
-
-    /// Before a load goes through (again): the lowest and highest levels are those of that time.
-    pub fn forget_extremes(&mut self) {
-        for line in &mut self.lines {
-            (line.low, line.low_at_s, line.high) = (f64::INFINITY, 0.0, 0.0);
-        }
-    }
-
-    /// The lowest balance of one kind, percent, and when it was, s.
-    pub fn lowest(&self, cap: Cap) -> Option<(f64, f64)> {
-        let seen = self.lines.iter().filter(|line| line.cap == cap && line.low.is_finite());
-        seen.map(|line| (100.0 * line.low / line.depth, line.low_at_s)).min_by(|a, b| a.0.total_cmp(&b.0))
-    }
-
-    /// Levels and backlog, to compare cycles by.
-    pub fn balances(&self) -> Balances {
-        Balances { levels: self.lines.iter().map(|line| line.level).collect(), backlog: self.backlog() }
-    }
-
-    /// The load begins again: time counts from its start, and an instance's burst buckets are full where it is a day long. A shorter one is repeated without that: most of
-    /// its repetitions in a day see none.
-    pub fn begin_again(&mut self, seconds: f64) {
-        for batch in &mut self.backlog {
-            batch.arrived_s -= seconds;
-        }
-        self.next_top_up_s = f64::INFINITY;
-        if is_a_day(seconds) {
-            self.next_top_up_s = 0.0;
-            self.top_up(0.0);
-        }
-    }
-
-    /// Whether credits and backlog are what they were: to a millionth of their depth, and of the requests that come.
-    pub fn is_at(&self, before: &Balances, load: &MeasuredLoad) -> bool {
-        let moved = |(line, level): (&Line, &f64)| line.is_credits() && (line.level - level).abs() > SETTLED_SHARE * line.depth;
-        let came: f64 = load.points.iter().map(|point| point.iops * point.duration_s).sum();
-        (self.backlog() - before.backlog).abs() <= SETTLED_SHARE * came && !self.lines.iter().zip(&before.levels).any(moved)
-    }
-
-    /// Whether the cycle that began at `before` was one of those without an end: more is asked than comes back, requests are carried over from cycle to cycle, and the
-    /// credits are gone.
-    pub fn is_beyond_help(&self, before: &Balances, load: &MeasuredLoad) -> bool {
-        let seconds = load.seconds();
-        let mut over = self.lines.iter().zip(&before.levels).filter(|(line, _)| line.asked(load) > line.gives(seconds, true)).peekable();
-        let any = over.peek().is_some();
-        let mut credits = over.filter(|(line, _)| line.is_credits()).peekable();
-        any && before.backlog > 0.0 && (credits.peek().is_none() || credits.any(|(line, level)| line.is_empty_at(*level)))
-    }
-
-    /// Leaves out the cycles that would be like the one that began at `before`, and says how many: as long as no balance runs full or empty, each takes off, or puts on, the
-    /// same. Stops short of the one in which the first of them does.
-    pub fn leave_out_like_cycles(&mut self, before: &Balances) -> f64 {
-        if self.backlog() != before.backlog {
-            return 0.0;
-        }
-        let drift = |line: &Line, level: f64| if line.is_credits() { line.level - level } else { 0.0 };
-        let left_out = |(line, &level): (&Line, &f64)| {
-            let drift = drift(line, level);
-            let above = line.depth - line.high;
-            // One that ran full or empty would go otherwise from another level.
-            let bounced = line.is_empty_at(line.low) || above <= 0.0;
-            let room = if bounced {
-                0.0
-            } else if drift < 0.0 {
-                line.low
-            } else {
-                above
-            };
-            (drift.abs() > SETTLED_SHARE * line.depth).then(|| (room / drift.abs()).floor())
-        };
-        let cycles = self.lines.iter().zip(&before.levels).filter_map(left_out).fold(f64::INFINITY, f64::min);
-        if !(cycles.is_finite() && cycles >= 1.0) {
-            return 0.0;
-        }
-        for (line, &level) in self.lines.iter_mut().zip(&before.levels) {
-            line.level = (line.level + cycles * drift(line, level)).clamp(0.0, line.depth);
-        }
-        cycles
-    }
-
-    /// What the credits that lose most lose in a cycle, percent of their depth.
-    pub fn loses_percent(&self, load: &MeasuredLoad) -> Option<f64> {
-        let seconds = load.seconds();
-        // What an instance's lose is filled up every day.
-        let lasting = |line: &&Line| line.cap == Cap::VolumeCredits || (line.is_credits() && !is_a_day(seconds));
-        let loss = |line: &Line| 100.0 * (line.asked(load) - line.rate * seconds) / line.depth;
-        self.lines.iter().filter(lasting).map(loss).filter(|&percent| percent > 0.0).max_by(f64::total_cmp)
-    }
-
     /// Lowest level of the lines of one kind, percent.
     pub fn percent_of(&self, cap: Cap) -> Option<f64> {
         self.lines.iter().filter(|line| line.cap == cap).map(Line::percent).min_by(f64::total_cmp)
@@ -809,45 +515,6 @@ impl Fluid {
         [Measure::Units, Measure::Bytes]
             .map(|measure| self.lines.iter().find(|line| line.cap == Cap::InstanceCredits && line.measure == measure).map(Line::percent))
     }
-}
-
-fn member_lines(limits: &VolumeLimits, rates: Rates, shares: (f64, f64), setup: &Setup) -> Vec<Line> {
-    let rates = rates.scaled(setup.options.rate_per_mille);
-    let saved = setup.options.saved_second;
-    let hdd = limits.random_charges_full_unit;
-    let byte_measure = if hdd { Measure::HddBytes } else { Measure::Bytes };
-    let mut lines = Vec::with_capacity(3);
-    if let Some(iops) = rates.iops {
-        lines.push(Line::cap(Cap::VolumeIops, Measure::Units, iops as f64, shares, saved));
-    }
-    lines.push(Line::cap(Cap::VolumeThroughput, byte_measure, rates.bytes_s as f64, shares, saved));
-    if let Some(burst) = &limits.io_burst {
-        let (capacity, initial) = (burst.capacity_ios as f64, burst.initial_ios as f64);
-        lines.push(Line::credits(Cap::VolumeCredits, Measure::Units, limits.iops as f64, capacity, initial, shares));
-    }
-    if let Some(burst) = &limits.byte_burst {
-        let (capacity, initial) = (burst.capacity_bytes as f64, burst.initial_bytes as f64);
-        lines.push(Line::credits(Cap::VolumeCredits, byte_measure, burst.baseline_bytes_s as f64, capacity, initial, shares));
-    }
-    lines
-}
-
-fn instance_lines(instance: &InstanceLimits, amplification: Amplification, saved: bool) -> Vec<Line> {
-    let shares = (amplification.reads_per_read, amplification.reads_per_write + amplification.writes_per_write);
-    let mut lines = Vec::with_capacity(4);
-    let mut limit = |baseline: Option<u64>, max: Option<u64>, cap: Cap, measure: Measure| {
-        let Some(max) = max.or(baseline) else { return };
-        let baseline = baseline.unwrap_or(max);
-        let bursts = baseline < max && instance.burst_seconds > 0;
-        lines.push(Line::cap(cap, measure, if bursts { max } else { baseline } as f64, shares, saved));
-        if bursts {
-            let capacity = ((max - baseline) * instance.burst_seconds) as f64;
-            lines.push(Line::credits(Cap::InstanceCredits, measure, baseline as f64, capacity, capacity, shares));
-        }
-    };
-    limit(instance.baseline_iops, instance.max_iops, Cap::InstanceIops, Measure::Units);
-    limit(instance.baseline_bytes_s, instance.max_bytes_s, Cap::InstanceThroughput, Measure::Bytes);
-    lines
 }
 
 /// What a load asks over what a storage can give in that time, every balance spent: above 1 it cannot be delivered in full. A bound, without simulating. With `settled`

@@ -141,8 +141,15 @@ def neighbours(asked: Question, plan) -> list[str]:
             iops = None if volume.iops is None else max(100, round(volume.iops * share))
             mib_s = None if volume.mib_s is None else max(125, round(volume.mib_s * share))
             same_gib = max(math.ceil(least_gib * by), round(volume.size_gib * by))
-            for size, rate, speed in ((gib, iops, mib_s), (same_gib, iops, volume.mib_s), (same_gib, volume.iops, mib_s), (gib, volume.iops, volume.mib_s)):
-                text = ":".join([volume.type, str(size), *([str(rate)] if rate is not None else []), *([str(speed)] if speed is not None else [])])
+            for size, rate, speed in (
+                (gib, iops, mib_s),
+                (same_gib, iops, volume.mib_s),
+                (same_gib, volume.iops, mib_s),
+                (gib, volume.iops, volume.mib_s),
+            ):
+                text = ":".join(
+                    [volume.type, str(size), *([str(rate)] if rate is not None else []), *([str(speed)] if speed is not None else [])]
+                )
                 head = "" if members == 1 else f"{members}x" if winner.level == "raid0" else f"raid10:{members}x"
                 found[head + text] = None
     return list(found)

@@ -108,7 +108,13 @@ def test_a_plan_that_is_none_is_refused(change, word):
 
 
 def test_files_that_are_no_plan_are_refused(tmp_path):
-    for name, text in (("a.json", "{"), ("b.json", "[]"), ("c.json", '{"schema": "headrace-plan/1"}'), ("d.json", "\xff"), ("e.json", '{"schema": "headrace-plan/2", "subject": "demand"}')):
+    for name, text in (
+        ("a.json", "{"),
+        ("b.json", "[]"),
+        ("c.json", '{"schema": "headrace-plan/1"}'),
+        ("d.json", "\xff"),
+        ("e.json", '{"schema": "headrace-plan/2", "subject": "demand"}'),
+    ):
         (tmp_path / name).write_text(text, encoding="latin-1")
         with pytest.raises(InputError):
             requests.read(str(tmp_path / name))

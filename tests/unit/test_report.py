@@ -206,7 +206,10 @@ def test_the_same_chart_twice_is_the_same_text(dry, day):
 def rows_of(throttled: list[float], each_s: float = 60.0) -> pl.DataFrame:
     """Rows of a run in which requests waited so long in each row."""
     count = len(throttled)
-    columns = {name: [0.0] * count for name in ("asked_iops", "asked_mib_s", "iops", "mib_s", "queue", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")}
+    columns = {
+        name: [0.0] * count
+        for name in ("asked_iops", "asked_mib_s", "iops", "mib_s", "queue", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")
+    }
     columns |= {name: [None] * count for name in ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")}
     return pl.DataFrame(columns, schema_overrides={name: pl.Float64 for name in columns}).with_columns(
         t_s=pl.Series([index * each_s for index in range(count)], dtype=pl.Float64), duration_s=pl.lit(each_s), throttled_s=pl.Series(throttled, dtype=pl.Float64),
@@ -216,10 +219,19 @@ def rows_of(throttled: list[float], each_s: float = 60.0) -> pl.DataFrame:
 
 def test_windows_are_joined_over_short_gaps_and_say_when():
     waits = [0.0] * 1_440
-    for first, last in ((600, 640), (650, 660), (900, 901), (1_100, 1_130)):  # minutes; ten minutes between the first two are no end of a window
+    for first, last in (
+        (600, 640),
+        (650, 660),
+        (900, 901),
+        (1_100, 1_130),
+    ):  # minutes; ten minutes between the first two are no end of a window
         waits[first:last] = [60.0] * (last - first)
     found = simulation.throttled_windows(rows_of(waits))
-    assert [(one["from_s"] / 60, one["until_s"] / 60, one["throttled_s"] / 60) for one in found] == [(600, 660, 50), (900, 901, 1), (1_100, 1_130, 30)]
+    assert [(one["from_s"] / 60, one["until_s"] / 60, one["throttled_s"] / 60) for one in found] == [
+        (600, 660, 50),
+        (900, 901, 1),
+        (1_100, 1_130, 30),
+    ]
     run = SimpleNamespace(rows=rows_of(waits), summary={"seconds": 86_400.0})
     (line,) = simulation._when(run, "00:00:00")
     assert line.startswith("When: 10:00-11:00 ") and "15:00-15:01" in line and "18:20-18:50" in line and "more" not in line
@@ -239,7 +251,9 @@ def test_rows_lie_on_the_clock_and_no_two_have_one_label(start_s, count, each_s)
     short, step_s = simulation.on_clock(rows, start)
     assert short.height <= simulation.SHORT_ROWS and short["duration_s"].sum() == count * each_s
     if short.height < count:
-        for t_s in short["t_s"][1:]:  # the first may begin anywhere; a row of the run that lies across a mark begins up to its length after it
+        for t_s in short["t_s"][
+            1:
+        ]:  # the first may begin anywhere; a row of the run that lies across a mark begins up to its length after it
             assert (start_s + t_s) % step_s < each_s
     labels = list(simulation.row_labels(short["t_s"].to_list(), start))
     assert len(set(labels)) == len(labels)

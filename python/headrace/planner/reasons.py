@@ -46,8 +46,11 @@ def verdict(
 
 def _dearer(best: Choice, family: Family, winner: Choice | None, ratio: float | None, needed_gib: int) -> str:
     more = best.cost_usd_month - (winner.cost_usd_month if winner else 0.0)
-    if winner is None or ratio is None or ratio < SIGNIFICANTLY_DEARER:
-        return "costs the same" + (" with more volumes" if winner and best.members > winner.members else "")
+    if winner is None or ratio is None:
+        return "meets every goal"
+    if ratio < SIGNIFICANTLY_DEARER:
+        volumes = " with more volumes" if best.members > winner.members else ""
+        return f"costs {more:,.2f} USD a month more{volumes}" if more >= 0.005 else f"costs the same{volumes}"
     why = f"costs {ratio:.3g} x: {best.cost_usd_month:,.2f} against {winner.cost_usd_month:,.2f} USD a month"
     if best.instance != winner.instance and best.usd("instance") - winner.usd("instance") > 0.5 * more:
         return f"{why}; {best.usd('instance') - winner.usd('instance'):,.2f} more for the instance ({best.instance} instead of {winner.instance})"

@@ -7,6 +7,15 @@ use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
+impl InstanceLimits {
+    /// What is left when its burst buckets are spent: the baseline of its EBS limits.
+    pub fn without_burst(mut self) -> InstanceLimits {
+        (self.max_iops, self.max_bytes_s) = (self.baseline_iops.or(self.max_iops), self.baseline_bytes_s.or(self.max_bytes_s));
+        self.burst_seconds = 0;
+        self
+    }
+}
+
 /// What an instance type gives its volumes on a day. Bytes are from MB/s, so decimal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstanceLimits {

@@ -35,6 +35,17 @@ pub struct ByteBurst {
     pub initial_bytes: u64,
 }
 
+impl VolumeLimits {
+    /// What is left when every credit is spent: the baseline, for a load that presses on it day after day.
+    pub fn without_burst(mut self) -> VolumeLimits {
+        self.io_burst = None;
+        if let Some(burst) = self.byte_burst.take() {
+            self.throughput_bytes_s = burst.baseline_bytes_s;
+        }
+        self
+    }
+}
+
 /// What a volume delivers on a day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeLimits {

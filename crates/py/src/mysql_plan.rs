@@ -27,6 +27,7 @@ struct SearchArgs {
     start: String,
     seconds: f64,
     start_balance_percent: Option<f64>,
+    settled: bool,
     least_tps: f64,
 }
 
@@ -105,6 +106,7 @@ fn transaction_candidates<'py>(
                 start,
                 seconds: args.seconds,
                 start_balance_percent: args.start_balance_percent,
+                settled: args.settled,
                 least_tps: args.least_tps,
             };
             evaluate(&search, &world.0.warm_ups, &candidates, told)

@@ -68,6 +68,7 @@ impl Case {
             start: self.start,
             seconds: self.seconds,
             start_balance_percent: self.start_balance_percent,
+            settled: false,
             least_tps: self.least_tps,
         }
     }

@@ -33,6 +33,8 @@ LOCAL = "Local disks: all data is gone when the instance stops, hibernates or te
 TWO_SNAPSHOTS = (
     "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together (multi-volume snapshot) to be consistent."
 )
+# A first day with full credits that does so many times the transactions of the others is worth a line.
+FIRST_DAY_GAIN = 1.02
 # A difference between the first day and the settled one that is worth a line: a point of balance, a millisecond, a tenth of a minute.
 FIRST_DAY = {"lowest_balance_percent": 1.0, "p99_ms": 1.0, "throttled_min": 0.1}
 
@@ -255,6 +257,8 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
 
     def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret], headroom: bool) -> list[Choice]:
         columns, doubts = self.judge.run(picks, bounds=False), self.judge.worlds.of(picks)
+        [first] = self.judge.run_in([self.judge.core], [1.0], picks, names=("tps_mean", "dry_at_s"), first=True)
+        columns |= {"first_tps": first["tps_mean"], "dry_at_s": first["dry_at_s"]}
         rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(picks))]
         return [self._choice(pick, row, doubt, regrets.get(pick)) for pick, row, doubt in zip(picks, rows, doubts, strict=True)]
 
@@ -271,12 +275,13 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         instance = host.instance
         misses = self._room_missed(pick, common["usable_gib"]) + self._missed(metrics, doubt)
         at_most = judge.conditions.arrivals_tps or math.inf
-        dry_at_s = row["dry_at_s"]
+        dry_at_s, first_tps = row["dry_at_s"], row["first_tps"]
         return Choice(
             **common, metrics=metrics, meets_goals=not misses, misses=tuple(misses),
             binds={"cap": row["cap"], "words": caps.long(row["cap"]), "short": caps.short(row["cap"])}, headroom_percent=metrics["headroom_percent"],
-            runs_dry=None if dry_at_s is None else {"at_s": dry_at_s, "words": f"credits gone after {span_in_words(round(dry_at_s))}"},
+            runs_dry=None if dry_at_s is None else {"at_s": dry_at_s, "words": f"bursts until credits are gone after {span_in_words(round(dry_at_s))}; judged at its baseline"},
             vcpus=None if instance is None else instance["vcpus"], memory_gib=None if instance is None else instance["memory_mib"] / 1024,
+            first_day=None if first_tps is None or first_tps < FIRST_DAY_GAIN * tps else {"tps": first_tps},
             cache_gib=host.cache_gib, tps_low=tps * math.exp(-Z80 * doubt.spread), tps_high=min(at_most, tps * math.exp(Z80 * doubt.spread)),
             probability=doubt.probability, goal_probabilities={goal: doubt.goal_probability(goal) for goal in doubt.each},
             per_transaction={"reads": row["reads_per_tx"], "ios": row["ios_per_tx"], "mib": row["mib_per_tx"]},

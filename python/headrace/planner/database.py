@@ -36,13 +36,15 @@ Z80 = 1.2816  # a normal variable lies within this many standard deviations of i
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all candidates have in common: clients or arrivals, the start, the length, credits at the start (percent)."""
+    """What all candidates have in common: clients or arrivals, the start, the length, credits at the start (percent); `settled`: bursts are
+    not counted on, since the load is the same day after day."""
 
     threads: int | None
     arrivals_tps: float | None
     start: str
     hours: float
     start_balance: float | None
+    settled: bool = True
 
 
 class DatabaseJudge:
@@ -82,9 +84,16 @@ class DatabaseJudge:
         return columns
 
     def run_in(
-        self, cores: Sequence, arrivals_by: Sequence[float], picks: Sequence[Pick], least_tps: float = 0.0, names: Sequence[str] = FIGURES
+        self,
+        cores: Sequence,
+        arrivals_by: Sequence[float],
+        picks: Sequence[Pick],
+        least_tps: float = 0.0,
+        names: Sequence[str] = FIGURES,
+        first: bool = False,
     ) -> list[dict[str, np.ndarray]]:
-        """The same under several databases, each with a factor on its arrivals; `names`: the figures that are wanted."""
+        """The same under several databases, each with a factor on its arrivals; `names`: the figures that are wanted; `first`: of a first
+        day, bursts included, whatever is judged."""
         texts = {text: None for data, log, _ in picks for text in (data, log) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
         used = {index: None for *_, index in picks}
@@ -98,7 +107,8 @@ class DatabaseJudge:
         search = {
             "storages": list(texts), "instances": [self.hosts[index].name for index in named], "caches": [cache * GIB for cache in caches],
             "as_of": self.prices.as_of, "clients": about.threads, "arrivals_tps": about.arrivals_tps and about.arrivals_tps * by, "start": about.start,
-            "seconds": about.hours * 3600.0, "start_balance_percent": about.start_balance, "least_tps": least_tps,
+            "seconds": about.hours * 3600.0, "start_balance_percent": about.start_balance,
+            "settled": about.settled and not first, "least_tps": least_tps,
         }  # fmt: skip
         with core_errors():
             answers = _core.transaction_candidates(

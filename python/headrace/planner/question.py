@@ -282,7 +282,7 @@ def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
     common = _checked(settings)
     arrivals = settings.arrivals_tps
     goals = parse_goals(settings.goals, "database", defaults=settings.default_goals, arrivals=arrivals is not None)
-    conditions = _conditions(workload, settings, goals)
+    conditions = _conditions(workload, settings, goals, common["cycle"])
     growth = _growth(settings, None)
     if settings.demand_growth is not None:
         hint = "Ask for more tps, more --threads or more --arrivals-tps."
@@ -308,7 +308,7 @@ def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
     )  # fmt: skip
 
 
-def _conditions(workload: TransactionWorkload, settings: Settings, goals: Sequence[Goal]) -> Conditions:
+def _conditions(workload: TransactionWorkload, settings: Settings, goals: Sequence[Goal], cycle: str) -> Conditions:
     arrivals = settings.arrivals_tps
     if arrivals is not None:
         check_number("arrivals_tps", arrivals, 0.01, 1e6, "tps")
@@ -329,7 +329,7 @@ def _conditions(workload: TransactionWorkload, settings: Settings, goals: Sequen
     if start not in ("cold", "warm"):
         raise InputError(f"start = {start!r}", "must be cold or warm", SOURCE)
     hours = 24.0 if settings.hours is None else check_number("hours", settings.hours, 0.1, 24.0 * 31, "h")
-    return Conditions(clients, arrivals, start, float(hours), settings.start_balance)
+    return Conditions(clients, arrivals, start, float(hours), settings.start_balance, cycle == "settled")
 
 
 def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: Settings) -> str | None:

@@ -109,6 +109,8 @@ def durability(choice) -> str:
 def _first_day(choice) -> str:
     first = choice.first_day
     parts = []
+    if first.get("tps") is not None:
+        parts.append(f"{number(first['tps'])} tps on average on the first day, {number(choice.metrics['tps'])} once they are spent")
     if first.get("lowest_balance_percent") is not None:
         parts.append(
             f"credits fall to {number(first['lowest_balance_percent'])} % on the first day, to {number(choice.metrics['lowest_balance_percent'])} % once days repeat"

@@ -16,7 +16,7 @@ use super::warmup::WarmUp;
 use crate::setup::Setup;
 use crate::SimError;
 use chrono::NaiveDate;
-use headrace_catalog::{Catalog, InstanceLimits, StorageSpec};
+use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeLimits};
 use headrace_model::Cap;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -77,6 +77,8 @@ pub struct Search<'a> {
     pub seconds: f64,
     /// Credits at the start, percent; none: as AWS gives them.
     pub start_balance_percent: Option<f64>,
+    /// Bursts are not counted on: a load that is the same day after day has spent what its baseline does not give, or never needed it.
+    pub settled: bool,
     /// A candidate whose bound is below this many transactions a second is not followed further.
     pub least_tps: f64,
 }
@@ -197,6 +199,7 @@ fn check(search: &Search<'_>, candidates: &[Candidate]) -> Result<(), SimError> 
 
 fn setup_of(search: &Search<'_>, storage: &StorageSpec, instance: Option<&InstanceLimits>) -> Result<Setup, SimError> {
     let limits = Catalog::embedded().storage_limits(storage, search.as_of, instance)?;
+    let limits = if search.settled { limits.into_iter().map(VolumeLimits::without_burst).collect() } else { limits };
     let start_balance_percent = search.start_balance_percent;
     // Data and log volumes share the instance's limits: a candidate has them once, beside both.
     Ok(Setup { instance: None, start_balance_percent, ..Setup::plain(storage.clone(), limits, instance.cloned()) })
@@ -214,7 +217,8 @@ impl Resolved {
         let instance = candidate.instance.map(|index| &search.instances[index]);
         let data = setup_of(search, &search.storages[candidate.data], instance)?;
         let log = candidate.log.map(|index| setup_of(search, &search.storages[index], instance)).transpose()?;
-        Ok(Resolved { host: instance.cloned(), data, log })
+        let host = instance.cloned().map(|limits| if search.settled { limits.without_burst() } else { limits });
+        Ok(Resolved { host, data, log })
     }
 
     /// The same with every balance spent.

@@ -89,6 +89,8 @@ class Chooser(Generic[Judge]):
             "usable_gib": float(about.storage.usable_gib), "items": tuple(items), "cost_usd_month": float(sum(item["usd"] for item in items)),
             "durability_afr_percent": afr, "durability": durability_in_words(about.family, about.members, afr),
             "consistency": consistency_in_words(limits[0]["consistency"]), "persistent": bool(limits[0]["persistent"]),
+            "vcpus": None if host.instance is None else host.instance["vcpus"],
+            "memory_gib": None if host.instance is None else (host.instance["memory_mib"] or 0) / 1024,
             "caveats": tuple(self._caveats(about.family, limits, items, host, log)),
         }  # fmt: skip
 
@@ -272,7 +274,6 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
             {name: math.nan if value is None else value for name, value in metrics.items()}
         )
         tps = metrics["tps"] or 0.0
-        instance = host.instance
         misses = self._room_missed(pick, common["usable_gib"]) + self._missed(metrics, doubt)
         at_most = judge.conditions.arrivals_tps or math.inf
         dry_at_s, first_tps = row["dry_at_s"], row["first_tps"]
@@ -280,7 +281,6 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
             **common, metrics=metrics, meets_goals=not misses, misses=tuple(misses),
             binds={"cap": row["cap"], "words": caps.long(row["cap"]), "short": caps.short(row["cap"])}, headroom_percent=metrics["headroom_percent"],
             runs_dry=None if dry_at_s is None else {"at_s": dry_at_s, "words": f"bursts until credits are gone after {span_in_words(round(dry_at_s))}; judged at its baseline"},
-            vcpus=None if instance is None else instance["vcpus"], memory_gib=None if instance is None else instance["memory_mib"] / 1024,
             first_day=None if first_tps is None or first_tps < FIRST_DAY_GAIN * tps else {"tps": first_tps},
             cache_gib=host.cache_gib, tps_low=tps * math.exp(-Z80 * doubt.spread), tps_high=min(at_most, tps * math.exp(Z80 * doubt.spread)),
             probability=doubt.probability, goal_probabilities={goal: doubt.goal_probability(goal) for goal in doubt.each},

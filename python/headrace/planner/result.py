@@ -51,7 +51,7 @@ class Choice(Document):
     when the data is gone with the instance. `first_day`: the first day with full credits, where the settled day differs from it.
     `migration`: what it takes to get there from today's storage, in words; None where today is not known.
 
-    Of a plan for a database also: `vcpus`, `memory_gib`, `cache_gib` (buffer pool or block cache); `tps_low`, `tps_high`: 80 % interval of
+    `vcpus`, `memory_gib`: of the instance. Of a plan for a database also: `cache_gib` (buffer pool or block cache); `tps_low`, `tps_high`: 80 % interval of
     the sustained tps; `probability`: that every goal on performance holds, 0..1; `goal_probabilities`: of each goal alone;
     `per_transaction`: `reads`, `ios` (256 KiB units), `mib`; `regret_expected_usd`, `regret_worst_usd`: see database.Regret.
     `far_from_runs`: what lies beyond twice the cache or processors of the runs, in words.

@@ -164,8 +164,8 @@ class Search:
             left, right, lower, upper = boxes.pop()
             if right - left < 2 or upper - lower < 2:
                 continue
-            worth = min(answer.usd * (1 - CLOSE_ENOUGH), self.limit_usd(answer.space))
-            if not self._usd(answer, (left + 1, lower + 1)) < worth:
+            least = self._usd(answer, (left + 1, lower + 1))
+            if least >= answer.usd * (1 - CLOSE_ENOUGH) or least > self.limit_usd(answer.space):
                 continue
             middle = (lower + upper) // 2
             x = yield from self._least(lambda x, y=middle: (x, y), left + 1, right)

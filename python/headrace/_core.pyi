@@ -268,6 +268,7 @@ class Summary(TypedDict):
     delivered_ios: float
     delivered_bytes: float
     failed_ios: float
+    lost_at_s: float | None
     throttled_s: float
     throttled_by_s: list[Any]
     peak_queue: float

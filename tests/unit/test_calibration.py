@@ -122,7 +122,8 @@ def test_what_is_said_to_be_identified_is(engine, which):
 def test_more_runs_narrow(engine):
     one, three = told(engine), told(engine, "three")
     # A linear fit would narrow all of them; here three runs are linearised at another place: a tenth at most the other way.
-    assert all(three[name].spread < 1.1 * one[name].spread for name in one)
+    # Processor time tells where processors are busy, and one run of 72 clients keeps them busier than three of 32 to 72 on average: a quarter.
+    assert all(three[name].spread < (1.25 if name == "cpu_ms" else 1.1) * one[name].spread for name in one)
     assert three["base_ms"].spread < 0.6 * one["base_ms"].spread and three["base_ms"].origin == "the runs"
     # 1/sqrt(3) = 0.58 of it at best; response time and processors, which share what the runs tell, take some.
     assert three["pages_touched"].spread < 0.8 * one["pages_touched"].spread
@@ -153,12 +154,12 @@ def test_settings_of_the_run_are_taken_as_they_are(tmp_path):
         tmp_path,
         truth("innodb"),
         seconds=600,
-        settings="doublewrite = false\nio_capacity_max = 4000\nsync_binlog = 0\nflush_log_at_trx_commit = 1",
+        settings="doublewrite = false\nio_capacity_max = 4000\nsync_binlog = 1\nflush_log_at_trx_commit = 1",
     )
     database = calibrate([run]).database
     assert database["writes"]["doublewrite"] is False and database["writes"]["flush_limit_per_s"] == 4_000
-    # Not said, it is MySQL 8.0's: two writes more for the binary log (docs/decisions/0006).
-    assert database["log"]["syncs_per_commit"] == 1.0 and found("innodb").database["log"]["syncs_per_commit"] == 3.0
+    # Not said in a run of 2018, it is taken for a MySQL 5.7, which syncs no binary log unless told to (docs/decisions/0006).
+    assert database["log"]["syncs_per_commit"] == 3.0 > found("innodb").database["log"]["syncs_per_commit"] == 1.0
 
 
 # --- compaction and scatter -------------------------------------------------------------------------------------------------

@@ -88,17 +88,13 @@ def _unhurried(database: dict, run: Run) -> dict:
     return database if writes_in_background(run) else database | {"writes": {**database["writes"], "background_per_s": 0.0}}
 
 
-# MySQL 8.0 was ready for general use on 2018-04-19 (its release notes, 8.0.11). A run of the first year after it that does not say its version
-# is taken for a 5.7, which is a guess.
+# MySQL 8.0 was ready for general use on 2018-04-19 (its release notes, 8.0.11). A run of before a year after it that does not say its version
+# is taken for a 5.7, which is a guess: that one writes no binary log unless told to.
 TAKEN_FOR_8_0_FROM = "2019-04-19"
 
 
 def _version(run: Run) -> tuple[int, ...]:
-    """Parts of the server's version; where none is said, of what was in general use on the run's day, or () for the newest."""
-    said = tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
-    if not said and run.flavor != "mariadb" and run.as_of is not None and str(run.as_of) < TAKEN_FOR_8_0_FROM:
-        return (5, 7)
-    return said
+    return tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
 
 
 def _usual(run: Run) -> dict:
@@ -109,6 +105,9 @@ def _usual(run: Run) -> dict:
     if version and version < (8, 0):
         # sync_binlog = 1 came with 5.7.7; a 5.7 without a patch level is taken for one in general use (5.7.9 on).
         return {"log_bin": False, "sync_binlog": 0 if version < (5, 7) or (5, 7, 0) <= version < (5, 7, 7) else 1}
+    if not version and str(run.as_of) < TAKEN_FOR_8_0_FROM:
+        # Nothing is synced of a log that is not there; whether it was, and so its few bytes, nobody said: they stay the standard's.
+        return {"sync_binlog": 0}
     return {"io_capacity": 10_000} if version >= (8, 4) else {}
 
 

@@ -190,7 +190,7 @@ def _check_words(check) -> str:
 
 def _considered(plan) -> str:
     on = f" on {plan.instances:,} instances" if plan.instances else ""
-    cannot = "cannot reach the goals even with full credits" if plan.subject == "database" else "cannot deliver the demand"
+    cannot = "cannot reach the goals" if plan.subject == "database" else "cannot deliver the demand"
     words = f"{plan.considered:,} candidates{on} looked at: {plan.simulated:,} simulated, {plan.bounded:,} {cannot}, {plan.invalid:,} not possible"
     words += "; all others are proved to cost more or to fail" if plan.subject == "demand" else ""
     return words + (f". Doubt from {plan.draws} databases drawn from the calibration." if plan.draws else ".")

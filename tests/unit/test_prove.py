@@ -409,7 +409,7 @@ def test_processors_of_the_machine_bound_what_is_predicted():
     assert two.tps < most < free.tps
 
 
-def test_a_lab_lies_in_memory_where_it_fits_and_nothing_is_left(tmp_path, monkeypatch):
+def test_a_lab_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "MEMORY", tmp_path)
     monkeypatch.setattr(memory.os.path, "ismount", lambda path: True)
     monkeypatch.setattr(memory.shutil, "disk_usage", lambda path: SimpleNamespace(free=10 * memory.GIB))

@@ -25,8 +25,9 @@ def migration(today: Choice | None, choice: Choice) -> str | None:
     """What it takes to get from today's storage to `choice`, in words: nothing, one modification, or a migration and how."""
     if today is None:
         return None
+    cache = _cache_words(today, choice)
     if (today.storage, today.log_storage, today.instance) == (choice.storage, choice.log_storage, choice.instance):
-        return "nothing changes"
+        return cache or "nothing changes"
     reasons = _why_migrate(today, choice)
     if reasons:
         return f"needs a migration ({'; '.join(reasons)}): {_how(today, choice)}"
@@ -34,7 +35,14 @@ def migration(today: Choice | None, choice: Choice) -> str | None:
         return f"stop the instance, change its type to {choice.instance}, start it" + (
             "" if today.storage == choice.storage else "; then modify the volumes in place"
         )
-    return "in place: one modification a volume, the server keeps running"
+    return "in place: one modification a volume, the server keeps running" + (f"; {cache}" if cache else "")
+
+
+def _cache_words(today: Choice, choice: Choice) -> str:
+    """The cache to set, where it is another on the same instance."""
+    if today.instance != choice.instance or not today.cache_gib or not choice.cache_gib or abs(today.cache_gib - choice.cache_gib) < 0.5:
+        return ""
+    return f"set the cache (innodb_buffer_pool_size) to {choice.cache_gib:.4g} GiB, from {today.cache_gib:.4g}"
 
 
 def _why_migrate(today: Choice, choice: Choice) -> list[str]:
@@ -94,11 +102,13 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     elif not same:
         found.append(_create(storage))
     found += _of_log(choice, today, moves, as_of)
-    found.append(
-        {"what": "The same in Terraform (aws_ebs_volume)", "lines": _terraform(storage.members[0], len(storage.members)), "undo": ""}
-    )
+    blocks = _terraform(storage.members[0], len(storage.members))
+    if choice.log_storage is not None:
+        blocks += ["# redo and binlog", *_terraform(Storage.parse(choice.log_storage).members[0], 1)]
+    found.append({"what": "The same in Terraform (aws_ebs_volume)", "lines": blocks, "undo": ""})
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
-    wanted = f"headrace advise --config my.cnf --storage {choice.storage} --memory {memory} --output diff"
+    apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
+    wanted = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory {memory} --output diff"
     found.append({"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""})
     return found
 

@@ -60,17 +60,16 @@ class Chooser(Generic[Judge]):
     def __init__(self, judge: Judge, directory: Directory, need: Need, extra_items: Sequence[dict], nodes: int) -> None:
         self.judge, self.directory, self.need = judge, directory, need
         self.extra_items, self.nodes = tuple(extra_items), nodes
-        self.made: dict[tuple[Pick, bool], Choice] = {}
+        self.made: dict[Pick, Choice] = {}
 
-    def choose(self, picks: Sequence[Pick], regrets: dict[Pick, Regret] | None = None, *, headroom: bool = True) -> list[Choice]:
-        """A choice of each candidate; of one asked for again the same. `headroom` False leaves the search for head-room out."""
-        wanted = [pick for pick in dict.fromkeys(picks) if (pick, headroom) not in self.made]
+    def choose(self, picks: Sequence[Pick], regrets: dict[Pick, Regret] | None = None) -> list[Choice]:
+        """A choice of each candidate; of one asked for again the same."""
+        wanted = [pick for pick in dict.fromkeys(picks) if pick not in self.made]
         if wanted:
-            rows = self._make(wanted, regrets or {}, headroom)
-            self.made.update({(pick, headroom): choice for pick, choice in zip(wanted, rows, strict=True)})
-        return [self.made[pick, headroom] for pick in picks]
+            self.made.update(zip(wanted, self._make(wanted, regrets or {}), strict=True))
+        return [self.made[pick] for pick in picks]
 
-    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret], headroom: bool) -> list[Choice]:
+    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret]) -> list[Choice]:
         raise NotImplementedError
 
     def _common(self, pick: Pick) -> dict:
@@ -86,7 +85,7 @@ class Chooser(Generic[Judge]):
         return {
             "storage": data, "log_storage": log, "service": host.service, "instance": host.name, "family": about.family.name,
             "volume_type": about.family.volume_type, "layout": about.family.layout, "members": about.members,
-            "usable_gib": float(about.storage.usable_gib), "items": tuple(items), "cost_usd_month": float(sum(item["usd"] for item in items)),
+            "usable_gib": float(about.storage.usable_gib), "log_gib": 0.0 if log is None else float(self.directory.about(log).storage.usable_gib), "items": tuple(items), "cost_usd_month": float(sum(item["usd"] for item in items)),
             "durability_afr_percent": afr, "durability": durability_in_words(about.family, about.members, afr),
             "consistency": consistency_in_words(limits[0]["consistency"]), "persistent": bool(limits[0]["persistent"]),
             "vcpus": None if host.instance is None else host.instance["vcpus"],
@@ -107,8 +106,12 @@ class Chooser(Generic[Judge]):
         return combined_afr_percent([own, static_figures(about.family, about.members)[0]])
 
     def _room_missed(self, pick: Pick, usable: float) -> list[str]:
-        needed = self.need.of(pick[1])
-        return [f"holds {usable:,.0f} GiB, {needed:,} GiB needed"] if usable < needed else []
+        needed, missed = self.need.of(pick[1]), []
+        if usable < needed:
+            missed.append(f"holds {usable:,.0f} GiB, {needed:,} GiB needed")
+        if pick[1] is not None and (log := self.directory.about(pick[1]).storage.usable_gib) < self.need.log_gib:
+            missed.append(f"its log volume holds {log:,} GiB, {self.need.log_gib:,} GiB needed")
+        return missed
 
     def _caveats(self, family: Family, limits: list[_core.VolumeLimits], items: list[dict], host: Host, log: str | None) -> list[str]:
         found = []
@@ -138,10 +141,10 @@ class Chooser(Generic[Judge]):
 class DemandChooser(Chooser[DemandJudge]):
     """Choices of plans for demand: what is the bottleneck, when balances run dry, how far demand may grow."""
 
-    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret], headroom: bool) -> list[Choice]:
+    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret]) -> list[Choice]:
         columns = self.judge.run(picks, prune=False)
         rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(picks))]
-        rooms = self._headrooms(picks, rows) if headroom else [None] * len(picks)
+        rooms = self._headrooms(picks, rows)
         return [self._choice(pick, row, room) for pick, row, room in zip(picks, rows, rooms, strict=True)]
 
     def _choice(self, pick: Pick, row: dict, room: float | None) -> Choice:
@@ -221,7 +224,7 @@ class DemandChooser(Chooser[DemandJudge]):
         """When credits end: for good, where each repetition of the recording loses some; else the times of the settled day."""
         span_s = self.judge.demand.totals["seconds"]
         lost, after_s = row.get("loses_percent_per_cycle") or 0.0, row.get("dry_after_s")
-        if not row.get("settled", True) or lost > 0:
+        if lost > 0 or (row.get("settled") == 0 and self._has_credits(pick)):
             each = "a day" if abs(span_s - 86_400) < 1 else f"each {span_in_words(round(span_s))}"
             words = f"loses {lost:.3g} % of its credits {each}" if 0 < lost <= 100 else "spends more credits than come back"
             if after_s is not None and not math.isnan(after_s):
@@ -241,6 +244,10 @@ class DemandChooser(Chooser[DemandJudge]):
             return None
         return {"at_s": at_s, "empty_s": empty_s, "words": f"{what} {self.moment(at_s)}, {span_in_words(max(1, round(empty_s)))} in all"}
 
+    def _has_credits(self, pick: Pick) -> bool:
+        limits, instance = self.limits(pick), self.judge.hosts[pick[2]].instance
+        return any(one["io_burst"] or one["byte_burst"] for one in limits) or bool(instance and instance["burst_seconds"])
+
     def _headrooms(self, picks: Sequence[Pick], rows: Sequence[dict]) -> list[float | None]:
         """Highest growth of demand, whole percent up to 400, at which the goals on performance hold and nothing is throttled; None where
         they fail now, 0 while something is throttled."""
@@ -257,7 +264,7 @@ class DemandChooser(Chooser[DemandJudge]):
 class DatabaseChooser(Chooser[DatabaseJudge]):
     """Choices of plans for databases: transactions, and how sure they are."""
 
-    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret], headroom: bool) -> list[Choice]:
+    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret]) -> list[Choice]:
         columns, doubts = self.judge.run(picks, bounds=False), self.judge.worlds.of(picks)
         [first] = self.judge.run_in([self.judge.core], [1.0], picks, names=("tps_mean", "dry_at_s"), first=True)
         columns |= {"first_tps": first["tps_mean"], "dry_at_s": first["dry_at_s"]}

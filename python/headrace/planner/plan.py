@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from headrace import _core
-from headrace.errors import core_errors
+from headrace.errors import InputError, core_errors
 from headrace.planner import actions as doing
 from headrace.planner.candidates import Directory, Family, Host, Pick, Shape, Space
 from headrace.planner.choice import DatabaseChooser, DemandChooser
@@ -22,7 +22,7 @@ from headrace.planner.demand import Demand, DemandJudge
 from headrace.planner.goals import budget_of, needed_tps
 from headrace.planner.market import LOCAL, OWN_SHARE, families_on, family_of, hosts_named, log_volumes, spaces_of
 from headrace.planner.question import Question
-from headrace.planner.reasons import explain, latency_checks, recommend, verdict
+from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD, explain, latency_checks, recommend, stay, verdict
 from headrace.planner.result import Choice, FamilyVerdict, Plan, Saving
 from headrace.planner.search import Found, Search
 from headrace.workload import OpenWorkload, TransactionWorkload
@@ -30,8 +30,6 @@ from headrace.workload import OpenWorkload, TransactionWorkload
 CLOSEST_SHOWN = 5
 # Hosts that are searched together, cheapest first: what they cost bounds the rest.
 HOSTS_AT_ONCE = 8
-# What is dearer than the cheapest of its family by so much is not searched to its end: enough to rank what is shown.
-KEPT = 1.15
 # By the best guess alone a space is left out where another on its host costs a third: being sure of that one was never seen to cost three times as much.
 BY_GUESS = 3.0
 # A family so many times dearer than the best of all is not searched to its end.
@@ -85,6 +83,12 @@ class Outcome:
         return [choice for choice in (self.recommended, *self.winners[:1], *self.closest[:1], self.compared) if choice is not None]
 
 
+def worth_looking_at(best_usd: float) -> float:
+    """What is dearer than the cheapest of its family by more cannot be recommended instead of it: fewer volumes may cost a fifth or 20 USD
+    more (reasons.recommend)."""
+    return max(best_usd / (1 - SAVES_PERCENT / 100), best_usd + SAVES_USD)
+
+
 def rank(found: Found) -> tuple:
     """Cheapest first; ties: fewer volumes, then by name."""
     data, log, host = found.pick
@@ -131,13 +135,14 @@ class Engine:
         regret, undecided = self._regrets(searched)
         passing = sorted((found for one in searched for found in one.passing), key=rank)
         winners = self._rows(passing, regret)
-        recommended, why = recommend(self._pool(passing, regret), self.asked.today_family)
+        recommended, why = recommend(self._pool(passing, regret), self.asked.today_family, self._least_host())
         closest, nearest = self._closest(searched) if not winners else ([], {})
         compared = None if today is None else self.chooser.choose([today])[0]
         cheapest = winners[0] if winners else None
         self.verdicts += [self._verdict(one, cheapest, nearest) for one in searched]
         least = self._least_regret(regret, bool(cheapest and cheapest.persistent))
         in_place = self._in_place(today, compared)
+        recommended, why = stay(recommended, why, compared, in_place)
         return self._plan(Outcome(searched, winners, closest, recommended, why, compared, in_place, least, undecided))
 
     def _search(self) -> list[Searched]:
@@ -162,32 +167,35 @@ class Engine:
         # Best of this family by host and number of volumes: more volumes are worth a look only where they cost less.
         known: dict[tuple[int, int], float] = {}
 
-        def own() -> float:
-            return min((found.usd for found in one.sure), default=math.inf)
+        def own(kept: bool) -> float:
+            return min((found.usd for found in one.sure if self._keeps(found.space.host) == kept), default=math.inf)
+
+        def host_limit(host: int) -> float:
+            return min(self._affordable, worth_looking_at(own(self._keeps(host))), HOPELESS * best_of_all)
 
         def limit(space: Space) -> float:
-            here = min(
-                (usd for (host, members), usd in known.items() if host == space.host and members <= space.shape.members), default=math.inf
-            )
+            here = min((usd for (host, volumes), usd in known.items() if host == space.host and volumes <= space.volumes), default=math.inf)
             by_guess = BY_GUESS if isinstance(self.judge, DatabaseJudge) else 1.0
-            return min(self._affordable, here * by_guess, KEPT * own() if len(self.hosts) > 1 else math.inf, HOPELESS * best_of_all)
+            return min(here * by_guess, host_limit(space.host) if len(self.hosts) > 1 else self._affordable, HOPELESS * best_of_all)
 
         def note(found: Found) -> None:
-            key = (found.space.host, found.space.shape.members)
+            key = (found.space.host, found.space.volumes)
             known[key] = min(known.get(key, math.inf), found.usd)
 
         for first in range(0, len(self.hosts), HOSTS_AT_ONCE):
-            some = self.hosts[first : first + HOSTS_AT_ONCE]
-            if some[0].usd_month > min(KEPT * own(), HOPELESS * best_of_all, self._affordable):
-                break  # hosts stand in the order of their price
+            places = [i for i in range(first, min(first + HOSTS_AT_ONCE, len(self.hosts))) if self.hosts[i].usd_month <= host_limit(i)]
             spaces = [
-                Space(space.shape, space.log, space.host + first)
-                for space in spaces_of(one.family, some, logs, self.asked.need.data_gib, self.asked.need.log_gib)
+                Space(space.shape, space.log, places[space.host])
+                for space in spaces_of(one.family, [self.hosts[i] for i in places], logs, self.asked.need.data_gib, self.asked.need.log_gib)
             ]
             starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
             found = Search(self.judge, self.judge.performs, limit, note).run(starts)
             one.guessed += found
             one.sure += self._surely(self.judge, found, own, best_of_all) if isinstance(self.judge, DatabaseJudge) else found
+
+    def _keeps(self, host: int) -> bool:
+        """Whether a host is of today's instance family: the recommendation looks among those first."""
+        return self.asked.today_family is not None and family_of(self.hosts[host].name or "") == self.asked.today_family
 
     @property
     def _affordable(self) -> float:
@@ -215,23 +223,23 @@ class Engine:
             return None
         return Found(space, found.low, found.high)
 
-    def _surely(self, judge: DatabaseJudge, guessed: Sequence[Found], own: Callable[[], float], best_of_all: float) -> list[Found]:
+    def _surely(self, judge: DatabaseJudge, guessed: Sequence[Found], own: Callable[[bool], float], best_of_all: float) -> list[Found]:
         """Raises what meets the goals by the best guess until it does with the confidence asked for, the cheapest first. What it costs by
         the guess is the least it can cost, so the search ends where that reaches what is known to be sure."""
         waiting = sorted((one for one in guessed if one.best is not None), key=rank)
         sure: list[Found] = []
 
-        def family_limit() -> float:
-            best = min([own(), *(one.usd for one in sure)])
-            return best * (KEPT if best < FAR * best_of_all else 1.0)
+        def family_limit(kept: bool) -> float:
+            best = min([own(kept), *(one.usd for one in sure if self._keeps(one.space.host) == kept)])
+            return worth_looking_at(best) if best < FAR * best_of_all else best
 
         def limit(space: Space) -> float:
-            here = min((one.usd for one in sure if one.space.host == space.host), default=math.inf)
-            return min(self._affordable, family_limit(), here, HOPELESS * best_of_all)
+            here = min((one.usd for one in sure if one.space.host == space.host and one.space.volumes <= space.volumes), default=math.inf)
+            return min(self._affordable, family_limit(self._keeps(space.host)), here, HOPELESS * best_of_all)
 
         first = 0
-        while first < len(waiting) and waiting[first].usd <= family_limit():
-            last = first + (RAISED_AT_ONCE if sure or own() < math.inf else RAISED_FIRST)
+        while first < len(waiting) and waiting[first].usd <= max(family_limit(False), family_limit(True)):
+            last = first + (RAISED_AT_ONCE if sure or min(own(False), own(True)) < math.inf else RAISED_FIRST)
             starts = [Found(one.space, one.low, one.high) for one in waiting[first:last] if one.usd <= limit(one.space)]
             sure += [one for one in Search(judge, judge.surely, limit).run(starts) if one.best is not None]
             first = last
@@ -246,14 +254,30 @@ class Engine:
             firsts.setdefault((found.space.family.name, found.space.host), found)
         return self.chooser.choose([found.pick for found in list(firsts.values())[: self.asked.top]], regret)
 
+    def _least_host(self) -> tuple[float, int] | None:
+        """Memory (GiB) and virtual CPUs a recommendation keeps: those of today's instance, in a plan for demand. With less of either the server
+        would ask for something else. A database's judge knows what less of them does."""
+        today = self.asked.today
+        if today is None or today.instance is None or isinstance(self.judge, DatabaseJudge):
+            return None
+        with core_errors():
+            instance = _core.instance(today.instance, self.asked.prices.as_of)
+        return instance["memory_mib"] / 1024, instance["vcpus"]
+
     def _pool(self, passing: Sequence[Found], regret: dict) -> list[Choice]:
         """What a recommendation may be: the cheapest by number of volumes, durability and whether the instance is of today's family."""
         firsts: dict[tuple, Found] = {}
+        least = self._least_host()
         for found in passing:
             family, host = found.space.family, self.hosts[found.space.host]
-            keeps = self.asked.today_family is None or family_of(host.name or "") == self.asked.today_family
+            size = (
+                None
+                if host.instance is None or least is None
+                else (host.instance["memory_mib"] / 1024 >= least[0] and host.instance["vcpus"] >= least[1])
+            )
+            keeps = (self._keeps(found.space.host), size)
             firsts.setdefault(
-                (found.space.shape.members, family.volume_type == LOCAL, family.volume_type in ("st1", "sc1", "standard"), keeps), found
+                (found.space.volumes, family.volume_type == LOCAL, family.volume_type in ("st1", "sc1", "standard"), keeps), found
             )
         return self.chooser.choose([found.pick for found in firsts.values()], regret)
 
@@ -290,8 +314,8 @@ class Engine:
         known = [i for i in range(len(picks)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
         if not known:
             return None
-        best = min(known, key=lambda i: (round(float(away[i]), 4), usd[i], picks[i][0], picks[i][1] or "", picks[i][2]))
-        return self.chooser.choose([picks[best]], headroom=False)[0]
+        best = min(known, key=lambda i: (round(float(away[i]), 2), usd[i], picks[i][0], picks[i][1] or "", picks[i][2]))
+        return self.chooser.choose([picks[best]])[0]
 
     def _samples(self, one: Searched) -> list[Pick]:
         spaces = [found.space for found in one.guessed] or [
@@ -310,7 +334,7 @@ class Engine:
     def _verdict(self, one: Searched, cheapest: Choice | None, nearest: dict[str, Choice]) -> FamilyVerdict:
         passing = one.passing
         if passing:
-            best: Choice | None = self.chooser.choose([passing[0].pick], headroom=False)[0] if not cheapest else self._shown(passing[0])
+            best: Choice | None = self.chooser.choose([passing[0].pick])[0]
         elif one.dear is not None and cheapest is not None:
             best = None
         else:
@@ -319,10 +343,6 @@ class Engine:
         if best is not None and not best.meets_goals and isinstance(self.judge, DemandJudge):
             overload = self.judge.overloads([self._pick(best)])[0]
         return verdict(best, one.family, cheapest, overload, one.dear, self.asked.need.data_gib)
-
-    def _shown(self, found: Found) -> Choice:
-        """A choice already made of a candidate, head-room and all; else one without head-room."""
-        return self.chooser.made.get((found.pick, True)) or self.chooser.choose([found.pick], headroom=False)[0]
 
     def _pick(self, choice: Choice) -> Pick:
         """The candidate a choice was made of. Two hosts may be of one instance type: today's has the cache of its run."""
@@ -343,6 +363,10 @@ class Engine:
             best = min((found for one in searched for found in one.passing), key=rank, default=None)
             place = 0 if best is None else best.space.host
         prices, host = self.asked.prices, self.hosts[place]
+        if LOCAL in str(today.data) and today.instance is None:
+            raise InputError(
+                f"compare = {today}", "local disks come with an instance", "headrace plan --help", "Name it: i3.large/instance-store:442."
+            )
         volumes = [str(storage) for storage in (today.data, today.log) if storage is not None]
         with core_errors():
             for storage in volumes:
@@ -369,22 +393,25 @@ class Engine:
         return len(self.hosts) - 1
 
     def _in_place(self, today: Pick | None, compared: Choice | None) -> Choice | None:
-        """The cheapest that today's volumes can be modified into: the same layout and number, nothing smaller, on today's instance."""
+        """The cheapest that today's volumes can be modified into: the same layout and number, nothing smaller, on today's instance with the
+        cache a plan gives it. A log volume that is too small is enlarged."""
         if today is None or compared is None or compared.volume_type in (LOCAL, "standard"):
             return None
-        about = self.directory.about(today[0])
+        about, need = self.directory.about(today[0]), self.asked.need
         sizes = {member.size_gib for member in about.storage.members}
-        needed = self.asked.need.of(today[1])
         if len(sizes) > 1 or compared.usable_gib <= 0:
             return None
+        log = None if today[1] is None else self.directory.about(today[1]).storage
+        if log is not None and log.usable_gib < need.log_gib:
+            log = log.with_size_gib(math.ceil(log.members[0].size_gib * need.log_gib / log.usable_gib))
+        place = max((i for i, host in enumerate(self.hosts) if host.name == compared.instance), key=lambda i: self.hosts[i].cache_gib)
+        gib = max(max(sizes), math.ceil(need.of(today[1]) * max(sizes) / compared.usable_gib))
         spaces = []
         for family in self.families:
-            own = Family(family.volume_type, compared.layout, family.era, (compared.members,))
-            if family.layout != "single" or family.volume_type == LOCAL:
-                continue
-            gib = max(sizes.copy().pop(), math.ceil(needed * max(sizes) / compared.usable_gib))
-            for space in spaces_of(own, [self.hosts[today[2]]], [today[1]], gib * compared.members // own.data_share, 0):
-                spaces.append(Space(space.shape, today[1], today[2]))
+            if family.layout == "single" and family.volume_type != LOCAL:
+                own = Family(family.volume_type, compared.layout, family.era, (compared.members,))
+                shaped = spaces_of(own, [self.hosts[place]], [None], gib * compared.members // own.data_share, 0)
+                spaces += [Space(space.shape, None if log is None else str(log), place) for space in shaped]
         best = [math.inf]
 
         def note(found: Found) -> None:
@@ -398,17 +425,17 @@ class Engine:
         """What a choice saves against today's, as planned and at equal usable space."""
         if compared is None or chosen is None:
             return None
-        gib = max(compared.usable_gib, chosen.usable_gib)
+        gib = max(compared.usable_gib + compared.log_gib, chosen.usable_gib + chosen.log_gib)
         bills = [self._enlarged_usd(one, gib) for one in (compared, chosen)]
         equal = None if bills[0] is None or bills[1] is None else bills[0] - bills[1]
         return Saving(compared.cost_usd_month - chosen.cost_usd_month, equal, gib)
 
     def _enlarged_usd(self, choice: Choice, gib: float) -> float | None:
-        """A choice's bill with its data volumes enlarged to hold `gib`; None where they cannot be."""
-        if choice.usable_gib >= gib:
+        """A choice's bill with its data volumes enlarged until all of it holds `gib`; None where they cannot be."""
+        if choice.usable_gib + choice.log_gib >= gib:
             return choice.cost_usd_month
         about = self.directory.about(choice.storage)
-        member = math.ceil(about.storage.members[0].size_gib * gib / choice.usable_gib)
+        member = math.ceil(about.storage.members[0].size_gib * (gib - choice.log_gib) / choice.usable_gib)
         if member > about.family.max_gib or choice.volume_type == LOCAL:
             return None
         larger = str(about.storage.with_size_gib(member))

@@ -29,9 +29,10 @@ from headrace.planner.market import (
 )
 from headrace.prices import PriceList
 from headrace.storage import Placement, parse_placement
+from headrace.units import DAY_S
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.model import check_number, check_size, check_whole, shown
-from headrace.workload.observed import limits_met
+from headrace.workload.observed import limits_met, short_note
 
 SOURCE = "headrace plan --help"
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
@@ -257,22 +258,43 @@ def _of_demand(workload: object, settings: Settings) -> Question:
             f"compare = {settings.compare}", "has a log volume, and a demand on I/Os has one device", SOURCE, "Give the data volumes alone."
         )
     # What a volume gave at its limit is less than what was asked: those points are raised, and said.
-    grown = replace(workload.uncensored().scaled(growth.demand), size_gib=size)
+    planned = workload.uncensored()
+    grown = replace(planned.scaled(growth.demand), size_gib=size)
     totals = grown.summary()
     if not totals["mean_iops"]:
         raise InputError(
             workload.name, "asks for no I/O at all, so there is nothing to plan", "headrace plan", "Check the recording's device."
         )
     prices = _prices(settings)
-    hosts, skipped = (hosts_alone(), []) if settings.instances is None else hosts_named(settings.instances, prices)
-    if settings.instances is None and today is not None and today.instance is not None:
-        hosts, skipped = hosts_named(today.instance, prices)
+    hosts, skipped = _demand_hosts(settings, prices, today)
     notes += _months_note(settings, workload)
     return Question(
         workload=grown, goals=goals, prices=prices, size_gib=size, need=_need(size, common["free_percent"]), demand_growth=growth.demand,
-        data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *workload.notes()),
-        warnings=limits_met(workload), extra_items=_snapshots(settings, prices, size, common["nodes"]), recorded=workload, **common,
+        data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *planned.notes()),
+        today_family=family_of(today.instance) if today is not None and today.instance else None,
+        warnings=_warnings(workload, planned), extra_items=_snapshots(settings, prices, size, common["nodes"]), recorded=workload, **common,
     )  # fmt: skip
+
+
+def _demand_hosts(settings: Settings, prices: PriceList, today: Placement | None) -> tuple[list[Host], list[tuple[str, str]]]:
+    """The instances that were named, else today's, else none: volumes alone."""
+    if not _means_none(settings.instances) and settings.instances is not None:
+        return hosts_named(settings.instances, prices)
+    if settings.instances is None and today is not None and today.instance is not None:
+        return hosts_named(today.instance, prices)
+    return hosts_alone(), []
+
+
+def _means_none(instances: Sequence[str] | str | None) -> bool:
+    listed = [instances] if isinstance(instances, str) else list(instances or ())
+    return len(listed) == 1 and isinstance(listed[0], str) and listed[0].strip().lower() == "none"
+
+
+def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
+    """What must be known before the answer: limits the recording met and what was made of them, and a recording of less than a day."""
+    raised = [note for note in planned.notes() if note not in workload.notes()]
+    short = [note for note in (short_note(workload.span_s),) if note and workload.kind == "recorded" and workload.span_s < DAY_S]
+    return (*limits_met(workload), *raised, *short)
 
 
 # --- databases ----------------------------------------------------------------------------------------------------------
@@ -333,8 +355,8 @@ def _conditions(workload: TransactionWorkload, settings: Settings, goals: Sequen
 
 
 def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: Settings) -> str | None:
-    """The instance family a recommendation keeps to: today's, else that of the runs, unless instances were named."""
-    if settings.instances is not None:
+    """The instance family a recommendation keeps to where it can: today's, else that of the runs, unless instances were named."""
+    if settings.instances is not None and (today is None or today.instance is None):
         return None
     name = today.instance if today is not None and today.instance else workload.instance
     return family_of(name) if name else None
@@ -345,7 +367,7 @@ def _hosts(
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     named = settings.instances
     listed = [named] if isinstance(named, str) else list(named or ())
-    if [str(name).strip().lower() for name in listed] == ["none"]:
+    if _means_none(named):
         return hosts_alone(workload.cache_gib), []
     share = settings.cache_share
     if named is not None:

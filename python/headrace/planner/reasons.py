@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from headrace import _core, caps
+from headrace.planner.actions import migration
 from headrace.planner.candidates import Family, Pick
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
@@ -19,6 +20,7 @@ SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
 # What an array must save to be recommended: both of them. Striping costs operations (multi-volume snapshots, growth, a larger chance
 # of loss), which is a judgement, not a measurement.
 SAVES_PERCENT, SAVES_USD = 20.0, 20.0
+LEAST_SAVING_USD = 1.0  # a month: below it a modification is not worth its risk (a judgement)
 HDD = ("st1", "sc1", "standard")
 
 
@@ -81,31 +83,40 @@ def _failing(best: Choice, overload: float | None) -> str:
 # --- the recommendation -------------------------------------------------------------------------------------------------
 
 
-def recommend(choices: Sequence[Choice], today_family: str | None) -> tuple[Choice | None, str]:
+def recommend(
+    choices: Sequence[Choice], today_family: str | None, least_host: tuple[float, int] | None = None
+) -> tuple[Choice | None, str]:
     """What a DBA would sign of the choices that meet the goals, and why it is not the cheapest of them ("" where it is).
 
-    In this order: durable volumes; the instance family of today, where there is one; solid-state types; one volume, unless more save at
-    least 20 % and 20 USD a month; then the cheapest.
+    In this order: durable volumes; the instance family of today, where there is one; of a demand, no less memory and processors than today
+    (`least_host`: GiB, virtual CPUs); solid-state types; one volume, unless more save at least 20 % and 20 USD a month; then the cheapest.
     """
     if not choices:
         return None, ""
     cheapest = min(choices, key=_order)
     pool, passed_over = list(choices), []
-    for keep, why in (
-        (lambda one: one.persistent, "its data is gone when the instance stops"),
-        (
-            lambda one: today_family is None or (one.instance or "").partition(".")[0] == today_family,
-            f"it leaves the instance family of today ({today_family})",
-        ),
-        (lambda one: one.volume_type not in HDD, "its type is made for large sequential requests, not for a database's random ones"),
-    ):
+    rules: list[tuple[Callable[[Choice], bool], str]] = [(lambda one: one.persistent, "its data is gone when the instance stops")]
+    if today_family is not None:
+        rules.append(
+            (lambda one: (one.instance or "").partition(".")[0] == today_family, f"it leaves the instance family of today ({today_family})")
+        )
+    if least_host is not None:
+        memory, vcpus = least_host
+        rules.append(
+            (lambda one: (one.memory_gib or 0) >= memory and (one.vcpus or 0) >= vcpus,
+             "it has less memory or fewer processors than today, with which the server would ask for something else")
+        )  # fmt: skip
+    rules.append(
+        (lambda one: one.volume_type not in HDD, "its type is made for large sequential requests, not for a database's random ones")
+    )
+    for keep, why in rules:
         kept = [one for one in pool if keep(one)]
         if kept and len(kept) < len(pool):
             if not keep(cheapest):
                 passed_over.append(why)
             pool = kept
     best = _fewest_volumes(pool)
-    if best.members < cheapest.members:
+    if best.volumes < cheapest.volumes:
         passed_over.append(_array_words(best, cheapest))
     if best.key == cheapest.key:
         return best, ""
@@ -115,6 +126,24 @@ def recommend(choices: Sequence[Choice], today_family: str | None) -> tuple[Choi
     )
 
 
+def stay(recommended: Choice | None, why: str, today: Choice | None, in_place: Choice | None) -> tuple[Choice | None, str]:
+    """The recommendation, or what needs no migration where a migration does not pay: it must save at least 20 % and 20 USD a month."""
+    if recommended is None or today is None or not (migration(today, recommended) or "").startswith("needs"):
+        return recommended, why
+    kept = [one for one in (today, in_place) if one is not None and one.meets_goals]
+    if not kept:
+        return recommended, why
+    best = min(kept, key=lambda one: (round(one.cost_usd_month, 2), one is not today))
+    # For a cent nobody touches a volume.
+    if best is not today and today.meets_goals and today.cost_usd_month - best.cost_usd_month < LEAST_SAVING_USD:
+        best = today
+    saved = best.cost_usd_month - recommended.cost_usd_month
+    if saved >= SAVES_USD and 100 * saved >= SAVES_PERCENT * best.cost_usd_month:
+        return recommended, why
+    words = f"{recommended.place} would cost {saved:,.2f} USD a month less, but needs a migration, which is recommended where it saves at least "
+    return best, f"{words}{SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month." if saved >= 0.005 else ""
+
+
 def _order(choice: Choice) -> tuple:
     return (round(choice.cost_usd_month, 6), choice.members, choice.log_storage is not None, choice.place)
 
@@ -122,8 +151,8 @@ def _order(choice: Choice) -> tuple:
 def _fewest_volumes(pool: Sequence[Choice]) -> Choice:
     """From the fewest volumes on: more of them only where they save enough."""
     best: Choice | None = None
-    for members in sorted({one.members for one in pool}):
-        one = min((choice for choice in pool if choice.members == members), key=_order)
+    for volumes in sorted({one.volumes for one in pool}):
+        one = min((choice for choice in pool if choice.volumes == volumes), key=_order)
         if best is None:
             best = one
             continue
@@ -139,7 +168,7 @@ def _array_words(best: Choice, cheapest: Choice) -> str:
     if cheapest.durability_afr_percent and best.durability_afr_percent and cheapest.durability_afr_percent > best.durability_afr_percent:
         risk = f", and {cheapest.durability_afr_percent:.2g} % a year to lose everything instead of {best.durability_afr_percent:.2g} %"
     return (
-        f"it needs {cheapest.members} volumes instead of {best.members}{risk}: an array is recommended where it saves at least "
+        f"it needs {cheapest.volumes} volumes instead of {best.volumes}{risk}: more volumes are recommended where they save at least "
         f"{SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month"
     )
 

@@ -40,7 +40,7 @@ class Choice(Document):
     """An instance or none, the volumes of the data and where the log lies, with all that speaks for and against it.
 
     `storage`, `log_storage`: notation; `log_storage` None: the log lies with the data. `service`: what runs the server. `instance`: None:
-    volumes alone. `family`: type and layout of the data volumes. `members`: their number. `usable_gib`: GiB the layout leaves for data.
+    volumes alone. `family`: type and layout of the data volumes. `members`: their number. `usable_gib`: GiB the layout leaves for data; `log_gib`: those of a log volume of its own.
     `items`: the monthly bill, each with `part` ("instance", "data", "log", "snapshots"), `item`, `quantity`, `unit`, `unit_price_usd`,
     `usd`, `source`, `as_of`. `metrics`: every metric a goal can name, in the unit of its name; None where not known. `meets_goals`,
     `misses`: goals that are not met, in words. `binds`: the limit that is the bottleneck, or comes nearest to being it: `cap`, `words`, `short` (for a table),
@@ -66,6 +66,7 @@ class Choice(Document):
     layout: str
     members: int
     usable_gib: float
+    log_gib: float
     items: tuple[dict, ...]
     cost_usd_month: float
     metrics: dict
@@ -102,6 +103,11 @@ class Choice(Document):
         """Instance, data and log in words."""
         words = self.storage if self.log_storage is None else f"{self.storage}, log on {self.log_storage}"
         return f"{self.instance} with {words}" if self.instance else words
+
+    @property
+    def volumes(self) -> int:
+        """Volumes in all."""
+        return self.members + (self.log_storage is not None)
 
     @property
     def key(self) -> tuple:

@@ -31,10 +31,11 @@ def test_free_space_given_up_is_no_saving():
     # A8: 1,400 GiB of data on today's gp3:2048 "saved 51.84 USD a month": the whole saving was the free space given up.
     found = plan(steady(size_gib=1_400), compare="gp3:2048", exclude=only("gp3"))
     # 1,400 / 0.75 = 1,867 GiB; at 2,048 both cost 163.84.
-    assert found.recommended.storage == "gp3:1867"
-    assert found.saving.as_planned == pytest.approx((2_048 - 1_867) * 0.08)
-    assert found.saving.equal_space == pytest.approx(0.0) and found.saving.gib == 2_048
-    assert "needs a migration (a volume cannot be made smaller: 1,867 GiB instead of 2,048)" in found.recommended.migration
+    assert found.winner.storage == "gp3:1867" and found.winner.cost_usd_month == pytest.approx(1_867 * 0.08)
+    assert "needs a migration (a volume cannot be made smaller: 1,867 GiB instead of 2,048)" in found.winner.migration
+    # 14.48 USD a month are no reason to copy 1,400 GiB: what is there stays, and nothing is called saved.
+    assert found.recommended.storage == "gp3:2048" and "14.48 USD a month less, but needs a migration" in found.why_recommended
+    assert found.saving.as_planned == found.saving.equal_space == 0.0
 
 
 def test_equal_space_enlarges_whichever_is_smaller():

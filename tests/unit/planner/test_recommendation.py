@@ -17,7 +17,7 @@ def choice(storage: str, usd: float, **changes) -> Choice:
     members = int(storage.split("x")[0]) if storage[0].isdigit() else 1
     usual = {
         "storage": storage, "log_storage": None, "service": "ec2", "instance": None, "family": kind, "volume_type": kind,
-        "layout": "raid0" if members > 1 else "single", "members": members, "usable_gib": 500.0, "items": (), "cost_usd_month": usd, "metrics": {},
+        "layout": "raid0" if members > 1 else "single", "members": members, "usable_gib": 500.0, "log_gib": 0.0, "items": (), "cost_usd_month": usd, "metrics": {},
         "meets_goals": True, "misses": (), "binds": {}, "headroom_percent": 20.0, "runs_dry": None,
         "durability_afr_percent": round(100 * (1 - 0.998**members), 6), "durability": "", "consistency": "", "persistent": kind != "instance-store", "caveats": (),
     }  # fmt: skip

@@ -129,9 +129,10 @@ class DatabaseJudge:
             fine &= goal.met(self.without_headroom(goal, columns[goal.metric]))
         return fine.tolist()
 
-    def surely(self, picks: Sequence[Pick]) -> list[bool]:
-        """Which candidates meet them with the confidence asked for."""
-        return [doubt.probability >= self.confidence for doubt in self.worlds.of(picks)]
+    def surely(self, picks: Sequence[Pick], confidence: float | None = None) -> list[bool]:
+        """Which candidates meet them with the confidence asked for, or with another."""
+        least = self.confidence if confidence is None else confidence
+        return [doubt.probability >= least for doubt in self.worlds.of(picks)]
 
     def without_headroom(self, goal: Goal, value: np.ndarray) -> np.ndarray:
         """A rate less the head-room that goals ask for: what is held against the limit. Times stay as they are."""

@@ -301,9 +301,11 @@ def miss_in_words(goal: Goal, value: float | None) -> str:
     unit = {"tps": "", "requests": ""}.get(goal.about.unit, f" {goal.about.unit}")
     if value is None or math.isnan(value):
         return f"{goal.about.words} not known, {goal.sign}{number(goal.limit)}{unit} asked"
-    # A backlog of minutes or hours reads better in minutes or hours.
+    # A backlog of seconds, minutes or hours reads better in those.
     if seconds_in and value * seconds_in >= 120.0:
         return f"{goal.about.words} {span_in_words(round(value * seconds_in))} against {number(goal.limit)}{unit}"
+    if goal.about.unit == "ms" and value >= 1_000.0:
+        return f"{goal.about.words} {number(value / 1_000)} s against {number(goal.limit)}{unit}"
     return f"{goal.about.words} {number(value)}{unit} against {number(goal.limit)}"
 
 

@@ -17,7 +17,7 @@ from headrace.errors import InputError, core_errors
 from headrace.planner import actions as doing
 from headrace.planner.candidates import Directory, Family, Host, Pick, Shape, Space
 from headrace.planner.choice import DatabaseChooser, DemandChooser
-from headrace.planner.database import DatabaseJudge, regrets
+from headrace.planner.database import DatabaseJudge, Regret, regrets
 from headrace.planner.demand import Demand, DemandJudge
 from headrace.planner.goals import budget_of, needed_tps
 from headrace.planner.market import LOCAL, OWN_SHARE, families_on, family_of, hosts_named, log_volumes, spaces_of
@@ -41,6 +41,8 @@ RAISED_FIRST, RAISED_AT_ONCE = 3, 12
 FAR = 1.5
 # Where nothing meets the goals: points of a family looked at to find the nearest, along its axes.
 NEAREST_SHAPES, NEAREST_POINTS = 4, 6
+# Confidences at which the cheapest few are looked at again for their regret.
+SURER, MADE_SURER = (0.9, 0.95, 0.99), 6
 CURVES, CURVE_POINTS, CURVE_USD = 6, 10, 3.0
 
 
@@ -445,15 +447,20 @@ class Engine:
 
     # --- doubt --------------------------------------------------------------------------------------------------------
 
-    def _regrets(self, searched: Sequence[Searched]) -> tuple[dict, float | None]:
-        """Regret of every candidate that was looked at in all states of the world, nothing above the budget."""
-        if not isinstance(self.judge, DatabaseJudge) or not any(one.passing for one in searched):
+    def _regrets(self, searched: Sequence[Searched]) -> tuple[dict[Pick, Regret], float | None]:
+        """Regret, in all states of the world, of what meets the goals with the confidence asked for, and of the cheapest of those made surer:
+        what was only looked at on the way (the most a type sells) is bought by nobody."""
+        judge = self.judge
+        passing = sorted((found for one in searched for found in one.passing), key=rank)
+        if not isinstance(judge, DatabaseJudge) or not passing:
             return {}, None
-        picks = list(self.judge.worlds.known)
-        usd = self.judge.costs(picks)
-        kept = [i for i, cost in enumerate(usd) if cost <= self._affordable]
-        picks = [picks[i] for i in kept]
-        found, undecided = regrets(usd[kept], self.judge.worlds.of(picks))
+        picks = [found.pick for found in passing]
+        for confidence in SURER:
+            starts = [Found(found.space, found.low, found.high) for found in passing[:MADE_SURER]]
+            search = Search(judge, lambda some, least=confidence: judge.surely(some, least), lambda space: self._affordable)
+            picks += [found.pick for found in search.run(starts) if found.best is not None]
+        picks = list(dict.fromkeys(picks))
+        found, undecided = regrets(judge.costs(picks), judge.worlds.of(picks))
         return dict(zip(picks, found, strict=True)), undecided
 
     def _least_regret(self, regret: dict, lasts: bool) -> Choice | None:

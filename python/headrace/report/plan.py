@@ -20,6 +20,7 @@ BILL = ("part", "item", "quantity", "unit", "unit price", "USD", "source", "as o
 BILL_RIGHT = ("quantity", "unit price", "USD")
 # A family so much dearer than the cheapest, or so far from carrying the demand, gets no line of its own unless it is asked for.
 FAR = 3.0
+MOST_HEADROOM_PERCENT = 400  # where the search for head-room ends (planner/goals.py)
 # Metrics that stand in columns of their own.
 STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
 REGRET = (
@@ -93,6 +94,8 @@ def headroom(choice) -> str:
     """`+21 %`, or that there is none."""
     if choice.headroom_percent is None:
         return "-"
+    if choice.headroom_percent >= MOST_HEADROOM_PERCENT:
+        return f"{MOST_HEADROOM_PERCENT} % or more"
     return f"+{number(choice.headroom_percent)} %" if choice.headroom_percent else "none"
 
 
@@ -128,8 +131,8 @@ def _today(plan) -> list[tuple[str, str]]:
     lines = [(line + ".", "" if now.meets_goals else "warn")]
     if now.runs_dry:
         lines.append((f"Today's credits: {now.runs_dry['words']}.", "warn"))
-    if saving is not None and best is not None and best.key != now.key:
-        lines.append((_saving(saving, best), ""))
+    if saving is not None and best is not None and best.key != now.key and (abs(saving.as_planned) >= 0.005 or saving.equal_space):
+        lines.append((_saving(saving, best, now), ""))
     if best is not None and best.migration:
         lines.append((f"From today to the recommendation: {best.migration}.", ""))
     if plan.in_place is not None and (best is None or plan.in_place.key != best.key) and plan.in_place.key != now.key:
@@ -144,7 +147,7 @@ def _today(plan) -> list[tuple[str, str]]:
     return lines
 
 
-def _saving(saving, best) -> str:
+def _saving(saving, best, now) -> str:
     def words(amount: float) -> str:
         return f"{'saves' if amount >= 0 else 'costs'} {usd(abs(amount))} USD a month{'' if amount >= 0 else ' more'}"
 
@@ -155,7 +158,7 @@ def _saving(saving, best) -> str:
         return f"The recommendation {words(saving.as_planned)}, {usd(abs(saving.as_planned) * 12)} a year."
     return (
         f"At equal usable space ({number(saving.gib, 6)} GiB) the recommendation {words(saving.equal_space)}, {usd(abs(saving.equal_space) * 12)} a year; "
-        f"as planned it {words(saving.as_planned)}, because it holds {number(best.usable_gib, 6)} GiB."
+        f"as planned it {words(saving.as_planned)}, because it holds {number(best.usable_gib + best.log_gib, 6)} GiB and today's {number(now.usable_gib + now.log_gib, 6)}."
     )
 
 
@@ -189,7 +192,7 @@ def _check_words(check) -> str:
 
 
 def _considered(plan) -> str:
-    on = f" on {plan.instances:,} instances" if plan.instances else ""
+    on = f" on {plan.instances:,} {'instance' if plan.instances == 1 else 'instances'}" if plan.instances else ""
     cannot = "cannot reach the goals" if plan.subject == "database" else "cannot deliver the demand"
     words = f"{plan.considered:,} candidates{on} looked at: {plan.simulated:,} simulated, {plan.bounded:,} {cannot}, {plan.invalid:,} not possible"
     words += "; all others are proved to cost more or to fail" if plan.subject == "demand" else ""

@@ -37,6 +37,8 @@ def percent(share: float | None) -> str:
     value = 100 * share
     if 99.5 <= value < 100:
         return f"{math.floor(value * 100) / 100:.2f} %"
+    if 0 < value < 0.01:
+        return "< 0.01 %"
     if 0 < value < 1:
         return f"{value:.2g} %"
     return f"{value:.0f} %"

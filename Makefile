@@ -98,7 +98,7 @@ generate: $(VENV)/package.ok
 soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
-	CRASHES=50 $(BIN)/python -m pytest -q tests/lab tests/mysql
+	HYPOTHESIS_PROFILE=soak CRASHES=50 $(BIN)/python -m pytest -q tests/lab tests/mysql
 
 clean:
 	rm -rf target $(VENV) headrace-report.html

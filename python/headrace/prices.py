@@ -11,7 +11,6 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 from headrace import _core
@@ -297,19 +296,27 @@ class PriceList:
         """An amount of US dollars as it is printed, in the price file's currency: `1,234.50 USD`."""
         return f"{usd * (1.0 if self.file is None else self.file.per_usd):,.2f} {self.currency}"
 
-    @cached_property
+    @property
     def header(self) -> str:
-        """What these prices are, in words, for the head of a report. A price `last seen` on a day may have changed since."""
+        """What these prices are, in words, for the head of a report: of volumes and instances."""
+        return self.headed()
+
+    def headed(self, instances: bool = True) -> str:
+        """The same, of volumes alone where no instance is priced. A price `last seen` on a day may have changed since."""
         seen = _core.prices_seen(self.region, self.as_of)
         days = "; ".join(
             f"{what} prices last seen {first}" + (f" to {last}" if last != first else "")
-            for what, (first, last) in ((what, seen[f"{what}s"] or (None, None)) for what in ("volume", "instance"))
+            for what, (first, last) in (
+                (what, seen[f"{what}s"] or (None, None)) for what in (("volume", "instance") if instances else ("volume",))
+            )
             if first
         )
-        parts = [f"On-demand Linux prices of {self.region} in {self.currency}; {days}"]
-        parts += [f"no price of {what} is known there" for what in ("volumes", "instances") if not seen[what]]
+        parts = [f"{'On-demand Linux' if instances else 'List'} prices of {self.region} in {self.currency}; {days}"]
+        parts += [
+            f"no price of {what} is known there" for what in (("volumes", "instances") if instances else ("volumes",)) if not seen[what]
+        ]
         parts += self._discount_words()
-        if self.commitment != "on-demand":
+        if instances and self.commitment != "on-demand":
             own = self.file is not None and self.commitment in self.file.commitment_factors
             factors = "own factor" if own else "no upfront; the factor stands in the bill"
             parts.append(f"instances {COMMITMENTS[self.commitment]} ({factors})")

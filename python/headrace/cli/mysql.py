@@ -87,7 +87,10 @@ def up(
         ),
     ] = None,
     memory: Annotated[
-        float | None, typer.Option("--memory", metavar="GIB", help="Three quarters of it (half of less than 4 GiB) cache data. Default: the server's 128 MiB.")
+        float | None,
+        typer.Option(
+            "--memory", metavar="GIB", help="Three quarters of it (half of less than 4 GiB) cache data. Default: the server's 128 MiB."
+        ),
     ] = None,
     setting: Annotated[list[str] | None, typer.Option("--set", metavar="K=V", help="An option of the server, on top. Repeatable.")] = None,
     port: Annotated[

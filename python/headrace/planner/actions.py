@@ -90,7 +90,8 @@ def _how(today: Choice, choice: Choice) -> str:
 
 
 def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dict]:
-    """What to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste) and `undo`."""
+    """What to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste), `undo` and, where
+    rules are told, their `source`."""
     if choice is None or choice.volume_type == "instance-store":
         return []
     storage = Storage.parse(choice.storage)
@@ -135,7 +136,7 @@ def _modify(after: Storage, before: Storage, as_of: str) -> dict:
     lasts = span_in_words(round(rules["optimizing_s"]))
     what = (
         f"{f'Modify each of the {count} volumes' if count > 1 else 'Modify the volume'} in place; the new limits come while it is `optimizing`, "
-        f"which lasts about {lasts} for {first.size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often} ({rules['source']})"
+        f"which lasts about {lasts} for {first.size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often}"
     )
     grown = first.size_gib > before.members[0].size_gib
     lines = [_modify_line(first)]
@@ -144,7 +145,7 @@ def _modify(after: Storage, before: Storage, as_of: str) -> dict:
     undo = _modify_line(before.members[0], size=False)
     if grown:
         undo += "    # the size stays: a volume never shrinks"
-    return {"what": what, "lines": lines, "undo": undo}
+    return {"what": what, "lines": lines, "undo": undo, "source": rules["source"]}
 
 
 def _modify_line(volume: Volume, size: bool = True) -> str:

@@ -468,9 +468,12 @@ class Engine:
         known = [pick for pick, value in regret.items() if not math.isnan(value.expected) and not (lasts and LOCAL in pick[0])]
         if not known:
             return None
-        least = min(
-            known, key=lambda pick: (round(regret[pick].expected, 4), round(regret[pick].worst, 4), pick[0], pick[1] or "", pick[2])
-        )
+
+        def order(pick: Pick) -> tuple:
+            volumes = self.directory.about(pick[0]).members + (pick[1] is not None)
+            return (round(regret[pick].expected, 4), round(regret[pick].worst, 4), volumes, pick[0], pick[1] or "", pick[2])
+
+        least = min(known, key=order)
         return self.chooser.choose([least], regret)[0]
 
     # --- the answer ---------------------------------------------------------------------------------------------------
@@ -490,7 +493,7 @@ class Engine:
             in_place=None if out.in_place is None else moved(out.in_place), families=sorted(self.verdicts, key=_verdict_order),
             compared=out.compared, saving=self._saving(out.compared, out.recommended), size_gib=asked.size_gib, needed_gib=float(asked.need.data_gib),
             free_percent=asked.free_percent, demand_growth=asked.demand_growth, data_growth=asked.data_growth, months=asked.months, cycle=asked.cycle,
-            region=asked.prices.region, as_of=day, prices=asked.prices.header, considered=len(counts.seen), simulated=counts.of("simulated", "ran"),
+            region=asked.prices.region, as_of=day, prices=asked.prices.headed(any(host.instance for host in self.hosts)), considered=len(counts.seen), simulated=counts.of("simulated", "ran"),
             bounded=counts.of("bounded"), invalid=counts.of("invalid"), frontier=self._frontier(out.searched, out.recommended),
             skipped_instances=list(asked.skipped), actions=doing.actions(recommended, out.compared, day), alarms=doing.alarms(recommended, day),
             checks=self._checks(out.compared), warnings=list(asked.warnings), caveats=self._caveats(out.shown()), explain=explain(self.chooser, picks),

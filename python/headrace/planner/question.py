@@ -320,6 +320,8 @@ def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
     confidence = 0.8 if settings.confidence is None else check_number("confidence", settings.confidence, 0.5, 0.99)
     if today is not None and today.instance is not None:
         notes += _assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
+    if settings.growth != 1.0:
+        notes.append("Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals.")
     common["excluded"] |= {"standard": "billed by the request and without a promise of IOPS: not planned for databases"}
     return Question(
         workload=grown, goals=goals, prices=prices, size_gib=size, need=_need(size, common["free_percent"], logged), demand_growth=1.0,

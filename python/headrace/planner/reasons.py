@@ -32,6 +32,9 @@ def verdict(
     if best is None:
         if dear is not None:
             return FamilyVerdict(family.name, "costs more", f"costs at least {dear:,.2f} USD a month, far more than the cheapest")
+        most = max(family.counts, default=1) * family.max_gib // family.data_share
+        if family.volume_type != "instance-store" and most < needed_gib:
+            return FamilyVerdict(family.name, "impossible", f"holds {most:,} GiB at most, {needed_gib:,} GiB needed")
         what = "no instance given has local disks of that layout that hold the data" if family.volume_type == "instance-store" else (
             f"no {family.name} holds {needed_gib:,} GiB with a known price"
         )  # fmt: skip

@@ -79,8 +79,9 @@ def _facts(plan, choice) -> str:
     """What a DBA asks first, in one line."""
     parts = []
     if plan.subject == "database":
+        apart = " with the head-room" if plan.arrivals_tps and (choice.headroom_percent or 0) > 0 else ""
         parts.append(
-            f"{number(choice.metrics['tps'])} tps, p95 {latency(choice.metrics['p95_ms'])}, probability {percent(choice.probability)}"
+            f"{number(choice.metrics['tps'])} tps{apart}, p95 {latency(choice.metrics['p95_ms'])}, probability {percent(choice.probability)}"
         )
     else:
         parts.append(f"I/O p99 of the worst 5 min {latency(choice.metrics['p99_ms'])}")

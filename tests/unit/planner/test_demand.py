@@ -321,7 +321,7 @@ def test_the_arithmetic_and_the_frontier_are_there():
 def test_more_data_than_volumes_can_hold_is_a_verdict_not_an_error():
     found = bare(steady(), size_gib=1_000_000, max_volumes=1)
     assert found.winners == [] and found.closest == []
-    assert "no gp3 holds 1,000,000 GiB" in verdict(found, "gp3").why
+    assert "holds 65,536 GiB at most, 1,000,000 GiB needed" in verdict(found, "gp3").why
 
 
 def test_one_volume_at_most_leaves_no_lines_about_arrays():

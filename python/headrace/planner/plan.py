@@ -272,11 +272,9 @@ class Engine:
         least = self._least_host()
         for found in passing:
             family, host = found.space.family, self.hosts[found.space.host]
-            size = (
-                None
-                if host.instance is None or least is None
-                else (host.instance["memory_mib"] / 1024 >= least[0] and host.instance["vcpus"] >= least[1])
-            )
+            size = None
+            if host.instance is not None and least is not None:
+                size = host.instance["memory_mib"] / 1024 >= least[0] and host.instance["vcpus"] >= least[1]
             keeps = (self._keeps(found.space.host), size)
             firsts.setdefault(
                 (found.space.volumes, family.volume_type == LOCAL, family.volume_type in ("st1", "sc1", "standard"), keeps), found
@@ -320,9 +318,8 @@ class Engine:
         return self.chooser.choose([picks[best]])[0]
 
     def _samples(self, one: Searched) -> list[Pick]:
-        spaces = [found.space for found in one.guessed] or [
-            space for space in spaces_of(one.family, self.hosts, [None], self.asked.need.data_gib, self.asked.need.log_gib)
-        ]
+        need = self.asked.need
+        spaces = [found.space for found in one.guessed] or spaces_of(one.family, self.hosts, [None], need.data_gib, need.log_gib)
         if len(spaces) > NEAREST_SHAPES:
             spaces = [spaces[round(i * (len(spaces) - 1) / (NEAREST_SHAPES - 1))] for i in range(NEAREST_SHAPES)]
         picks = []

@@ -167,22 +167,21 @@ class Engine:
     def _search_family(self, one: Searched, logs: Sequence[str | None], best_of_all: float) -> None:
         alone = self._alone(one.family)
         # Best of this family by host and number of volumes: more volumes are worth a look only where they cost less.
-        known: dict[tuple[int, int], float] = {}
-
-        def own(kept: bool) -> float:
-            return min((found.usd for found in one.sure if self._keeps(found.space.host) == kept), default=math.inf)
+        known: dict[int, dict[int, float]] = {}
+        # The cheapest sure one, on instances of today's family and on others.
+        own = {True: math.inf, False: math.inf}
 
         def host_limit(host: int) -> float:
-            return min(self._affordable, worth_looking_at(own(self._keeps(host))), HOPELESS * best_of_all)
+            return min(self._affordable, worth_looking_at(own[self._keeps(host)]), HOPELESS * best_of_all)
 
         def limit(space: Space) -> float:
-            here = min((usd for (host, volumes), usd in known.items() if host == space.host and volumes <= space.volumes), default=math.inf)
+            here = min((usd for volumes, usd in known.get(space.host, {}).items() if volumes <= space.volumes), default=math.inf)
             by_guess = BY_GUESS if isinstance(self.judge, DatabaseJudge) else 1.0
             return min(here * by_guess, host_limit(space.host) if len(self.hosts) > 1 else self._affordable, HOPELESS * best_of_all)
 
         def note(found: Found) -> None:
-            key = (found.space.host, found.space.volumes)
-            known[key] = min(known.get(key, math.inf), found.usd)
+            here = known.setdefault(found.space.host, {})
+            here[found.space.volumes] = min(here.get(found.space.volumes, math.inf), found.usd)
 
         for first in range(0, len(self.hosts), HOSTS_AT_ONCE):
             places = [i for i in range(first, min(first + HOSTS_AT_ONCE, len(self.hosts))) if self.hosts[i].usd_month <= host_limit(i)]
@@ -193,7 +192,9 @@ class Engine:
             starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
             found = Search(self.judge, self.judge.performs, limit, note).run(starts)
             one.guessed += found
-            one.sure += self._surely(self.judge, found, own, best_of_all) if isinstance(self.judge, DatabaseJudge) else found
+            sure = self._surely(self.judge, found, own, best_of_all) if isinstance(self.judge, DatabaseJudge) else found
+            one.sure += sure
+            own = {kept: min([usd, *(best.usd for best in sure if self._keeps(best.space.host) == kept)]) for kept, usd in own.items()}
 
     def _keeps(self, host: int) -> bool:
         """Whether a host is of today's instance family: the recommendation looks among those first."""
@@ -225,14 +226,14 @@ class Engine:
             return None
         return Found(space, found.low, found.high)
 
-    def _surely(self, judge: DatabaseJudge, guessed: Sequence[Found], own: Callable[[bool], float], best_of_all: float) -> list[Found]:
+    def _surely(self, judge: DatabaseJudge, guessed: Sequence[Found], own: dict[bool, float], best_of_all: float) -> list[Found]:
         """Raises what meets the goals by the best guess until it does with the confidence asked for, the cheapest first. What it costs by
         the guess is the least it can cost, so the search ends where that reaches what is known to be sure."""
         waiting = sorted((one for one in guessed if one.best is not None), key=rank)
         sure: list[Found] = []
 
         def family_limit(kept: bool) -> float:
-            best = min([own(kept), *(one.usd for one in sure if self._keeps(one.space.host) == kept)])
+            best = min([own[kept], *(one.usd for one in sure if self._keeps(one.space.host) == kept)])
             return worth_looking_at(best) if best < FAR * best_of_all else best
 
         def limit(space: Space) -> float:
@@ -241,7 +242,7 @@ class Engine:
 
         first = 0
         while first < len(waiting) and waiting[first].usd <= max(family_limit(False), family_limit(True)):
-            last = first + (RAISED_AT_ONCE if sure or min(own(False), own(True)) < math.inf else RAISED_FIRST)
+            last = first + (RAISED_AT_ONCE if sure or min(own.values()) < math.inf else RAISED_FIRST)
             starts = [Found(one.space, one.low, one.high) for one in waiting[first:last] if one.usd <= limit(one.space)]
             sure += [one for one in Search(judge, judge.surely, limit).run(starts) if one.best is not None]
             first = last

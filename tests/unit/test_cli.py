@@ -23,18 +23,6 @@ REPOSITORY = Path(__file__).parents[2]
 HEADRACE = [sys.executable, "-c", "from headrace.cli.main import run; run()"]
 
 
-@pytest.fixture
-def call(capsys):
-    """Runs a command in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.main(list(arguments))
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    return run
-
-
 def process(*arguments: str, **settings) -> subprocess.CompletedProcess:
     return subprocess.run([*HEADRACE, *arguments], capture_output=True, text=True, timeout=60, **settings)
 

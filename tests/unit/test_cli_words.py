@@ -10,19 +10,8 @@ import sys
 import pytest
 
 from headrace import workload
-from headrace.cli import main as cli
 
 DAY = "demo:hour"
-
-
-@pytest.fixture
-def call(capsys):
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.main(list(arguments))
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    return run
 
 
 @pytest.mark.parametrize(

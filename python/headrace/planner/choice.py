@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -54,7 +55,7 @@ class Need:
 Judge = TypeVar("Judge", DemandJudge, DatabaseJudge)
 
 
-class Chooser(Generic[Judge]):
+class Chooser(ABC, Generic[Judge]):
     """Makes choices of candidates, all under one judge: what choices have whatever is planned for."""
 
     def __init__(self, judge: Judge, directory: Directory, need: Need, extra_items: Sequence[dict], nodes: int) -> None:
@@ -69,8 +70,9 @@ class Chooser(Generic[Judge]):
             self.made.update(zip(wanted, self._make(wanted, regrets or {}), strict=True))
         return [self.made[pick] for pick in picks]
 
+    @abstractmethod
     def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret]) -> list[Choice]:
-        raise NotImplementedError
+        """A choice of each candidate; `regrets` of those that have one."""
 
     def _common(self, pick: Pick) -> dict:
         """What a choice has whatever is planned for."""

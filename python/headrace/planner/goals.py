@@ -55,36 +55,14 @@ def _table(*metrics: Metric) -> dict[str, Metric]:
 
 def _latencies() -> list[Metric]:
     """Latency of I/Os: in the worst five minutes, which is what alarms watch, and over the whole recording."""
-    found = []
-    for name, what in (
-        ("mean", "mean"),
-        ("p50", "median"),
-        ("p95", "95th percentile"),
-        ("p99", "99th percentile"),
-        ("p999", "99.9th percentile"),
-    ):
-        short = {"p50": "median", "p999": "p99.9"}.get(name, name)
-        found.append(
-            Metric(
-                f"{name}_ms",
-                "<=",
-                "ms",
-                f"{what} of I/O latency in the worst five minutes, waiting included",
-                1.0,
-                words=f"I/O {short} of the worst 5 min",
-            )
-        )
-        found.append(
-            Metric(
-                f"overall_{name}_ms",
-                "<=",
-                "ms",
-                f"{what} of I/O latency over the whole recording, waiting included",
-                1.0,
-                words=f"I/O {short} of the whole recording",
-            )
-        )
-    return found
+    kinds = (("mean", "mean", "mean"), ("p50", "median", "median"), ("p95", "95th percentile", "p95"), ("p99", "99th percentile", "p99"))
+    kinds += (("p999", "99.9th percentile", "p99.9"),)
+    spans = (("", "in the worst five minutes", "worst 5 min"), ("overall_", "over the whole recording", "whole recording"))
+    return [
+        Metric(f"{start}{name}_ms", "<=", "ms", f"{what} of I/O latency {span}, waiting included", 1.0, words=f"I/O {short} of the {of}")
+        for name, what, short in kinds
+        for start, span, of in spans
+    ]
 
 
 COST = Metric(
@@ -132,7 +110,6 @@ DATABASE = _table(
     COST, HEADROOM, DURABILITY, CONSISTENCY,
 )  # fmt: skip
 SUBJECTS: dict[str, dict[str, Metric]] = {"demand": DEMAND, "database": DATABASE}
-METRICS = DEMAND
 DEFAULTS = {
     "demand": ("p99_ms<=20", "throttled_min<=0", f"headroom_percent>={DEFAULT_HEADROOM_PERCENT}"),
     "database": (f"headroom_percent>={DEFAULT_HEADROOM_PERCENT}",),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from page_checks import checked
 from planner_cases import NO_ARRAYS, bare, burst_day, only, shop, steady
 
 from headrace import simulate
@@ -22,37 +21,6 @@ NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
 def day():
     made = new_daily(1500, 700, name=NASTY, size_gib=50, backup_start_hour=2)
     return replace(made, caveats=(NASTY,))
-
-
-class Checker(HTMLParser):
-    """Tags of a page, what it would fetch, and whether all that were opened are closed."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.seen, self.fetched = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append(tag)
-        self.fetched += [value for key, value in attrs if key in ("src", "href", "xlink:href") and value and not value.startswith("#")]
-        self.fetched += [key for key, _ in attrs if key.startswith("on")]
-        if tag not in ("meta", "img", "br", "link"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.seen.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open and self.open.pop() == tag, tag
-
-
-def checked(path) -> tuple[str, Checker]:
-    text = path.read_text(encoding="utf-8")
-    page = Checker()
-    page.feed(text)
-    assert page.open == [] and page.fetched == [] and not {"script", "img", "iframe", "link", "object"} & set(page.seen)
-    ids = re.findall(r'\bid="([^"]+)"', text)
-    assert len(ids) == len(set(ids)), "charts on one page must not share ids"
-    return text, page
 
 
 def sentences(made) -> str:

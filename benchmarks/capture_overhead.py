@@ -34,10 +34,10 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import t as student
 
+from headrace.connect import connect, parse_address
 from headrace.errors import HeadraceError
-from headrace.workload.capture import Sampler, connect, parse_address
-from headrace.workload.capture.record import VARIABLES
-from headrace.workload.capture.sampler import _statement
+from headrace.observe.live.record import VARIABLES
+from headrace.observe.live.sampler import Sampler, _statement
 
 NEEDED = ("mariadbd", "mariadb-install-db", "sysbench")
 TABLES, ROWS = 4, 20_000

@@ -26,12 +26,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace import mysql
+from headrace import servers as mysql
+from headrace.connect import connect
 from headrace.errors import HeadraceError
 from headrace.lab import Lab, launch
-from headrace.mysql.ledger import Ledger
-from headrace.mysql.server import Server
-from headrace.workload.capture import connect
+from headrace.servers.server import Server
+from ledger import Ledger
 
 STORAGE = "gp3:20:6000:250"
 CLIENTS = 8

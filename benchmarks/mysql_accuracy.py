@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headrace.calibrating import calibrate
-from headrace.scoring import compare_run
-from headrace.workload.runs import load_run
+from headrace.calibration.from_runs import calibrate
+from headrace.calibration.runs import load_run
+from headrace.calibration.score import compare_run
 
 HERE = Path(__file__).parent
 # What is calibrated on what; the runs of the set are left out of its score. The first two are the ones the project holds itself to.

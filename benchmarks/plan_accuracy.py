@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 import headrace
-from headrace import _core
-from headrace.core import core_load
+from headrace.base import core
+from headrace.base.storage import Storage
 from headrace.planner.goals import Goal
-from headrace.storage import Storage
+from headrace.workload.core_form import core_load
 from headrace.workload.model import OpenWorkload, make_points
 
 DATES = ("2014-09-01", "2016-06-01", "2017-06-01", "2019-03-01", "2020-06-01", "2021-03-01", "2023-06-01", "2025-06-01", "2026-11-21")
@@ -95,7 +95,7 @@ def cheaper_that_passes(asked: Question, plan) -> tuple[float, str] | None:
     usd = {}
     for mirrored in (True, False):
         texts = [text for text in storages if text.startswith("raid10") == mirrored]
-        usd |= dict(zip(texts, _core.monthly_totals(texts, "us-east-1", asked.as_of, million[mirrored]), strict=True))
+        usd |= dict(zip(texts, core.monthly_totals(texts, "us-east-1", asked.as_of, million[mirrored]), strict=True))
     cheap = [text for text in storages if usd[text] < limit]
     passing = [(usd[text], text) for text, fine in zip(cheap, meets(asked, plan.goals, cheap), strict=True) if fine]
     return min(passing, default=None)
@@ -111,7 +111,7 @@ def _million(day: OpenWorkload, copies: int) -> float:
 def grid(asked: Question, plan) -> list[str]:
     """Storages around and below what the planner found in each family, and a coarse grid over everything that is sold."""
     needed = plan.needed_gib
-    eras = {era["volume_type"]: era for era in _core.volume_eras(asked.as_of)}
+    eras = {era["volume_type"]: era for era in core.volume_eras(asked.as_of)}
     found: dict[str, None] = {}
     counts = [("", 1)] + [("", n) for n in range(2, asked.max_volumes + 1)] + [("raid10:", n) for n in range(4, asked.max_volumes + 1, 2)]
     for front, members in counts:
@@ -200,7 +200,7 @@ def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list
     room = max((goal.limit for goal in goals if goal.metric == "headroom_percent"), default=0.0)
     fine = [True] * len(storages)
     for factor in {1.0, 1.0 + room / 100.0}:
-        answer = _core.evaluate(
+        answer = core.evaluate(
             core_load(asked.day.scaled(factor)),
             storages,
             [None] * len(storages),

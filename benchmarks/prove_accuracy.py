@@ -20,18 +20,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace import bench, calibrating
+from headrace import bench
 from headrace import lab as labs
-from headrace.bench import environment
-from headrace.bench.store import now_text
+from headrace.bench.run import environment
+from headrace.bench.store.store import now_text
+from headrace.calibration import from_runs as calibrating
 from headrace.errors import HeadraceError
-from headrace.mysql.interrupts import ends_as_interrupts
-from headrace.mysql.memory import lab_folder
 from headrace.prove import Configuration, load, measure, missing
 from headrace.prove.counting import described
 from headrace.prove.predicting import measured as told
 from headrace.prove.predicting import percentiles, predicted
 from headrace.prove.standin import ROW_BYTES, changed
+from headrace.servers.interrupts import ends_as_interrupts
+from headrace.servers.memory import lab_folder
 
 HERE = Path(__file__).parent
 SEED = 1

@@ -25,11 +25,12 @@ import lab_bench
 import mysql_accuracy
 import plan_accuracy
 import simpy_gp2
-from headrace import _core, studies
-from headrace.core import core_load
+from headrace import studies
+from headrace.base import core
 from headrace.planner import plan
 from headrace.studies import tpcc_runs
 from headrace.workload import demo_day
+from headrace.workload.core_form import core_load
 
 HERE = Path(__file__).parent
 REPETITIONS = 5
@@ -102,7 +103,7 @@ def many_candidates() -> dict:
     storages = [f"gp3:{size}:{iops}:{mib_s}" for size in sizes for iops in (3000, 3500, 4000, 5000, 6000) for mib_s in (125, 160, 200, 250)]
     load = core_load(day)
     index = [None] * len(storages)
-    seconds, columns = timed(lambda: _core.evaluate(load, storages, index, [], prune_above=1e9), 3)
+    seconds, columns = timed(lambda: core.evaluate(load, storages, index, [], prune_above=1e9), 3)
     return {"candidates": len(storages), "points": len(day.points), "seconds": seconds, "simulated": columns["status"].count("simulated")}
 
 
@@ -130,7 +131,7 @@ def accuracy() -> list[dict]:
     """Every verdict of every study."""
     rows = []
     for study in studies.list_studies():
-        for verdict in studies.run(study.name).verdicts:
+        for verdict in studies.run_study(study.name).verdicts:
             row = {"study": study.name, "what": verdict.what, "published": verdict.published, "ours": verdict.ours, "unit": verdict.unit}
             rows.append(
                 row | {"error_percent": verdict.error_percent, "tolerance_percent": verdict.tolerance_percent, "within": verdict.within}

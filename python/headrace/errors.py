@@ -10,11 +10,6 @@ They are data, not one long sentence, so the command line and the web page can l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from headrace import _core
-
 
 class HeadraceError(Exception):
     """A refusal with its reason.
@@ -52,13 +47,3 @@ class CouldNotRun(HeadraceError):
     """The input is fine, but the work could not be done here and now. Exit code 3."""
 
     default_exit_code = 3
-
-
-@contextmanager
-def core_errors() -> Iterator[None]:
-    """Turns a refusal of the core into an InputError with the same value, rule, source and hint."""
-    try:
-        yield
-    except _core.CoreError as error:
-        value, rule, source, hint = (str(part) for part in error.args)
-        raise InputError(value, rule, source, hint) from None

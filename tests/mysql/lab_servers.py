@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from lab_folders import Labs
 
+from headrace.connect import connect
 from headrace.lab import Lab
-from headrace.mysql import places as places_of
-from headrace.mysql import process, record, volumes
-from headrace.mysql.server import Server
-from headrace.workload.capture import connect
+from headrace.servers import places as places_of
+from headrace.servers import process, record, volumes
+from headrace.servers.server import Server
 
 # A volume that is quick enough for tests, and slow enough to be one.
 SPEC = "gp3:4"

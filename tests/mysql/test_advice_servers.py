@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.mysql import find_program
-from headrace.mysql.advice import advise, tuned_settings
-from headrace.mysql.advice.answer import answer
-from headrace.mysql.advice.current import read_server
-from headrace.mysql.advice.output import cnf_value
-from headrace.mysql.advice.table import parameters
-from headrace.mysql.advice.values import as_number, same
-from headrace.workload.capture import Address, connect
+from headrace.advice import advise, tuned_settings
+from headrace.advice.answer import answer
+from headrace.advice.current import read_server
+from headrace.advice.output import cnf_value
+from headrace.advice.table import parameters
+from headrace.advice.values import as_number, same
+from headrace.connect import Address, connect
+from headrace.servers import find_program
 
 USER = "mysql"
 START_S = 60.0

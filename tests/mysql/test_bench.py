@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lab_servers import SPEC, sql
 
-from headrace import mysql as servers
+from headrace import servers as servers
 from headrace.bench import (
     BrokenRun,
     FioJob,
@@ -25,16 +25,16 @@ from headrace.bench import (
     cleanup,
     file_target,
     prepare,
-    process,
     run,
     server_target,
 )
-from headrace.bench.benchmark import Load
+from headrace.bench.drivers.benchmark import Load
+from headrace.bench.run import process
 from headrace.bench.server import cursor_on
-from headrace.calibrating import calibrate
+from headrace.calibration.from_runs import calibrate
+from headrace.calibration.runs import load_run
 from headrace.errors import CouldNotRun, InputError
-from headrace.workload.runs import load_run
-from headrace.workload.runs.description import SCRIPTS
+from headrace.observe.settings import SCRIPTS
 
 SMALL = {"tables": 2, "rows": 2_000}
 

@@ -19,12 +19,15 @@ from pathlib import Path
 
 import pytest
 
+from headrace.calibration.runs import load_run
 from headrace.cli.capture import report
 from headrace.cli.common import TableOrJson
+from headrace.connect import Secret, connect, parse_address, write_client_file
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.workload.capture import Question, Sampler, Secret, capture_run, connect, parse_address, write_client_file
-from headrace.workload.capture.profile import account_of, read_profile
-from headrace.workload.runs import load_run
+from headrace.observe.live.profile import account_of, read_profile
+from headrace.observe.live.record import Question
+from headrace.observe.live.record import capture as capture_run
+from headrace.observe.live.sampler import Sampler
 
 PASSWORD = "pa\"ss#wo\\rd$ 'x"
 NEEDED = ("mariadbd", "mariadb-install-db", "mariadb", "mariadb-admin", "sysbench", "openssl")

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.mysql import memory
 from headrace.prove import from_workload, prove, read
 from headrace.prove import timing as times
+from headrace.servers import memory
 
 STORAGES = ("io1:200:900",)
 

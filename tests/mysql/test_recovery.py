@@ -18,10 +18,10 @@ import pytest
 from lab_folders import kill
 from lab_servers import sql
 
-from headrace import mysql
+from headrace import servers as mysql
 from headrace.lab import NoLab
-from headrace.mysql import process
-from headrace.mysql.ledger import Ledger
+from headrace.servers import process
+from ledger import Ledger
 
 CRASHES = int(os.environ.get("CRASHES", "1"))
 # As the manuals have it for InnoDB with replication: nothing that was acknowledged may be lost ("innodb_flush_log_at_trx_commit", "sync_binlog").

@@ -17,12 +17,12 @@ import pytest
 from lab_folders import Command
 from lab_servers import SPEC, left_of, sql
 
-from headrace import mysql
+from headrace import servers as mysql
+from headrace.connect import Secret, connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, LabRefused, NoLab
 from headrace.lab.waiting import wait_for_modification
-from headrace.mysql.accounts import address
-from headrace.workload.capture import Secret, connect
+from headrace.servers.accounts import address
 
 SMALL = {"innodb_buffer_pool_size": "32M"}
 
@@ -294,7 +294,7 @@ def test_a_lab_that_is_down(labs):
 
 
 def test_two_at_once(lab, server):
-    from headrace.mysql.record import locked
+    from headrace.servers.record import locked
 
     with locked(server._places), pytest.raises(LabRefused, match="another headrace is at work"):
         mysql.stop(server)

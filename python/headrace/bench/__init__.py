@@ -14,7 +14,7 @@ compare        two runs, or two groups: differences with intervals
 fio            conformance    fio once; do the lab's volumes do what the catalog and the model say?
 
 >>> from headrace.bench import SysbenchOltp, prepare, run, server_target
->>> from headrace.workload.capture import parse_address
+>>> from headrace.connect import parse_address
 >>> target = server_target(parse_address("mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock"), storage="gp3:100")    # doctest: +SKIP
 >>> load = SysbenchOltp(tables=8, rows=100_000)
 >>> prepare(load, target, threads=16)                                                                                   # doctest: +SKIP
@@ -22,17 +22,17 @@ fio            conformance    fio once; do the lab's volumes do what the catalog
 812.4
 """
 
-from headrace.bench.benchmark import Benchmark, Load
-from headrace.bench.compare import Comparison, Difference, compare
-from headrace.bench.fio_job import FioJob
-from headrace.bench.mysqlslap import Mysqlslap
-from headrace.bench.preparing import cleanup, prepare
-from headrace.bench.runner import BrokenRun, Interrupted, Second, run
-from headrace.bench.store import RunRecord, Store, default_store
-from headrace.bench.sysbench_fileio import SysbenchFileio
-from headrace.bench.sysbench_oltp import SysbenchOltp
+from headrace.bench.compare.compare import Comparison, Difference, compare
+from headrace.bench.drivers.benchmark import Benchmark, Load
+from headrace.bench.drivers.fio_job import FioJob
+from headrace.bench.drivers.mysqlslap import Mysqlslap
+from headrace.bench.drivers.sysbench_fileio import SysbenchFileio
+from headrace.bench.drivers.sysbench_oltp import SysbenchOltp
+from headrace.bench.drivers.tpcc import Tpcc
+from headrace.bench.run.preparing import cleanup, prepare
+from headrace.bench.run.runner import BrokenRun, Interrupted, Second, run
+from headrace.bench.store.store import RunRecord, Store, default_store
 from headrace.bench.target import Target, file_target, server_target
-from headrace.bench.tpcc import Tpcc
 
 __all__ = [
     "Benchmark",

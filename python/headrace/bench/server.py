@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 
+from headrace.base.units import GIB
 from headrace.bench.target import DOC, Target
+from headrace.connect.address import connect
 from headrace.errors import CouldNotRun, InputError
-from headrace.units import GIB
-from headrace.workload.capture.address import connect
 
 # Names that may stand in a statement between backquotes.
 NAME = re.compile(r"[A-Za-z0-9_$-]{1,64}\Z", re.ASCII)

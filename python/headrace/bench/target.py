@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.base.units import GIB
+from headrace.connect.address import Address, connect
 from headrace.errors import InputError
 from headrace.lab.place import Place
-from headrace.units import GIB
-from headrace.workload.capture.address import Address, connect
 
 DOC = "docs/reference/bench.md"
 SYS_BLOCK = Path("/sys/dev/block")
@@ -99,12 +99,12 @@ def file_target(
 
 def check_storage(spec: str | None) -> None:
     """Raises InputError for what is no storage notation."""
-    from headrace import _core
-    from headrace.errors import core_errors
+    from headrace.base import core
+    from headrace.base.core import core_errors
 
     if spec is not None:
         with core_errors():
-            _core.parse_storage(spec)
+            core.parse_storage(spec)
 
 
 def cache_gib(config: Mapping[str, str], engine: str) -> float | None:

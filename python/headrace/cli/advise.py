@@ -117,8 +117,8 @@ def advise(
     output: Annotated[Form, typer.Option("--output", help="What to print on stdout.")] = Form.table,
 ) -> None:
     """How to set the server up for this storage: values, reasons, sources, risks, and what the simulator expects of them."""
+    from headrace.advice.answer import answer, check_output
     from headrace.errors import InputError
-    from headrace.mysql.advice.answer import answer, check_output
 
     check_output(str(output), config)
     if check and address is None and config is None:
@@ -162,7 +162,7 @@ def show(found, output: Form) -> None:
     if output is Form.csv:
         import polars as pl
 
-        from headrace.mysql.advice.output import columns, record
+        from headrace.advice.output import columns, record
         from headrace.report.output import as_csv
 
         return data(

@@ -65,9 +65,9 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from headrace import _core
+        from headrace.base import core
 
-        print(f"headrace {version('headrace')}, catalog of {_core.newest_date()}")
+        print(f"headrace {version('headrace')}, catalog of {core.newest_date()}")
         raise typer.Exit()
 
 
@@ -155,7 +155,7 @@ def answer(arguments: list[str]) -> int:
 
 def _of_system(error: OSError) -> CouldNotRun:
     """What the operating system refused: a file it names, else the output (a full disk, say)."""
-    from headrace.workload.files import hint_of, reason_of, short_name
+    from headrace.base.files import hint_of, reason_of, short_name
 
     if error.filename is None:
         hint = hint_of(error, "Free some space or send it elsewhere.")

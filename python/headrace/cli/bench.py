@@ -46,7 +46,7 @@ def list_all(
     output: OutputOption = Output.table,
 ) -> None:
     """List the runs, the newest last."""
-    from headrace.bench.store import Store
+    from headrace.bench.store.store import Store
     from headrace.report.benchmarks import LIST_COLUMNS, LIST_RIGHT, list_row
     from headrace.report.tables import table
 
@@ -94,7 +94,7 @@ def show(
     output: OutputOption = Output.table,
 ) -> None:
     """Show a run: what was measured, on what; csv is its time line."""
-    from headrace.bench.store import Store
+    from headrace.bench.store.store import Store
     from headrace.report.output import as_csv as frame_csv
     from headrace.report.output import check_chart_path
 
@@ -121,9 +121,9 @@ def compare(
     """Compare two runs, or two groups of repetitions, with 95 % intervals."""
     from dataclasses import asdict
 
-    from headrace.bench.compare import Difference
-    from headrace.bench.compare import compare as measure
-    from headrace.bench.store import Store
+    from headrace.bench.compare.compare import Difference
+    from headrace.bench.compare.compare import compare as measure
+    from headrace.bench.store.store import Store
     from headrace.report import benchmarks
     from headrace.report.output import check_chart_path
     from headrace.report.tables import table
@@ -167,8 +167,8 @@ def export(
     output: OutputOption = Output.table,
 ) -> None:
     """Export what was measured, or ask it in SQL."""
-    from headrace.bench import query
-    from headrace.bench.store import Store
+    from headrace.bench.store import query
+    from headrace.bench.store.store import Store
     from headrace.report.tables import table
 
     kept = Store(store)
@@ -193,7 +193,7 @@ def remove(
     """Remove runs from the store."""
     import sys
 
-    from headrace.bench.store import Store
+    from headrace.bench.store.store import Store
 
     kept = Store(store)
     names = [kept.resolve(text) for text in run]
@@ -209,7 +209,7 @@ def remove(
 @app.command()
 def tools(output: OutputOption = Output.table) -> None:
     """Show which programs are there, and how to get the others; exit code 1 when one is missing."""
-    from headrace.bench.tools import COLUMNS, look
+    from headrace.bench.drivers.tools import COLUMNS, look
     from headrace.report.tables import table
 
     found = look()

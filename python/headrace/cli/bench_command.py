@@ -149,7 +149,7 @@ def server(
             found if found.database else found.with_database(DEFAULT_DATABASE), storage=storage, log_storage=log_storage, devices=device or (), lab=lab, volumes=volume or (),
             instance=instance, engine=wanted,
         )  # fmt: skip
-    from headrace import mysql
+    from headrace import servers as mysql
 
     with Lab(data_dir, socket) as lab:
         known = mysql.find(lab, name_in_lab)
@@ -165,7 +165,7 @@ def server(
 
 def read_address(text: str, defaults_file: Path | None, ask_password: bool):
     """The address, with the password from where it may come. Raises InputError."""
-    from headrace.workload.capture import Secret, parse_address
+    from headrace.connect import Secret, parse_address
 
     address = parse_address(text, defaults_file=defaults_file)
     if ask_password:

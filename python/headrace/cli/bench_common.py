@@ -13,7 +13,7 @@ from headrace.errors import HeadraceError
 
 def complete_run(context: typer.Context, incomplete: str) -> list[str]:
     """Ids of runs for the shell."""
-    from headrace.bench.store import Store
+    from headrace.bench.store.store import Store
 
     try:
         return [name for name in ["latest", *reversed(Store(context.params.get("store")).ids())] if name.startswith(incomplete)]

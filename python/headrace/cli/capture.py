@@ -79,7 +79,8 @@ def capture(
 ) -> None:
     """Watch a live server, read only, and write a run that `headrace calibrate` takes."""
     from headrace.errors import CouldNotRun
-    from headrace.workload.capture import Question, capture_run
+    from headrace.observe.live.record import Question
+    from headrace.observe.live.record import capture as capture_run
 
     question = Question(
         read_address(address, defaults_file, ask_password), seconds, check_storage_given(storage, device), tuple(device or ()), log_storage, instance,
@@ -99,9 +100,9 @@ def capture(
 
 def report(found, output: TableOrJson, workload: Path | None, name: str | None) -> None:
     """Reads the capture back as `calibrate` will, says what is in it, and calibrates where that was asked."""
+    from headrace.calibration.runs import describe, load_run
     from headrace.errors import HeadraceError
     from headrace.report.output import as_json
-    from headrace.workload.runs import describe, load_run
 
     try:
         run = load_run(found.description)
@@ -120,7 +121,7 @@ def report(found, output: TableOrJson, workload: Path | None, name: str | None) 
     if workload is None:
         say(f"written to {found.description}; next: headrace calibrate {found.description} -o shop.toml")
         return
-    from headrace.calibrating import calibrate
+    from headrace.calibration.from_runs import calibrate
     from headrace.workload import save
 
     with progress("calibrating") as tick:
@@ -131,7 +132,7 @@ def report(found, output: TableOrJson, workload: Path | None, name: str | None) 
 
 def read_address(text: str, defaults_file: Path | None, ask_password: bool):
     """The address, with the password from where it may come. Raises InputError."""
-    from headrace.workload.capture import Secret, parse_address
+    from headrace.connect import Secret, parse_address
 
     address = parse_address(text, defaults_file=defaults_file)
     if ask_password:
@@ -144,7 +145,7 @@ def read_address(text: str, defaults_file: Path | None, ask_password: bool):
 def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
     """Refuses a capture that could not be calibrated, naming the volumes where this is EC2. Raises InputError."""
     from headrace.errors import InputError
-    from headrace.workload.capture.host import device_names, volume_id
+    from headrace.observe.live.host import device_names, volume_id
 
     if storage is not None:
         return storage
@@ -160,8 +161,8 @@ def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
 
 def check_workload(workload: Path | None, seconds: float) -> None:
     """Refuses at once what calibration would refuse after the capture. Raises InputError."""
+    from headrace.calibration.calibrate import LEAST_SECONDS
     from headrace.errors import InputError
-    from headrace.workload.calibration.calibrate import LEAST_SECONDS
 
     if workload is None:
         return

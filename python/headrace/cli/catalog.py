@@ -40,7 +40,7 @@ def volumes(
     output: OutputOption = Output.table,
 ) -> None:
     """Limits of the volume types: size, IOPS, MiB/s, credits, durability."""
-    from headrace import catalog
+    from headrace.catalog import facts as catalog
 
     frame = catalog.volumes(as_of, type, all_eras)
     if output is not Output.table:
@@ -102,7 +102,7 @@ def instances(
     output: OutputOption = Output.table,
 ) -> None:
     """Instance types: EBS baseline and burst, memory, vCPUs, USD an hour."""
-    from headrace import catalog
+    from headrace.catalog import facts as catalog
 
     frame = catalog.instances(as_of, region, family)
     if output is not Output.table:
@@ -145,7 +145,7 @@ def prices(
     region: RegionOption = "us-east-1", as_of: AsOfOption = None, with_sources: SourcesOption = False, output: OutputOption = Output.table
 ) -> None:
     """EBS prices of a region, by item."""
-    from headrace import catalog
+    from headrace.catalog import facts as catalog
 
     frame = catalog.prices(region, as_of)
     if output is not Output.table:
@@ -170,7 +170,7 @@ def prices(
 @app.command()
 def sources(output: OutputOption = Output.table) -> None:
     """Where all figures come from, with date and confidence."""
-    from headrace import catalog
+    from headrace.catalog import facts as catalog
 
     frame = catalog.sources()
     if output is not Output.table:

@@ -32,14 +32,14 @@ class TableOrJson(StrEnum):
 
 def complete_type(incomplete: str) -> list[str]:
     """Volume types for the shell."""
-    from headrace.catalog import volume_types
+    from headrace.catalog.facts import volume_types
 
     return [name for name in volume_types() if name.startswith(incomplete)]
 
 
 def complete_storage(incomplete: str) -> list[str]:
     """The type of a storage, up to the size the user must choose."""
-    from headrace.catalog import volume_types
+    from headrace.catalog.facts import volume_types
 
     head = incomplete.rpartition("x")[0] + "x" if "x" in incomplete else ""
     return [f"{head}{name}:" for name in volume_types() if f"{head}{name}:".startswith(incomplete)]
@@ -47,16 +47,16 @@ def complete_storage(incomplete: str) -> list[str]:
 
 def complete_region(incomplete: str) -> list[str]:
     """Regions with prices for the shell."""
-    from headrace import _core
+    from headrace.base import core
 
-    return [name for name in _core.regions() if name.startswith(incomplete)]
+    return [name for name in core.regions() if name.startswith(incomplete)]
 
 
 def complete_instance(incomplete: str) -> list[str]:
     """Instance types for the shell."""
-    from headrace import _core
+    from headrace.base import core
 
-    return [item["instance_type"] for item in _core.instances() if item["instance_type"].startswith(incomplete)]
+    return [item["instance_type"] for item in core.instances() if item["instance_type"].startswith(incomplete)]
 
 
 def complete_study(incomplete: str) -> list[str]:

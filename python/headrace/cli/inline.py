@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 
-from headrace import _core
-from headrace.errors import InputError, core_errors
-from headrace.workload.model import ClosedWorkload, did_you_mean, shown
+from headrace.base import core
+from headrace.base.checks import did_you_mean, shown
+from headrace.base.core import core_errors
+from headrace.errors import InputError
+from headrace.workload.model import ClosedWorkload
 
 FIO_KEYS = ("rw", "bs", "iodepth", "numjobs", "rwmixread", "size", "name")
 # fio HOWTO, "Parameter types": k is 1024 unless kb_base says otherwise, a bare number is bytes.
@@ -53,7 +55,7 @@ OLTP_KEYS = ("script", "tables", "table_size", "engine", "cache_gib", "threads",
 
 def standard_benchmark(text: str):
     """`sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16` or `sysbench:script=...` as a database in transactions. Raises InputError."""
-    from headrace.calibrating import sysbench_oltp, sysbench_tpcc
+    from headrace.calibration.from_runs import sysbench_oltp, sysbench_tpcc
 
     head, _, rest = text.partition(":")
     keys = TPCC_KEYS if head == "sysbench-tpcc" else OLTP_KEYS
@@ -110,7 +112,7 @@ def whole(what: str, text: str) -> int:
 def canonical(storage: str) -> str:
     """A storage as it is written everywhere: `gp3:500` for ` GP3:500`. Raises InputError."""
     with core_errors():
-        return _core.parse_storage(storage)["text"]
+        return core.parse_storage(storage)["text"]
 
 
 YEAR_S = 366 * 86_400

@@ -47,8 +47,8 @@ COMPLETION_S = 1.0  # the shell waits for it
 def complete_server(context: typer.Context, incomplete: str) -> list[str]:
     """Names of servers for the shell; nothing where this user may not look."""
     from headrace.lab import Lab
-    from headrace.mysql.places import data_dir_of
-    from headrace.mysql.record import names
+    from headrace.servers.places import data_dir_of
+    from headrace.servers.record import names
 
     try:
         with Lab(context.params.get("data_dir"), context.params.get("socket"), timeout_s=COMPLETION_S) as lab:
@@ -116,7 +116,7 @@ def up(
     socket: SocketOption = None,
 ) -> None:
     """Make a server and start it; start one that is there again, with its data."""
-    from headrace import mysql
+    from headrace import servers as mysql
     from headrace.lab import Lab
 
     wanted = mysql.settings_of(setting)
@@ -137,7 +137,7 @@ def down(
     socket: SocketOption = None,
 ) -> None:
     """End a server, in order; its volumes and data stay."""
-    from headrace import mysql
+    from headrace import servers as mysql
     from headrace.lab import Lab
 
     with Lab(data_dir, socket) as lab, progress("ending") as tick:
@@ -155,7 +155,7 @@ def status(
     socket: SocketOption = None,
 ) -> None:
     """Show servers and what is wrong with them; exit code 1 when something is."""
-    from headrace import mysql
+    from headrace import servers as mysql
     from headrace.lab import Lab
     from headrace.report.tables import table
 
@@ -183,7 +183,7 @@ def cli(
     import os
     import sys
 
-    from headrace import mysql
+    from headrace import servers as mysql
     from headrace.lab import Lab
 
     with Lab(data_dir, socket) as lab:
@@ -202,7 +202,7 @@ def destroy(
     """End a server and delete its volumes, with all data."""
     import sys
 
-    from headrace import mysql
+    from headrace import servers as mysql
     from headrace.errors import InputError
     from headrace.lab import Lab
 
@@ -224,7 +224,7 @@ def save(
     socket: SocketOption = None,
 ) -> None:
     """Copy the data of a server that is down, for `up --from FOLDER`."""
-    from headrace import mysql
+    from headrace import servers as mysql
     from headrace.lab import Lab
 
     with Lab(data_dir, socket) as lab:
@@ -238,7 +238,7 @@ def install(
     upgrade: Annotated[bool, typer.Option("--upgrade", help="MySQL: fetch the newest, though one is there.")] = False,
 ) -> None:
     """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite, unpacked beside the system."""
-    from headrace.mysql.install import install as get
+    from headrace.servers.install import install as get
 
     with progress("installing") as tick:
         program = get(flavor.value, lambda share, what: tick(share), upgrade)
@@ -256,7 +256,7 @@ def log(
     """Print a server's error log."""
     import sys
 
-    from headrace import mysql
+    from headrace import servers as mysql
     from headrace.lab import Lab
 
     with Lab(data_dir, socket) as lab:

@@ -218,7 +218,7 @@ def write_report(path: Path, made, load, start_balance: float | None = None) -> 
 
 def simulated(made, asked, start_balance: float | None) -> list[tuple[str, object]]:
     """Names and simulations of the choices whose balance is drawn."""
-    from headrace.simulation import simulate
+    from headrace.simulation.demand import simulate
 
     shown = [made.recommended, *made.winners, *made.closest]
     known = [choice for choice in shown if choice is not None]

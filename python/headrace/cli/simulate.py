@@ -210,7 +210,7 @@ def simulate(
         check_survivors(storage, options["failed_members"])
     # Which requests meet a lost member is known per I/O only.
     chosen = "events" if lose_member and form is Form.auto else str(form)
-    from headrace.simulation import simulate as run_simulation
+    from headrace.simulation.demand import simulate as run_simulation
 
     with progress("simulating") as tick:
         run = run_simulation(
@@ -239,7 +239,7 @@ def replay_record(path: Path, output: Output) -> None:
     from headrace.report.output import as_json
     from headrace.report.replay import words_of
     from headrace.report.tables import show
-    from headrace.simulation import replay
+    from headrace.simulation.demand import replay
 
     with progress("replaying") as tick:
         found = replay(path, progress=tick)
@@ -279,10 +279,10 @@ def refuse_options(given: dict[str, object], rule: str) -> None:
 
 def check_survivors(storage: str, lost: list[int]) -> None:
     """Refuses a closed load on a lost array. Raises InputError."""
-    from headrace import _core
+    from headrace.base import core
     from headrace.cli.inline import check_lost
 
-    spec = _core.parse_storage(storage)
+    spec = core.parse_storage(storage)
     check_lost(lost, spec["raid"], len(spec["members"]))
 
 
@@ -301,25 +301,27 @@ XEN_RATE_PER_MILLE = 1_025
 
 
 def _options(storage, snapshot_gib, init_rate, degrade, modify, lose_member) -> dict:
-    from headrace import _core
+    from headrace.base import core
+    from headrace.base.checks import check_number
+    from headrace.base.core import core_errors
+    from headrace.base.units import GIB, MIB
     from headrace.cli import inline
-    from headrace.errors import InputError, core_errors
-    from headrace.units import GIB, MIB
-    from headrace.workload.model import MAX_SIZE_GIB, check_number
+    from headrace.errors import InputError
+    from headrace.workload.model import MAX_SIZE_GIB
 
     with core_errors():
-        members = _core.parse_storage(storage)["members"]
+        members = core.parse_storage(storage)["members"]
         options: dict = {}
         if modify is not None:
             options["modify"] = inline.modification(modify)
-            target = _core.parse_storage(options["modify"]["storage"])["members"]
+            target = core.parse_storage(options["modify"]["storage"])["members"]
             inline.check_modification(members, target, modify)
     if init_rate is not None and snapshot_gib is None:
         raise InputError(
             f"--init-rate {init_rate:,.10g}", "needs --snapshot-gib", "headrace simulate --help", "Say how much data the snapshot holds."
         )
     if snapshot_gib is not None:
-        usable = _core.parse_storage(storage)["usable_gib"]
+        usable = core.parse_storage(storage)["usable_gib"]
         if snapshot_gib > usable:
             raise InputError(f"--snapshot-gib {snapshot_gib:,.10g}", f"is more than {storage} holds: {usable:,} GiB",
                              "Amazon EC2 API, CreateVolume: a volume is at least as large as its snapshot", "Take a larger volume, or less data.")  # fmt: skip
@@ -335,7 +337,7 @@ def _options(storage, snapshot_gib, init_rate, degrade, modify, lose_member) -> 
 
 def show_run(run, load, output: Output, plot: Path | None, saved_second: bool = True) -> None:
     """Prints a run in the form asked for and writes its chart."""
-    from headrace import catalog
+    from headrace.catalog import facts as catalog
     from headrace.report import simulation
     from headrace.report.output import as_csv, as_json
 

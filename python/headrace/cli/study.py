@@ -117,7 +117,7 @@ def run(
             result = studies.run_on_lab(name, progress=_telling(tick), say=_lines(tick), **given)
         else:
             studies.refuse_lab_options(given)
-            result = studies.run(name, progress=tick)
+            result = studies.run_study(name, progress=tick)
     if report is not None:
         from headrace.report.pages import write_study
 

@@ -35,11 +35,11 @@ def calibrate(
     output: Annotated[TableOrJson, typer.Option("--output", help="What to print on stdout.")] = TableOrJson.table,
 ) -> None:
     """Identify a database from measured runs: what its transactions ask of any storage, and how surely."""
+    from headrace.calibration.runs import describe, load_run
     from headrace.errors import InputError
     from headrace.report import databases as report
     from headrace.report.output import as_json
     from headrace.report.tables import show
-    from headrace.workload.runs import describe, load_run
 
     if from_one and not check:
         raise InputError("--from-one", "belongs to --check", "headrace calibrate --help", "Add --check.")
@@ -59,7 +59,7 @@ def calibrate(
         for line in describe(run):
             say(line)
     if check:
-        from headrace.scoring import leave_out
+        from headrace.calibration.score import leave_out
 
         with progress("scoring") as tick:
             rows = leave_out(loaded, from_one=from_one, progress=tick)
@@ -68,7 +68,7 @@ def calibrate(
         else:
             show(report.score_table(rows), "", *report.score_words(rows))
         return
-    from headrace.calibrating import calibrate as fit
+    from headrace.calibration.from_runs import calibrate as fit
     from headrace.workload import save
 
     with progress("calibrating") as tick:
@@ -94,11 +94,11 @@ def compare_run(
     ] = None,
 ) -> None:
     """Score a prediction against a run: means, quarters, one-second scatter, stalls."""
+    from headrace.calibration.runs import load_run
+    from headrace.calibration.score import compare_run as compare
     from headrace.report import databases as report
     from headrace.report.output import as_csv, as_json, check_chart_path
     from headrace.report.tables import show
-    from headrace.scoring import compare_run as compare
-    from headrace.workload.runs import load_run
 
     check_chart_path(plot)
     known = read_transactions(str(workload))
@@ -138,10 +138,10 @@ def read_transactions(path: str):
 
 def simulate_transactions(workload, storage: str, output: Output, plot: Path | None, **settings) -> None:
     """Predicts and prints a database on a storage."""
-    from headrace.prediction import predict
     from headrace.report import databases as report
     from headrace.report.output import as_csv, as_json
     from headrace.report.tables import show
+    from headrace.simulation.database import predict
 
     with progress("simulating") as tick:
         run = predict(workload, storage, progress=tick, **settings)

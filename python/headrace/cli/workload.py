@@ -244,11 +244,11 @@ def show(
 
 def _show_database(load, growth: float, plot: Path | None, output: Output) -> None:
     """A database in transactions: what stands behind it, and its parameters."""
+    from headrace.base.checks import check_number
     from headrace.errors import InputError
     from headrace.report import databases
     from headrace.report.output import as_csv, as_json
     from headrace.report.tables import show as print_parts
-    from headrace.workload.model import check_number
 
     if plot is not None:
         raise InputError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab.answers import Balance
-from headrace.workload.files import write_whole
 
 FORMAT = "headrace-balance/1"
 MAX_FILE_BYTES = 1 << 20

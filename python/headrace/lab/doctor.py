@@ -11,11 +11,11 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.base.units import GIB
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.client import Lab
 from headrace.lab.launch import find_headraced
 from headrace.lab.place import Place, place
-from headrace.units import GIB
 
 # LOOP_CONFIGURE with direct I/O and a block size in one call: Linux 5.8, commit 3448914e8cc5 (May 2020).
 OLDEST_KERNEL = (5, 8)

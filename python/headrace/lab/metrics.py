@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.lab.answers import Balance, MemberBalance
-from headrace.units import MIB
 
 SECONDS_OF = {"second": 1, "minute": 60}
 # What the daemon keeps: an hour of seconds, 15 days of minutes.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headrace import _core
-from headrace.errors import core_errors
+from headrace.base import core
+from headrace.base.clocks import span_in_words
+from headrace.base.core import core_errors
+from headrace.base.storage import Storage, Volume
 from headrace.planner.market import family_of
 from headrace.planner.result import Choice
-from headrace.storage import Storage, Volume
-from headrace.workload.describe import span_in_words
 
 VOLUME_ID = "vol-0123456789abcdef0"  # stands for the user's own
 # The API knows one io2; its Block Express limits come with the instance and size.
@@ -77,7 +77,7 @@ def _layout(choice: Choice) -> str:
 
 def _architecture(choice: Choice) -> str | None:
     with core_errors():
-        return _core.instance(choice.instance or "")["arch"]
+        return core.instance(choice.instance or "")["arch"]
 
 
 def _how(today: Choice, choice: Choice) -> str:
@@ -126,7 +126,7 @@ def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> li
 
 def _modify(after: Storage, before: Storage, as_of: str) -> dict:
     with core_errors():
-        rules = _core.modification_rules(as_of, after.members[0].size_gib)
+        rules = core.modification_rules(as_of, after.members[0].size_gib)
     often = (
         f"at most {rules['max_per_24_hours']} modifications of a volume in 24 hours"
         if rules["max_per_24_hours"]
@@ -241,7 +241,7 @@ def alarms(choice: Choice | None, as_of: str) -> list[dict]:
     )
     if choice.instance:
         with core_errors():
-            instance = _core.instance(choice.instance)
+            instance = core.instance(choice.instance)
         if instance["burst_seconds"]:
             for metric in ("EBSIOBalance%", "EBSByteBalance%"):
                 found.append(

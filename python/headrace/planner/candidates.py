@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from headrace import _core
-from headrace.errors import core_errors
-from headrace.storage import Storage
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.storage import Storage
 
 LAYOUTS = ("single", "raid0", "raid10")
 LAYOUT_NAMES = {"single": "", "raid0": " RAID 0", "raid1": " RAID 1", "raid5": " RAID 5", "raid10": " RAID 10", "raid10f2": " RAID 10 f2"}
@@ -35,7 +35,7 @@ class Host:
     """An instance and the cache it has room for; `instance` None: volumes alone (a database then keeps its own cache). `service`: what
     runs the server; only EC2 today."""
 
-    instance: _core.Instance | None = field(repr=False)
+    instance: core.Instance | None = field(repr=False)
     usd_month: float = 0.0
     cache_gib: float = 0.0
     service: str = "ec2"
@@ -52,7 +52,7 @@ class Family:
 
     volume_type: str
     layout: str
-    era: _core.Era = field(repr=False, compare=False)
+    era: core.Era = field(repr=False, compare=False)
     counts: tuple[int, ...] = ()
 
     @property
@@ -202,7 +202,7 @@ def _shape(family: Family, members: int, gib: int) -> Shape:
     return Shape(family, members, gib, (low, most), (included, int(min(highest, most * ratio))))
 
 
-def local_shapes(family: Family, instance: _core.Instance, size_gib: int) -> list[Shape]:
+def local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list[Shape]:
     """An instance's own disks in the family's layout, where they hold the data. All disks are used, as they are paid for anyway."""
     disks = int(instance["instance_store_devices"])
     if not disks or not instance["instance_store_gb"]:
@@ -228,7 +228,7 @@ class About:
 
 
 # A type that did not exist on the day: nothing is known of it.
-NO_ERA = cast("_core.Era", {})
+NO_ERA = cast("core.Era", {})
 
 
 class Directory:
@@ -236,7 +236,7 @@ class Directory:
 
     def __init__(self, as_of: str) -> None:
         with core_errors():
-            self.eras = {era["volume_type"]: era for era in _core.volume_eras(as_of)}
+            self.eras = {era["volume_type"]: era for era in core.volume_eras(as_of)}
         self.known: dict[str, About] = {}
 
     def about(self, text: str) -> About:
@@ -259,13 +259,13 @@ def static_figures(family: Family, members: int) -> tuple[float | None, float | 
     return layout_afr_percent(family.layout, members, published_afr_percent(family.era)), promised
 
 
-def published_afr_percent(era: _core.Era) -> float | None:
+def published_afr_percent(era: core.Era) -> float | None:
     """The upper published annual failure rate of one volume, percent; None where none is published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[-1]) if isinstance(value, (list, tuple)) else None
 
 
-def lowest_afr_percent(era: _core.Era) -> float | None:
+def lowest_afr_percent(era: core.Era) -> float | None:
     """The lower published annual failure rate of one volume, percent; None where none is published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[0]) if isinstance(value, (list, tuple)) else None

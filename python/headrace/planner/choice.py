@@ -11,8 +11,10 @@ from typing import Generic, TypeVar
 import numpy as np
 import polars as pl
 
-from headrace import _core, caps
-from headrace.errors import core_errors
+from headrace.base import caps, core
+from headrace.base.clocks import span_in_words
+from headrace.base.core import core_errors
+from headrace.base.units import MIB
 from headrace.planner.candidates import (
     Directory,
     Family,
@@ -27,8 +29,7 @@ from headrace.planner.database import Z80, DatabaseJudge, Doubt, Regret
 from headrace.planner.demand import DemandJudge
 from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
 from headrace.planner.result import Choice
-from headrace.units import MIB
-from headrace.workload.describe import clock_at, span_in_words
+from headrace.workload.describe import clock_at
 
 LOCAL = "Local disks: all data is gone when the instance stops, hibernates or terminates, or a disk fails. Keep a replica and backups elsewhere."
 TWO_SNAPSHOTS = (
@@ -95,10 +96,10 @@ class Chooser(ABC, Generic[Judge]):
             "caveats": tuple(self._caveats(about.family, limits, items, host, log)),
         }  # fmt: skip
 
-    def limits(self, pick: Pick) -> list[_core.VolumeLimits]:
+    def limits(self, pick: Pick) -> list[core.VolumeLimits]:
         """The limits of each data volume. Raises InputError for a storage that cannot be on that day or instance."""
         with core_errors():
-            return _core.storage_limits(pick[0], self.judge.prices.as_of, self.judge.hosts[pick[2]].name)
+            return core.storage_limits(pick[0], self.judge.prices.as_of, self.judge.hosts[pick[2]].name)
 
     def _afr(self, family: Family, members: int, log: str | None) -> float | None:
         own = static_figures(family, members)[0]
@@ -115,7 +116,7 @@ class Chooser(ABC, Generic[Judge]):
             missed.append(f"its log volume holds {log:,} GiB, {self.need.log_gib:,} GiB needed")
         return missed
 
-    def _caveats(self, family: Family, limits: list[_core.VolumeLimits], items: list[dict], host: Host, log: str | None) -> list[str]:
+    def _caveats(self, family: Family, limits: list[core.VolumeLimits], items: list[dict], host: Host, log: str | None) -> list[str]:
         found = []
         if not limits[0]["persistent"]:
             found.append(LOCAL + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else ""))
@@ -163,7 +164,7 @@ class DemandChooser(Chooser[DemandJudge]):
         goals = [goal for goal in self.judge.goals if goal.about.kind != "headroom" or metrics["headroom_percent"] is not None]
         return [miss_in_words(goal, metrics[goal.metric]) for goal in goals if not goal.met(metrics[goal.metric])]
 
-    def utilisations(self, pick: Pick, limits: _core.VolumeLimits) -> list[dict]:
+    def utilisations(self, pick: Pick, limits: core.VolumeLimits) -> list[dict]:
         """Each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or all on the instance), `unit`,
         `utilisation`, `at_s`. Limits that burst are taken at their burst."""
         about, instance = self.directory.about(pick[0]), self.judge.hosts[pick[2]].instance
@@ -189,7 +190,7 @@ class DemandChooser(Chooser[DemandJudge]):
             answer.append({"cap": cap, "asked": asked, "allowed": allowed, "unit": unit, "utilisation": share, "at_s": frame["t_s"][at]})
         return answer
 
-    def _binds(self, pick: Pick, limits: _core.VolumeLimits) -> dict:
+    def _binds(self, pick: Pick, limits: core.VolumeLimits) -> dict:
         used = self.utilisations(pick, limits)
         nearest = max(used, key=lambda entry: entry["utilisation"])
         waited = [(seconds, cap) for cap, seconds in self.simulated(pick)["throttled_by_s"] if seconds > 0]
@@ -208,11 +209,11 @@ class DemandChooser(Chooser[DemandJudge]):
         short = f"{caps.short(cap)}, for {span_in_words(max(1, round(seconds)))}"
         return {**entry, "throttled_s": seconds, "words": words, "short": short}
 
-    def simulated(self, pick: Pick) -> _core.Summary:
+    def simulated(self, pick: Pick) -> core.Summary:
         """The summary of one run of the planned demand on a candidate."""
         judge = self.judge
         with core_errors():
-            return _core.simulate(
+            return core.simulate(
                 pick[0], judge.demand.load, form="interval", interval_s=judge.demand.longest_point_s,
                 instance=judge.hosts[pick[2]].name, as_of=judge.prices.as_of, start_balance_percent=judge.start_balance, cycle=judge.cycle,
             )["summary"]  # fmt: skip
@@ -347,8 +348,8 @@ def _doubtful(item: dict) -> bool:
 
 def latency_doubts(volume_type: str, as_of: str) -> list[str]:
     """What to know of the latency figures of a type where they are guessed or of low confidence."""
-    in_force: dict[str, _core.LatencyProfile] = {}
-    for profile in _core.latency_profiles():
+    in_force: dict[str, core.LatencyProfile] = {}
+    for profile in core.latency_profiles():
         if profile["volume_type"] == volume_type and profile["from"] <= as_of:
             in_force[profile["op"]] = max(in_force.get(profile["op"], profile), profile, key=lambda entry: entry["from"])
     doubtful = {op: profile for op, profile in in_force.items() if profile["confidence"] in ("low", "guess")}
@@ -373,7 +374,7 @@ def durability_in_words(family: Family, members: int, afr_percent: float | None)
     return f"annual failure rate {published} a volume; the array of {members}: {reading} {afr_percent:.2g} %"
 
 
-def consistency_in_words(consistency: _core.Consistency | None) -> str:
+def consistency_in_words(consistency: core.Consistency | None) -> str:
     """What the type promises of its performance."""
     if not consistency:
         return "none promised"

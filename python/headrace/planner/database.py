@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace import _core
-from headrace.errors import core_errors
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import GIB
+from headrace.catalog.price_list import PriceList
 from headrace.planner.candidates import Host, Pick
 from headrace.planner.demand import Counts
 from headrace.planner.goals import Goal, headroom_of
-from headrace.prices import PriceList
-from headrace.units import GIB
 from headrace.workload.transactions import TransactionWorkload
 
 FIGURES = (
@@ -71,7 +71,7 @@ class DatabaseJudge:
         self.load_goals = [goal for goal in self.goals if goal.about.kind == "load"]
         self._usd: dict[str, float] = {}
         with core_errors():
-            self.core = _core.TransactionCandidates(self.database)
+            self.core = core.TransactionCandidates(self.database)
         self.worlds = Worlds(self, workload, draws, seed)
 
     # --- performance --------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class DatabaseJudge:
             "settled": about.settled and not first, "least_tps": least_tps,
         }  # fmt: skip
         with core_errors():
-            answers = _core.transaction_candidates(
+            answers = core.transaction_candidates(
                 list(cores), search, [place[data] for data, _, _ in picks], [None if log is None else place[log] for _, log, _ in picks],
                 [host_place.get(index) for *_, index in picks], [cache_place[self.hosts[index].cache_gib] for *_, index in picks],
                 arrivals_by=list(arrivals_by),
@@ -208,7 +208,7 @@ class Worlds:
         self.judge = judge
         databases = workload.draws(draws, seed) or [workload.database]
         with core_errors():
-            self.cores = [_core.TransactionCandidates(database) for database in databases]
+            self.cores = [core.TransactionCandidates(database) for database in databases]
         # Only an open load needs the factor as a number: its backlog has no closed form. Spread evenly over the databases, in an order of chance.
         order = np.random.default_rng(seed + 1).permutation(len(databases))
         self.deviations = normal_middles(len(databases))[order]

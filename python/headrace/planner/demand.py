@@ -14,14 +14,14 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from headrace import _core
-from headrace.core import core_load
-from headrace.errors import core_errors
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.catalog.price_list import PriceList
 from headrace.planner.candidates import MIRRORED, Directory, Host, Pick, static_figures
 from headrace.planner.goals import Goal, headroom_of
 from headrace.planner.market import HOURS_PER_MONTH
-from headrace.prices import PriceList
 from headrace.workload import OpenWorkload
+from headrace.workload.core_form import core_load
 
 RATES = ("reads_per_s", "writes_per_s")
 # Goals that any backlog breaks: with one of them, a candidate whose bound says "cannot deliver" need not be simulated.
@@ -76,7 +76,7 @@ class Demand:
         """What all volumes of a storage together are asked for at each point: `t_s`, `duration_s`, `iops` (256 KiB units), `mib_s`, and
         `hdd_mib_s` as st1 and sc1 count it (a random I/O costs a whole MiB)."""
         with core_errors():
-            return pl.DataFrame(_core.demand_on_volumes(self.load, storage))
+            return pl.DataFrame(core.demand_on_volumes(self.load, storage))
 
     def per_member(self, storage: str, members: int) -> pl.DataFrame:
         """The same for each volume: like members carry like shares."""
@@ -180,7 +180,7 @@ class DemandJudge:
         used = {place: None for *_, place in picks if self.hosts[place].instance is not None}
         index = {place: i for i, place in enumerate(used)}
         with core_errors():
-            return _core.evaluate(
+            return core.evaluate(
                 load, [data for data, *_ in picks], [index.get(place) for *_, place in picks], [self.hosts[place].name or "" for place in used],
                 as_of=self.prices.as_of, start_balance_percent=self.start_balance, prune_above=prune_above, cycle=self.cycle,
             )  # fmt: skip

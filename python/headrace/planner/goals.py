@@ -16,8 +16,8 @@ from typing import Literal
 
 import numpy as np
 
+from headrace.base.checks import did_you_mean, shown
 from headrace.errors import InputError
-from headrace.workload.model import did_you_mean, shown
 
 SOURCE = "headrace plan --help, goals"
 # Within this much of the metric's scale a goal of "0" counts as met: what adding up a day's intervals leaves of rounding.
@@ -272,7 +272,7 @@ def needed_tps(goals: Iterable[Goal], threads: int | None, p95_over_mean: float)
 
 def miss_in_words(goal: Goal, value: float | None) -> str:
     """`I/O p99 of the worst 5 min 240 ms against 20`."""
-    from headrace.workload.describe import span_in_words
+    from headrace.base.clocks import span_in_words
 
     seconds_in = {"ms": 1e-3, "s": 1.0, "min": 60.0}.get(goal.about.unit)
     unit = {"tps": "", "requests": ""}.get(goal.about.unit, f" {goal.about.unit}")

@@ -7,12 +7,13 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from headrace import _core
-from headrace.errors import InputError, core_errors
+from headrace.base import core
+from headrace.base.checks import check_number, did_you_mean, shown
+from headrace.base.core import core_errors
+from headrace.catalog.price_list import PriceList
+from headrace.errors import InputError
 from headrace.planner.candidates import LAYOUTS, Directory, Family, Host, Shape, Space, local_shapes, member_counts, shapes_of
 from headrace.planner.result import FamilyVerdict
-from headrace.prices import PriceList
-from headrace.workload.model import check_number, did_you_mean, shown
 
 TYPES = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1", "instance-store")
 EXCLUDABLE = (*TYPES, "raid0", "raid10")
@@ -70,7 +71,7 @@ def families_on(
     return families, verdicts
 
 
-def _out(kind: str, eras: dict[str, _core.Era], prices: PriceList, excluded: dict[str, str]) -> tuple[str, str]:
+def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict[str, str]) -> tuple[str, str]:
     """Why a type is out before any search, or ("", "")."""
     if kind in excluded:
         return "excluded", excluded[kind]
@@ -84,8 +85,8 @@ def _out(kind: str, eras: dict[str, _core.Era], prices: PriceList, excluded: dic
     return "", ""
 
 
-def _same_limits(one: _core.Era, other: _core.Era) -> bool:
-    def figures(era: _core.Era) -> list:
+def _same_limits(one: core.Era, other: core.Era) -> bool:
+    def figures(era: core.Era) -> list:
         bounds = [era["size_gib"]["max"]["value"], era["iops"].get("max", {}).get("value"), era["iops"].get("per_gib", {}).get("value")]
         return bounds + [tier["cap_mib_s"]["value"] for tier in era["throughput"].get("tier", [])]
 
@@ -135,7 +136,7 @@ def hosts_named(
     nothing usable is left."""
     patterns = list(patterns) if isinstance(patterns, Sequence) and not isinstance(patterns, str) else [patterns]
     with core_errors():
-        known = {entry["instance_type"]: entry for entry in _core.instances(prices.as_of)}
+        known = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
     names: dict[str, None] = {}
     for pattern in patterns:
         names.update(dict.fromkeys(_matching(pattern, known, prices.as_of)))
@@ -155,7 +156,7 @@ def hosts_named(
     return hosts, skipped
 
 
-def _host(entry: _core.Instance, prices: PriceList, cache_share: float | None) -> Host | str:
+def _host(entry: core.Instance, prices: PriceList, cache_share: float | None) -> Host | str:
     """The host of an instance, or why it cannot be one."""
     usd = prices.instance_hour_usd(entry["instance_type"])
     if not any(entry[limit] for limit in ("baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s")):
@@ -168,19 +169,19 @@ def _host(entry: _core.Instance, prices: PriceList, cache_share: float | None) -
     return Host(entry, usd * HOURS_PER_MONTH, cache)
 
 
-def cache_of(instance: _core.Instance, cache_share: float | None = None) -> float:
+def cache_of(instance: core.Instance, cache_share: float | None = None) -> float:
     """GiB of cache an instance has room for: a share of its memory (None, or OWN_SHARE: the share all of Headrace takes)."""
     if cache_share == OWN_SHARE:
         cache_share = None
     if cache_share is not None:
         check_number("cache_share", cache_share, 0.05, 0.95, "of memory")
-    return _core.cache_gib_for((instance["memory_mib"] or 0) / 1024, cache_share)
+    return core.cache_gib_for((instance["memory_mib"] or 0) / 1024, cache_share)
 
 
 def sensible_instances(as_of: str) -> list[str]:
     """The families m, r, c and i of a day, the two newest generations of each that are priced and whose EBS limits are known. Raises InputError for a bad day."""
     with core_errors():
-        known = _core.instances(as_of)
+        known = core.instances(as_of)
     matched = [(match, entry) for entry in known if (match := SENSIBLE.match(entry["instance_type"]))]
     matched = [
         (match, entry)
@@ -224,13 +225,13 @@ def _worth(host: Host) -> tuple:
     return (*figures, host.cache_gib, float(instance["instance_store_devices"] or 0), float(instance["nitro"]))
 
 
-def _matching(pattern: object, known: dict[str, _core.Instance], as_of: str) -> list[str]:
+def _matching(pattern: object, known: dict[str, core.Instance], as_of: str) -> list[str]:
     text = pattern.strip().lower() if isinstance(pattern, str) else ""
     found = [name for name in known if fnmatchcase(name, text)] if text else []
     if not found:
         if text and not set(text) & set("*?["):
             with core_errors():  # names the day a type was first seen, or the nearest name
-                _core.instance(text, as_of)
+                core.instance(text, as_of)
         hint = did_you_mean(pattern, known) or "See `headrace catalog instances`."
         raise InputError(f"instance {shown(pattern)}", f"matches no instance type of the catalog on {as_of}", "data/instances.csv", hint)
     return found

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from headrace import _core
-from headrace.errors import InputError, core_errors
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.errors import InputError
 from headrace.planner import actions as doing
 from headrace.planner.candidates import Directory, Family, Host, Pick, Shape, Space
 from headrace.planner.choice import DatabaseChooser, DemandChooser
@@ -264,7 +265,7 @@ class Engine:
         if today is None or today.instance is None or isinstance(self.judge, DatabaseJudge):
             return None
         with core_errors():
-            instance = _core.instance(today.instance, self.asked.prices.as_of)
+            instance = core.instance(today.instance, self.asked.prices.as_of)
         return instance["memory_mib"] / 1024, instance["vcpus"]
 
     def _pool(self, passing: Sequence[Found], regret: dict) -> list[Choice]:
@@ -370,9 +371,9 @@ class Engine:
         volumes = [str(storage) for storage in (today.data, today.log) if storage is not None]
         with core_errors():
             for storage in volumes:
-                _core.storage_limits(storage, prices.as_of, host.name)
+                core.storage_limits(storage, prices.as_of, host.name)
             if host.name is not None:
-                _core.check_attachments(volumes, host.name, prices.as_of)
+                core.check_attachments(volumes, host.name, prices.as_of)
         for storage in volumes:
             prices.volume_items(storage, 0.0)  # refuses what has no price
         return (str(today.data), None if today.log is None else str(today.log), place)
@@ -527,7 +528,7 @@ class Engine:
         recorded = None if workload is None or compared is None else workload.recorded_latency()
         if workload is None or compared is None or recorded is None or not isinstance(self.chooser, DemandChooser):
             return []
-        from headrace.simulation import simulate
+        from headrace.simulation.demand import simulate
 
         run = simulate(workload, compared.storage, instance=compared.instance, as_of=self.asked.prices.as_of, form="interval")
         return latency_checks(workload, recorded, run.rows, self.chooser.moment)

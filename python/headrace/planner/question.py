@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace import _core
-from headrace.errors import InputError, core_errors
+from headrace.base import core
+from headrace.base.checks import check_number, check_whole, shown
+from headrace.base.core import core_errors
+from headrace.base.storage import Placement, parse_placement
+from headrace.base.units import DAY_S
+from headrace.catalog.price_list import PriceList
+from headrace.errors import InputError
 from headrace.planner.candidates import Host
 from headrace.planner.choice import Need
 from headrace.planner.database import Conditions
@@ -27,11 +32,8 @@ from headrace.planner.market import (
     sensible_instances,
     undominated,
 )
-from headrace.prices import PriceList
-from headrace.storage import Placement, parse_placement
-from headrace.units import DAY_S
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
-from headrace.workload.model import check_number, check_size, check_whole, shown
+from headrace.workload.model import check_size
 from headrace.workload.observed import limits_met, short_note
 
 SOURCE = "headrace plan --help"
@@ -190,7 +192,7 @@ def _prices(settings: Settings) -> PriceList:
         if not isinstance(value, str):
             raise InputError(f"{name} = {shown(value)}", "must be text", SOURCE, "For example region us-east-1, as_of 2024-06-01.")
     with core_errors():
-        day = settings.as_of or _core.newest_date()
+        day = settings.as_of or core.newest_date()
     return PriceList(
         settings.region, day, discount_percent=settings.discount_percent, price_file=settings.price_file, commitment=settings.commitment
     )
@@ -385,7 +387,7 @@ def _assumed_cache(workload: TransactionWorkload, instance: str, cache_share: fl
     if workload.instance == instance:
         return []
     with core_errors():
-        cache = cache_of(_core.instance(instance, as_of), cache_share)
+        cache = cache_of(core.instance(instance, as_of), cache_share)
     return [
         f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. If yours is another, set that (innodb_buffer_pool_size), or calibrate there."
     ]

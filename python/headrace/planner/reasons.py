@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from headrace import _core, caps
+from headrace.base import caps, core
+from headrace.base.clocks import span_in_words
+from headrace.base.units import MIB
 from headrace.planner.actions import migration
 from headrace.planner.candidates import Family, Pick
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
-from headrace.units import MIB
 from headrace.workload import OpenWorkload
-from headrace.workload.describe import span_in_words
 
 SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
 # What an array must save to be recommended: both of them. Striping costs operations (multi-volume snapshots, growth, a larger chance
@@ -259,7 +259,7 @@ def _demand_lines(chooser: DemandChooser, pick: Pick, choice: Choice) -> list[st
     return lines
 
 
-def _capacity(family: Family, limits: _core.VolumeLimits) -> list[str]:
+def _capacity(family: Family, limits: core.VolumeLimits) -> list[str]:
     size = limits["spec"]["size_gib"]
     mib_s = limits["throughput_bytes_s"] / MIB
     if limits["io_burst"]:

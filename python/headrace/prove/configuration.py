@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace import _core
-from headrace.errors import InputError, core_errors
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.errors import InputError
 
 DOC = "docs/guide/prove.md"
 LEAST_CACHE_GIB = 0.005  # innodb_buffer_pool_size is at least 5 MiB
@@ -29,7 +30,7 @@ class Configuration:
     def __post_init__(self) -> None:
         with core_errors():
             for spec in filter(None, (self.storage, self.log_storage)):
-                _core.parse_storage(spec)
+                core.parse_storage(spec)
         if not self.cache_gib >= LEAST_CACHE_GIB:
             raise InputError(f"{self.name}: a cache of {self.cache_gib:g} GiB", f"must be at least {LEAST_CACHE_GIB:g} GiB", DOC)
         if not 1 <= self.threads <= MOST_THREADS:
@@ -43,4 +44,4 @@ class Configuration:
     @property
     def usable_gib(self) -> float:
         """What the data volumes hold, GiB."""
-        return float(_core.parse_storage(self.storage)["usable_gib"])
+        return float(core.parse_storage(self.storage)["usable_gib"])

@@ -12,10 +12,10 @@ from pathlib import Path
 import polars as pl
 import tomli_w
 
+from headrace.base.files import write_whole
 from headrace.bench import RunRecord
 from headrace.errors import CouldNotRun
 from headrace.prove.configuration import DOC
-from headrace.workload.files import write_whole
 
 DESCRIPTION, COUNTERS = "LAB.toml", "lab.csv"
 COLUMNS = ("reads", "read_bytes", "writes", "write_bytes")

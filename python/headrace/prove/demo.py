@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.calibrating import sysbench_oltp
+from headrace.calibration.from_runs import sysbench_oltp
 from headrace.prove.request import Request, from_workload
 
 MINUTES = 2.0

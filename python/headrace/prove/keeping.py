@@ -8,7 +8,7 @@ import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace.bench.store import write_json
+from headrace.bench.store.store import write_json
 from headrace.errors import CouldNotRun, InputError
 from headrace.prove.configuration import DOC, Configuration
 from headrace.prove.result import SCHEMA, Measured, Predicted, Proof, Step

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace import bench
-from headrace import mysql as servers
-from headrace.bench.benchmark import Benchmark
+from headrace import servers as servers
+from headrace.base.units import MIB
+from headrace.bench.drivers.benchmark import Benchmark
+from headrace.connect import connect
 from headrace.errors import CouldNotRun
 from headrace.lab import Lab
 from headrace.prove.configuration import DOC, Configuration
-from headrace.units import MIB
-from headrace.workload.capture import connect
 
 DATABASE = "sbtest"
 SERVER = "proof"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import doctor
-from headrace.mysql import find_program
 from headrace.prove.configuration import DOC
+from headrace.servers import find_program
 
 TOOLS = (("sysbench", "apt-get install sysbench"), ("mkfs.xfs", "apt-get install xfsprogs"))
 

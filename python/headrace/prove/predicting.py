@@ -12,15 +12,15 @@ from pathlib import Path
 
 import polars as pl
 
-from headrace import _core
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.files import write_whole
 from headrace.bench import RunRecord
-from headrace.bench.summary import LEAST_IDLE_SHARE
-from headrace.errors import core_errors
-from headrace.prediction import predict
+from headrace.bench.run.summary import LEAST_IDLE_SHARE
 from headrace.prove.configuration import Configuration
 from headrace.prove.result import Measured, Predicted
 from headrace.prove.scale import iops_of
-from headrace.workload.files import write_whole
+from headrace.simulation.database import predict
 from headrace.workload.transactions import GIB, TransactionWorkload
 
 PREDICTIONS_FILE = "predictions.json"
@@ -88,7 +88,7 @@ def predicted(
     )  # fmt: skip
     part = run.rows.filter(run.rows["t_s"] >= warmup_s)
     alone = float(part["tps"].mean() or 0.0)
-    slower = 1.0 if processors is None else _core.processor_share(alone, processors, workload.database["clients"])
+    slower = 1.0 if processors is None else core.processor_share(alone, processors, workload.database["clients"])
     tps = alone * slower
     spread = run.summary["relative_spread"]
     above = p95 or Percentiles(workload.database["clients"]["p95_over_mean"] - 1.0, None)
@@ -108,7 +108,7 @@ def with_cache(workload: TransactionWorkload, cache_gib: float, changed: Sequenc
     """The workload with another cache. `changed`: per class of pages the share of touches that change one (sysbench's are known), by which the pages that leave the other pool
     are cleaner or dirtier; None: as in the calibration's. Raises InputError."""
     with core_errors():
-        database = _core.cache_after(workload.database, workload.cache_gib * GIB, cache_gib * GIB, changed)
+        database = core.cache_after(workload.database, workload.cache_gib * GIB, cache_gib * GIB, changed)
     return replace(workload, database=database)
 
 
@@ -124,7 +124,7 @@ def measured(record: RunRecord) -> Measured:
 
 
 def _processors_bound(record: RunRecord) -> bool:
-    """Less idle than a run needs to be one of its storage (headrace.bench.summary)."""
+    """Less idle than a run needs to be one of its storage (headrace.bench.run.summary)."""
     cpus = record.document["environment"].get("cpus") or 1
     idle = [record.summary.get(name) for name in ("idle_cpus", "iowait_cpus")]
     return idle[0] is not None and idle[0] + (idle[1] or 0.0) < LEAST_IDLE_SHARE * cpus

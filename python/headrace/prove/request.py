@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headrace.base.files import read_bytes
+from headrace.base.storage import Placement, parse_placement
 from headrace.errors import InputError
 from headrace.prove.configuration import DOC, Configuration
 from headrace.prove.standin import settled_miss
-from headrace.storage import Placement, parse_placement
-from headrace.workload.files import read_bytes
 from headrace.workload.transactions import TransactionWorkload
 
 PLAN_SCHEMA = "headrace-plan/2"
@@ -123,8 +123,8 @@ def _choices(document: dict) -> list[tuple[str, dict]]:
 
 
 def _assumed(engine: str, size_gib: float) -> dict:
-    from headrace.calibrating import sysbench_tpcc
-    from headrace.workload.calibration.standard import GIB, TPCC_BYTES
+    from headrace.calibration.from_runs import sysbench_tpcc
+    from headrace.calibration.standard import GIB, TPCC_BYTES
 
     warehouses = max(1.0, size_gib * GIB / TPCC_BYTES[engine])
     return sysbench_tpcc(warehouses=warehouses, engine=engine, cache_gib=1.0, threads=1).database

@@ -10,14 +10,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace import bench, calibrating
+from headrace import bench
 from headrace import lab as labs
-from headrace.bench import environment
+from headrace.bench.run import environment
+from headrace.calibration import from_runs as calibrating
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.mysql import find_program
-from headrace.mysql.interrupts import ends_as_interrupts, undisturbed
-from headrace.mysql.memory import lab_folder
 from headrace.prove import keeping, needs, predicting, standin
 from headrace.prove import scale as scaling
 from headrace.prove.configuration import DOC, Configuration
@@ -26,6 +24,9 @@ from headrace.prove.measuring import Data, load, measure, quiet
 from headrace.prove.request import CURRENT, Request
 from headrace.prove.result import Proof, Step
 from headrace.prove.timing import Timing, timing
+from headrace.servers import find_program
+from headrace.servers.interrupts import ends_as_interrupts, undisturbed
+from headrace.servers.memory import lab_folder
 from headrace.workload import files
 from headrace.workload.transactions import TransactionWorkload
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from headrace.base.storage import Storage, Volume
+from headrace.base.units import MIB
 from headrace.bench import SysbenchOltp
-from headrace.calibrating import sysbench_oltp
+from headrace.calibration.from_runs import sysbench_oltp
 from headrace.errors import InputError
-from headrace.prediction import predict
 from headrace.prove.configuration import DOC, Configuration
-from headrace.storage import Storage, Volume
-from headrace.units import MIB
+from headrace.simulation.database import predict
 
 # Below this a cache holds little more than what every statement passes: node pages, undo, dictionary (a few thousand pages of 16 KiB).
 LEAST_CACHE_GIB = 0.0625

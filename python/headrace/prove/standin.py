@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from headrace import _core
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
-from headrace.errors import InputError, core_errors
+from headrace.errors import InputError
 from headrace.prove.configuration import DOC
-from headrace.units import GIB
 
 # A row of sbtest with its index entry, bytes on disk: 8 x 1,000,000 rows take 1.84 GiB (InnoDB) and 1.59 GiB (MyRocks, not compressed): MariaDB 10.11, 2026-11-21.
 ROW_BYTES = {"innodb": 247.0, "myrocks": 214.0}
@@ -71,7 +72,7 @@ def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | N
     """Share of page touches that read a page once the cache has settled."""
     options = _options(engine, rows, threads=threads, cache_gib=cache_gib, h=h)
     with core_errors():
-        database = _core.mysql_sysbench(options)["database"]
+        database = core.mysql_sysbench(options)["database"]
     return settled_miss(database, cache_gib)
 
 
@@ -92,12 +93,12 @@ def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
         benchmark.parameters.get("rand_pareto_h", SYSBENCH_H) if benchmark.distribution == "pareto" else None,
     )
     with core_errors():
-        return _core.mysql_sysbench(options)["changed"]
+        return core.mysql_sysbench(options)["changed"]
 
 
 def settled_miss(database: dict, cache_gib: float) -> float:
     """The same of any database of the core."""
     with core_errors():
-        curve = _core.mysql_warm_up(database, cache_gib * GIB)
+        curve = core.mysql_warm_up(database, cache_gib * GIB)
     touches = sum(item["pages"] * item["touches_per_tx"] for item in database["popularity"])
     return float(min(1.0, curve["reads"][-1] / max(touches, 1e-12)))

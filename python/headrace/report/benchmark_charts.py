@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from headrace import caps
+from headrace.base import caps
 from headrace.report import style
 from headrace.report.charts import SHORT, TimeAxis, decades, lines
 

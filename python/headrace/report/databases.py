@@ -6,11 +6,11 @@ import math
 
 import polars as pl
 
-from headrace import _core, caps
+from headrace.base import caps, core
+from headrace.base.units import GIB
 from headrace.report.simulation import clock_step_s, row_labels
 from headrace.report.tables import table
 from headrace.report.words import number, percent, span
-from headrace.units import GIB
 
 SCHEMA = "headrace-prediction/1"
 # Significant digits of a fitted value: two even where it is hardly known, four where a file says it is known exactly.
@@ -66,7 +66,7 @@ def log_warnings(run, workload) -> list[str]:
         return []
     per_transaction = workload.database["log"]["binlog_bytes_per_tx"]
     written = run.rows["tps"].sum() * per_transaction
-    room = _core.parse_storage(run.log_storage)["usable_gib"] * GIB
+    room = core.parse_storage(run.log_storage)["usable_gib"] * GIB
     if written <= room:
         return []
     full = span(run.rows.height * room / written)

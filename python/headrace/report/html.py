@@ -76,9 +76,9 @@ def origin() -> str:
     """What made the page: version and day of the catalog."""
     from importlib.metadata import version
 
-    from headrace import _core
+    from headrace.base import core
 
-    return f"Made by headrace {version('headrace')} with the catalog of {_core.newest_date()}. Simulated, not measured, unless it says so."
+    return f"Made by headrace {version('headrace')} with the catalog of {core.newest_date()}. Simulated, not measured, unless it says so."
 
 
 def text(value: object) -> str:

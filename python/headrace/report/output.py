@@ -11,8 +11,8 @@ from dataclasses import asdict, is_dataclass
 from datetime import date
 from pathlib import Path
 
+from headrace.base.files import write_whole
 from headrace.errors import InputError
-from headrace.workload.files import write_whole
 
 CHART_FORMATS = (".html", ".svg", ".png")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.base.files import write_whole
 from headrace.report import charts
 from headrace.report.html import Page, png, svg
 from headrace.report.output import write_text
 from headrace.report.simulation import clock_start, in_words
-from headrace.workload.files import write_whole
 from headrace.workload.model import ClosedWorkload
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from headrace import caps
+from headrace.base import caps
+from headrace.base.units import MIB
 from headrace.report.words import clock, latency, number, percent, span, start_of
-from headrace.units import MIB
 from headrace.workload.model import ClosedWorkload
 
 SHORT_ROWS = 24

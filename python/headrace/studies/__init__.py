@@ -3,7 +3,7 @@
     >>> from headrace import studies
     >>> [study.name for study in studies.list_studies()]
     ['gp2-burst', 'choices', 'raid-2009', 'queue-rule', 'published-latency', 'scaling-2018', 'iops-900-vs-3000', 'whitepaper-2017', 'first-hour']
-    >>> burst = next(v for v in studies.run("gp2-burst").verdicts if v.published == 3600.0)
+    >>> burst = next(v for v in studies.run_study("gp2-burst").verdicts if v.published == 3600.0)
     >>> burst.what, burst.published, round(burst.ours)
     ('burst of 500 GiB, per I/O', 3600.0, 3600)
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headrace.base.checks import did_you_mean
 from headrace.errors import InputError
 from headrace.studies import (
     choices,
@@ -29,7 +30,6 @@ from headrace.studies import (
     whitepaper_2017,
 )
 from headrace.studies.base import ChartData, Progress, Series, Source, Study, StudyResult, Table, Verdict, error_percent
-from headrace.workload.model import did_you_mean
 
 __all__ = [
     "ChartData",
@@ -83,7 +83,7 @@ def get(name: str) -> Study:
     return _module(name).STUDY
 
 
-def run(name: str, progress: Progress | None = None) -> StudyResult:
+def run_study(name: str, progress: Progress | None = None) -> StudyResult:
     """Runs a study on the model: some seconds. `progress` is called with the share done (0-1). Same figures every time. Raises InputError."""
     module = _module(name)
     if name in _LAB_ONLY:

@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace import _core
-from headrace.errors import InputError, core_errors
-from headrace.simulation import simulate
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import DAY_S
+from headrace.errors import InputError
+from headrace.simulation.demand import simulate
 from headrace.studies.base import (
     ChartData,
     Figure,
@@ -28,7 +30,6 @@ from headrace.studies.base import (
     compare,
     published,
 )
-from headrace.units import DAY_S
 from headrace.workload import ClosedWorkload
 
 ARTICLE = Source("Understanding Database IOPS, part 1", "2020-07-13")
@@ -83,7 +84,7 @@ def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, 
             text += f":{max(mib_s, 125)}"
     try:
         with core_errors():
-            limits = _core.storage_limits(text, day)[0]
+            limits = core.storage_limits(text, day)[0]
     except InputError:  # the catalog says why; here only that it cannot be had matters
         return None
     return text if iops is None or (limits["iops"] or 0) >= iops else None
@@ -91,12 +92,12 @@ def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, 
 
 def _monthly_usd(storage: str, day: str) -> float:
     with core_errors():
-        return sum(item["usd"] for item in _core.monthly_cost(storage, REGION, day))
+        return sum(item["usd"] for item in core.monthly_cost(storage, REGION, day))
 
 
 def _eras(day: str) -> dict[str, dict]:
     with core_errors():
-        return {era["volume_type"]: era for era in _core.volume_eras(day) if era["volume_type"] in EBS_TYPES}
+        return {era["volume_type"]: era for era in core.volume_eras(day) if era["volume_type"] in EBS_TYPES}
 
 
 def _is_disk(era: dict) -> bool:
@@ -109,7 +110,7 @@ def max_volume_iops(volume_type: str, day: str) -> int:
     size = _eras(day)[volume_type]["size_gib"]["max"]["value"]
     if volume_type not in ("gp3", "io1", "io2"):
         with core_errors():
-            return int(_core.storage_limits(f"{volume_type}:{size}", day)[0]["iops"])
+            return int(core.storage_limits(f"{volume_type}:{size}", day)[0]["iops"])
     low, high = 100, 1_000_000
     while high - low > 1:
         middle = (low + high) // 2
@@ -166,8 +167,8 @@ def dense_instance_family(day: str) -> tuple[str, str]:
     """
     best = None
     with core_errors():
-        for instance in _core.instances(day):
-            price = _core.instance_price(instance["instance_type"], REGION, day)
+        for instance in core.instances(day):
+            price = core.instance_price(instance["instance_type"], REGION, day)
             if price is None or instance["instance_store_gb"] < 1_000 or instance["max_iops"] is None:
                 continue
             per_tb_hour = 1_000.0 * price["usd"] / instance["instance_store_gb"]
@@ -198,7 +199,7 @@ def between_10k_and_20k(day: str) -> Answer:
 def ebs_max_iops(day: str) -> int:
     """Most EBS IOPS any instance of the day has, by the instance table."""
     with core_errors():
-        return max(instance["max_iops"] or 0 for instance in _core.instances(day))
+        return max(instance["max_iops"] or 0 for instance in core.instances(day))
 
 
 def over_80k(day: str) -> Answer:
@@ -219,12 +220,12 @@ def _cheapest_local(day: str) -> str:
     """The cheapest instance whose documented local write IOPS reach it."""
     best = None
     with core_errors():
-        for instance in _core.instances(day):
+        for instance in core.instances(day):
             name, disks = instance["instance_type"], instance["instance_store_devices"]
-            price = _core.instance_price(name, REGION, day) if disks else None
+            price = core.instance_price(name, REGION, day) if disks else None
             if price is None:
                 continue
-            of = _core.storage_limits("instance-store:1", day, name)[0]
+            of = core.storage_limits("instance-store:1", day, name)[0]
             documented = any(caveat["field"] == "iops.documented" for caveat in of["caveats"])
             if documented and of["iops"] * disks >= MANY_IOPS and (best is None or price["usd"] < best[0]):
                 best = (price["usd"], name, of["iops"] * disks)

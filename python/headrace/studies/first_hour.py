@@ -10,7 +10,7 @@ import statistics
 import time
 from itertools import accumulate
 
-from headrace.prediction import Prediction
+from headrace.simulation.database import Prediction
 from headrace.studies.base import (
     ChartData,
     Figure,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from headrace import _core
-from headrace.errors import core_errors
-from headrace.simulation import Simulation, simulate
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.simulation.demand import Simulation, simulate
 from headrace.studies.base import (
     ChartData,
     Figure,
@@ -59,7 +59,7 @@ BURST_LOAD = ClosedWorkload(name="16 KiB random reads, depth 32", rw="randread",
 def limits(size_gib: int, as_of: str = AS_OF) -> dict:
     """Catalog limits of a gp2 volume: `iops` (baseline), `io_burst` (or None)."""
     with core_errors():
-        return _core.storage_limits(f"gp2:{size_gib}", as_of)[0]
+        return core.storage_limits(f"gp2:{size_gib}", as_of)[0]
 
 
 def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:

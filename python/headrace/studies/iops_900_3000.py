@@ -13,8 +13,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
 
-from headrace import _core
-from headrace.errors import core_errors
+from headrace.base import core
+from headrace.base.core import core_errors
 from headrace.studies.base import (
     ChartData,
     Figure,
@@ -87,7 +87,7 @@ def table() -> dict[Cell, float]:
 def database(load: str) -> dict:
     """The standard database of a load: no figure of this table but the two of a point select is in it."""
     with core_errors():
-        return _core.mysql_sysbench(SETTINGS | {"script": LOADS[load]})["database"]
+        return core.mysql_sysbench(SETTINGS | {"script": LOADS[load]})["database"]
 
 
 def with_log_writes(load: str, log_writes: float) -> dict:
@@ -105,7 +105,7 @@ def simulated(of: dict, iops: int, threads: int, start: str | float = "warm", se
         "start": start, "seconds": seconds, "step_s": 1.0, "seed": 1, "start_balance_percent": 0.0 if iops == 900 else None, "follow": None,
     }  # fmt: skip
     with core_errors():
-        rows = _core.mysql_clients(of, run)
+        rows = core.mysql_clients(of, run)
     settled = min(SETTLING_S, seconds // 4)
     return statistics.fmean(rows["tps"][settled:]), statistics.fmean(rows["reads_per_tx"][settled:])
 
@@ -204,7 +204,7 @@ WHY = {
 def _identified() -> Table:
     start = selects_before()
     with core_errors():
-        curve = _core.mysql_warm_up(database("select"), CACHE_BYTES)
+        curve = core.mysql_warm_up(database("select"), CACHE_BYTES)
     held = next((share for tx, share in zip(curve["tx"], curve["cached_share"], strict=True) if tx >= start), 1.0)
     clients = database("select")["clients"]
     values = (
@@ -285,7 +285,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     found = cells(steps)
     tables = (_grid(found), _identified(), _lengths(found, steps))
     with core_errors():
-        size = _core.mysql_sysbench(SETTINGS | {"script": LOADS["select"]})["size_gib"]
+        size = core.mysql_sysbench(SETTINGS | {"script": LOADS["select"]})["size_gib"]
     worst = max(found[("select", 900, n)][1] for n in THREADS)
     notes = (
         "The article's column says qps. Of oltp it must be transactions: 1,644 x 20 statements are 32,880 a second, near what 8 vCPUs give; 1,644 statements would be 82 "

@@ -11,9 +11,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from headrace import _core
-from headrace.errors import core_errors
-from headrace.simulation import Simulation, simulate
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.simulation.demand import Simulation, simulate
 from headrace.studies.base import (
     ChartData,
     Figure,
@@ -189,8 +189,8 @@ def _compare(run: Measured) -> Compared:
 def cap_iops(run: Measured) -> float:
     """Requests of this size a second that volume and instance let through, by the catalog of the day (burst speed where there is one)."""
     with core_errors():
-        members = _core.storage_limits(run.storage, run.as_of, run.instance)
-        instance = _core.instance(run.instance, run.as_of) if run.instance else {}
+        members = core.storage_limits(run.storage, run.as_of, run.instance)
+        instance = core.instance(run.instance, run.as_of) if run.instance else {}
     request_bytes = run.bs_kib * 1024
     caps = [0.0]
     for member in members:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 import time
 
-from headrace import _core
-from headrace.errors import core_errors
-from headrace.simulation import Simulation, simulate
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.simulation.demand import Simulation, simulate
 from headrace.studies.base import (
     ChartData,
     Figure,
@@ -92,7 +92,7 @@ def _iops(run: Simulation) -> float:
 def member_limits(storage: str, day: str) -> dict:
     """Catalog limits of a single volume."""
     with core_errors():
-        return _core.storage_limits(storage, day)[0]
+        return core.storage_limits(storage, day)[0]
 
 
 def own_latency_ms(storage: str, day: str, rw: str, kib: float) -> float:

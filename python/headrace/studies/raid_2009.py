@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from headrace.simulation import simulate
+from headrace.simulation.demand import simulate
 from headrace.studies.base import ChartData, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, published
 from headrace.workload import ClosedWorkload
 

@@ -9,9 +9,9 @@ import math
 import statistics
 import time
 
-from headrace import _core
-from headrace.errors import core_errors
-from headrace.prediction import Prediction
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.simulation.database import Prediction
 from headrace.studies.base import (
     ChartData,
     Figure,
@@ -77,7 +77,7 @@ def storage(kind: str, point: int) -> str:
 def monthly_usd(spec: str) -> float:
     """Storage alone, us-east-1, prices of the day of the runs."""
     with core_errors():
-        return sum(item["usd"] for item in _core.monthly_cost(spec, REGION, DAY))
+        return sum(item["usd"] for item in core.monthly_cost(spec, REGION, DAY))
 
 
 def width(run: Prediction) -> float:
@@ -203,13 +203,13 @@ def _article(runs: dict) -> list[Verdict]:
     verdicts.append(agree("MyRocks on io1 grows", "an impressive growth", growth, ARTICLE, most > 10 * least))
     for size, name in ((500, "gp2_500_iops"), (1_000, "gp2_1000_iops"), (3_334, "gp2_3334_iops")):
         with core_errors():
-            iops = _core.storage_limits(f"gp2:{size}", DAY)[0]["iops"]
+            iops = core.storage_limits(f"gp2:{size}", DAY)[0]["iops"]
         verdicts.append(compare(f"baseline of gp2 {size:,} GiB", theirs[name], iops, 0.0, "catalog"))
     return verdicts
 
 
 def _scaling_table(runs: dict) -> Table:
-    instance = _core.instance_price(INSTANCE, REGION, DAY)
+    instance = core.instance_price(INSTANCE, REGION, DAY)
     hourly = 0.0 if instance is None else instance["usd"]
     rows = []
     for (engine, _), sweep in runs.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 
-from headrace.prediction import Prediction, predict
+from headrace.simulation.database import Prediction, predict
 from headrace.studies.base import Source, published
 from headrace.workload.files import load
 from headrace.workload.transactions import TransactionWorkload

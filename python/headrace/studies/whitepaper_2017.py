@@ -8,8 +8,9 @@ from __future__ import annotations
 import statistics
 import time
 
-from headrace import _core
-from headrace.errors import core_errors
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import GIB
 from headrace.studies.base import (
     ChartData,
     Figure,
@@ -26,7 +27,6 @@ from headrace.studies.base import (
     error_percent,
     figures,
 )
-from headrace.units import GIB
 
 PAPER = Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017")
 STUDY = Study(
@@ -63,7 +63,7 @@ def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) ->
         "redo_gib": redo_bytes / GIB, "cache_gib": pool_bytes / GIB, "log_bin": False, "threads": CLIENTS,
     }  # fmt: skip
     with core_errors():
-        made = _core.mysql_sysbench(options)["database"]
+        made = core.mysql_sysbench(options)["database"]
     # A window of the redo log passes in under four minutes of an hour: flushing is in its stride throughout.
     made["writes"]["flush_ramp_tx"] = 0.0
     return made
@@ -72,7 +72,7 @@ def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) ->
 def data_gib(tables: int) -> float:
     """Size of so many of the paper's tables."""
     with core_errors():
-        return _core.mysql_sysbench({"tables": tables, "table_size": 10_000_000})["size_gib"]
+        return core.mysql_sysbench({"tables": tables, "table_size": 10_000_000})["size_gib"]
 
 
 def _run(storage: str, pool_bytes: float, **load) -> dict:
@@ -86,7 +86,7 @@ def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, f
     """tps, reads of a transaction and IOPS of the hour of table 4, from a cold start."""
     pool, redo = SERVERS[server]
     with core_errors():
-        rows = _core.mysql_runs(database(selects, pool, redo, tables), [_run(storage, pool, clients=CLIENTS, start="cold")])[0]
+        rows = core.mysql_runs(database(selects, pool, redo, tables), [_run(storage, pool, clients=CLIENTS, start="cold")])[0]
     return {name: statistics.fmean(rows[name]) for name in ("tps", "reads_per_tx", "iops")} | {
         "cap": max(set(rows["cap"]), key=rows["cap"].count)
     }
@@ -96,7 +96,7 @@ def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, 
     """What so many transactions a second ask of a storage, every I/O simulated on a warm pool: rates a second, KiB of a write."""
     pool = SERVERS["tuned"][0]
     with core_errors():
-        rows = _core.mysql_clients(database(selects, pool, redo_gib * GIB, 1), _run(storage, pool, arrivals=[tps], seconds=SECONDS))
+        rows = core.mysql_clients(database(selects, pool, redo_gib * GIB, 1), _run(storage, pool, arrivals=[tps], seconds=SECONDS))
     told = rows["summary"]
     reads = told["page_reads"] / SECONDS
     writes = (told["pages_written"] + told["doublewrite_runs"] + told["log_syncs"]) / SECONDS

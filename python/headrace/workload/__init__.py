@@ -4,7 +4,6 @@
     describe   figures and words
     daily      from what a DBA knows
     files      load and save
-    importers  from iostat, vmstat, sar and CloudWatch
     observed   what a recording says beside its rates; censored finds where they are a limit, not a demand
     demo       the recorded hour and the day made from it
 
@@ -24,13 +23,11 @@ from headrace.workload.daily import (
 )
 from headrace.workload.demo import demo_day, recorded_hour
 from headrace.workload.files import load, save
-from headrace.workload.importers import FORMATS, import_file
 from headrace.workload.model import ClosedWorkload, OpenWorkload, Workload, make_points
 from headrace.workload.observed import CensoredWindow
 from headrace.workload.transactions import TransactionWorkload
 
 __all__ = [
-    "FORMATS",
     "SHAPES",
     "CensoredWindow",
     "ClosedWorkload",
@@ -41,7 +38,6 @@ __all__ = [
     "demo_day",
     "from_answers",
     "from_constant_answers",
-    "import_file",
     "load",
     "make_points",
     "new_constant",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headrace.base.checks import check_choice, check_number, check_whole
 from headrace.errors import InputError
 from headrace.workload.model import (
     ARRIVALS,
@@ -19,9 +20,6 @@ from headrace.workload.model import (
     MAX_SIZE_GIB,
     MIN_IO_KIB,
     OpenWorkload,
-    check_choice,
-    check_number,
-    check_whole,
     make_points,
 )
 

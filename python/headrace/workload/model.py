@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
+from headrace.base.checks import check_choice, check_name, check_number, check_whole, shown
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -379,59 +380,6 @@ def coarse_caveat(points: pl.DataFrame) -> str | None:
         f"Points last up to {longest_s:g} s: bursts shorter than that are not in the figures, and short bursts are what "
         "empties a burst bucket or fills a queue. Record at one minute or less before you trust a narrow margin."
     )
-
-
-def check_name(name: object) -> str:
-    """A name a file and a table can carry."""
-    if not isinstance(name, str) or not name.strip() or len(name) > 200 or not name.isprintable():
-        raise InputError(f"name = {shown(name)}", "must be 1 to 200 printable characters", LIMITS_SOURCE)
-    return name
-
-
-def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
-    """One of `choices`, or an InputError that suggests the nearest."""
-    if value in choices:
-        return value
-    raise InputError(
-        f"{what} = {shown(value)}", f"must be one of {', '.join(choices)}", "docs/reference/workload-file.md", did_you_mean(value, choices)
-    )
-
-
-def shown(value: object, limit: int = 60) -> str:
-    """A value as it may stand in an error: short, and never failing (Python refuses to print very long integers)."""
-    try:
-        text = repr(value)
-    except ValueError:
-        text = "a number of thousands of digits"
-    return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def did_you_mean(word: object, choices) -> str:
-    """`Did you mean X?`, or "" when nothing is near. The rule of the core: what differs in digits only, or in the number of its parts, is no slip."""
-    from difflib import get_close_matches
-
-    given = shown(word, 100).strip("'\"")
-    letters = re.sub("[0-9]", "", given)
-    slips = [name for name in choices if re.sub("[0-9]", "", name) != letters and name.count("-") == given.count("-")]
-    near = get_close_matches(given, slips, n=1, cutoff=0.6)
-    return f"Did you mean {near[0]}?" if near else ""
-
-
-def check_number(what: str, value: object, low: float, high: float, unit: str = "") -> float:
-    """A finite number from low to high, as float."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{what} = {shown(value)}", "must be a number", LIMITS_SOURCE)
-    unit = f" {unit}" if unit else ""
-    if not low <= value <= high:  # NaN compares false, so it is refused here too
-        raise InputError(f"{what} = {shown(value, 40)}{unit}", f"must be {low:,.10g} to {high:,.10g}{unit}", LIMITS_SOURCE)
-    return float(value)
-
-
-def check_whole(what: str, value: object, low: int, high: int) -> int:
-    """A whole number from low to high."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{what} = {shown(value, 40)}", f"must be a whole number {low} to {high}", LIMITS_SOURCE)
-    return value
 
 
 def check_size(size_gib: object) -> float | None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from headrace.workload.model import LOCAL_ZONE, MAX_OPS_PER_S, check_number
+from headrace.base.checks import check_number
+from headrace.workload.model import LOCAL_ZONE, MAX_OPS_PER_S
 
 if TYPE_CHECKING:
     from headrace.workload.model import OpenWorkload
@@ -56,7 +57,7 @@ class CensoredWindow:
 
 def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None) -> str:
     """Windows of one limit at one rate, as a note: when, how it shows, what it means and what to do."""
-    from headrace.workload.describe import clock_text, span_in_words
+    from headrace.base.clocks import clock_text, span_in_words
 
     first = max(windows, key=lambda window: window.to_s - window.from_s)
     shown = sorted(sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s)
@@ -184,7 +185,7 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
 
 def short_note(span_s: float) -> str | None:
     """What a recording of less than a day, or a week, cannot show; None when it is long enough."""
-    from headrace.workload.describe import span_in_words
+    from headrace.base.clocks import span_in_words
 
     if span_s < WHOLE_SHARE * DAY_S:
         return (

@@ -8,9 +8,10 @@ from typing import Any
 
 import tomli_w
 
-from headrace import _core
+from headrace.base import core
+from headrace.base.checks import check_choice, check_name, check_number, check_whole, shown
 from headrace.errors import InputError
-from headrace.workload.model import check_choice, check_name, check_number, check_size, check_whole, shown
+from headrace.workload.model import check_size
 from headrace.workload.parameters import of_engine
 from headrace.workload.transactions import DOC, ENGINES, Covered, TransactionWorkload
 
@@ -101,15 +102,15 @@ def _vcpus_of(instance: str | None, as_of: Any) -> tuple[int, int] | None:
     if instance is None:
         return None
     try:
-        count = _core.instance(instance, _day(as_of))["vcpus"]
-    except _core.CoreError:
+        count = core.instance(instance, _day(as_of))["vcpus"]
+    except core.CoreError:
         return None
     return (count, count) if count else None
 
 
 def _database(table: Any, engine: str) -> dict:
     """The core's table; its ranges are the core's to check, here only that everything is there and of its kind."""
-    like = _core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]]}}
+    like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]]}}
     if not isinstance(table, dict):
         raise InputError(f"database = {shown(table)}", "must be a table", DOC)
     if table.get("engine") != engine:

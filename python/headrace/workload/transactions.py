@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from headrace import _core
+from headrace.base import core
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 
@@ -73,8 +73,8 @@ class TransactionWorkload:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise InputError(f"{name} = {value!r}", f"must be between {low:g} and {high:g}", DOC)
         try:
-            _core.mysql_check(self.database)
-        except _core.CoreError as error:
+            core.mysql_check(self.database)
+        except core.CoreError as error:
             value_, rule, source, hint = (str(part) for part in error.args)
             raise InputError(value_, rule, source or DOC, hint) from None
 
@@ -88,7 +88,7 @@ class TransactionWorkload:
             transactions=self.covered.transactions * factor,
             grown=self.covered.grown * factor,
         )
-        return replace(self, database=_core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
+        return replace(self, database=core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
 
     def unexplained(self, cache_gib: float) -> float:
         """Relative standard deviation of a mean that no parameter covers, with a cache of that many GiB: grows with the distance from those of the runs."""

@@ -9,10 +9,10 @@ import pytest
 from planner_cases import BARE, NO_ARRAYS, bare, burst_day, only, shop, steady
 
 import headrace
-from headrace import _core
+from headrace.base import core
+from headrace.base.storage import Storage
 from headrace.planner import plan
 from headrace.planner.actions import actions, alarms, migration
-from headrace.storage import Storage
 
 ALL = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1")
 
@@ -154,7 +154,7 @@ def bought(storage: str) -> dict[str, str]:
 )
 def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target):
     one, other = today_and(today, target)
-    found = actions(_with_way(other, one), one, _core.newest_date())
+    found = actions(_with_way(other, one), one, core.newest_date())
     modify = found[0]
     line = modify["lines"][0]
     assert shlex.split(line)[:3] == ["aws", "ec2", "modify-volume"] and re.fullmatch(r"vol-[0-9a-f]{17}", parameters(line)["volume-id"])
@@ -191,7 +191,7 @@ def test_modifications_had_a_wait_of_six_hours_before():
 
 def test_what_is_new_is_created_and_an_array_put_together():
     one = bare(steady(), exclude=NO_ARRAYS, compare="2xgp3:250:4000").compared
-    found = actions(one, None, _core.newest_date())
+    found = actions(one, None, core.newest_date())
     create = found[0]["lines"]
     assert shlex.split(create[0])[:3] == ["aws", "ec2", "create-volume"]
     assert {name: value for name, value in parameters(create[0]).items() if name in bought(one.storage)} == bought(one.storage)
@@ -199,7 +199,7 @@ def test_what_is_new_is_created_and_an_array_put_together():
     assert "--level=0" in create[1] and "--raid-devices=2" in create[1] and f"--chunk={Storage.parse(one.storage).chunk_kib}" in create[1]
     assert shlex.split(found[0]["undo"], comments=True)[:3] == ["aws", "ec2", "delete-volume"]
     mirrored = bare(steady(), exclude=NO_ARRAYS, compare="raid10:4xgp3:250").compared
-    assert "--level=10" in actions(mirrored, None, _core.newest_date())[0]["lines"][1]
+    assert "--level=10" in actions(mirrored, None, core.newest_date())[0]["lines"][1]
 
 
 def test_the_log_volume_is_bought_too():
@@ -213,10 +213,10 @@ def test_the_log_volume_is_bought_too():
         placed("r6i.large/gp3:100,log=gp3:60"),
         placed("r6i.large/gp3:100,log=gp3:90"),
     )
-    created = [line for action in actions(apart, None, _core.newest_date()) for line in action["lines"] if line.startswith("aws ")]
+    created = [line for action in actions(apart, None, core.newest_date()) for line in action["lines"] if line.startswith("aws ")]
     assert [parameters(line)["size"] for line in created] == ["100", "80"]
     # From a log volume to a larger one: in place, the data stay as they are.
-    grown = actions(_with_way(larger, apart), apart, _core.newest_date())
+    grown = actions(_with_way(larger, apart), apart, core.newest_date())
     lines = [line for action in grown for line in action["lines"] if line.startswith("aws ")]
     assert [parameters(line)["size"] for line in lines] == ["90"] and lines[0].startswith("aws ec2 modify-volume")
     assert migration(apart, larger).startswith("in place") and "the log volume cannot be made smaller" in migration(apart, smaller)
@@ -261,9 +261,9 @@ def test_alarms_name_what_the_volume_can_run_out_of(kind, day):
 
 def test_instances_that_burst_have_their_balances_watched():
     small = bare(steady(), exclude=NO_ARRAYS, compare="m5.large/gp3:500").compared
-    assert {"EBSIOBalance%", "EBSByteBalance%"} <= {alarm["metric"] for alarm in alarms(small, _core.newest_date())}
+    assert {"EBSIOBalance%", "EBSByteBalance%"} <= {alarm["metric"] for alarm in alarms(small, core.newest_date())}
     large = bare(steady(), exclude=NO_ARRAYS, compare="m5.24xlarge/gp3:500").compared
-    assert not {"EBSIOBalance%"} & {alarm["metric"] for alarm in alarms(large, _core.newest_date())}
+    assert not {"EBSIOBalance%"} & {alarm["metric"] for alarm in alarms(large, core.newest_date())}
 
 
 # --- the bill -----------------------------------------------------------------------------------------------------------

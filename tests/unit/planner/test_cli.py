@@ -7,19 +7,19 @@ import csv
 import io
 import json
 import re
-from pathlib import Path
 
 import pytest
+from places import ROOT
 from planner_cases import only, recorded, shop, steady
 
+from headrace.base.storage import Storage
 from headrace.cli import main as cli
 from headrace.planner import plan as make
-from headrace.storage import Storage
 from headrace.workload import load, new_constant, save
 
 SHOP = "sysbench-tpcc:warehouses=100,cache_gib=8,threads=16"
 LSM = "sysbench-tpcc:warehouses=100,cache_gib=2,threads=16,engine=myrocks"
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = ROOT / "examples"
 # Two instances, gp3 alone: a second.
 SMALL = ("--as-of", "2024-06-01", "--instances", "r6i.large,r6i.xlarge", "--exclude", ",".join(only("gp3")), "--draws", "4",
          "--free-percent", "0", "--goal", "headroom_percent>=0")  # fmt: skip

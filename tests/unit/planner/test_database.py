@@ -13,13 +13,13 @@ import pytest
 from planner_cases import SSD_TYPES, only, shop, verdict
 
 import headrace
-from headrace import _core
+from headrace.base import core
+from headrace.base.units import GIB
+from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals, plan, plan_against
 from headrace.planner.database import Conditions, DatabaseJudge
 from headrace.planner.market import OWN_SHARE, hosts_alone, hosts_named
 from headrace.planner.search import CLOSE_ENOUGH
-from headrace.prices import PriceList
-from headrace.units import GIB
 
 DAY = "2024-06-01"
 # The planner takes figures from the last of twelve steps; commits that share a log write have settled to 2^-11 of a first difference below a fifth by then.
@@ -78,7 +78,7 @@ def chances(workload, judge: DatabaseJudge, picks, goals, draws: int) -> np.ndar
     normal = statistics.NormalDist()
     total = np.zeros(len(picks))
     for database in workload.draws(draws, 1) or [workload.database]:
-        columns = judge.run_in([_core.TransactionCandidates(database)], [1.0], picks)[0]
+        columns = judge.run_in([core.TransactionCandidates(database)], [1.0], picks)[0]
         for i, (*_, host) in enumerate(picks):
             width = workload.unexplained(judge.hosts[host].cache_gib)
             room = [
@@ -222,9 +222,9 @@ def assert_bill(choice, region="us-east-1", day=DAY):
         for item in choice.items
     )
     for part, storage in (("data", choice.storage), ("log", choice.log_storage)):
-        alone = 0.0 if storage is None else _core.monthly_totals([storage], region, day, 0.0)[0]
+        alone = 0.0 if storage is None else core.monthly_totals([storage], region, day, 0.0)[0]
         assert choice.usd(part) == pytest.approx(alone, abs=1e-6)
-    price = None if choice.instance is None else _core.instance_price(choice.instance, region, day)
+    price = None if choice.instance is None else core.instance_price(choice.instance, region, day)
     hourly = 0.0 if price is None else price["usd"] + (price["ebs_optimized_surcharge_usd"] or 0.0)
     assert choice.usd("instance") == pytest.approx(730 * hourly, abs=1e-6)
 
@@ -253,8 +253,8 @@ def test_log_volumes_hold_redo_and_a_day_of_binlogs():
     both = planned(goals=["tps>=300", "p95_ms<=60"], instances=["r6i.4xlarge"])
     assert both.log_gib == planned(goals=["p95_ms<=60"], instances=["r6i.4xlarge"]).log_gib == 8 + math.ceil(3_000 * 800 * 86_400 / GIB)
     for choice in found.winners:
-        room = _core.parse_storage(choice.storage)["usable_gib"] + (
-            _core.parse_storage(choice.log_storage)["usable_gib"] if choice.log_storage else 0
+        room = core.parse_storage(choice.storage)["usable_gib"] + (
+            core.parse_storage(choice.log_storage)["usable_gib"] if choice.log_storage else 0
         )
         assert room >= found.size_gib + found.log_gib
 
@@ -408,7 +408,7 @@ def test_explain_s_arithmetic_adds_up():
     assert f"= {tps * cpu / 1000:.3g} of {best.vcpus} virtual CPUs" in text
     assert tps * cpu / 1000 <= best.vcpus
     sold = [line for line in text.splitlines() if "data volumes sell" in line][0]
-    limits = _core.storage_limits(best.storage, DAY, best.instance)
+    limits = core.storage_limits(best.storage, DAY, best.instance)
     assert f"sell {sum(limit['iops'] for limit in limits):,} IOPS" in sold
     assert f"together {best.cost_usd_month:,.2f} USD" in text
     assert f"{best.memory_gib:,.4g} GiB of memory -> {best.cache_gib:,.4g} GiB" in text

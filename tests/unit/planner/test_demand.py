@@ -9,8 +9,8 @@ import pytest
 from planner_cases import NO_ARRAYS, bare, burst_day, only, recorded, repeated, steady, verdict
 
 import headrace
+from headrace.base.storage import Storage
 from headrace.planner import plan
-from headrace.storage import Storage
 from headrace.workload.daily import new_constant, new_daily
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from planner_cases import only, shop
 
-from headrace import _core
+from headrace.base import core
+from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals, plan
 from headrace.planner.database import QUANTILES, Conditions, DatabaseJudge, Doubt, Worlds, normal_middles, regrets
 from headrace.planner.market import hosts_named
-from headrace.prices import PriceList
 from headrace.workload.transactions import Covered
 
 DAY = "2024-06-01"
@@ -36,7 +36,7 @@ def worlds_of(workload, goals, draws: int, seed: int = 1, arrivals_tps: float | 
 
 def drawn(workload, worlds: Worlds, pick, count: int, factors: np.ndarray | None = None, seed: int = 99) -> list[dict]:
     """Figures of a candidate in draws from the calibration: fresh ones, or with seed 1 the plan's own."""
-    cores = [_core.TransactionCandidates(database) for database in workload.draws(count, seed)]
+    cores = [core.TransactionCandidates(database) for database in workload.draws(count, seed)]
     by = [1.0] * count if factors is None else (1.0 / factors).tolist()
     return [{name: column[0] for name, column in columns.items()} for columns in worlds.judge.run_in(cores, by, [pick])]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from planner_cases import only, shop, steady
 
-from headrace import _core
+from headrace.base import core
+from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
 from headrace.planner import plan
 from headrace.planner.candidates import Directory, Family, Shape, Space, combined_afr_percent, layout_afr_percent, member_counts, shapes_of
@@ -23,7 +24,6 @@ from headrace.planner.market import (
     spaces_of,
     undominated,
 )
-from headrace.prices import PriceList
 
 DAY = "2024-06-01"
 
@@ -67,10 +67,10 @@ def test_shapes_hold_the_data():
         for size in (1, 100, 999, 20_000):
             for shape in shapes_of(family, size):
                 low = shape.storage((shape.x[0], shape.y[0]))
-                assert _core.parse_storage(low)["usable_gib"] >= size, low
-                _core.storage_limits(low, "2026-11-21", None)
+                assert core.parse_storage(low)["usable_gib"] >= size, low
+                core.storage_limits(low, "2026-11-21", None)
                 high = shape.storage((shape.x[1], shape.y[1]))
-                _core.storage_limits(high, "2026-11-21", None)
+                core.storage_limits(high, "2026-11-21", None)
                 # One GiB less a member would not hold it, unless it is the smallest sold.
                 assert shape.member_gib == family.min_gib or (shape.member_gib - 1) * shape.members < size * family.data_share
 
@@ -90,7 +90,7 @@ def test_instances_by_pattern(prices):
     names = [host.name for host in hosts]
     assert "r6i.large" in names and all(name.startswith("r6i.") for name in names) and skipped == []
     assert [host.usd_month for host in hosts] == sorted(host.usd_month for host in hosts)
-    assert hosts[0].usd_month == pytest.approx(730 * _core.instance_price("r6i.large", "us-east-1", DAY)["usd"])
+    assert hosts[0].usd_month == pytest.approx(730 * core.instance_price("r6i.large", "us-east-1", DAY)["usd"])
     with pytest.raises(InputError, match="matches no instance"):
         hosts_named("z9.*", prices)
     with pytest.raises(InputError, match="2018"):
@@ -107,11 +107,11 @@ def test_an_instance_too_small_for_a_cache_is_left_out_with_the_reason(prices):
 def test_the_cache_of_a_plan_is_the_cache_that_is_advised(prices):
     # B11: 0.75 of memory here, 80 % there.
     for name in ("r6i.large", "m6i.2xlarge", "r6i.4xlarge"):
-        entry = _core.instance(name, DAY)
-        assert cache_of(entry) == cache_of(entry, OWN_SHARE) == _core.cache_gib_for(entry["memory_mib"] / 1024, None)
-    assert cache_of(_core.instance("r6i.large", DAY), 0.5) == 8.0
+        entry = core.instance(name, DAY)
+        assert cache_of(entry) == cache_of(entry, OWN_SHARE) == core.cache_gib_for(entry["memory_mib"] / 1024, None)
+    assert cache_of(core.instance("r6i.large", DAY), 0.5) == 8.0
     with pytest.raises(InputError, match="cache_share"):
-        cache_of(_core.instance("r6i.large", DAY), 1.0)
+        cache_of(core.instance("r6i.large", DAY), 1.0)
 
 
 def test_two_newest_generations_are_looked_at(prices):

@@ -14,10 +14,10 @@ import pytest
 from planner_cases import TYPES, judge, recorded, repeated
 
 import headrace
+from headrace.base.storage import Storage
+from headrace.catalog.price_list import PriceList
 from headrace.planner import plan
 from headrace.planner.search import CLOSE_ENOUGH
-from headrace.prices import PriceList
-from headrace.storage import Storage
 from headrace.workload import OpenWorkload
 from headrace.workload.daily import SHAPES, new_daily
 

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from headrace import _core
-from headrace.core import core_load
+from headrace.base import core
+from headrace.base.storage import Storage
 from headrace.planner import plan
 from headrace.planner.demand import Demand
 from headrace.planner.search import CLOSE_ENOUGH, Found, Search
-from headrace.storage import Storage
 from headrace.workload import OpenWorkload
+from headrace.workload.core_form import core_load
 from headrace.workload.model import make_points
 
 CASES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 200
@@ -187,8 +187,8 @@ def spiky(seed: int) -> OpenWorkload:
 
 def judged(workload: OpenWorkload, storages: list[str], p99_ms: float, throttled_min: float) -> list[float]:
     """What each storage costs, infinite where it misses a limit: everything simulated, nothing pruned, judged one by one."""
-    run = _core.evaluate(core_load(workload), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled")
-    costs = _core.monthly_totals(storages, "us-east-1")
+    run = core.evaluate(core_load(workload), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled")
+    costs = core.monthly_totals(storages, "us-east-1")
     columns = zip(costs, run["status"], run["worst_p99_ms"], run["throttled_s"], strict=True)
     return [
         round(cost, 6) if status == "simulated" and p99 <= p99_ms and throttled <= 60 * throttled_min + 1e-6 else math.inf
@@ -243,12 +243,12 @@ def test_nothing_cheaper_meets_the_goals(seed, p99_ms, throttled_min, kind):
 def test_demand_is_counted_as_the_core_counts_it(seed, storage):
     """A volume is throttled in some point exactly when our count of the demand says a limit is passed, up to the saved second."""
     workload = spiky(seed)
-    limits = _core.storage_limits(storage)[0]
+    limits = core.storage_limits(storage)[0]
     volume = Demand(workload).per_member(storage, len(Storage.parse(storage).members))
     column, allowed = ("hdd_mib_s", limits["throughput_bytes_s"] / 2**20) if limits["byte_burst"] else ("iops", limits["iops"])
     excess = ((volume[column] / allowed - 1).clip(lower_bound=0.0) * volume["duration_s"]).sum()
     factor = 1.0 if excess > 0 else volume[column].max() / allowed
-    run = _core.simulate(storage, core_load(workload), form="interval", interval_s=60.0)["summary"]
+    run = core.simulate(storage, core_load(workload), form="interval", interval_s=60.0)["summary"]
     # The saved second forgives an excess of one second's worth; the IOPS or the MiB/s of another limit may still bind.
     if excess > 1.0:
         assert run["throttled_s"] > 0, f"seed {seed}"

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace import mysql
+from headrace import servers as mysql
 from headrace.bench import Target, file_target, prepare, server_target
 from headrace.bench.server import cursor_on, tables_of
 from headrace.lab import Settings, doctor, up
-from headrace.mysql import filesystem
-from headrace.mysql.interrupts import ends_as_interrupts, undisturbed
-from headrace.mysql.memory import lab_folder
-from headrace.mysql.process import service_user
+from headrace.servers import filesystem
+from headrace.servers.interrupts import ends_as_interrupts, undisturbed
+from headrace.servers.memory import lab_folder
+from headrace.servers.process import service_user
 from headrace.studies.measured.plan import DataSet, OnFiles, OnServer, Say, silent
 
 # In a setting: the path of a file of keys.

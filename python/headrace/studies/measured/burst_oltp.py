@@ -6,6 +6,7 @@ import statistics
 
 import polars as pl
 
+from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
 from headrace.studies import gp2_burst as model
 from headrace.studies.base import ChartData, Series, StudyResult, Table, Verdict, agree, error_percent
@@ -14,7 +15,6 @@ from headrace.studies.measured.cells import Found
 from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options
 from headrace.studies.measured.session import Session
 from headrace.studies.measured.simulated import Simulated
-from headrace.units import GIB
 
 STUDY = model.STUDY
 DAY = model.AS_OF

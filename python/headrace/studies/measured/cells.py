@@ -11,7 +11,8 @@ from itertools import groupby
 
 import polars as pl
 
-from headrace.bench import RunRecord, environment, run
+from headrace.bench import RunRecord, run
+from headrace.bench.run import environment
 from headrace.studies.measured.bed import Bed
 from headrace.studies.measured.plan import FILES_CELL_S, SERVER_CELL_S, Cell, OnFiles, OnServer, Options, Say, Tell, silent
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
 from headrace.studies import encrypted
 from headrace.studies import whitepaper_2017 as model
@@ -12,7 +13,6 @@ from headrace.studies.measured.cells import Found
 from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
 from headrace.studies.measured.session import Session
 from headrace.studies.measured.simulated import Simulated
-from headrace.units import GIB
 
 STUDY = encrypted.STUDY
 DAY = model.DAY

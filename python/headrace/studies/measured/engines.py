@@ -7,7 +7,9 @@ import statistics
 
 import polars as pl
 
-from headrace.bench.tpcc import Tpcc
+from headrace.base.units import GIB
+from headrace.bench.drivers.tpcc import Tpcc
+from headrace.calibration.standard import TPCC_BYTES
 from headrace.studies import scaling_2018 as model
 from headrace.studies.base import ChartData, Series, StudyResult, Verdict
 from headrace.studies.measured import tables, verdicts
@@ -20,8 +22,6 @@ from headrace.studies.tpcc_runs import DAY as RUNS_DAY
 from headrace.studies.tpcc_runs import ENGINES as NAMES
 from headrace.studies.tpcc_runs import calibrated
 from headrace.studies.tpcc_runs import measured as published_runs
-from headrace.units import GIB
-from headrace.workload.calibration.standard import TPCC_BYTES
 
 STUDY = model.STUDY
 DAY = RUNS_DAY

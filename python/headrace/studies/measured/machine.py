@@ -8,12 +8,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from headrace import _core, mysql
-from headrace.bench import environment, tool
-from headrace.errors import CouldNotRun, HeadraceError, core_errors
+from headrace import servers as mysql
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import GIB
+from headrace.bench.drivers import tool
+from headrace.bench.run import environment
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import doctor
 from headrace.studies.measured.plan import DOC
-from headrace.units import GIB
 
 # Kept free beside the data: logs, temporary tables, the lab's journal.
 SPARE_GIB = 1.0
@@ -90,7 +93,7 @@ def in_words(facts: dict[str, object]) -> str:
 def like_this(day: str) -> tuple[str, int]:
     """An EC2 instance with as many processors as may be used here and the highest EBS limits of the day, and its vCPUs: what a simulation runs on. Its EBS limits bind nothing."""
     with core_errors():
-        known = [one for one in _core.instances(day) if one["vcpus"] >= cores()]
+        known = [one for one in core.instances(day) if one["vcpus"] >= cores()]
     least = min(one["vcpus"] for one in known)
     best = max(
         (one for one in known if one["vcpus"] == least),

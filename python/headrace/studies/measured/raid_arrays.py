@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from headrace.bench.sysbench_fileio import SysbenchFileio
-from headrace.simulation import simulate as simulate_load
+from headrace.bench.drivers.sysbench_fileio import SysbenchFileio
+from headrace.simulation.demand import simulate as simulate_load
 from headrace.studies import raid_2009 as model
 from headrace.studies.base import ChartData, Series, Source, StudyResult, Verdict, published
 from headrace.studies.measured import tables, verdicts

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from headrace.bench.environment import BUSY_SHARE
+from headrace.bench.run.environment import BUSY_SHARE
 from headrace.studies.base import ChartData, Source, Study, StudyResult, Table, Verdict, agree
 from headrace.studies.measured import machine, tables
 from headrace.studies.measured.bed import Bed

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace import _core
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
-from headrace.errors import core_errors
 from headrace.studies.measured import machine
 from headrace.studies.measured.bed import Bed
 from headrace.studies.measured.cells import Found, Progress, kept, length_s, run_cells
 from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, Say
-from headrace.units import GIB
 
 # Two runs tell a statement's processor time (many clients) from its round trip (one): the same two that the standard database has from a published table.
 PROBE_ROWS = 20_000
@@ -53,7 +53,7 @@ class Processors:
 
 def _point_select() -> Mapping[str, float]:
     with core_errors():
-        return _core.mysql_sysbench({"script": "oltp_point_select"})["database"]["clients"]
+        return core.mysql_sysbench({"script": "oltp_point_select"})["database"]["clients"]
 
 
 def probe_cells(seed: int) -> tuple[Cell, Cell]:
@@ -110,7 +110,7 @@ def database(cell: Cell) -> dict:
     if "innodb_doublewrite" in settings:
         options["doublewrite"] = settings["innodb_doublewrite"].upper() in ("ON", "1")
     with core_errors():
-        return _core.mysql_sysbench(options)["database"]
+        return core.mysql_sysbench(options)["database"]
 
 
 COUNTS = (
@@ -126,7 +126,7 @@ COUNTS = (
 
 
 def _distribution(load: SysbenchOltp) -> dict:
-    from headrace.workload.calibration.standard import DISTRIBUTION_OPTIONS
+    from headrace.calibration.standard import DISTRIBUTION_OPTIONS
 
     return {"type": load.distribution} | {
         DISTRIBUTION_OPTIONS[name]: value for name, value in load.options()["parameters"].items() if name in DISTRIBUTION_OPTIONS
@@ -158,7 +158,7 @@ def simulate(cell: Cell, of: Mapping, here: Processors, day: str | None, start: 
         "start_balance_percent": place.balance_percent, "follow": None,
     }  # fmt: skip
     with core_errors():
-        columns = _core.mysql_clients(dict(of), run, None) if form == "events" else _core.mysql_runs(dict(of), [run])[0]
+        columns = core.mysql_clients(dict(of), run, None) if form == "events" else core.mysql_runs(dict(of), [run])[0]
     columns.pop("summary", None)
     rows = pl.DataFrame(columns)[cell.warmup_s :]
     return Simulated(statistics.fmean(rows["tps"]), float(rows["p95_ms"].median()), rows.with_columns(pl.col("t_s") - rows["t_s"][0]))

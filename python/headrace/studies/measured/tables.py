@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headrace import caps
+from headrace.base import caps
 from headrace.studies.base import Table
 from headrace.studies.measured import machine
 from headrace.studies.measured.cells import Found

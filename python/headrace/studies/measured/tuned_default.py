@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+from headrace.advice import tuned_settings
+from headrace.base.units import GIB, MIB
 from headrace.bench import SysbenchOltp
-from headrace.mysql import find_program
-from headrace.mysql.advice import tuned_settings
+from headrace.servers import find_program
 from headrace.studies import whitepaper_2017 as model
 from headrace.studies.base import ChartData, Series, StudyResult, figures
 from headrace.studies.measured import tables, verdicts
@@ -14,7 +15,6 @@ from headrace.studies.measured.cells import Found
 from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
 from headrace.studies.measured.session import Session
 from headrace.studies.measured.simulated import Simulated
-from headrace.units import GIB, MIB
 
 STUDY = model.STUDY
 DAY = model.DAY

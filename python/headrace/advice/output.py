@@ -1,0 +1,173 @@
+"""Advice as an option file, and as a change to one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.advice.current import Current, gone, standing
+from headrace.advice.model import DOC, SAFE, Advice, Server
+from headrace.advice.option_files import OptionFile, Setting
+from headrace.advice.table import ids_by_name
+from headrace.errors import InputError
+
+WIDTH = 110
+SECTION = "mysqld"  # every server reads it
+CONTEXT = 3
+# Lines that may hold a password never become context of a diff.
+SECRET = re.compile(r"(?i)pass(word|phrase)?|secret|key\s*=|credential|auth")
+# What the plugin of MyRocks is called in MariaDB; without it the server knows no rocksdb_ setting.
+MYROCKS_PLUGIN = "plugin_load_add = ha_rocksdb"
+
+
+def columns() -> tuple[str, ...]:
+    """Columns of the csv form, in order."""
+    return ("parameter", "value", "current", "differs", "default", "risk", "applies_to", "active", "group", "why", "effect", "source")
+
+
+def record(item: Advice) -> dict:
+    """An Advice as json and csv have it."""
+    return {name: getattr(item, name) for name in columns()}
+
+
+def as_cnf(advice: Sequence[Advice], server: Server, situation: str, loads_myrocks: bool = False) -> str:
+    """An option file: safe settings (and the durability asked for) as lines, all else as comments with the reason. `situation`: for the head. `loads_myrocks`: the
+    server has the plugin already."""
+    lines = [f"# {server.label}: {situation}", f"# Made by headrace advise; every parameter: {DOC}", "", f"[{SECTION}]"]
+    rocks = any(item.parameter.startswith("rocksdb_") for item in advice)
+    if rocks and server.flavor == "mariadb" and not loads_myrocks:
+        lines += ["", MYROCKS_PLUGIN]
+    group = None
+    for item in advice:
+        if item.group != group:
+            group = item.group
+            lines += ["", f"# ---- {group}"]
+        lines += _entry(item)
+    return "\n".join(lines) + "\n"
+
+
+def _entry(item: Advice) -> list[str]:
+    for_whom = {"replicas": "replicas: ", "sources": "where a binlog is written: ", "client": "client machines: ", "host": "host: "}.get(
+        item.applies_to, ""
+    )
+    risk = "" if item.risk == SAFE else f" ({item.risk})"
+    lines = [f"# {line}" for line in textwrap.wrap(f"{for_whom}{item.why}{risk}", WIDTH)]
+    text = f"{item.parameter} = {cnf_value(item.value)}"
+    return [*lines, text if item.active else f"# {text}"]
+
+
+def cnf_value(value: str) -> str:
+    """A value as it may stand behind = in an option file."""
+    if value == value.strip() and not any(char in value for char in "#\"'\\\n\r\t") and value:
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return f'"{escaped}"'
+
+
+@dataclass
+class _Edit:
+    """A file's lines and what happens to them."""
+
+    lines: list[str]
+    replaced: dict[int, str]
+    added: list[str]
+
+
+def as_diff(advice: Sequence[Advice], current: Current) -> str:
+    """A unified diff (for `patch -p0`, or -p1 without the leading /) that makes the option file as advised: values changed where they stand, what is missing added to the last
+    section of the server, what the server refuses or ignores made a comment. "" when nothing changes. Raises InputError without an option file."""
+    if current.file is None:
+        raise InputError("--output diff", "needs an option file to change", DOC, "Name it with --config.")
+    edits = {path: _Edit(text.split("\n"), {}, []) for path, text in current.file.texts.items()}
+    deciding = _deciding(current.file)
+    successors = _retire(current, edits)
+    for item in advice:
+        if not item.active or item.applies_to in ("host", "client"):
+            continue
+        last = deciding.get(item.id)
+        text = f"{item.parameter} = {cnf_value(item.value)}"
+        if last is not None and gone(last.name, current.server) is None:
+            if item.differs:
+                edits[last.file].replaced[last.line] = text
+                _comment_earlier(item.id, last, current.file, edits)
+        elif item.differs or item.parameter in successors:
+            edits[current.file.path].added.append(text)
+    return "".join(_unified(path, edit, current.file) for path, edit in edits.items())
+
+
+def _comment_earlier(parameter: str, last: Setting, file: OptionFile, edits: dict[Path, _Edit]) -> None:
+    """Lines that a later one of the same parameter overrides: beside a new value they would only mislead."""
+    ids = ids_by_name()
+    for setting in file.settings:
+        if ids.get(setting.name, setting.name) == parameter and setting is not last:
+            edit = edits[setting.file]
+            edit.replaced.setdefault(setting.line, f"# set again below: {edit.lines[setting.line - 1].strip()}")
+
+
+def _deciding(file: OptionFile) -> dict[str, Setting]:
+    """The line that decides about each parameter."""
+    ids = ids_by_name()
+    return {ids.get(setting.name, setting.name): setting for setting in file.settings}
+
+
+def _retire(current: Current, edits: dict[Path, _Edit]) -> set[str]:
+    """Makes comments of what the server refuses, ignores or will give up; what takes its place."""
+    successors = set()
+    for setting in current.file.settings:
+        row = standing(setting, current)
+        if row is None or (setting.loose and row["then"] == "refused"):
+            continue
+        edit = edits[setting.file]
+        edit.replaced[setting.line] = f"# {row['then']} by {current.server.label}: {edit.lines[setting.line - 1].strip()}"
+        successors.add(row["instead"])
+    return successors
+
+
+def _unified(path: Path, edit: _Edit, file: OptionFile) -> str:
+    new = [edit.replaced.get(number, line) for number, line in enumerate(edit.lines, start=1)]
+    if edit.added:
+        at, headed = _place(file, edit.lines)
+        block = edit.added if headed else [*([""] if at else []), f"[{SECTION}]", *edit.added, *([] if at else [""])]
+        new = [*new[:at], *block, *new[at:]]
+    if new == edit.lines:
+        return ""
+    for context in (CONTEXT, 1, 0):
+        lines = list(_diff(str(path), edit.lines, new, context))
+        if not any(SECRET.search(line) for line in lines if line.startswith(" ")):
+            break
+    return "".join(lines)
+
+
+def _diff(name: str, old: list[str], new: list[str], context: int):
+    """difflib's, with the mark of a last line that has no end."""
+    whole = [_ended(lines) for lines in (old, new)]
+    for line in difflib.unified_diff(*whole, fromfile=name, tofile=name, n=context):
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _ended(lines: list[str]) -> list[str]:
+    return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+def _place(file: OptionFile, lines: list[str]) -> tuple[int, bool]:
+    """Where settings are added, as an index into the lines, and whether a section of the server is open there.
+
+    At the end of its last section, else at the end of the file. A last line without an end is left alone (a diff would have to show it, and it may be a secret): then behind the head
+    of the section, or before everything.
+    """
+    end, head, inside = None, 0, False
+    for number, raw in enumerate(lines, start=1):
+        line = raw.strip()
+        if line.startswith("["):
+            inside = line[1:].partition("]")[0].rstrip().lower() in file.groups
+            head = number if inside else head
+        if inside and line and not line.startswith("!"):
+            end = number
+    unended = bool(lines[-1])
+    if end is None:
+        return (0, False) if unended else (len(lines) - 1, False)
+    return (head if unended and end == len(lines) else end), True

@@ -1,0 +1,94 @@
+"""Writes the table of docs/reference/advice.md from the table the advice works with: `python -m headrace.advice.reference docs/reference/advice.md`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from headrace.advice.model import RISKS
+from headrace.advice.table import GROUPS, Name, Parameter, parameters, sources
+
+BEGIN, END = "<!-- parameters: written by headrace.advice.reference -->", "<!-- end of parameters -->"
+FLAVORS = {"mysql": "MySQL", "mariadb": "MariaDB", "percona": "Percona Server"}
+ENGINES = {"innodb": "InnoDB", "myrocks": "MyRocks", "both": ""}
+
+
+def table() -> str:
+    """All parameters as markdown, chapter by chapter, and the sources."""
+    parts = [BEGIN, ""]
+    for group in GROUPS:
+        parts += [f"### {group}", ""]
+        for parameter in parameters().values():
+            if parameter.group == group:
+                parts += _entry(parameter)
+    parts += [
+        "### Sources",
+        "",
+        "| key | document |",
+        "|---|---|",
+        *(f"| {key} | {_cell(text)} |" for key, text in sources().items()),
+        "",
+        END,
+    ]
+    return "\n".join(parts)
+
+
+def _entry(parameter: Parameter) -> list[str]:
+    assert parameter.risk in RISKS
+    facts = [f"risk: {parameter.risk}", f"felt by: {parameter.applies_to}"]
+    facts += [f"{ENGINES[parameter.engine]} only"] if ENGINES[parameter.engine] else []
+    facts += [f"effect: {_effect(parameter.effect)}", f"source: {', '.join(parameter.source)}"]
+    lines = [f"**`{parameter.id}`** {_cell(parameter.rule)}  ", "; ".join(facts) + "."]
+    if parameter.names:
+        lines[-1] += "  "
+        lines.append("; ".join(_names(parameter)) + ".")
+    return [*lines, ""]
+
+
+def _effect(effect: str) -> str:
+    kind, _, reason = effect.partition(":")
+    return {"simulated": "simulated", "arithmetic": "worked out", "none": f"cannot be estimated ({reason.strip()})"}[kind]
+
+
+def _names(parameter: Parameter) -> list[str]:
+    """Per flavor: each name with its versions and its default."""
+    found = []
+    for flavor, label in FLAVORS.items():
+        names = [name for name in parameter.names if name.flavor == flavor]
+        if names:
+            found.append(f"{label} " + ", ".join(_span(name, parameter) for name in names))
+    return found
+
+
+def _span(name: Name, parameter: Parameter) -> str:
+    versions = f"{name.first} on" if not name.last else name.first if name.first == name.last else f"{name.first} to {name.last}"
+    called = f" `{name.name}`" if name.name != parameter.id else ""
+    return f"{versions}{called}" + (f" (default {_readable(parameter, name.default)})" if name.default else "")
+
+
+def _readable(parameter: Parameter, default: str) -> str:
+    from headrace.advice.values import as_bytes, size_text
+
+    size = as_bytes(default) if parameter.kind == "bytes" else None
+    return default if size is None else size_text(size)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def rewritten(page: str) -> str:
+    """The page with its table as it must be."""
+    before, found, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert found and end, f"the page needs {BEGIN} and {END}"
+    return before + table() + after
+
+
+def main(arguments: list[str]) -> None:
+    path = Path(arguments[0])
+    path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

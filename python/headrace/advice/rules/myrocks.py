@@ -1,0 +1,108 @@
+"""MyRocks: block cache, memtables, compaction and its rate."""
+
+from __future__ import annotations
+
+from headrace.advice.rules.answer import Answer, Rule, fixed
+from headrace.advice.rules.log import at_commit, folder_rule
+from headrace.advice.situation import GIB, MIB, Situation
+from headrace.advice.values import as_bytes, size_text
+
+UNCOMPRESSED = 3.0  # times their size on disk: blocks are cached as they were before compression (471 GB in InnoDB, 100 GB in MyRocks, page fill aside)
+MEMTABLE, LEAST_MEMTABLE = 256 * MIB, 16 * MIB  # the published runs' 256 MiB
+MEMTABLES = 2.0  # one that fills and one that is written
+JOBS, UNKNOWN_JOBS = (2, 8), 4
+WAL, LEAST_WAL = 4 * GIB, 256 * MIB
+RATE_SHARE, MOST_RATE_SHARE, RATE_HEADROOM = 0.3, 0.6, 1.5
+IO_UNIT = 256 * 1024
+READ_AHEAD = {"ssd": 2 * MIB, "disk": 16 * MIB}
+
+
+def memtable_bytes(s: Situation) -> float:
+    """A power of two."""
+    size = MEMTABLE
+    while size > LEAST_MEMTABLE and size > s.memory_gib * GIB / 32:
+        size /= 2
+    return size
+
+
+def cache_size(s: Situation) -> Answer:
+    tables = MEMTABLES * memtable_bytes(s)
+    pool = as_bytes(s.chosen["innodb_buffer_pool_size"])
+    room = max(s.cache_limit_gib * GIB - tables - pool, 16 * MIB)
+    why = f"{s.cache_limit_gib / s.memory_gib:.0%} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of memtables and {pool / MIB:,.0f} MiB of InnoDB's pool"
+    if s.demand is not None:
+        if s.demand.data_gib is not None and s.demand.data_gib * UNCOMPRESSED * GIB < room:
+            room, why = s.demand.data_gib * UNCOMPRESSED * GIB, f"the data of {s.demand.data_gib:,.4g} GiB, uncompressed"
+        hot = s.demand.hot_gib
+        why += (
+            f"; the hot set is larger than {s.demand.looked_gib:,.3g} GiB"
+            if hot is None
+            else f"; the hot set (within 1 % of the best tps) takes {hot:,.3g} GiB"
+        )
+    unit = 128 * MIB if room >= GIB else 16 * MIB
+    return Answer(size_text(max(room // unit, 1) * unit), why)
+
+
+def options(s: Situation) -> Answer:
+    size = memtable_bytes(s)
+    parts = [f"write_buffer_size={size:.0f}", "level0_file_num_compaction_trigger=4"]
+    why = f"memtables of {size / MIB:,.0f} MiB: fewer, larger files; bloom filters spare reads of files without the key"
+    offered = s.current.get("rocksdb_supported_compression_types", "")
+    if "LZ4" in offered.split(","):
+        parts.append("compression=kLZ4Compression")
+        why += "; LZ4, which this server has"
+    else:
+        why += "; compression stays the server's own (name the server, and LZ4 is set where it has it)"
+    parts.append("block_based_table_factory={cache_index_and_filter_blocks=1;filter_policy=bloomfilter:10:false;whole_key_filtering=1}")
+    return Answer(";".join(parts), why)
+
+
+def jobs(s: Situation) -> Answer:
+    count = UNKNOWN_JOBS if s.vcpus is None else min(max(s.vcpus, JOBS[0]), JOBS[1])
+    return Answer(str(count), "virtual CPUs not given" if s.vcpus is None else f"{s.vcpus} virtual CPUs; the published runs had 8")
+
+
+def read_ahead(s: Situation) -> Answer:
+    size = READ_AHEAD["disk" if s.storage.on_disks else "ssd"]
+    per_mib = MIB / 7_066.0
+    return Answer(size_text(size), f"{size / IO_UNIT:,.0f} I/Os of 256 KiB at a time",
+                  effect=f"a compaction reads 1 MiB in 4 I/Os instead of {per_mib:,.0f} blocks of some 7 KB")  # fmt: skip
+
+
+def rate_limit(s: Situation) -> Answer:
+    budget = s.storage.bytes_s / s.storage.write_cost
+    rate, why = (
+        budget * RATE_SHARE,
+        f"{RATE_SHARE:.0%} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as much again",
+    )
+    if s.demand is not None and s.demand.compaction_bytes_s > 0.0:
+        wanted = s.demand.compaction_bytes_s * RATE_HEADROOM
+        rate = min(max(rate, wanted), budget * MOST_RATE_SHARE)
+        why += f"; the workload writes {s.demand.compaction_bytes_s / MIB:,.3g} MiB/s that way at {s.demand.tps:,.4g} tps"
+        if rate < wanted:
+            why += ": more than this storage has room for, compaction will fall behind"
+    return Answer(size_text(max(rate // MIB, 1) * MIB), why)
+
+
+def wal_size(s: Situation) -> Answer:
+    size = min(max(s.memory_gib * GIB / 8, LEAST_WAL), WAL) // (64 * MIB) * 64 * MIB
+    return Answer(size_text(size), f"a restart reads at most this back: {size / s.storage.bytes_s:,.0f} s at {s.storage.mib_s:,.0f} MiB/s")
+
+
+MYROCKS: dict[str, Rule] = {
+    "rocksdb_block_cache_size": cache_size,
+    "rocksdb_block_size": fixed("16384", "compressed to some 7 KiB each is one I/O, as one of 4 KiB would be"),
+    "rocksdb_default_cf_options": options,
+    "rocksdb_use_direct_reads": fixed("ON", "blocks are cached in the block cache alone"),
+    "rocksdb_use_direct_io_for_flush_and_compaction": fixed("ON", "compaction does not push other files out of the page cache"),
+    "rocksdb_max_background_jobs": jobs,
+    "rocksdb_compaction_readahead_size": read_ahead,
+    "rocksdb_rate_limiter_bytes_per_sec": rate_limit,
+    "rocksdb_delayed_write_rate": fixed("0", "writes that must wait for compaction come at the limiter's rate"),
+    "rocksdb_sst_mgr_rate_bytes_per_sec": fixed("0", "an EBS volume is not slowed by deleted files"),
+    "rocksdb_bytes_per_sync": fixed("4M", "steady writes instead of one burst at the end of a file"),
+    "rocksdb_wal_bytes_per_sync": fixed("4M", "steady writes instead of one burst at a commit"),
+    "rocksdb_max_total_wal_size": wal_size,
+    "rocksdb_flush_log_at_trx_commit": at_commit,
+    "rocksdb_wal_dir": folder_rule("write-ahead logs"),
+}

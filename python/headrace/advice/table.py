@@ -1,0 +1,100 @@
+"""The table of parameters: what is known of each (parameters.toml), and what it is called on which server (names.csv)."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from headrace.advice.model import RISKS, Server
+
+GROUPS = ("Memory", "Files and I/O", "Flushing", "Redo log and commits", "Replication", "MyRocks", "Host")
+KINDS = ("bytes", "count", "switch", "word", "path", "text")
+APPLIES_TO = ("server", "sources", "replicas", "client", "host")
+KEYS = ("group", "engine", "kind", "risk", "applies_to", "effect", "rule", "source")
+
+
+@dataclass(frozen=True)
+class Name:
+    """What a parameter is called on servers of `flavor` from version `first` to `last` ("": still), its default there and what says so."""
+
+    parameter: str
+    flavor: str
+    name: str
+    first: str
+    last: str
+    default: str
+    source: str
+
+    def holds(self, server: Server) -> bool:
+        """Whether it is this server's name. Percona Server has MySQL's names."""
+        flavors = ("mysql", "percona") if server.flavor == "percona" else (server.flavor,)
+        return self.flavor in flavors and server.between(self.first, self.last)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or none with the reason behind a colon."""
+
+    id: str
+    group: str
+    engine: str
+    kind: str
+    risk: str
+    applies_to: str
+    effect: str
+    rule: str
+    source: tuple[str, ...]
+    names: tuple[Name, ...]
+
+    @property
+    def citation(self) -> str:
+        """The sources in words."""
+        return "; ".join(sources()[key] for key in self.source)
+
+    def name_on(self, server: Server) -> Name | None:
+        """Its name on a server, None where that server has no such parameter."""
+        return next((name for name in self.names if name.holds(server)), None)
+
+
+@cache
+def _document() -> dict:
+    return tomllib.loads((files(__package__) / "parameters.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def sources() -> dict[str, str]:
+    """Citations by key."""
+    return _document()["sources"]
+
+
+@cache
+def parameters() -> dict[str, Parameter]:
+    """All parameters by id, in the order of the file."""
+    names: dict[str, list[Name]] = {}
+    for row in csv.DictReader((files(__package__) / "names.csv").read_text(encoding="utf-8").splitlines()):
+        names.setdefault(row["parameter"], []).append(Name(**row))
+    found = {}
+    for key, entry in _document().items():
+        if key == "sources":
+            continue
+        fields = {name: entry[name] for name in KEYS} | {"source": tuple(entry["source"])}
+        found[key] = Parameter(id=key, names=tuple(names.get(key, ())), **fields)
+        assert found[key].risk in RISKS, key
+    return found
+
+
+# Names under which servers show or take a parameter beside those of names.csv.
+ALSO = {
+    "tx_isolation": "transaction_isolation",  # the variable up to MySQL 5.7 and MariaDB 11.0; the option was transaction_isolation there too
+    "slave_parallel_workers": "replica_parallel_workers",  # an alias of slave_parallel_threads in MariaDB
+    "log_bin_basename": "log_bin",
+}
+
+
+@cache
+def ids_by_name() -> dict[str, str]:
+    """Parameter of every name, old or new, with underscores."""
+    return {name.name: name.parameter for parameter in parameters().values() for name in parameter.names} | ALSO

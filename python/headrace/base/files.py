@@ -1,0 +1,95 @@
+"""Files read with a limit of their size and written as a whole, and the words of what goes wrong with them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+from headrace.errors import CouldNotRun, InputError
+
+DOC = "docs/reference/workload-file.md"
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """A file's bytes, or an error that says why not."""
+    try:
+        if path.is_dir():
+            raise InputError(str(path), "is a folder, a file is needed", "", "Name a file in it.")
+        size = path.stat().st_size
+        if size > limit:
+            raise InputError(
+                f"{path} ({size / 2**20:,.0f} MiB)",
+                f"at most {limit / 2**20:,.0f} MiB are read",
+                DOC,
+                "Cut it into parts or take means over a longer interval.",
+            )
+        with path.open("rb") as file:
+            # A pipe or /dev/zero has size 0 and no end: never read past the limit.
+            content = file.read(limit + 1)
+    except FileNotFoundError:
+        raise InputError(str(path), "no such file", "", "Check the name and the folder you are in.") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise CouldNotRun(
+            short_name(path),
+            f"cannot be read: {reason_of(error)}",
+            "operating system",
+            hint_of(error, "Check the owner and the permissions."),
+        ) from None
+    if len(content) > limit:
+        raise InputError(str(path), f"at most {limit / 2**20:,.0f} MiB are read", DOC, "Cut it into parts.")
+    return content
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name beside it, then rename: a reader sees the old one or the new one.
+
+    A symbolic link stays one: the file it points to is written.
+    """
+    temporary = None
+    try:
+        if path.is_symlink():
+            path = path.resolve(strict=False)
+        if path.exists() and not path.is_file():  # renaming would put a file in the place of /dev/null
+            raise CouldNotRun(str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file.")
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private; a workload file is not
+        os.replace(temporary, path)
+    except (OSError, ValueError, RuntimeError) as error:  # ValueError: a NUL in the name; RuntimeError: links in a circle
+        raise CouldNotRun(
+            short_name(path), f"cannot be written: {reason_of(error)}", "operating system",
+            hint_of(error, "Check the folder, its permissions and the space left."),
+        ) from None  # fmt: skip
+    finally:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def short_name(path: object) -> str:
+    """The name of a file as it may stand in an error: its end is what tells it from others."""
+    text = str(path)
+    return text if len(text) <= 120 else f"{text[:40]}...{text[-40:]} ({len(text)} characters)"
+
+
+def reason_of(error: Exception) -> str:
+    """What the operating system said, without its number."""
+    return getattr(error, "strerror", None) or str(error).splitlines()[0]
+
+
+def hint_of(error: Exception, otherwise: str) -> str:
+    """What to do about a file that cannot be opened, read or written."""
+    return {
+        errno.ENAMETOOLONG: "Use a shorter name: most file systems allow 255 bytes.",
+        errno.ENOSPC: "Free some space or write elsewhere.",
+        errno.EDQUOT: "Free some space or write elsewhere.",
+        errno.EROFS: "This file system is read-only: write elsewhere.",
+        errno.ENOENT: "Make the folder, or name another.",
+        errno.ELOOP: "Links point at each other: name the file itself.",
+    }.get(getattr(error, "errno", 0), otherwise)

@@ -1,0 +1,190 @@
+"""Storage as a value: one volume or an array, read from the notation that is the same everywhere, and where it stands beside an instance and a log volume.
+
+    TYPE:SIZE_GIB[:IOPS[:MIB_S]]       gp2:1000   io1:1024:10000   gp3:500:6000:250
+    an array in front of it            2xgp2:1700 (RAID 0)   raid10:4xgp3:500   raid0:gp2:100+gp2:200@512k
+    [INSTANCE/]DATA[,log=LOG]          m5.4xlarge/io1:400:9000,log=gp3:20
+
+`+` has one meaning: it joins unlike members of an array. The core reads and writes the notation; nothing here takes it apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.errors import InputError
+
+NOTATION = "storage notation [INSTANCE/]DATA[,log=LOG]"
+EXAMPLE = "Write it like gp3:500:6000, m5.4xlarge/io1:400:9000 or m5.4xlarge/io1:400:9000,log=gp3:20."
+# As AWS names them: family, a dot, size.
+INSTANCE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
+LONGEST_SHOWN = 80  # characters; a pasted file is not an error message
+
+
+@dataclass(frozen=True)
+class Volume:
+    """One volume as it would be ordered. `iops`, `mib_s`: what is provisioned; None is what the type includes."""
+
+    type: str
+    size_gib: int
+    iops: int | None = None
+    mib_s: int | None = None
+
+    def __str__(self) -> str:
+        bought = [self.iops, self.mib_s] if self.mib_s is not None else [self.iops] if self.iops is not None else []
+        return ":".join([self.type, str(self.size_gib), *("" if figure is None else str(figure) for figure in bought)])
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One volume, or an array of them. `text` is the notation in its normal form, and equality goes by it; the rest says the same taken apart.
+
+    `level`: raid0, raid1, raid5, raid10, raid10f2, or None for a single volume. `members`: the volumes in the order of the array. `chunk_kib`: of an array. `usable_gib`:
+    space for a file system. Made by `Storage.parse` and `Storage.of`, which check; whether a volume can be bought so is a question of the day: `limits`.
+    """
+
+    text: str
+    level: str | None = field(compare=False)
+    members: tuple[Volume, ...] = field(compare=False)
+    chunk_kib: int = field(compare=False)
+    usable_gib: int = field(compare=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Storage:
+        """Reads the notation. Raises InputError."""
+        if not isinstance(text, str):
+            raise InputError(_shown(text), "must be storage in text", NOTATION, EXAMPLE)
+        with core_errors():
+            found = core.parse_storage(text)
+        members = tuple(Volume(one["volume_type"], one["size_gib"], one["iops"], one["throughput_mib_s"]) for one in found["members"])
+        return cls(found["text"], found["raid"], members, found["chunk_kib"], found["usable_gib"])
+
+    @classmethod
+    def of(cls, members: Iterable[Volume], level: str | None = None, chunk_kib: int | None = None) -> Storage:
+        """Storage from its parts; several members without a level are RAID 0, as in the notation. Raises InputError."""
+        joined = "+".join(str(member) for member in members)
+        return cls.parse(("" if level is None else f"{level}:") + joined + ("" if chunk_kib is None else f"@{chunk_kib}k"))
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def layout(self) -> str:
+        """`single`, or the level of the array."""
+        return self.level or "single"
+
+    @property
+    def volume_type(self) -> str:
+        """Type of the first member, which is that of all but in an array joined with `+`."""
+        return self.members[0].type
+
+    @property
+    def size_gib(self) -> int:
+        """All members together: what is paid for. `usable_gib` is what a file system gets."""
+        return sum(member.size_gib for member in self.members)
+
+    def with_iops(self, iops: int | None) -> Storage:
+        """The same with so many IOPS provisioned for each member; None: what the type includes. Raises InputError."""
+        return self._with(iops=iops)
+
+    def with_mib_s(self, mib_s: int | None) -> Storage:
+        """The same with so much throughput provisioned for each member, MiB/s. Raises InputError."""
+        return self._with(mib_s=mib_s)
+
+    def with_size_gib(self, size_gib: int) -> Storage:
+        """The same with members of another size. Raises InputError."""
+        return self._with(size_gib=size_gib)
+
+    def limits(self, as_of: str | None = None, instance: str | None = None) -> list[core.VolumeLimits]:
+        """What each member may do on a day (None: the newest known), on an instance where one is named. Raises InputError where AWS sells no such volume."""
+        with core_errors():
+            return core.storage_limits(self.text, as_of, instance)
+
+    def monthly_cost(self, region: str, as_of: str | None = None, million_ios_per_month: float = 0.0) -> list[core.CostItem]:
+        """The items of a month's bill, USD. Raises InputError."""
+        with core_errors():
+            return core.monthly_cost(self.text, region, as_of, million_ios_per_month)
+
+    def _with(self, **changed: int | None) -> Storage:
+        return Storage.of([replace(member, **changed) for member in self.members], self.level, self.chunk_kib if self.level else None)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a database lies: `data`, a `log` volume of its own for redo and binlog or None, the `instance` or None where it is not said. `note`: what a reader should know of how it was
+    written (an old form), for the caller to print; None as a rule."""
+
+    instance: str | None
+    data: Storage
+    log: Storage | None = None
+    note: str | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        text = str(self.data) if self.instance is None else f"{self.instance}/{self.data}"
+        return text if self.log is None else f"{text},log={self.log}"
+
+
+def parse_placement(text: str) -> Placement:
+    """Reads `[INSTANCE/]DATA[,log=LOG]`. INSTANCE+DATA and INSTANCE+DATA+LOG of version 0.1 are read with a note. Raises InputError.
+
+    Whether the instance exists is a question of the day: the catalog's.
+    """
+    if not isinstance(text, str):
+        raise InputError(_shown(text), "must be storage in text", NOTATION, EXAMPLE)
+    head, *options = [part.strip() for part in text.split(",")]
+    log = _log(text, options)
+    instance, slash, data = head.rpartition("/")
+    if slash:
+        return Placement(_instance(text, instance), _storage(text, data), log)
+    first, plus, rest = head.partition("+")
+    if ":" not in first and (plus or INSTANCE.fullmatch(first.strip().lower())):
+        return _old_form(text, first, rest, log)
+    found = Placement(None, _storage(text, head), log)
+    if log is None and plus and found.data.level == "raid0" and not head.lower().startswith("raid"):
+        note = f"{_shown(text)} is read as {found.data}, a RAID 0 of unlike members; a log volume is written {first.strip()},log={rest.strip()}."
+        return replace(found, note=note)
+    return found
+
+
+def _old_form(text: str, first: str, rest: str, log: Storage | None) -> Placement:
+    """INSTANCE+DATA or INSTANCE+DATA+LOG, as version 0.1 wrote them."""
+    instance = _instance(text, first)
+    data, plus, last = rest.partition("+")
+    if plus and log is None and not rest.strip().lower().startswith("raid"):
+        found = Placement(instance, _storage(text, data), _storage(text, last))
+    else:
+        found = Placement(instance, _storage(text, rest), log)
+    return replace(found, note=f"{_shown(text)} is the old form: write {found}.")
+
+
+def _log(text: str, options: list[str]) -> Storage | None:
+    """The log volume among what follows the data."""
+    if not options:
+        return None
+    key, equals, value = options[0].partition("=")
+    if len(options) > 1:
+        raise InputError(_shown(text), "names one log volume at most, after one comma", NOTATION, EXAMPLE)
+    if key.strip().lower() != "log" or not equals:
+        raise InputError(_shown(text), f"after the comma comes log=STORAGE, not {_shown(options[0])}", NOTATION, EXAMPLE)
+    return _storage(text, value)
+
+
+def _instance(text: str, name: str) -> str:
+    name = name.strip().lower()
+    if not INSTANCE.fullmatch(name):
+        raise InputError(_shown(text), f"names no instance type before its storage: {_shown(name)}", NOTATION, EXAMPLE)
+    return name
+
+
+def _storage(text: str, part: str) -> Storage:
+    if not part.strip():
+        raise InputError(_shown(text), "a storage is missing", NOTATION, EXAMPLE)
+    return Storage.parse(part)
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return (text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "...") or "(nothing)"

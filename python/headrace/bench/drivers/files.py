@@ -1,0 +1,67 @@
+"""What drivers of files share: a folder or a device that may be used, files that are whole, space that is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from headrace.base.units import GIB
+from headrace.bench.target import DOC, Target
+from headrace.errors import CouldNotRun, InputError
+
+# A file with holes is read without the disk.
+WHOLE_SHARE = 0.99
+SPARE_BYTES = 64 << 20
+
+
+def check_folder(name: str, target: Target) -> None:
+    """Raises InputError when the target is neither a folder nor a device, CouldNotRun when it may not be written."""
+    if target.folder is None:
+        raise InputError(target.label, f"{name} works on files", DOC, "Name a folder on the volume: --folder /mnt/volume.")
+    if not os.access(target.folder, os.R_OK | os.W_OK):
+        raise CouldNotRun(str(target.folder), "may not be read and written by this user", "", "Run it as its owner.")
+
+
+def check_overwrite(target: Target, allowed: bool) -> None:
+    """Writes to a block device destroy what is on it. Raises InputError."""
+    if not target.folder.is_block_device():
+        return
+    real = os.path.realpath(target.folder)
+    used = [line.split()[1] for line in _mounts() if os.path.realpath(line.split()[0]) == real]
+    if used:
+        raise InputError(
+            str(target.folder), f"is mounted at {used[0]}: writing to it would destroy the file system", "", "Name a folder on it instead."
+        )
+    if not allowed:
+        raise InputError(
+            str(target.folder), "is a block device, and this load overwrites it", DOC, "Say --overwrite when nothing on it is needed."
+        )
+
+
+def _mounts() -> list[str]:
+    try:
+        return [line for line in Path("/proc/mounts").read_text(errors="replace").splitlines() if len(line.split()) > 2]
+    except OSError:
+        return []
+
+
+def file_whole(path: Path, size: int) -> bool:
+    """Whether the file has this size and no holes. Raises InputError for another size."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    if status.st_size != size or status.st_blocks * 512 < WHOLE_SHARE * size:
+        raise InputError(str(path), f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} are needed", f"{DOC}, Preparing",
+                         "Write it anew: --fresh.")  # fmt: skip
+    return True
+
+
+def free_for(folder: Path, size: int, existing: Path | None = None) -> None:
+    """Raises CouldNotRun when so much does not fit."""
+    free = shutil.disk_usage(folder).free + (existing.stat().st_blocks * 512 if existing is not None and existing.exists() else 0)
+    if free < size + SPARE_BYTES:
+        raise CouldNotRun(
+            str(folder), f"has {free / GIB:.3g} GiB free, and {size / GIB:.3g} are needed", "", "Use a larger volume, or less data."
+        )

@@ -1,0 +1,137 @@
+"""mysqlslap: many clients with the same statements. It reports nothing on its way and no latencies: statements a second are the server's own counters, percentiles those of performance_schema
+where the server keeps a histogram (MySQL since 8.0; MariaDB keeps none)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import polars as pl
+
+from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Say, silent
+from headrace.bench.drivers.sysbench_oltp import ENGINES
+from headrace.bench.run.process import Command
+from headrace.bench.server import cursor_on, require_database, tables_of
+from headrace.bench.target import DOC, Target
+from headrace.connect import write_client_file
+from headrace.errors import InputError
+
+LOADS = ("mixed", "read", "key", "update", "write")
+TABLE = "headrace_slap"
+ACCOUNT_FILE = "client.cnf"
+# Statements of a client in turn: enough that the same row is seldom met twice in a moment, few enough to be read at once.
+STATEMENTS = 2_000
+BATCH = 1_000
+# Ended by time: no server does as many in a week.
+ENDLESS = 2_000_000_000
+WORD = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@dataclass(frozen=True)
+class Mysqlslap(Benchmark):
+    """`load`: read (a scan of 100 rows), key (a row by its key), update (a row by its key), write (inserts), mixed (half write, half key). `rows` of some 160 bytes. Raises InputError."""
+
+    name: ClassVar[str] = "mysqlslap"
+    program: ClassVar[str] = "mysqlslap"
+    needs: ClassVar[str] = "server"
+    unit: ClassVar[str] = "statements"
+    unit_from_status: ClassVar[bool] = True
+    ended_by_time: ClassVar[bool] = True
+
+    load: str = "mixed"
+    rows: int = 100_000
+
+    def __post_init__(self) -> None:
+        if self.load not in LOADS:
+            raise InputError(f"load {str(self.load)[:40]}", f"must be one of {', '.join(LOADS)}", f"{DOC}, mysqlslap")
+        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or not 100 <= self.rows <= 1_000_000_000:
+            raise InputError(f"rows = {self.rows}", "must be a whole number from 100 to 1,000,000,000", f"{DOC}, mysqlslap")
+
+    def options(self) -> dict:
+        return asdict(self)
+
+    def check_target(self, target: Target) -> None:
+        require_database(self.name, target)
+
+    def prepared(self, target: Target, threads: int) -> bool:
+        found = tables_of(target, TABLE)
+        if not found:
+            return False
+        with cursor_on(target) as cursor:
+            cursor.execute(f"SELECT MAX(id) FROM {TABLE}")
+            rows = cursor.fetchone()[0] or 0
+        if found[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
+            raise InputError(f"table {TABLE}", f"is of {found[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed", f"{DOC}, Preparing",
+                             "Prepare it anew: --fresh.")  # fmt: skip
+        return True
+
+    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+        import random
+
+        say(f"preparing {self.rows:,} rows")
+        chance = random.Random(seed)
+        with cursor_on(target) as cursor:
+            cursor.execute(
+                f"CREATE TABLE {TABLE} (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, k INT NOT NULL, c VARCHAR(128) NOT NULL, KEY k (k)) ENGINE={ENGINES[target.engine]}"
+            )
+            for first in range(1, self.rows + 1, BATCH):
+                batch = [(number, chance.randrange(self.rows), _text(chance)) for number in range(first, min(first + BATCH, self.rows + 1))]
+                cursor.executemany(f"INSERT INTO {TABLE} (id, k, c) VALUES (%s, %s, %s)", batch)
+
+    def command(self, target: Target, load: Load, folder: Path) -> Command:
+        account = write_client_file(target.address.with_database(None), folder / ACCOUNT_FILE)
+        statements = folder / "statements.sql"
+        statements.write_text(";\n".join(self._statements(load.seed)) + ";\n", encoding="utf-8")
+        words = [
+            self.tool().path, f"--defaults-extra-file={account}", f"--concurrency={load.threads}", "--iterations=1", f"--number-of-queries={ENDLESS}",
+            f"--create-schema={target.address.database}", "--no-drop", f"--query={statements}", "--delimiter=;", "--silent",
+        ]  # fmt: skip
+        return Command(tuple(words), folder)
+
+    def outcome(self, raw: str, load: Load, folder: Path) -> Outcome:
+        return Outcome(
+            notes=("mysqlslap tells no latencies: percentiles, where there are any, are the server's own of all its statements.",)
+        )
+
+    def completed(self, series: pl.DataFrame) -> pl.DataFrame:
+        """Statements a second, each a transaction of its own."""
+        known = [
+            name for name in ("com_select_per_s", "com_insert_per_s", "com_update_per_s", "com_delete_per_s") if name in series.columns
+        ]
+        if not known:
+            return series
+        done = pl.sum_horizontal(known, ignore_nulls=False)
+        return series.with_columns(done.alias("tps"), done.alias("qps"))
+
+    def verify(self, target: Target) -> list[str]:
+        with cursor_on(target) as cursor:
+            cursor.execute(f"SELECT COUNT(*) FROM {TABLE} WHERE id <= %s", (self.rows,))
+            count = int(cursor.fetchone()[0])
+        return [] if count == self.rows else [f"table {TABLE} has {count:,} of its first {self.rows:,} rows"]
+
+    def cleanup(self, target: Target, folder: Path) -> None:
+        with cursor_on(target) as cursor:
+            cursor.execute(f"DROP TABLE IF EXISTS {TABLE}")
+
+    def _statements(self, seed: int) -> list[str]:
+        import random
+
+        chance = random.Random(seed)
+        made = []
+        for number in range(STATEMENTS):
+            kind = self.load if self.load != "mixed" else ("write", "key")[number % 2]
+            key = chance.randrange(self.rows) + 1
+            made.append(
+                {
+                    "key": f"SELECT c FROM {TABLE} WHERE id = {key}",
+                    "read": f"SELECT COUNT(c) FROM {TABLE} WHERE id BETWEEN {key} AND {key + 99}",
+                    "update": f"UPDATE {TABLE} SET c = '{_text(chance)}' WHERE id = {key}",
+                    "write": f"INSERT INTO {TABLE} (k, c) VALUES ({chance.randrange(self.rows)}, '{_text(chance)}')",
+                }[kind]
+            )
+        return made
+
+
+def _text(chance) -> str:
+    return "".join(chance.choices(WORD, k=120))

@@ -1,0 +1,1 @@
+"""Runs as they are kept: one folder each (store), and questions to all of them (query)."""

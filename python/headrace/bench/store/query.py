@@ -1,0 +1,156 @@
+"""DuckDB over the run store: tables `runs`, `series`, `percentiles`, read from the files as they are.
+
+runs         a row a run: what was run on what, and every figure of the summary
+series       the time lines of all runs, with a column `run`
+percentiles  the latency histograms, with a column `run`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from headrace.bench.store.store import PERCENTILES_FILE, RUN_FILE, SERIES_FILE, RunRecord, Store
+from headrace.bench.target import DOC
+from headrace.errors import CouldNotRun, InputError
+
+FORMATS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".csv": "FORMAT csv, HEADER", ".json": "FORMAT json, ARRAY true"}
+TABLES = ("runs", "series", "percentiles")
+# Columns of `runs` before the figures: name, path in run.json, type.
+COLUMNS = (
+    ("run", "$.id", "VARCHAR"), ("name", "$.name", "VARCHAR"), ("state", "$.state", "VARCHAR"), ("began_at", "$.began_at", "TIMESTAMPTZ"), ("benchmark", "$.benchmark.name", "VARCHAR"),
+    ("options", "$.benchmark.options", "VARCHAR"), ("threads", "$.load.threads", "BIGINT"), ("asked_s", "$.load.seconds", "BIGINT"), ("warmup_s", "$.load.warmup_s", "BIGINT"),
+    ("seed", "$.load.seed", "BIGINT"), ("storage", "$.target.storage", "VARCHAR"), ("log_storage", "$.target.log_storage", "VARCHAR"), ("engine", "$.target.engine", "VARCHAR"),
+    ("flavor", "$.target.flavor", "VARCHAR"), ("version", "$.target.version", "VARCHAR"), ("cache_gib", "$.target.cache_gib", "DOUBLE"), ("data_gib", "$.target.data_gib", "DOUBLE"),
+    ("start", "$.start", "VARCHAR"), ("tool", "$.tool.name", "VARCHAR"), ("tool_version", "$.tool.version", "VARCHAR"), ("host", "$.environment.host", "VARCHAR"),
+    ("kernel", "$.environment.kernel", "VARCHAR"), ("cpu", "$.environment.cpu", "VARCHAR"), ("cpus", "$.environment.cpus", "BIGINT"),
+)  # fmt: skip
+
+
+def connect(store: Store, runs: Sequence[RunRecord] | None = None):
+    """A DuckDB connection in memory with the three tables of these runs (None: all whole ones). It can read the store and nothing else."""
+    import duckdb
+
+    records = store.runs() if runs is None else list(runs)
+    offline = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    connection = duckdb.connect(":memory:", config=offline)
+    connection.execute(_runs_view(records))
+    for table, file in (("series", SERIES_FILE), ("percentiles", PERCENTILES_FILE)):
+        connection.execute(f"CREATE VIEW {table} AS {_parquet(records, file)}")
+    connection.execute(f"SET allowed_directories = [{_text(store.folder)}]")
+    return connection
+
+
+def lock(connection) -> None:
+    """From here on the connection opens no file outside the store, and cannot be told otherwise."""
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _runs_view(records: Sequence[RunRecord]) -> str:
+    figures = sorted({name for record in records for name in record.summary} - {name for name, _, _ in COLUMNS})
+    columns = [f"CAST(json_extract_string(document, '{path}') AS {kind}) AS {name}" for name, path, kind in COLUMNS]
+    columns += [
+        f"CAST(json_extract_string(document, {_text('$.summary.' + json.dumps(name))}) AS DOUBLE) AS {_name(name)}" for name in figures
+    ]
+    columns.append("CAST(json_extract_string(document, '$.findings') AS VARCHAR) AS findings")
+    if not records:
+        return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT NULL::JSON AS document) WHERE false"
+    paths = ", ".join(_text(record.folder / RUN_FILE) for record in records)
+    return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM read_text([{paths}]))"
+
+
+def _parquet(records: Sequence[RunRecord], file: str) -> str:
+    paths = [record.folder / file for record in records if _whole(record.folder / file)]
+    if not paths:
+        return "SELECT NULL::VARCHAR AS run WHERE false"
+    listed = ", ".join(_text(path) for path in paths)
+    run = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) AS run"
+    return f"SELECT {run}, * EXCLUDE (filename) FROM read_parquet([{listed}], union_by_name = true, filename = true)"
+
+
+def _whole(path: Path) -> bool:
+    """Whether a Parquet file begins and ends as one (its last four bytes are PAR1): one damaged run must not hide the others."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(4)
+            file.seek(-4, os.SEEK_END)
+            return first == b"PAR1" == file.read(4)
+    except OSError:
+        return False
+
+
+def _text(value: object) -> str:
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def _name(value: str) -> str:
+    return '"' + value.replace('"', '""') + '"'
+
+
+def query(store: Store, sql: str, runs: Sequence[RunRecord] | None = None) -> pl.DataFrame:
+    """The answer of a SELECT over `runs`, `series` and `percentiles`. Raises InputError for SQL that is wrong or reaches beyond the store."""
+    import duckdb
+
+    with connect(store, runs) as connection:
+        lock(connection)
+        try:
+            found = connection.execute(sql)
+            names = [column[0] for column in found.description or ()]
+            rows = found.fetchall()
+        except duckdb.Error as error:
+            raise _wrong(sql, error) from None
+    return pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None) if names else pl.DataFrame()
+
+
+def export(
+    store: Store, path: str | os.PathLike, *, what: str = "runs", sql: str | None = None, runs: Sequence[RunRecord] | None = None
+) -> int:
+    """Writes a table (runs, series, percentiles), or the answer of `sql`, to a .parquet, .csv or .json file, whole or not at all; how many rows. Raises InputError, CouldNotRun."""
+    import duckdb
+
+    path = Path(path)
+    form = FORMATS.get(path.suffix.lower())
+    if form is None:
+        raise InputError(str(path), f"runs are exported as {', '.join(FORMATS)}", DOC, "The ending of the name decides.")
+    if what not in TABLES:
+        raise InputError(what[:40], f"must be one of {', '.join(TABLES)}", DOC)
+    if not path.parent.is_dir():
+        raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")
+    if path.exists() and not path.is_file():
+        raise InputError(str(path), "is no file", "", "Name a file.")
+    with tempfile.TemporaryDirectory(prefix=".headrace-", dir=path.parent.absolute()) as folder, connect(store, runs) as connection:
+        made = Path(folder) / f"export{path.suffix.lower()}"
+        connection.execute(f"SET allowed_directories = [{_text(store.folder)}, {_text(folder)}]")
+        lock(connection)
+        try:
+            connection.execute(
+                f"CREATE TEMP TABLE answer AS {sql.rstrip().rstrip(';')}" if sql else f"CREATE TEMP TABLE answer AS FROM {what}"
+            )
+            rows = connection.execute("SELECT COUNT(*) FROM answer").fetchone()[0]
+            connection.execute(f"COPY answer TO {_text(made)} ({form})")
+            os.replace(made, path)
+        except duckdb.IOException as error:
+            raise CouldNotRun(str(path), f"cannot be written: {_first(error)}", "", "Is the disk full?") from None
+        except duckdb.Error as error:
+            raise _wrong(sql or what, error) from None
+    return rows
+
+
+def _wrong(sql: str, error: Exception) -> InputError:
+    return InputError(
+        " ".join(sql.split())[:80],
+        _first(error),
+        "DuckDB SQL",
+        "Tables: runs, series, percentiles; `headrace bench export --to runs.csv` shows their columns.",
+    )
+
+
+def _first(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return text[0][:200] if text else type(error).__name__

@@ -1,0 +1,261 @@
+"""The run store: a folder a run, metadata as JSON, series as Parquet, DuckDB over all of them.
+
+    STORE/ID/run.json             what was run on what, how it ended, figures, findings
+             series.parquet       the time line, a row a second
+             percentiles.parquet  the latency histogram
+             status.parquet, disk.parquet, host.parquet, lab.parquet    what was sampled, as it came
+             RUN.toml, *.csv      the same for `headrace calibrate`
+             raw/                 the tool's own output
+
+A run is written into a folder with another name and renamed when it is whole, so what has an id is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+
+from headrace.base.checks import did_you_mean
+from headrace.bench.target import DOC
+from headrace.errors import CouldNotRun, InputError
+
+FORMAT, VERSION = "headrace-bench-run", 1
+RUN_FILE, SERIES_FILE, PERCENTILES_FILE, TOML_FILE = "run.json", "series.parquet", "percentiles.parquet", "RUN.toml"
+UNFINISHED = ".unfinished-"
+ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,60}-[0-9a-f]{4}\Z", re.ASCII)
+MAX_RUN_BYTES = 16 << 20
+# What a run may write beside the benchmark's data: 3,600 s of all status variables are some 10 MB.
+LEAST_FREE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecord:
+    """A run of the store. `state`: complete, interrupted (Ctrl-C), broken (tool or server ended early). `summary`: figures of the part that counts, units in the names, None
+    where not measured. `findings`: sentences a reader must know. `document`: run.json whole."""
+
+    id: str
+    folder: Path
+    state: str
+    summary: dict[str, float | None]
+    findings: tuple[str, ...]
+    document: dict
+
+    @property
+    def run_toml(self) -> Path | None:
+        """What `headrace calibrate` takes; None where the run cannot be calibrated from."""
+        path = self.folder / TOML_FILE
+        return path if path.exists() else None
+
+    def series(self) -> pl.DataFrame:
+        """The time line: docs/reference/bench.md, The time line. Raises CouldNotRun."""
+        return read_parquet(self.folder / SERIES_FILE)
+
+    def percentiles(self) -> pl.DataFrame | None:
+        """The latency histogram: value_ms, count, share (at or below); None where none was measured."""
+        path = self.folder / PERCENTILES_FILE
+        return read_parquet(path) if path.exists() else None
+
+
+def default_store() -> Path:
+    """$HEADRACE_RUNS, else $XDG_DATA_HOME/headrace/runs, else ~/.local/share/headrace/runs."""
+    named = os.environ.get("HEADRACE_RUNS")
+    if named:
+        return Path(named).absolute()
+    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return Path(base) / "headrace" / "runs"
+
+
+class Store:
+    """`folder` None: the default store. Nothing is made before the first run."""
+
+    def __init__(self, folder: str | os.PathLike | None = None) -> None:
+        self.folder = default_store() if folder is None else Path(folder).absolute()
+
+    def begin(self, label: str) -> tuple[str, Path]:
+        """(id of a new run, the folder to fill). Raises CouldNotRun when it cannot be written there, or little space is left."""
+        word = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:60] or "run"
+        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word}-{secrets.token_hex(2)}"
+        folder = self.folder / f"{UNFINISHED}{name}"
+        try:
+            folder.mkdir(parents=True, mode=0o755)
+            (folder / "raw").mkdir()
+            free = shutil.disk_usage(folder).free
+        except OSError as error:
+            raise CouldNotRun(
+                str(self.folder), f"cannot be written: {error.strerror}", "", "Name another store: HEADRACE_RUNS or --store."
+            ) from None
+        if free < LEAST_FREE_BYTES:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise CouldNotRun(
+                str(self.folder),
+                f"has {free >> 20} MiB left, and a run may need {LEAST_FREE_BYTES >> 20}",
+                "",
+                "Free some space, or name another store.",
+            )
+        return name, folder
+
+    def finish(self, name: str, folder: Path, document: dict) -> RunRecord:
+        """Writes run.json and gives the run its name. Raises CouldNotRun; the folder then keeps its other name."""
+        document = {"format": FORMAT, "version": VERSION, "id": name, **document}
+        try:
+            write_json(folder / RUN_FILE, document)
+            os.replace(folder, self.folder / name)
+        except OSError as error:
+            raise CouldNotRun(str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}.") from None
+        return self.open(name)
+
+    def drop(self, folder: Path) -> None:
+        """Removes what `begin` made."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def ids(self) -> list[str]:
+        """All runs, the oldest first."""
+        try:
+            return sorted(name for name in os.listdir(self.folder) if ID.match(name))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise CouldNotRun(
+                str(self.folder), f"cannot be read: {error.strerror}", "", "Name another store: HEADRACE_RUNS or --store."
+            ) from None
+
+    def unfinished(self) -> list[Path]:
+        """Folders of runs that are being made, or whose process was killed."""
+        return sorted(self.folder.glob(f"{UNFINISHED}*")) if self.folder.is_dir() else []
+
+    def resolve(self, text: str) -> str:
+        """The id meant: an id, `latest`, `latest~1` (the one before), or the end or beginning of one id. Raises InputError."""
+        every = self.ids()
+        if not every:
+            raise InputError(str(self.folder), "has no runs", DOC, "headrace bench run makes one.")
+        latest = re.fullmatch(r"latest(?:~(\d{1,6}))?", text, re.ASCII)
+        if latest:
+            back = int(latest[1] or 0)
+            if back >= len(every):
+                raise InputError(text, f"there are {len(every)} runs", "", "headrace bench list")
+            return every[-1 - back]
+        if text in every:
+            return text
+        found = [name for name in every if len(text) >= 4 and (name.endswith(text) or name.startswith(text))]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InputError(text, f"{len(found)} runs have it in their id: {', '.join(found[:4])}", "", "Give more of it.")
+        raise InputError(text[:80], "is no run of this store", str(self.folder), did_you_mean(text, every) or "headrace bench list")
+
+    def open(self, text: str) -> RunRecord:
+        """A run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
+        name = self.resolve(text)
+        document = read_run(self.folder / name / RUN_FILE)
+        return RunRecord(name, self.folder / name, document["state"], document["summary"], tuple(document["findings"]), document)
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, the oldest first; a damaged one is left out (see `damaged`)."""
+        found = []
+        for name in self.ids():
+            try:
+                found.append(self.open(name))
+            except (InputError, CouldNotRun):
+                continue
+        return found
+
+    def damaged(self) -> list[str]:
+        """Ids whose run.json cannot be read."""
+        return sorted(set(self.ids()) - {record.id for record in self.runs()})
+
+    def delete(self, text: str) -> str:
+        """Removes a run; its id."""
+        name = self.resolve(text)
+        try:
+            # Renamed first: a listing never sees half of it.
+            gone = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=self.folder))
+            os.replace(self.folder / name, gone / name)
+            shutil.rmtree(gone)
+        except OSError as error:
+            raise CouldNotRun(str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Whose is it?") from None
+        return name
+
+
+def write_json(path: Path, document: dict) -> None:
+    """JSON without NaN, flushed to disk."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(_finite(document), file, indent=1, ensure_ascii=False, allow_nan=False, default=str)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+def read_run(path: Path) -> dict:
+    """run.json, checked. Raises InputError when it is none, CouldNotRun when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_RUN_BYTES + 1)
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", "", "Is the run whole?") from None
+    try:
+        document = json.loads(raw) if len(raw) <= MAX_RUN_BYTES else None
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError(str(path), f"is no run of Headrace ({FORMAT})", DOC, "The file is damaged: remove its folder.")
+    if not isinstance(document.get("version"), int) or document["version"] > VERSION:
+        raise InputError(
+            str(path), f"is of version {document.get('version')}, this Headrace reads up to {VERSION}", DOC, "Use a newer Headrace."
+        )
+    kinds = {
+        "id": str,
+        "state": str,
+        "benchmark": dict,
+        "target": dict,
+        "load": dict,
+        "tool": dict,
+        "environment": dict,
+        "summary": dict,
+        "findings": list,
+    }
+    wrong = [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]
+    if wrong:
+        raise InputError(f"{path}: {wrong[0]}", "is missing or of another kind", DOC, "The file is damaged: remove its folder.")
+    return document
+
+
+def read_parquet(path: Path) -> pl.DataFrame:
+    """A frame of the store. Raises CouldNotRun."""
+    try:
+        return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise CouldNotRun(str(path), f"cannot be read: {' '.join(str(error).split())[:120]}", "", "The run is damaged.") from None
+
+
+def write_parquet(frame: pl.DataFrame, path: Path) -> None:
+    """A frame with its bytes on disk. Raises CouldNotRun."""
+    try:
+        frame.write_parquet(path, compression="zstd")
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise CouldNotRun(str(path), f"cannot be written: {' '.join(str(error).split())[:120]}", "", "Free some space.") from None
+
+
+def now_text(unix: float | None = None) -> str:
+    """A moment in UTC, ISO 8601 with seconds."""
+    return datetime.fromtimestamp(time.time() if unix is None else unix, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,89 @@
+"""MyRocks' compaction cycle in a run: its period in transactions, and how I/Os per transaction go through it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.base import core
+from headrace.calibration.observe import Observation, modelled_over_measured
+
+PARTS = 16
+# Around a moment, so much of a period before and after it is compared; two beginnings are at least so far apart.
+EDGE, APART = 0.12, 0.6
+# Intervals that count lie this near what memtables and trigger say: longer ones are compactions that came late, since the one before was still at work.
+NEAR = 0.12
+# Fewer intervals than this, or a climb that is not this many standard deviations of chance, are no cycle.
+LEAST_INTERVALS, LEAST_SIGMAS = 3, 3.0
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """`period_tx`, the transactions `first_tx` at which one begins, the `profile` of I/Os per transaction through a period, `intervals` it was told from."""
+
+    period_tx: float
+    first_tx: float
+    profile: tuple[float, ...]
+    intervals: int
+
+
+def find(database: dict, observations: list[Observation], expected_tx: float) -> Cycle | None:
+    """The cycle common to the runs, or None where it does not show. `expected_tx`: what memtable size, trigger and bytes per transaction say."""
+    intervals, profiles, first = [], [], None
+    for observation in observations:
+        tx, value = _wave(database, observation, expected_tx)
+        begins = _begins(tx, value, expected_tx)
+        gaps = np.diff(begins)
+        near = gaps[np.abs(gaps / expected_tx - 1.0) < NEAR]
+        if len(near) < min(LEAST_INTERVALS, max(1, int(tx[-1] / expected_tx) - 2 if len(tx) else LEAST_INTERVALS)):
+            continue
+        intervals += near.tolist()
+        profiles.append(_profile(tx, value, begins, expected_tx))
+        first = begins[0] if first is None else first
+    if not intervals or first is None:
+        return None
+    period = float(np.median(intervals))
+    shape = np.exp(np.mean(profiles, axis=0))
+    return Cycle(period, float(first % period + period), tuple(float(x) for x in shape / shape.mean()), len(intervals))
+
+
+def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:
+    """(transactions, log of measured over modelled I/Os per transaction with its trend over one period taken out), from the second period on."""
+    columns = core.mysql_runs(database, [observation.core_run])[0]
+    value, _ = modelled_over_measured(columns, observation)
+    tx = observation.tx
+    whole = (tx > period) & (tx < tx[-1] - period / 2)
+    return tx[whole], (value - _mean(tx, value, tx - period / 2, tx + period / 2))[whole]
+
+
+def _mean(tx: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Means of `value` over windows from `low` to `high` transactions; 0 where there are none."""
+    sums = np.concatenate([[0.0], np.cumsum(value)])
+    start, end = np.searchsorted(tx, low), np.searchsorted(tx, high)
+    return (sums[end] - sums[start]) / np.maximum(end - start, 1)
+
+
+def _begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
+    """Transactions at which I/Os per transaction climb: the merged files have just come, uncached."""
+    if len(tx) < 2 * PARTS:
+        return np.array([])
+    climb = _mean(tx, value, tx, tx + EDGE * period) - _mean(tx, value, tx - EDGE * period, tx)
+    # What chance does to the difference of two means of so many windows.
+    per_edge = max(1.0, EDGE * period / max((tx[-1] - tx[0]) / len(tx), 1e-9))
+    chance = float(np.std(np.diff(value))) / np.sqrt(2.0) * np.sqrt(2.0 / per_edge)
+    found: list[float] = []
+    for index in np.argsort(-climb):
+        if climb[index] < LEAST_SIGMAS * chance:
+            break
+        if all(abs(tx[index] - other) >= APART * period for other in found):
+            found.append(float(tx[index]))
+    return np.sort(found)
+
+
+def _profile(tx: np.ndarray, value: np.ndarray, begins: np.ndarray, period: float) -> np.ndarray:
+    """Mean logarithm through a period, from each beginning to the next or as long as a period."""
+    since = tx - begins[np.maximum(np.searchsorted(begins, tx, side="right") - 1, 0)]
+    inside = (since >= 0) & (since < period)
+    part = (since[inside] / period * PARTS).astype(int)
+    return np.bincount(part, value[inside], minlength=PARTS) / np.maximum(np.bincount(part, minlength=PARTS), 1)

@@ -1,0 +1,140 @@
+"""Runs in, workload out: what `headrace calibrate` does, for Python; and the standard benchmarks, which need no run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from headrace.base.checks import check_name
+from headrace.base.core import core_errors
+from headrace.calibration.runs import Run, load_run
+from headrace.errors import InputError
+from headrace.workload.model import check_size
+from headrace.workload.parameters import of_engine, value
+from headrace.workload.transactions import Covered, TransactionWorkload
+
+
+def calibrate(
+    runs: Sequence[Run | str | os.PathLike],
+    *,
+    name: str | None = None,
+    progress: Callable[[float], None] = lambda done: None,
+    least_seconds: float | None = None,
+) -> TransactionWorkload:
+    """One workload from measured runs (paths of RUN.toml, or what `load_run` gave). `least_seconds`: of a run, None: what tells a mean and its scatter.
+
+    Raises InputError or CouldNotRun.
+    """
+    from headrace.calibration.calibrate import calibrate as fit_runs
+    from headrace.calibration.calibrate import identified
+
+    if name is not None:
+        check_name(name)
+    loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
+    check_distinct(loaded)
+    with core_errors():
+        found = fit_runs(loaded, progress) if least_seconds is None else fit_runs(loaded, progress, least_seconds)
+    longest = max(loaded, key=lambda run: run.transactions)
+    iops, vcpus = [run.caps.iops for run in loaded], [run.vcpus for run in loaded]
+    return TransactionWorkload(
+        name=name or longest.name,
+        engine=found.engine,
+        database=found.database,
+        cache_gib=longest.cache_gib,
+        threads=longest.threads,
+        size_gib=longest.benchmark.data_gib,
+        benchmark=longest.benchmark.name,
+        instance=longest.instance,
+        as_of=longest.as_of.isoformat(),
+        parameters=tuple(identified(found)),
+        covariance=tuple(tuple(float(cell) for cell in row) for row in found.fit.covariance),
+        covered=Covered(
+            _span([run.cache_gib for run in loaded]),
+            _span([run.threads for run in loaded]),
+            _span(iops),
+            max(run.transactions for run in loaded),
+            None if None in vcpus else _span(vcpus),
+        ),
+        runs=tuple(_told(run) for run in loaded),
+        caveats=found.notes,
+        storage=longest.storage,
+        log_storage=longest.log_storage,
+        start=longest.start,
+    )
+
+
+def check_distinct(runs: Sequence[Run]) -> None:
+    """Refuses a run that is named twice: it would count twice, and a score would be of what was learnt. Raises InputError."""
+    for index, run in enumerate(runs):
+        for other in runs[:index]:
+            if measured_by(run) == measured_by(other):
+                raise InputError(
+                    f"{run.name} and {other.name}",
+                    "are the same benchmark file: a run counts once",
+                    "headrace calibrate --help",
+                    "Name it once.",
+                )
+
+
+def measured_by(run: Run) -> str:
+    """The hash of the file that holds the run's transactions: the benchmark's, else the server's."""
+    return (run.files.get("sysbench") or run.files["status"])[1]
+
+
+def sysbench_tpcc(
+    *, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None
+) -> TransactionWorkload:
+    """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
+    from headrace.calibration.standard import GIB, TPCC_BYTES, tpcc
+
+    if engine not in TPCC_BYTES:
+        raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", "Choose one of them.")
+    size = warehouses * TPCC_BYTES[engine] / GIB if size_gib is None else check_size(size_gib)
+    return _standard(
+        f"sysbench-tpcc, {warehouses:g} warehouses", engine, tpcc(engine, warehouses), cache_gib, threads, size, "sysbench-tpcc"
+    )
+
+
+def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:
+    """A sysbench OLTP script with no run measured. `options`: `script` (oltp_read_write, ...), `tables`, `table_size`, `distribution` ({"type": "special"}, ...),
+    `engine`, and those of the server: docs/reference/workload-file.md, Standard benchmarks. Raises InputError."""
+    from headrace.calibration.standard import oltp
+
+    made = oltp({"threads": threads, "cache_gib": cache_gib} | options)
+    database = made["database"]
+    name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
+    return _standard(name, database["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
+
+
+def _standard(
+    name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str
+) -> TransactionWorkload:
+    rows = [
+        {"name": parameter.name, "words": parameter.words, "value": value(database, parameter), "spread": parameter.spread, "before": parameter.spread,
+         "from": "the standard benchmark: no run"}
+        for parameter in of_engine(engine)
+    ]  # fmt: skip
+    covariance = tuple(tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows))
+    return TransactionWorkload(
+        name, engine, database, cache_gib, threads, size_gib, benchmark, parameters=tuple(rows), covariance=covariance
+    )
+
+
+def _span(values: list) -> tuple:
+    return (min(values), max(values))
+
+
+def _told(run: Run) -> dict:
+    return {
+        "name": run.name,
+        "storage": run.storage,
+        "log_storage": run.log_storage,
+        "instance": run.instance,
+        "as_of": run.as_of.isoformat(),
+        "cache_gib": run.cache_gib,
+        "threads": run.threads,
+        "start": run.start,
+        "seconds": run.span_s,
+        "transactions": run.transactions,
+        "files": {key: f"{name}, sha256 {digest}" for key, (name, digest) in run.files.items()},
+    }

@@ -1,0 +1,108 @@
+"""A recorded run as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+
+import polars as pl
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.catalog.run_storage import Caps
+from headrace.observe.run_files.reading import Finding
+
+# One row per report of the benchmark. Rates are means over the row; null where not measured.
+SERIES_COLUMNS = {
+    "t_s": pl.Float64,  # start of the row, seconds from the start of the run
+    "duration_s": pl.Float64,
+    "threads": pl.Int64,
+    "tps": pl.Float64,
+    "qps": pl.Float64,
+    "p95_ms": pl.Float64,
+    "read_iops": pl.Float64,
+    "write_iops": pl.Float64,
+    "read_mib_s": pl.Float64,
+    "write_mib_s": pl.Float64,
+    "busy_share": pl.Float64,  # of all virtual CPUs at work
+    "suspect": pl.Boolean,  # an outlier, or a row in which clients had already left
+    "stall": pl.Boolean,
+}
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What the clients did. `scale`: warehouses per table set (sysbench-tpcc) or rows per table (sysbench-oltp).
+
+    `data_gib`: data on disk before the run, GiB, None when not known. `script`, `distribution` and `parameters` (of the
+    distribution, named as sysbench's options) are those of sysbench-oltp, else None and empty.
+    """
+
+    name: str
+    tables: int | None = None
+    scale: int | None = None
+    data_gib: float | None = None
+    script: str | None = None
+    distribution: str | None = None
+    parameters: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One measured run: what was described, and what was measured.
+
+    `storage`, `log_storage`: in the catalog's notation, checked. `cache_gib`: buffer pool or block cache, GiB. `seconds`: the
+    length asked for, None when not said. `interval_s`: length of a row of `series`, whose columns are SERIES_COLUMNS.
+    `status`: None, or one row per interval between samples: `t_s` (start), `duration_s`, and per counter `NAME_per_s` or,
+    for levels, `NAME` at the end of the row. `files`: what was read, by key: name and sha256. `findings` in the order found.
+    `p95_ms`: 95th percentile of response times over the whole run, where it was described or stands in sysbench's summary.
+    `start_balance_percent`: burst credits of the volumes at the beginning, None: full, as AWS starts them.
+    """
+
+    name: str
+    engine: str
+    engine_version: str | None
+    flavor: str | None
+    storage: str
+    log_storage: str | None
+    as_of: date
+    instance: str | None
+    cache_gib: float
+    threads: int
+    start: str
+    seconds: float | None
+    benchmark: Benchmark
+    settings: dict[str, float | int | bool]
+    caveats: tuple[str, ...]
+    caps: Caps
+    files: dict[str, tuple[str, str]]
+    interval_s: float
+    series: pl.DataFrame
+    status: pl.DataFrame | None
+    findings: tuple[Finding, ...]
+    p95_ms: float | None = None
+    start_balance_percent: float | None = None
+
+    @property
+    def span_s(self) -> float:
+        """From the start of the first row to the end of the last, seconds."""
+        return self.series["t_s"][-1] + self.series["duration_s"][-1] - self.series["t_s"][0]
+
+    @property
+    def vcpus(self) -> int | None:
+        """Virtual CPUs the server may use: as described, else the instance's; None when neither is known."""
+        if "vcpus" in self.settings:
+            return int(self.settings["vcpus"])
+        if self.instance is None:
+            return None
+        with core_errors():
+            return core.instance(self.instance, self.as_of.isoformat())["vcpus"] or None
+
+    @property
+    def transactions(self) -> float:
+        """Transactions in all rows."""
+        return float((self.series["tps"] * self.series["duration_s"]).sum())
+
+    def found(self, kind: str) -> tuple[Finding, ...]:
+        """The findings of one kind."""
+        return tuple(finding for finding in self.findings if finding.kind == kind)

@@ -1,0 +1,119 @@
+"""Predicted beside measured: one run, and a calibration scored on runs it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.calibration.from_runs import calibrate, check_distinct
+from headrace.calibration.runs import Run
+from headrace.errors import InputError
+from headrace.simulation.database import Prediction, predict, summarise
+from headrace.workload.transactions import TransactionWorkload
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A run beside its prediction. `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes no sense). `predicted_rows`: the
+    prediction in the run's intervals (`t_s`, `tps`, `p95_ms`): "one-second" figures are of these where the run has longer rows."""
+
+    run: Run
+    prediction: Prediction
+    measured: dict
+    figures: tuple[dict, ...]
+    predicted_rows: pl.DataFrame
+
+    def error_percent(self, what: str) -> float:
+        """The error of one figure, by its name."""
+        return next(row["error_percent"] for row in self.figures if row["what"] == what)
+
+
+def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> Comparison:
+    """Predicts the run's storage, cache, clients and start with `workload` and sets the figures side by side. Raises InputError."""
+    if run.engine != workload.engine:
+        raise InputError(f"{run.name}: engine = {run.engine}", f"the workload is of {workload.engine}", "", "Compare runs of one engine.")
+    prediction = predict(
+        workload, run.storage, log_storage=run.log_storage, instance=run.instance, cache_gib=run.cache_gib, threads=run.threads,
+        as_of=run.as_of.isoformat(), seconds=max(4, int(run.span_s)), start=run.start, seed=seed, draws=draws,
+        start_balance_percent=run.start_balance_percent,
+    )  # fmt: skip
+    seen = run.series.select("t_s", "tps", "p95_ms")
+    measured = summarise(seen)
+    # The scatter of means over a longer interval is smaller; the prediction is put into the same intervals.
+    rows = _in_intervals(prediction.rows, run.interval_s)
+    predicted = summarise(rows)
+    pairs = [("mean tps, second half", "tps", measured["tps"], predicted["tps"])]
+    pairs += [(f"mean tps, quarter {i + 1}", "tps", measured["quarters"][i], predicted["quarters"][i]) for i in range(4)]
+    pairs += [
+        (f"one-second tps, {name}", "tps", measured[key], predicted[key])
+        for name, key in (("p5", "tps_p5"), ("p50", "tps_p50"), ("p95", "tps_p95"))
+    ]
+    if run.p95_ms is None:
+        pairs.append(("p95 response, median", "ms", measured.get("p95_ms"), predicted.get("p95_ms")))
+    else:
+        pairs.append(("p95 response, run", "ms", run.p95_ms, _whole_p95_ms(rows)))
+    pairs += [
+        ("stalled", "s", measured["stalls_s"], predicted["stalls_s"]),
+    ]
+    return Comparison(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
+
+
+def _whole_p95_ms(rows: pl.DataFrame) -> float | None:
+    """Of all transactions of a run: each row's, by how many transactions it has."""
+    done = float(rows["tps"].sum())
+    return float((rows["p95_ms"] * rows["tps"]).sum()) / done if done else None
+
+
+def _in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
+    if interval_s <= 1.0:
+        return rows
+    group = (pl.col("t_s") / interval_s).floor()
+    return rows.group_by(group.alias("interval"), maintain_order=True).agg(
+        pl.col("t_s").first(), pl.col("tps").mean(), pl.col("p95_ms").median()
+    )
+
+
+def _figure(what: str, unit: str, measured: float | None, predicted: float | None) -> dict:
+    known = measured is not None and predicted is not None and measured > 0 and unit != "s"
+    return {
+        "what": what,
+        "unit": unit,
+        "measured": measured,
+        "predicted": predicted,
+        "error_percent": 100.0 * (predicted / measured - 1.0) if known else None,
+    }
+
+
+def leave_out(runs: Sequence[Run], *, from_one: bool = False, progress: Callable[[float], None] = lambda done: None) -> list[dict]:
+    """Scores calibrations on runs they have not seen: every run predicted from all others, or (`from_one`) every run from each single other one.
+
+    Rows: `predicted`, `from` (names), and the errors in percent `mean`, `quarter_1` .. `quarter_4`, `p5`, `p95`. Raises InputError with fewer than two runs, or one of them twice.
+    """
+    if len(runs) < 2:
+        raise InputError(
+            f"{len(runs)} run", "leaving runs out needs at least two", "headrace calibrate --help", "Name more runs of the same benchmark."
+        )
+    check_distinct(runs)
+    sets = [[run] for run in runs] if from_one else [[other for other in runs if other is not run] for run in runs]
+    rows = []
+    for index, known in enumerate(sets):
+        workload = calibrate(known)
+        for run in runs if from_one else [runs[index]]:
+            if run not in known:
+                rows.append(_score(compare_run(run, workload, draws=0), known))
+        progress((index + 1) / len(sets))
+    return rows
+
+
+def _score(comparison: Comparison, known: Sequence[Run]) -> dict:
+    error = comparison.error_percent
+    return {
+        "predicted": comparison.run.name,
+        "from": ", ".join(run.name for run in known),
+        "mean": error("mean tps, second half"),
+        **{f"quarter_{i}": error(f"mean tps, quarter {i}") for i in (1, 2, 3, 4)},
+        "p5": error("one-second tps, p5"),
+        "p95": error("one-second tps, p95"),
+    }

@@ -1,0 +1,126 @@
+"""Where a calibration begins: the standard benchmark the run names, moved to what its settings say."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.calibration.counted import as_counted
+from headrace.calibration.runs import Run
+from headrace.errors import InputError
+
+DOC = "docs/reference/run-description.md"
+GIB = 1024.0**3
+# Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018; MyRocks with LZ4).
+TPCC_BYTES = {"innodb": 94.2e6, "myrocks": 20e6}
+# sysbench's options of a distribution, as the core names them.
+DISTRIBUTION_OPTIONS = {
+    "rand_spec_pct": "percent",
+    "rand_spec_res": "share",
+    "rand_spec_iter": "iterations",
+    "rand_pareto_h": "h",
+    "rand_zipfian_exp": "exponent",
+}
+# Settings of a run that decide something of its database outright, as the core names them.
+SETTLED = {
+    "flush_log_at_trx_commit": "flush_log_at_trx_commit",
+    "binlog": "log_bin",
+    "sync_binlog": "sync_binlog",
+    "doublewrite": "doublewrite",
+    "io_capacity": "io_capacity",
+    "io_capacity_max": "io_capacity_max",
+}
+# Server's defaults that count where a run does not say; its io_capacity does not: the standard's background writes are measured.
+BY_DEFAULT = ("log_bin", "sync_binlog")
+
+
+def standard(run: Run) -> dict:
+    """The core's database for a run's benchmark, size and settings. Raises InputError for a benchmark no standard is known of."""
+    benchmark = run.benchmark
+    if benchmark.name == "sysbench-tpcc":
+        return _unhurried(settled(tpcc(run.engine, benchmark.tables * benchmark.scale), run), run)
+    if benchmark.name == "sysbench-oltp":
+        return as_counted(_unhurried(oltp(_options(run))["database"], run), run)
+    if benchmark.data_gib is None:
+        raise InputError("benchmark.data_gib is missing", "a load of your own needs the size of its data", DOC, "Give data_gib.")
+    return as_counted(_unhurried(settled(own(run), run), run), run)
+
+
+def own(run: Run) -> dict:
+    """A load of the user's own: TPC-C's spread of popularity over its data. Weakly founded; the runs decide."""
+    per_warehouse = TPCC_BYTES[run.engine] / GIB
+    return tpcc(run.engine, max(1.0, run.benchmark.data_gib / per_warehouse))
+
+
+def oltp(options: dict) -> dict:
+    """A sysbench OLTP script: `database`, `size_gib`, `spreads`. Raises InputError."""
+    with core_errors():
+        return core.mysql_sysbench(options)
+
+
+def _options(run: Run) -> dict:
+    benchmark, settings = run.benchmark, run.settings
+    kind = {"type": benchmark.distribution or "special"}
+    kind |= {DISTRIBUTION_OPTIONS[name]: value for name, value in benchmark.parameters.items() if name in DISTRIBUTION_OPTIONS}
+    known = {
+        name: settings[name]
+        for name in ("redo_gib", "flush_log_at_trx_commit", "sync_binlog", "io_capacity", "doublewrite", "memtable_mib")
+        if name in settings
+    }
+    known = _usual(run) | known
+    if "binlog" in settings:
+        known["log_bin"] = bool(settings["binlog"])
+    return {"script": benchmark.script, "distribution": kind, "engine": run.engine, "tables": benchmark.tables, "table_size": benchmark.scale,
+            "threads": run.threads, "cache_gib": run.cache_gib} | known  # fmt: skip
+
+
+def writes_in_background(run: Run) -> bool:
+    """Whether pages are written at a rate of their own (innodb_io_capacity) while clients work.
+
+    Not by MariaDB since its page cleaner of 10.5: with innodb_max_dirty_pages_pct_lwm = 0, its default, it does that only when idle. Under oltp_read_write MariaDB 10.11 wrote
+    2.8 to 3.3 pages a transaction at 300, 600, 1,000 and 3,000 IOPS alike, with innodb_io_capacity = 500 (a lab, 2026-11-21).
+    """
+    return run.flavor != "mariadb" or () < _version(run) < (10, 5)
+
+
+def _unhurried(database: dict, run: Run) -> dict:
+    """Without writes in the background where the server makes none."""
+    return database if writes_in_background(run) else database | {"writes": {**database["writes"], "background_per_s": 0.0}}
+
+
+# MySQL 8.0 was ready for general use on 2018-04-19 (its release notes, 8.0.11). A run of before a year after it that does not say its version
+# is taken for a 5.7, which is a guess: that one writes no binary log unless told to.
+TAKEN_FOR_8_0_FROM = "2019-04-19"
+
+
+def _version(run: Run) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
+
+
+def _usual(run: Run) -> dict:
+    """Defaults of the server that are not those of MySQL 8.0, by flavor and version (their manuals); for what a description leaves out."""
+    version = _version(run)
+    if run.flavor == "mariadb":
+        return {"log_bin": False, "sync_binlog": 0}
+    if version and version < (8, 0):
+        # sync_binlog = 1 came with 5.7.7; a 5.7 without a patch level is taken for one in general use (5.7.9 on).
+        return {"log_bin": False, "sync_binlog": 0 if version < (5, 7) or (5, 7, 0) <= version < (5, 7, 7) else 1}
+    if not version and str(run.as_of) < TAKEN_FOR_8_0_FROM:
+        # Nothing is synced of a log that is not there; whether it was, and so its few bytes, nobody said: they stay the standard's.
+        return {"sync_binlog": 0}
+    return {"io_capacity": 10_000} if version >= (8, 4) else {}
+
+
+def tpcc(engine: str, warehouses: float) -> dict:
+    """sysbench-tpcc over so many warehouses. Raises InputError."""
+    with core_errors():
+        return core.mysql_tpcc(engine, float(warehouses))
+
+
+def settled(database: dict, run: Run) -> dict:
+    """A database under the settings of a run: what they decide outright (docs/decisions/0006). Raises InputError."""
+    given = {name: run.settings[key] for key, name in SETTLED.items() if key in run.settings}
+    usual = {"sync_binlog": 1} | {name: value for name, value in _usual(run).items() if name in BY_DEFAULT}
+    with core_errors():
+        return core.database_under(database, usual | given)

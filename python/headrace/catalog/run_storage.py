@@ -1,0 +1,82 @@
+"""What the storage of a run could give on its day: the catalog's limits, with the key of the description in every refusal."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date
+
+from headrace.base import core
+from headrace.base.checks import shown
+from headrace.errors import InputError
+
+MIB = 1024 * 1024
+DOC = "docs/reference/run-description.md"
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What data volumes and instance together allow (catalog, day of the run); infinite where no figure is known.
+
+    `iops` without burst credits, `iops_burst` with them, I/Os a second; `mib_s` and `mib_s_burst` likewise; `usable_gib` after RAID.
+    """
+
+    iops: float
+    iops_burst: float
+    mib_s: float
+    mib_s_burst: float
+    usable_gib: float
+
+
+def check_storage(key: str, text: object, as_of: date, instance: str | None) -> tuple[str, Caps, dict | None]:
+    """(the storage in the catalog's notation, what it gives on that instance, the instance or None). Raises InputError naming `key`."""
+    if not isinstance(text, str) or not text.strip() or len(text) > 200:
+        raise InputError(f"{key} = {shown(text)}", "must be storage in text such as io1:1024:20000", DOC, "TYPE:SIZE_GIB[:IOPS[:MIB_S]].")
+    day = as_of.isoformat()
+    host = None
+    try:
+        if instance is not None:
+            host = core.instance(instance, day)
+    except core.CoreError as error:
+        raise _refusal("instance", instance, error) from None
+    try:
+        parsed = core.parse_storage(text)
+        members = core.storage_limits(text, day, instance)
+    except core.CoreError as error:
+        raise _refusal(key, text, error) from None
+    return parsed["text"], _caps(parsed["usable_gib"], members, host), host
+
+
+def _refusal(key: str, text: str, error: Exception) -> InputError:
+    value, rule, source, hint = (str(part) for part in error.args)
+    told = value if value not in (text, "") else ""
+    return InputError(f"{key} = {shown(text)}" + (f": {told[:120]}" if told else ""), rule, source, hint)
+
+
+def _caps(usable_gib: float, members: list[dict], host: dict | None) -> Caps:
+    """Members add up: no layout carries more I/Os to its members than they take together."""
+    if any(caveat["field"].endswith(".fallback") or ".fallback_" in caveat["field"] for member in members for caveat in member["caveats"]):
+        return Caps(math.inf, math.inf, math.inf, math.inf, float(usable_gib))  # the catalog knows no figure of these disks
+    iops = float(sum(member["iops"] for member in members))
+    burst = float(sum(max(member["iops"], (member["io_burst"] or {}).get("iops", 0)) for member in members))
+    # With byte credits (st1, sc1) throughput_bytes_s is that of the burst.
+    mib_s_burst = sum(member["throughput_bytes_s"] for member in members) / MIB
+    mib_s = sum((member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in members) / MIB
+    stored_inside = all(member["spec"]["volume_type"] == "instance-store" for member in members)
+    if host is not None and not stored_inside:  # instance store does not pass the EBS link
+        iops, burst = _least(iops, host["baseline_iops"]), _least(burst, host["max_iops"])
+        mib_s = _least(mib_s, None if host["baseline_bytes_s"] is None else host["baseline_bytes_s"] / MIB)
+        mib_s_burst = _least(mib_s_burst, None if host["max_bytes_s"] is None else host["max_bytes_s"] / MIB)
+    return Caps(iops, max(iops, burst), mib_s, max(mib_s, mib_s_burst), float(usable_gib))
+
+
+def _least(value: float, limit: float | None) -> float:
+    return value if limit is None else min(value, float(limit))
+
+
+def later_than_catalog(as_of: date) -> str | None:
+    """What to say of a day the catalog does not reach, or None."""
+    newest = core.newest_date()
+    if as_of.isoformat() <= newest:
+        return None
+    return f"as_of {as_of} is later than the catalog, which knows limits up to {newest}: those of {newest} are used."

@@ -1,0 +1,238 @@
+"""Which server, and as whom.
+
+An address is text that may stand in a command line, a log and a report, so it never holds a password. Those come from
+HEADRACE_MYSQL_PASSWORD, from an option file only its owner may read, or from a prompt.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from headrace.connect.option_file import quoted, read_client
+from headrace.connect.secret import Secret
+from headrace.errors import CouldNotRun, InputError
+
+DOC = "docs/reference/capture.md"
+FORM = "mysql://USER@HOST[:PORT][/DATABASE] or mysql://USER@/[DATABASE]?socket=PATH"
+PASSWORD_VARIABLE = "HEADRACE_MYSQL_PASSWORD"
+DEFAULT_PORT = 3306
+# MySQL 8.4 reference manual, "Command Options for Encrypted Connections", --ssl-mode.
+SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
+PARAMETERS = ("socket", "ssl-mode", "ssl-ca")
+# MySQL: user names 32 characters (5.7.8), MariaDB 128; databases 64.
+MAX_USER, MAX_DATABASE, MAX_HOST, MAX_SOCKET_BYTES = 128, 64, 255, 107
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?\Z|[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?\Z", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server and an account on it. `host` and `port`, or `socket`; `database` None: none is chosen; `password` None: none is sent."""
+
+    user: str
+    host: str | None = None
+    port: int | None = None
+    socket: str | None = None
+    database: str | None = None
+    password: Secret | None = None
+    ssl_mode: str = "PREFERRED"
+    ssl_ca: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The address as text, without any secret: for logs and results. `parse_address` reads it back."""
+        user, database = quote(self.user, safe=""), quote(self.database or "", safe="")
+        if self.socket is not None:
+            return f"mysql://{user}@/{database}?socket={quote(self.socket, safe='/')}"
+        host = f"[{self.host}]" if ":" in (self.host or "") else self.host
+        return f"mysql://{user}@{host}:{self.port or DEFAULT_PORT}" + (f"/{database}" if database else "")
+
+    def with_database(self, name: str | None) -> Address:
+        """The same with another database chosen."""
+        return replace(self, database=None if name is None else _database(name))
+
+    def with_password(self, password: Secret | None) -> Address:
+        """The same with another password."""
+        return replace(self, password=password)
+
+
+def parse_address(text: str, *, defaults_file: str | os.PathLike | None = None) -> Address:
+    """An address from `mysql://USER@HOST[:PORT][/DB][?ssl-mode=..&ssl-ca=..]` or `mysql://USER@/DB?socket=PATH`.
+
+    What the text leaves out comes from [client] of `defaults_file`. The password: that of `defaults_file`, else HEADRACE_MYSQL_PASSWORD.
+    Raises InputError, also for a password in the text (process lists show it), and CouldNotRun for a file that cannot be read.
+    """
+    given = _from_text(text)
+    client = read_client(defaults_file) if defaults_file is not None else {}
+    here = any(given[key] is not None for key in ("host", "socket"))
+    if here:
+        client = {key: value for key, value in client.items() if key not in ("host", "port", "socket")}
+    elif "socket" in client and client.get("host") in (None, "localhost"):
+        client.pop("host", None)  # as the MySQL clients do: the socket of this machine
+        client.pop("port", None)
+    else:
+        client.pop("socket", None)
+    merged = {key: value if value is not None else client.get(key) for key, value in given.items()}
+    password = client.get("password") if "password" in client else os.environ.get(PASSWORD_VARIABLE)
+    return _checked(shown(text), merged, None if password is None else Secret(password))
+
+
+def shown(text: str) -> str:
+    """An address fit for an error message: what may be a password is not repeated."""
+    text = "".join(character if character.isprintable() else "?" for character in text[:300])
+    scheme, slashes, rest = text.partition("://")
+    if not slashes:
+        return scheme if "@" not in scheme and ":" not in scheme else "the address"
+    account, at, place = rest.rpartition("@")
+    user, colon, _ = account.partition(":")
+    place = re.sub(r"(?i)(passw\w*|pwd)=[^&]*", r"\1=***", place)
+    return f"{scheme}://{user}{':***' if colon else ''}{at}{place}"
+
+
+def _from_text(text: str) -> dict:
+    rule = f"an address is {FORM}"
+    brackets = "IPv6 addresses stand in brackets: mysql://watcher@[::1]:3306/"
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        raise InputError(shown(text), rule, DOC, brackets) from None
+    try:
+        port = parts.port
+    except ValueError:
+        raise InputError(shown(text), "the port must be a number from 1 to 65,535", DOC, brackets) from None
+    if parts.scheme not in ("mysql", "mariadb") or not text.partition(":")[2].startswith("//") or parts.fragment:
+        raise InputError(shown(text), rule, DOC, "For example mysql://watcher@db.example:3306/shop")
+    if parts.password is not None:
+        raise InputError(
+            shown(text), "holds a password, which every user of this machine could read in the list of processes", DOC,
+            f"Give it in {PASSWORD_VARIABLE}, in an option file (--defaults-file), or at the prompt; and change this one.",
+        )  # fmt: skip
+    query = _query(text, parts.query)
+    if port == 0:
+        raise InputError(shown(text), "the port must be a number from 1 to 65,535", DOC)
+    path = unquote(parts.path.removeprefix("/"))
+    if "/" in path:
+        raise InputError(shown(text), f"the database is one name: {FORM}", DOC, "A socket is named by ?socket=PATH.")
+    return {
+        "user": unquote(parts.username) if parts.username else None,
+        "host": unquote(parts.hostname) if parts.hostname else None,
+        "port": port,
+        "socket": query.get("socket"),
+        "database": path or None,
+        "ssl-mode": query.get("ssl-mode"),
+        "ssl-ca": query.get("ssl-ca"),
+    }
+
+
+def _query(text: str, query: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise InputError(shown(text), "what stands behind ? is not KEY=VALUE&KEY=VALUE", DOC) from None
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        name = key.lower().replace("_", "-")
+        if name not in PARAMETERS:
+            if name.startswith("pass") or name == "pwd":
+                raise InputError(
+                    shown(text), "holds a password", DOC, f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
+                )
+            raise InputError(f"?{key[:40]}= in {shown(text)}", f"must be one of {', '.join(PARAMETERS)}", DOC)
+        if name in found or not value:
+            raise InputError(f"?{name}= in {shown(text)}", "needs one value", DOC)
+        found[name] = value
+    return found
+
+
+def _checked(text: str, values: dict, password: Secret | None) -> Address:
+    user, host, port, socket = values["user"], values["host"], values["port"], values["socket"]
+    if not user:
+        raise InputError(text, "names no user", DOC, f"{FORM}; or user= under [client] of the option file.")
+    if len(user) > MAX_USER or not user.isprintable():
+        raise InputError(text, f"the user is 1 to {MAX_USER} printable characters", DOC)
+    if socket is None and host is None:
+        raise InputError(text, "names neither a host nor a socket", DOC, "A local server: ?socket=/run/mysqld/mysqld.sock")
+    if socket is not None and host is not None:
+        raise InputError(text, "names a host and a socket", DOC, f"One of them: {FORM}")
+    if host is not None and (len(host) > MAX_HOST or not HOST.match(host)):
+        raise InputError(text, "the host is a name or an IP address", "RFC 1123")
+    if socket is not None and (not socket.startswith("/") or len(os.fsencode(socket)) > MAX_SOCKET_BYTES or "\0" in socket):
+        raise InputError(socket[:200], f"a socket is an absolute path of at most {MAX_SOCKET_BYTES} bytes", "unix(7)")
+    database = values["database"]
+    mode, authority = _ssl(text, values["ssl-mode"], values["ssl-ca"])
+    port = None if host is None else int(port or DEFAULT_PORT)
+    return Address(user, host, port, socket, None if database is None else _database(database), password, mode, authority)
+
+
+def _database(name: str) -> str:
+    if not name or len(name) > MAX_DATABASE or "\0" in name:
+        raise InputError(f"database {name[:70]!r}", f"a database's name has 1 to {MAX_DATABASE} characters", DOC)
+    return name
+
+
+def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str | None]:
+    mode = (mode or ("VERIFY_CA" if authority else "PREFERRED")).upper().replace("-", "_")
+    if mode not in SSL_MODES:
+        raise InputError(f"ssl-mode = {mode[:40]}", f"must be one of {', '.join(SSL_MODES)}", "MySQL manual, --ssl-mode")
+    if authority is None:
+        if mode == "VERIFY_CA":
+            raise InputError(text, "ssl-mode=VERIFY_CA needs the CA that signed the server's certificate", "MySQL manual, --ssl-mode",
+                             "Add ssl-ca=FILE.pem.")  # fmt: skip
+        return mode, None
+    if mode not in ("VERIFY_CA", "VERIFY_IDENTITY"):
+        raise InputError(
+            text, f"ssl-ca is not looked at with ssl-mode={mode}", "MySQL manual, --ssl-mode", "Use VERIFY_CA or VERIFY_IDENTITY."
+        )
+    if not os.path.isfile(authority):
+        raise InputError(authority, "ssl-ca names no file", DOC, "Name the PEM file of the CA.")
+    return mode, os.path.abspath(authority)
+
+
+def connect(address: Address, timeout_s: float = 10.0):
+    """A PyMySQL connection that commits by itself. `timeout_s`: for connecting, and for every answer.
+
+    Raises InputError for what is wrong in the address (account, database, TLS), CouldNotRun for a server that is not there or takes no one in.
+    """
+    from headrace.connect.connection import open_connection
+
+    return open_connection(address, timeout_s)
+
+
+def write_client_file(address: Address, path: str | os.PathLike) -> Path:
+    """An option file (mode 0600) for tools that take --defaults-extra-file. Raises CouldNotRun when it cannot be written."""
+    path = Path(path)
+    lines = ["[client]", f"user={quoted(address.user)}"]
+    if address.password is not None:
+        lines.append(f"password={quoted(address.password.reveal())}")
+    if address.socket is not None:
+        lines.append(f"socket={quoted(address.socket)}")
+    else:
+        lines += [f"host={quoted(address.host or '')}", f"port={address.port or DEFAULT_PORT}", "protocol=tcp"]
+    lines += _client_ssl(address)
+    # Only the interactive client knows `database`; the others stop at a word of [client] they do not know.
+    lines += [] if address.database is None else ["[mysql]", f"database={quoted(address.database)}"]
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Choose a folder of your own.") from None
+    return path
+
+
+def _client_ssl(address: Address) -> list[str]:
+    """`loose-`: MariaDB's clients have no ssl-mode, MySQL's no ssl-verify-server-cert."""
+    if address.ssl_mode == "PREFERRED":
+        return []
+    lines = [f"loose-ssl-mode={address.ssl_mode}"]
+    if address.ssl_ca is not None:
+        lines.append(f"ssl-ca={quoted(address.ssl_ca)}")
+    if address.ssl_mode == "DISABLED":
+        return [*lines, "[client-mariadb]", "skip-ssl"]
+    return [*lines, "[client-mariadb]", "ssl", *(["ssl-verify-server-cert"] if address.ssl_mode == "VERIFY_IDENTITY" else [])]

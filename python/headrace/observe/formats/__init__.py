@@ -1,0 +1,75 @@
+"""Import what a measuring tool recorded.
+
+reading     a file as text, the numbers in it
+clock       times as the tools print them
+detect      which tool it comes from
+iostat, vmstat, sar, cloudwatch    one parser each
+series      from samples to a workload: device, grid, gaps
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+
+from headrace.base.checks import check_choice
+from headrace.base.file_kinds import OWN_FILE, detect
+from headrace.errors import InputError
+from headrace.observe.formats import cloudwatch, iostat, sar, vmstat
+from headrace.observe.formats.reading import DOC, open_recording
+from headrace.observe.formats.series import Options, build
+from headrace.workload.model import OpenWorkload
+
+FORMATS = ("auto", "iostat", "vmstat", "sar", "cloudwatch")
+
+__all__ = ["FORMATS", "import_file"]
+
+
+def import_file(
+    path: str | os.PathLike,
+    format: str = "auto",
+    device: str | None = None,
+    interval_s: float | None = None,
+    start: str | datetime | None = None,
+    *,
+    gaps: str = "refuse",
+    name: str | None = None,
+    read_kib: float | None = None,
+    write_kib: float | None = None,
+    any_unit: bool = False,
+) -> OpenWorkload:
+    """The demand of one device in a recording.
+
+    `format`: one of FORMATS. `device`: its name in the file, or several joined by + (the members of an array); without it
+    the device that clearly does most is taken. `interval_s`: seconds between reports, when the file has no times. `start`:
+    when the recording began (ISO 8601), when the file does not say. `gaps`: "refuse" more than 10 % missing and hold the
+    report before over the rest, "hold" or "zero" whatever is missing. `read_kib`, `write_kib`: sizes assumed of one I/O
+    where the tool counts none (vmstat only). `any_unit`: believe vmstat's bi and bo to be KiB though -S looks to be used.
+
+    Raises InputError (file, line, value, rule, what to do) or CouldNotRun when the file cannot be read.
+    """
+    check_choice("format", format, FORMATS)
+    recording = open_recording(path)
+    kind, looks_like = detect(recording.text)
+    if kind is None:
+        what = f"looks like {looks_like}" if looks_like else "is of no tool known here"
+        hint = (
+            "Load it as it is, it needs no import."
+            if looks_like == OWN_FILE
+            else ("Record with iostat -xt 1, vmstat -t 1 or sar -d, or export the volume's metrics from CloudWatch.")
+        )
+        raise InputError(recording.name, f"{what}; read are {', '.join(FORMATS[1:])}", DOC, hint)
+    if format not in ("auto", kind):
+        raise InputError(f"{recording.name} as {format}", f"it looks like {looks_like}", DOC, f"Use --format {kind}, or auto.")
+    if looks_like and looks_like.endswith("JSON") and recording.text.lstrip()[0] not in "{[":
+        first = next(line for line in recording.lines if line.strip())
+        hint = "Take out the lines above the first {: a prompt or a message of the shell was copied with it."
+        raise recording.bad(recording.lines.index(first) + 1, first.strip(), f"stands before the JSON of {looks_like}", hint)
+    if kind != "vmstat" and not (read_kib is None and write_kib is None):
+        raise InputError("read_kib, write_kib", f"are for vmstat only; {looks_like} tells the sizes", DOC, "Leave them out.")
+    if kind == "vmstat":
+        readings = vmstat.parse(recording, read_kib, write_kib, any_unit)
+    else:
+        readings = {"iostat": iostat, "sar": sar, "cloudwatch": cloudwatch}[kind].parse(recording)
+    options = Options(device=device, interval_s=interval_s, start=start, gaps=gaps, name=name)
+    return build(recording, readings, options)

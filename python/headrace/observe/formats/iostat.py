@@ -1,0 +1,222 @@
+"""`iostat -x`, as text (sysstat 9 to 12, with or without -t, -m, -k, -z) and as JSON (-o JSON).
+
+The columns are found by their names, because sysstat reordered them in 11.6 and 12.0. The first report after a start is the
+mean since boot and is left out.
+"""
+
+from __future__ import annotations
+
+import re
+
+from headrace.observe.formats.clock import looks_like_stamp, parse_stamps
+from headrace.observe.formats.json_text import as_list, as_table, load_json
+from headrace.observe.formats.reading import Recording, read_lines
+from headrace.observe.formats.series import Observed, Readings, Report, Sample, make_sample
+
+BANNER = re.compile(r"Linux \S+ \(")
+# KiB in one unit of the column; a sector is 512 B whatever the disk (kernel, Documentation/block/stat).
+READ_COLUMNS = {"rkB/s": 1.0, "rMB/s": 1024.0, "rsec/s": 0.5}
+WRITE_COLUMNS = {"wkB/s": 1.0, "wMB/s": 1024.0, "wsec/s": 0.5}
+SIZE_COLUMNS = {"rareq-sz": 1.0, "wareq-sz": 1.0, "areq-sz": 1.0, "avgrq-sz": 0.5}
+SINCE_BOOT_NOTE = "The first report was left out: iostat's first is the mean since boot (with -y one good report is lost)."
+OTHER_IO_NOTE = "Discards were left out: they move no data, though EBS may count them."
+
+
+def parse(recording: Recording) -> Readings:
+    """Reports of an iostat file. Raises InputError."""
+    if recording.text.lstrip().startswith("{"):
+        return _parse_json(recording)
+    reader = _TextReader(recording)
+    read_lines(recording, list(enumerate(recording.lines, start=1)), reader.line, lambda: reader.reports)
+    return _finish(recording, reader.reports, reader.stamp_texts)
+
+
+class _TextReader:
+    """Line by line: a banner, a time, the CPU block, a table of devices."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.reports: list[Report] = []
+        self.stamp_texts: list[tuple[int, str] | None] = []  # beside reports
+        self.pending_stamp: tuple[int, str] | None = None
+        self.columns: list[str] | None = None
+        self.cpu_values_follow = False
+        self.since_boot = True
+
+    def line(self, number: int, line: str) -> None:
+        words = line.split()
+        if not words:
+            if not self.cpu_values_follow:
+                self.columns = None
+        elif BANNER.match(line):
+            self.since_boot, self.columns, self.cpu_values_follow = True, None, False
+        elif looks_like_stamp(line.strip()):
+            self.pending_stamp, self.columns = (number, line.strip()), None
+        elif words[0] == "avg-cpu:":
+            self.cpu_values_follow, self.columns = True, None
+        elif words[0].rstrip(":") == "Device":
+            self._header(number, words)
+        elif self.cpu_values_follow:
+            for word in words:
+                self.recording.number(number, "a CPU figure", word)
+            self.cpu_values_follow = False
+        elif self.columns is not None:
+            self._device(number, words)
+        elif line.strip() != "^C":
+            self._unknown(number, line, words)
+
+    def _header(self, number: int, words: list[str]) -> None:
+        check_columns(self.recording, number, words[1:])
+        self.columns, self.cpu_values_follow = words[1:], False
+        # `restarted` marks the report since boot; it is taken out at the end.
+        self.reports.append(Report(number, None, {}, restarted=self.since_boot))
+        self.stamp_texts.append(self.pending_stamp)
+        self.since_boot, self.pending_stamp = False, None
+
+    def _device(self, number: int, words: list[str]) -> None:
+        device, values = words[0], words[1:]
+        if len(values) != len(self.columns):
+            more = len(values) > len(self.columns)
+            raise self.recording.bad(
+                number,
+                f"{len(values) + 1} columns",
+                f"the header above has {len(self.columns) + 1}",
+                "Two lines ran into each other: take the report out."
+                if more
+                else "The line is cut off: take its report out, or copy the file again.",
+            )
+        devices = self.reports[-1].devices
+        if device in devices:
+            raise self.recording.bad(number, device, "is listed twice in one report", "Two recordings were mixed: import them one by one.")
+        figures = {column: self.recording.number(number, column, word) for column, word in zip(self.columns, values, strict=True)}
+        devices[device] = sample_of(self.recording, number, figures)
+
+    def _unknown(self, number: int, line: str, words: list[str]) -> None:
+        if words[-1] == "Device":
+            raise self.recording.bad(number, line.strip(), "is the layout of iostat -h", "Record without -h: iostat -xt 1.")
+        raise self.recording.bad(
+            number, line.strip(), "is not a line of iostat", "The file is damaged or edited: take the line out if it does not belong."
+        )
+
+
+def check_columns(recording: Recording, where, columns: list[str]) -> None:
+    """Refuse a table without reads and writes apart, which is what iostat prints without -x or with -s."""
+    for needed, names in (("r/s", ("r/s",)), ("w/s", ("w/s",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
+        found = [column for column in columns if column in names]
+        if not found:
+            raise recording.bad(
+                where,
+                f"no column {needed}",
+                "reads and writes, I/Os and bytes are all needed",
+                "Record with -x and without -s: iostat -xt 1.",
+            )
+        if len(found) > 1 or len(set(columns)) != len(columns):
+            raise recording.bad(where, "a column is there twice", "each may be there once", "The header is damaged: copy the file again.")
+
+
+def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
+    """One device's line as a sample; bytes are held against the printed mean sizes."""
+    read_kib = sum(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
+    write_kib = sum(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
+    reads, writes = figures["r/s"], figures["w/s"]
+    unit = 1024.0 if "rMB/s" in figures or "wMB/s" in figures else 1.0
+    for column, ops, kib in (
+        ("rareq-sz", reads, read_kib),
+        ("wareq-sz", writes, write_kib),
+        ("areq-sz", reads + writes, read_kib + write_kib),
+        ("avgrq-sz", reads + writes, read_kib + write_kib),
+    ):
+        # With discards beside them, the size over all I/Os is not that of reads and writes.
+        if column in figures and not (column.startswith("a") and figures.get("d/s", 0.0) > 0):
+            _check_size(recording, where, column, ops, kib, figures[column] * SIZE_COLUMNS[column], unit)
+    if figures.get("d/s", 0.0) > 0 and OTHER_IO_NOTE not in recording.notes:
+        recording.notes.append(OTHER_IO_NOTE)
+    return make_sample(recording, where, reads, writes, read_kib, write_kib, observed_of(figures))
+
+
+def observed_of(figures: dict[str, float]) -> Observed:
+    """Latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms and per cent."""
+    apart = "r_await" in figures and "w_await" in figures
+    return Observed(
+        figures["r_await"] if apart else None,
+        figures["w_await"] if apart else None,
+        None if apart else figures.get("await"),
+        _first(figures, "aqu-sz", "avgqu-sz"),
+        _first(figures, "%util", "util", "util-percent"),
+    )
+
+
+def _first(figures: dict[str, float], *names: str) -> float | None:
+    return next((figures[name] for name in names if name in figures), None)
+
+
+def _check_size(recording: Recording, where, column: str, ops: float, kib: float, size_kib: float, unit: float) -> None:
+    # Each figure is printed to 2 decimals at worst, `--dec=0` to whole numbers: half a unit of each, carried through the
+    # product, and 2 % for the interval being measured twice.
+    tolerance = 0.5 * (ops + size_kib + 2 * unit) + 0.02 * max(kib, ops * size_kib)
+    if abs(ops * size_kib - kib) > tolerance:
+        raise recording.bad(
+            where,
+            f"{ops:g} I/Os a second of {size_kib:g} KiB ({column})",
+            f"do not make the {kib:g} KiB/s beside them",
+            "The line is damaged or its units are mixed: take its report out.",
+        )
+
+
+def _parse_json(recording: Recording) -> Readings:
+    document = load_json(recording, element_of="statistics")
+    reports, stamps = [], []
+    hosts = as_list(recording, "sysstat.hosts", as_table(recording, "sysstat", document.get("sysstat")).get("hosts"))
+    if len(hosts) != 1:
+        raise recording.bad("sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one.")
+    host = as_table(recording, "sysstat.hosts[0]", hosts[0])
+    for index, entry in enumerate(as_list(recording, "statistics", host.get("statistics"))):
+        place = f"statistics[{index}]"
+        entry = as_table(recording, place, entry)
+        report = Report(place, None, {}, restarted=index == 0)
+        for at, row in enumerate(as_list(recording, f"{place}.disk", entry.get("disk"))):
+            where = f"{place}.disk[{at}]"
+            row = as_table(recording, where, row)
+            device = row.get("disk_device")
+            if not isinstance(device, str) or not device or device in report.devices:
+                raise recording.bad(where, "disk_device", "each disk of a report needs a name of its own", "The file is damaged.")
+            check_columns(recording, where, list(row))
+            figures = {key: recording.number(where, key, value) for key, value in row.items() if key != "disk_device"}
+            report.devices[device] = sample_of(recording, where, figures)
+        reports.append(report)
+        stamp = entry.get("timestamp")
+        if stamp is not None and not isinstance(stamp, str):
+            raise recording.bad(place, "timestamp", "must be text", "The file is damaged.")
+        stamps.append((place, stamp) if stamp else None)
+    return _finish(recording, reports, stamps)
+
+
+def _finish(recording: Recording, reports: list[Report], stamp_texts: list) -> Readings:
+    if not reports:
+        raise recording.bad("", "no table of devices", "is in the file", "Record with iostat -xt 1.")
+    stamped = [text for text in stamp_texts if text]
+    if stamped and len(stamped) != len(reports):
+        missing = next(report for report, text in zip(reports, stamp_texts, strict=True) if not text)
+        raise recording.bad(missing.where, "a report without a time", "others of this file have one", "Import the parts one by one.")
+    if stamped:
+        for report, stamp in zip(reports, parse_stamps(recording, stamped), strict=True):
+            report.stamp = stamp
+    kept, restarted = [], False
+    for report in reports:
+        if report.restarted:  # since boot
+            restarted = bool(kept)
+            continue
+        report.restarted, restarted = restarted, False
+        kept.append(report)
+    recording.notes.append(SINCE_BOOT_NOTE)
+    starts = sum(report.restarted for report in kept)
+    if starts:
+        recording.notes.append(f"iostat was started again {starts} times; each first report was left out.")
+    if not kept:
+        raise recording.bad(
+            "",
+            "only the report since boot",
+            "is in the file: a mean of weeks says nothing of the day",
+            "Give iostat an interval: iostat -xt 1.",
+        )
+    return Readings("iostat", kept)

@@ -1,0 +1,112 @@
+"""JSON of a recording: parsed, or refused with the line it ends or breaks at."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from headrace.errors import InputError
+from headrace.observe.formats.reading import Recording, cut_note
+
+CUT_RULE = "the JSON ends too early"
+# What decides where an element ends: strings (they may hold brackets) and brackets.
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+_HALF_A_VALUE = re.compile(r"\s*[-+.0-9a-zA-Z]{0,20}\s*\Z")
+_DECODER = json.JSONDecoder()
+_CLOSE = {"{": "}", "[": "]"}
+
+
+def load_json(recording: Recording, element_of: str | None = None) -> dict:
+    """The one object a file holds; `element_of` as in `load_all_json`. Raises InputError."""
+    documents = load_all_json(recording, element_of)
+    if len(documents) > 1:
+        raise recording.bad("", f"{len(documents)} JSON documents", "one is expected", "Import them one by one.")
+    return documents[0]
+
+
+def load_all_json(recording: Recording, element_of: str | None = None) -> list[dict]:
+    """The objects a file holds one after the other, as `cat a.json b.json` gives them. Raises InputError.
+
+    With `element_of`, a last object that ends too early is read up to the last whole element of its array of that name, with a note.
+    """
+    text, documents, at = recording.text, [], _next(recording.text, 0)
+    while at < len(text):
+        try:
+            document, at = _decoded(recording, text, at)
+        except InputError as error:
+            whole = _without_last(text[at:], element_of) if element_of and error.rule == CUT_RULE else None
+            if whole is None:
+                raise
+            recording.notes.append(cut_note(error))
+            document, at = _decoded(recording, whole, 0)[0], len(text)
+        if not isinstance(document, dict):
+            raise recording.bad("", f"a JSON {type(document).__name__}", "an object is expected", "Is it the whole output of the tool?")
+        documents.append(document)
+        at = _next(text, at)
+    return documents
+
+
+def _decoded(recording: Recording, text: str, at: int) -> tuple[object, int]:
+    """The JSON value that starts at `at`, and where it ends."""
+    try:
+        return _DECODER.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        # The decoder stops at the end of the text when the text stops too early.
+        # Half a number or half of `null` may be left.
+        left = text[error.pos : error.pos + 40]
+        cut = _HALF_A_VALUE.fullmatch(left) is not None or error.msg.startswith("Unterminated string")
+        raise recording.bad(
+            error.lineno,
+            error.msg,
+            CUT_RULE if cut else "this is not JSON",
+            "The tool was stopped or the copy cut off: record again, or close the brackets by hand."
+            if cut
+            else "The file is damaged: copy it again.",
+            "RFC 8259",
+        ) from None
+    except (RecursionError, ValueError):  # ValueError: an integer of thousands of digits
+        raise recording.bad("", "nesting or numbers", "beyond what any tool writes", "The file is damaged.", "RFC 8259") from None
+
+
+def as_table(recording: Recording, where: str, value: object) -> dict:
+    """The value when it is an object, else an InputError."""
+    if isinstance(value, dict):
+        return value
+    raise recording.bad(where, _kind(value), "an object is expected", "The file is damaged or of another version.")
+
+
+def as_list(recording: Recording, where: str, value: object) -> list:
+    """The value when it is an array, else an InputError."""
+    if isinstance(value, list):
+        return value
+    raise recording.bad(where, _kind(value), "an array is expected", "The file is damaged or of another version.")
+
+
+def _without_last(text: str, array: str) -> str | None:
+    """The text up to the last whole element of the array of that name, its brackets closed; None when there is no such element."""
+    open_brackets: list[str] = []
+    depth, end, closing, name = None, None, "", ""
+    for match in _STRUCTURE.finditer(text):
+        token = match[0]
+        if token in "{[":
+            open_brackets.append(token)
+            if token == "[" and depth is None and name == f'"{array}"':
+                depth = len(open_brackets)
+        elif token in "}]":
+            if not open_brackets or _CLOSE[open_brackets.pop()] != token:
+                return None
+            if len(open_brackets) == depth:
+                end, closing = match.end(), "".join(_CLOSE[bracket] for bracket in reversed(open_brackets))
+        else:
+            name = token
+    return text[:end] + closing if end is not None else None
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else type(value).__name__
+
+
+def _next(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\n\r":
+        at += 1
+    return at

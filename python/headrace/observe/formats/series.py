@@ -1,0 +1,427 @@
+"""From samples to a workload: choose the device, lay the samples on an even grid, meet the gaps.
+
+Every importer hands over the same thing: for each device, one sample a report. A report stamped T covers the interval that
+ends at T (sysstat, vmstat) or begins there (CloudWatch).
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import polars as pl
+
+from headrace.base.checks import check_choice, check_name, check_number
+from headrace.errors import InputError
+from headrace.observe.formats.clock import Stamp, parse_iso
+from headrace.observe.formats.reading import DOC, Recording, clip
+from headrace.workload.model import (
+    LOCAL_ZONE,
+    MAX_IO_KIB,
+    MAX_OPS_PER_S,
+    MAX_POINTS,
+    MAX_RECORDED_POINT_S,
+    MIN_IO_KIB,
+    MIN_POINT_S,
+    OBSERVED_COLUMNS,
+    OpenWorkload,
+    make_points,
+)
+
+GAPS = ("refuse", "hold", "zero")
+# Up to this share may be missing before a recording is refused: less changes the mean by less than the day-to-day spread.
+MAX_MISSING_SHARE = 0.10
+# Printed times are whole seconds, so two stamps can be off by one second together; tools also wake late under load.
+STAMP_SLACK_S = 1.0
+STAMP_SLACK_SHARE = 0.10
+# Figures beside the rates that are left out as no measurement. Older kernels count requests in flight wrongly and print %util of
+# thousands or queues of millions; a little above 100 % comes from the interval being measured twice.
+MOST_UTIL_PERCENT = 110.0
+MOST_QUEUE = 1e6
+MOST_AWAIT_MS = 1e7
+ABSURD_NOTE = (
+    "Some latencies, queues or utilisations were left out: they are beyond what a device can do (some kernels count requests in "
+    "flight wrongly). The rates are not touched by that."
+)
+# A device is taken unasked only when it does at least this many times the I/O of the next one.
+CLEAR_WINNER = 2.0
+
+
+class Observed(NamedTuple):
+    """What a tool says of a device beside its rates, in the order of OBSERVED_COLUMNS; None where it does not."""
+
+    read_await_ms: float | None = None
+    write_await_ms: float | None = None
+    await_ms: float | None = None
+    queue: float | None = None
+    util_percent: float | None = None
+    balance_percent: float | None = None
+
+
+NOTHING_OBSERVED = Observed()
+
+
+class Sample(NamedTuple):
+    """One device in one report: rates over the interval, and where it stands in the file."""
+
+    where: int | str
+    reads_per_s: float
+    writes_per_s: float
+    read_kib_s: float
+    write_kib_s: float
+    observed: Observed = NOTHING_OBSERVED
+
+
+@dataclass
+class Report:
+    """All devices at one moment. `stamp` None when the tool printed no time; `restarted` after a new start of the tool."""
+
+    where: int | str
+    stamp: Stamp | None
+    devices: dict[str, Sample]
+    restarted: bool = False
+
+
+@dataclass
+class Readings:
+    """What a parser found. `interval_s` when the file itself says it; `stamped_at` "end" or "start" of the interval.
+
+    `zone`: of times that carry none themselves, where the tool is known to have one (CloudWatch: UTC).
+    """
+
+    tool: str
+    reports: list[Report]
+    stamped_at: str = "end"
+    interval_s: float | None = None
+    zone: str | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user may say beside the file."""
+
+    device: str | None = None
+    interval_s: float | None = None
+    start: str | datetime | None = None
+    gaps: str = "refuse"
+    name: str | None = None
+
+
+def make_sample(
+    recording: Recording, where, reads: float, writes: float, read_kib: float, write_kib: float, observed: Observed = NOTHING_OBSERVED
+) -> Sample:
+    """A sample from I/Os and KiB a second, or an InputError for figures that cannot belong together."""
+    for what, rate in (("reads", reads), ("writes", writes)):
+        if rate > MAX_OPS_PER_S:
+            raise recording.bad(
+                where,
+                f"{rate:,.0f} {what} a second",
+                f"at most {MAX_OPS_PER_S:,.0f} are believed",
+                "A counter wrapped or the line is damaged: take the report out.",
+            )
+    reads, read_kib = _belong_together(recording, where, "read", reads, read_kib)
+    writes, write_kib = _belong_together(recording, where, "write", writes, write_kib)
+    return Sample(where, reads, writes, read_kib, write_kib, _believed(recording, observed, reads, writes))
+
+
+def _believed(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
+    """The figures beside the rates, without those that are no measurement: latencies of no I/O (printed as 0) and absurd ones."""
+    read_await, write_await, both, queue, util, balance = observed
+    if util is not None and 100.0 < util <= MOST_UTIL_PERCENT:
+        util = 100.0
+    kept = Observed(
+        read_await if reads > 0 else None,
+        write_await if writes > 0 else None,
+        both if reads + writes > 0 else None,
+        queue,
+        util,
+        balance,
+    )
+    absurd = [
+        value is not None and value > most
+        for value, most in zip(kept, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True)
+    ]
+    if not any(absurd):
+        return kept
+    if ABSURD_NOTE not in recording.notes:
+        recording.notes.append(ABSURD_NOTE)
+    return Observed(*(None if wrong else value for value, wrong in zip(kept, absurd, strict=True)))
+
+
+def _belong_together(recording: Recording, where, what: str, ops: float, kib: float) -> tuple[float, float]:
+    if ops == 0.0:
+        # Below 0.005 I/Os a second sysstat prints 0.00; even then no more than this many KiB/s can have moved.
+        if kib > 0.005 * MAX_IO_KIB:
+            raise recording.bad(where, f"{kib:g} KiB/s but 0 {what}s", "bytes need I/Os", "The line is damaged or its units are mixed.")
+        return 0.0, 0.0
+    if kib == 0.0:
+        return 0.0, 0.0  # flushes: older kernels count them among the writes
+    size = kib / ops
+    # Under ten a second, two printed decimals (and flushes) can push the quotient past any limit.
+    if MIN_IO_KIB <= size <= MAX_IO_KIB or (ops < 10 and kib < 10 * MAX_IO_KIB):
+        return ops, min(max(size, MIN_IO_KIB), MAX_IO_KIB) * ops
+    raise recording.bad(
+        where,
+        f"{ops:g} {what}s and {kib:g} KiB a second: {size:g} KiB each",
+        f"an I/O is {MIN_IO_KIB:g} to {MAX_IO_KIB:g} KiB",
+        "The units are mixed, or the line is damaged.",
+    )
+
+
+def build(recording: Recording, readings: Readings, options: Options) -> OpenWorkload:
+    """The workload of one device of a recording. Raises InputError."""
+    check_choice("gaps", options.gaps, GAPS)
+    if not readings.reports:
+        raise recording.bad("", "no reports", f"{readings.tool} printed nothing that can be used", "Record for longer.")
+    device, samples = _choose(recording, readings, options.device)
+    interval_s = _interval(recording, readings, options.interval_s)
+    slots = _slots(recording, readings, interval_s)
+    rows = _fill(recording, readings, samples, slots, options.gaps, interval_s)
+    count = len(rows)
+    points = make_points(
+        [interval_s * i for i in range(count)],
+        [interval_s] * count,
+        [row.reads_per_s for row in rows],
+        [row.writes_per_s for row in rows],
+        [row.read_kib_s / row.reads_per_s if row.reads_per_s else 0.0 for row in rows],
+        [row.write_kib_s / row.writes_per_s if row.writes_per_s else 0.0 for row in rows],
+    )
+    points = points.with_columns(
+        pl.Series(column, values, dtype=pl.Float64)
+        for column, values in zip(OBSERVED_COLUMNS, zip(*(row.observed for row in rows), strict=True), strict=True)
+    )
+    source = {"tool": readings.tool, "file": recording.name, "sha256": recording.sha256, "period_s": interval_s, "device": device}
+    start, zone = _clock_start(readings, interval_s, options.start)
+    if start:
+        source["clock_start"] = start
+    try:
+        return OpenWorkload(
+            name=_name(recording, options.name),
+            kind="recorded",
+            points=points,
+            source=source,
+            caveats=tuple(recording.notes),
+            clock_zone=zone or LOCAL_ZONE,
+        )
+    except InputError as error:
+        raise InputError(f"{recording.name}: {error.value}", error.rule, error.source, error.hint) from None
+
+
+def _name(recording: Recording, name: str | None) -> str:
+    if name is not None:
+        return check_name(name)
+    stem = clip(recording.name.rsplit(".", 1)[0].strip() or "recording")
+    return stem
+
+
+# --- device -----------------------------------------------------------------------------------------------------------
+
+
+def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tuple[str, list[Sample | None]]:
+    weight: dict[str, float] = {}
+    for report in readings.reports:
+        for device, sample in report.devices.items():
+            weight[device] = weight.get(device, 0.0) + sample.reads_per_s + sample.writes_per_s
+    if not weight:
+        raise recording.bad("", "no devices", f"{readings.tool} listed none", "Record without -z, or name the device to the tool.")
+    ranked = sorted(weight, key=lambda device: (-weight[device], device))
+    count = len(readings.reports)
+    listing = ", ".join(f"{clip(device, 40)} ({weight[device] / count:,.1f} IOPS)" for device in ranked[:12])
+    if wanted is not None:
+        members = [_listed(member.strip(), weight) for member in wanted.split("+")]
+        for member in members:
+            if member not in weight:
+                raise InputError(f"device {clip(member)!r}", f"is not in {recording.name}", DOC, f"There are: {listing}.")
+        if len(set(members)) != len(members):
+            raise InputError(f"device {clip(wanted)!r}", "names a device twice", DOC, f"There are: {listing}.")
+        return "+".join(members), _column(recording, readings, members)
+    if len(ranked) > 1:
+        if weight[ranked[0]] < CLEAR_WINNER * weight[ranked[1]] or weight[ranked[0]] == 0.0:
+            raise InputError(
+                f"{recording.name}: {len(ranked)} devices",
+                "none does clearly more than the others",
+                DOC,
+                f"Name one, or several with + between them: {listing}.",
+            )
+        recording.notes.append(f"{ranked[0]} was taken as the busiest of: {listing}.")
+    return ranked[0], _column(recording, readings, ranked[:1])
+
+
+def _listed(member: str, listed: dict) -> str:
+    """A device as the tool lists it: /dev/nvme1n1 is nvme1n1 there."""
+    short = [member.removeprefix(folder) for folder in ("/dev/mapper/", "/dev/") if member.startswith(folder)]
+    return next((name for name in (member, *short) if name in listed), member)
+
+
+def _column(recording: Recording, readings: Readings, members: list[str]) -> list[Sample | None]:
+    """The samples of the members added up, one a report; a member the report leaves out was idle (iostat -z)."""
+    whole = [all(member in report.devices for member in members) for report in readings.reports[-2:]]
+    if whole == [True, False]:
+        readings.reports.pop()
+        recording.notes.append("The last report was left out: it ends before the device.")
+    samples, absent = [], 0
+    for report in readings.reports:
+        present = [report.devices[member] for member in members if member in report.devices]
+        absent += len(present) < len(members)
+        where = present[0].where if present else report.where
+        samples.append(_together(where, present) if present else Sample(where, 0.0, 0.0, 0.0, 0.0))
+    if absent:
+        recording.notes.append(f"{absent} of {len(samples)} reports do not list the device: taken as idle there, as iostat -z prints.")
+    return samples
+
+
+def _together(where: int | str, members: list[Sample]) -> Sample:
+    """The members of an array as one device: rates and queues add up, latency is the mean of an I/O, the fullest member counts."""
+    if len(members) == 1:
+        return members[0]
+    rates = [sum(values) for values in zip(*(member[1:5] for member in members), strict=True)]
+    reads, writes = [member.reads_per_s for member in members], [member.writes_per_s for member in members]
+    read_await, write_await, both, queue, util, balance = zip(*(member.observed for member in members), strict=True)
+    observed = Observed(
+        _mean(read_await, reads),
+        _mean(write_await, writes),
+        _mean(both, [sum(pair) for pair in zip(reads, writes, strict=True)]),
+        None if None in queue else sum(queue),
+        None if None in util else max(util),
+        None if None in balance else min(balance),
+    )
+    return Sample(where, *rates, observed)
+
+
+def _mean(values: tuple, weights: list[float]) -> float | None:
+    """The mean weighted by rates; None when a member that did I/O has no figure."""
+    used = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0]
+    if not used or any(value is None for value, _ in used):
+        return None
+    return sum(value * weight for value, weight in used) / sum(weight for _, weight in used)
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def _interval(recording: Recording, readings: Readings, asked: float | None) -> float:
+    if asked is not None:
+        asked = check_number("interval_s", asked, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
+    stamps = [report.stamp for report in readings.reports]
+    if any(stamp is None for stamp in stamps):
+        found = readings.interval_s
+    else:
+        _check_order(recording, readings)
+        steps = [b.epoch_s - a.epoch_s for a, b in zip(stamps, stamps[1:], strict=False)]
+        found = readings.interval_s or (statistics.median_low(steps) if steps else None)
+    if found is None and asked is None:
+        raise recording.bad(
+            "",
+            "no interval",
+            f"this {readings.tool} file does not say how many seconds lie between its reports",
+            "Give the interval (--interval), or record with times: iostat -xt 1, vmstat -t 1.",
+        )
+    if found is not None and asked is not None and abs(found - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2):
+        raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {found:g} s apart", "Leave the interval out.")
+    interval_s = asked if asked is not None else found
+    if not MIN_POINT_S <= interval_s <= MAX_RECORDED_POINT_S:
+        raise recording.bad(
+            "",
+            f"interval {interval_s:g} s",
+            f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken",
+            "Longer means hide every burst: record again, at a minute or less.",
+        )
+    return float(interval_s)
+
+
+def _check_order(recording: Recording, readings: Readings) -> None:
+    for before, after in zip(readings.reports, readings.reports[1:], strict=False):
+        step = after.stamp.epoch_s - before.stamp.epoch_s
+        if step == 0:
+            raise recording.bad(
+                after.where,
+                str(after.stamp.local),
+                "this time was there before",
+                "Two recordings were joined, or one was copied twice: keep one.",
+            )
+        if step < 0:
+            hint = "The clock was set, or recordings were joined in the wrong order: cut the file there and import the parts."
+            if abs(abs(step) - 3_600) <= 600:
+                hint = "About an hour: the end of summer time. Record in UTC (TZ=UTC), or cut the file there."
+            raise recording.bad(after.where, str(after.stamp.local), f"lies {-step:g} s before the report above it", hint)
+
+
+def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:
+    """Which interval of the grid each report fills. Rounded step by step, so slow drift makes no gaps."""
+    reports = readings.reports
+    if any(report.stamp is None for report in reports):
+        for report in reports[1:]:
+            if report.restarted:
+                raise recording.bad(
+                    report.where,
+                    f"{readings.tool} was started again",
+                    "without times, the gap before it is unknown",
+                    "Import the parts one by one, or record with times (-t).",
+                )
+        return list(range(len(reports)))
+    slots, slack = [0], max(STAMP_SLACK_S, STAMP_SLACK_SHARE * interval_s)
+    for before, after in zip(reports, reports[1:], strict=False):
+        step = after.stamp.epoch_s - before.stamp.epoch_s
+        if step < interval_s - slack and not after.restarted:
+            raise recording.bad(
+                after.where,
+                f"{step:g} s after the report above",
+                f"the others are {interval_s:g} s apart",
+                "The interval was changed: cut the file there and import the parts.",
+            )
+        slots.append(slots[-1] + max(1, round(step / interval_s)))
+    if slots[-1] >= MAX_POINTS:
+        raise recording.bad(
+            reports[-1].where,
+            f"{slots[-1] + 1:,} intervals",
+            f"at most {MAX_POINTS:,} are taken",
+            "A time is wrong, or the recording needs cutting.",
+        )
+    return slots
+
+
+def _fill(recording: Recording, readings: Readings, samples: list, slots: list[int], gaps: str, interval_s: float) -> list[Sample]:
+    total, missing = slots[-1] + 1, slots[-1] + 1 - len(slots)
+    if missing:
+        longest = max(range(1, len(slots)), key=lambda i: slots[i] - slots[i - 1])
+        width_s = (slots[longest] - slots[longest - 1] - 1) * interval_s
+        report = readings.reports[longest]
+        if missing > MAX_MISSING_SHARE * total and gaps == "refuse":
+            hint = "Say what to do: --gaps hold repeats the report before, --gaps zero takes it as idle. Or cut the file there."
+            raise recording.bad(
+                report.where,
+                f"a gap of {width_s:g} s, {missing / total:.0%} of the recording in all is missing",
+                f"at most {MAX_MISSING_SHARE:.0%} may be",
+                hint,
+            )
+        how = "taken as idle" if gaps == "zero" else "filled with the report before"
+        summer = " It may be the start of summer time." if abs(width_s - 3_600) <= interval_s and len(slots) > 1 else ""
+        place = f"line {report.where}" if isinstance(report.where, int) else report.where
+        recording.notes.append(
+            f"{missing} of {total} intervals are missing ({missing / total:.1%}) and were {how}; "
+            f"the longest gap, {width_s:g} s, ends at {place}.{summer}"
+        )
+    rows: list[Sample] = []
+    for slot, sample in zip(slots, samples, strict=True):
+        while len(rows) < slot:
+            # A held report repeats the rates; what was observed beside them belongs to its own interval only.
+            rows.append(Sample(sample.where, 0.0, 0.0, 0.0, 0.0) if gaps == "zero" else rows[-1]._replace(observed=NOTHING_OBSERVED))
+        rows.append(sample)
+    return rows
+
+
+def _clock_start(readings: Readings, interval_s: float, asked: str | datetime | None) -> tuple[str | None, str | None]:
+    """When the recording began, and the zone of that clock; None for what is not known."""
+    if asked is not None:
+        text = asked.isoformat() if isinstance(asked, datetime) else str(asked)
+        stamp = parse_iso(text)
+        if stamp is None:
+            raise InputError(f"start = {clip(text)!r}", "must be a date and time like 2025-11-21T10:00:00", "ISO 8601")
+        return stamp.local.isoformat(timespec="seconds"), stamp.zone
+    first = readings.reports[0].stamp
+    if first is None:
+        return None, None
+    back = timedelta(seconds=interval_s if readings.stamped_at == "end" else 0.0)
+    return (first.local - back).isoformat(timespec="seconds"), first.zone or readings.zone

@@ -1,0 +1,307 @@
+"""A capture: a live server watched for a while, written as a run description with its files, for `headrace calibrate`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from headrace.catalog.run_storage import check_storage
+from headrace.connect.address import Address, connect
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.observe.live import host, profile
+from headrace.observe.live.latency import Latencies, between, read_latencies
+from headrace.observe.live.sampler import Sampler, Samples, write_disk_csv, write_status_csv
+from headrace.observe.run_files.status import WANTED, looks_cold
+from headrace.observe.settings import ENGINES
+
+DOC = "docs/reference/capture.md"
+LEAST_S, MOST_S = 10.0, 7 * 86_400.0
+DESCRIPTION, STATUS, DISK = "RUN.toml", "status.csv", "disk.csv"
+# Which engine does the work.
+ROWS = {
+    "innodb": ("innodb_rows_read", "innodb_rows_inserted", "innodb_rows_updated", "innodb_rows_deleted"),
+    "myrocks": ("rocksdb_rows_read", "rocksdb_rows_inserted", "rocksdb_rows_updated", "rocksdb_rows_deleted"),
+}
+VARIABLES = (*WANTED, "threads_connected", *ROWS["innodb"], *ROWS["myrocks"])
+POLL_S = 0.25
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be captured. `storage`, `log_storage`: the server's volumes in storage notation; `devices`: the same as block devices of this machine.
+
+    `threads` None: the mean of Threads_running, less the capture's own. `data_gib` None: as the server says (needs PROCESS). `engine` None: the one that does more.
+    """
+
+    address: Address
+    seconds: float
+    storage: str
+    devices: Sequence[str] = ()
+    log_storage: str | None = None
+    instance: str | None = None
+    as_of: date | None = None
+    engine: str | None = None
+    data_gib: float | None = None
+    threads: int | None = None
+    name: str | None = None
+    interval_s: float = 1.0
+
+
+@dataclass(frozen=True)
+class Captured:
+    """`description`: the RUN.toml. `state`: whole, interrupted (Ctrl-C) or broken (the server was lost). `latencies` as in `latency.between`."""
+
+    description: Path
+    state: str
+    seconds: float
+    threads: int
+    latencies: dict[str, float]
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+
+def capture(
+    question: Question, folder: str | os.PathLike, *, force: bool = False, progress: Callable[[float], None] = lambda done: None
+) -> Captured:
+    """Watches the server and writes RUN.toml, status.csv and (with devices) disk.csv into `folder`.
+
+    One connection, read only; SHOW GLOBAL STATUS once an interval. Ctrl-C and a lost server keep what was sampled. Raises InputError (address, account,
+    privileges, storage, a folder that is not empty) and CouldNotRun (no server, nothing sampled).
+    """
+    folder = Path(folder)
+    _check(question, folder, force)
+    server, sizes_gib, before = _ask_before(question)
+    devices, notes = _devices(question, server)
+    notes += server.notes
+    with Sampler(question.address, devices, question.interval_s, variables=VARIABLES) as sampler:
+        state = _watch(sampler, question, progress)
+        samples = sampler.stop()
+    if samples.status.height < 3:
+        raise CouldNotRun(
+            question.address.label, f"gave {samples.status.height} samples", "", "; ".join(samples.notes) or "Capture longer."
+        )
+    engine = question.engine or _busier(server, samples)
+    after = Latencies() if state == "broken" else _latencies(question.address, server)
+    notes += [*samples.notes, *before.notes, *(note for note in after.notes if note not in before.notes)]
+    found = between(before, after)
+    if before.transactions and after.transactions and "transactions" not in found:
+        notes.append("performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are")
+    description = _description(question, server, engine, sizes_gib.get(engine), samples, found, notes)
+    folder = _write_somewhere(folder, description, samples)
+    return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], found, tuple(notes))
+
+
+def _check(question: Question, folder: Path, force: bool) -> None:
+    if not 1.0 <= question.interval_s <= 60.0 or question.interval_s != int(question.interval_s):
+        raise InputError(f"interval = {question.interval_s:g} s", "must be 1 to 60 whole seconds", DOC)
+    if not LEAST_S <= question.seconds <= MOST_S:
+        raise InputError(
+            f"{question.seconds:g} s", f"a capture takes {LEAST_S:g} s to {MOST_S / 86_400:g} days", DOC, "An hour of usual load is good."
+        )
+    if question.engine is not None and question.engine not in ENGINES:
+        raise InputError(f"engine = {question.engine}", f"must be one of {', '.join(ENGINES)}", DOC)
+    if question.threads is not None and not 1 <= question.threads <= 100_000:
+        raise InputError(f"threads = {question.threads}", "must be 1 to 100,000", DOC)
+    day = question.as_of or datetime.now(UTC).date()
+    check_storage("storage", question.storage, day, question.instance)
+    if question.log_storage is not None:
+        check_storage("log_storage", question.log_storage, day, question.instance)
+    host.device_names(question.devices)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(str(folder), "is not a folder", "", "Name a folder, or one that can be made.")
+    if not folder.exists() and not folder.absolute().parent.is_dir():
+        raise InputError(str(folder), "its parent folder does not exist", "", "Make it, or name another.")
+    if folder.is_dir() and any(folder.iterdir()) and not force:
+        raise InputError(str(folder), "is not empty", "", "Name another, or add --force to write over an earlier capture.")
+    # Not after an hour: also a file system that is read only.
+    if not os.access(folder if folder.exists() else folder.absolute().parent, os.W_OK | os.X_OK):
+        raise CouldNotRun(str(folder), "may not be written", "access(2)", "Choose another folder.")
+    if question.name is not None and (not question.name.strip() or len(question.name) > 200 or not question.name.isprintable()):
+        raise InputError(f"name = {question.name[:60]!r}", "must be 1 to 200 printable characters", DOC)
+
+
+def _ask_before(question: Question) -> tuple[profile.Profile, dict[str, float], Latencies]:
+    """What the server is, GiB of data by engine, and performance_schema as it stands."""
+
+    def ask(connection):
+        server = profile.read_profile(connection, question.address)
+        account = profile.account_of(connection)
+        if question.engine is not None and question.engine not in server.engines:
+            has = f"It has {', '.join(server.engines) or 'neither'}."
+            raise InputError(f"engine = {question.engine}", "is not loaded in this server", "SHOW ENGINES", has)
+        # A privilege that is missing is said now, not after an hour; nothing need be asked of a server that may be gone by then.
+        sizes = {engine: profile.data_gib(connection, engine, account) if question.data_gib is None else question.data_gib
+                 for engine in server.engines}  # fmt: skip
+        known = {engine: size for engine, size in sizes.items() if size is not None}
+        return server, known, read_latencies(connection, server.variables, account)
+
+    return _with_connection(question.address, ask)
+
+
+def _with_connection(address: Address, work: Callable):
+    import pymysql
+
+    connection = connect(address)
+    try:
+        return work(connection)
+    except pymysql.err.MySQLError as error:
+        code, text = error.args[0] if error.args else 0, str(error.args[-1] if error.args else error)[:200]
+        raise CouldNotRun(
+            address.label, f"refused a question: {text}", f"error {code} of the server", "See the server's error log."
+        ) from None
+    finally:
+        with suppress(Exception):
+            connection.close()
+
+
+def _latencies(address: Address, server: profile.Profile) -> Latencies:
+    try:
+        return _with_connection(address, lambda connection: read_latencies(connection, server.variables, profile.account_of(connection)))
+    except HeadraceError as error:
+        return Latencies(notes=[f"response times could not be had at the end: {error.rule}"])
+
+
+def _devices(question: Question, server: profile.Profile) -> tuple[list[str], list[str]]:
+    """Devices to sample, and what to say of them."""
+    here = server.hostname == socket.gethostname()
+    if question.devices:
+        known = [] if here else [f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"]
+        return list(question.devices), known
+    found = host.device_of(server.variables.get("datadir", "")) if here else None
+    if found is None:
+        return [], ["no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"]
+    return [found], [f"disk counters are of {found}, on which the data directory lies"]
+
+
+def _watch(sampler: Sampler, question: Question, progress: Callable[[float], None]) -> str:
+    """Waits until the last sample was taken."""
+    began = time.monotonic()
+    # Samples stand on whole intervals: one more at the beginning, one at the end.
+    length = question.seconds + 1.2 * question.interval_s
+    try:
+        while (gone := time.monotonic() - began) < length:
+            if "status" in sampler.ended:
+                return "broken"
+            progress(min(1.0, gone / length))
+            time.sleep(min(POLL_S, length - gone))
+    except KeyboardInterrupt:
+        return "interrupted"
+    return "broken" if "status" in sampler.ended else "whole"
+
+
+def _busier(server: profile.Profile, samples: Samples) -> str:
+    if not server.engines:
+        raise InputError(server.version, "has neither InnoDB nor MyRocks", "SHOW ENGINES", "Other engines are not modelled.")
+    rows = {engine: sum(_grown(samples, name) for name in ROWS[engine]) for engine in server.engines}
+    return max(server.engines, key=lambda engine: rows[engine])
+
+
+def _grown(samples: Samples, name: str) -> float:
+    if name not in samples.status.columns:
+        return 0.0
+    column = samples.status[name].drop_nulls()
+    return float(column[-1] - column[0]) if column.len() else 0.0
+
+
+def _span(samples: Samples) -> float:
+    return float(samples.status["t_unix"][-1] - samples.status["t_unix"][0])
+
+
+def _description(
+    question: Question, server: profile.Profile, engine: str, data_gib: float | None, samples: Samples, latencies: dict, notes: list[str]
+) -> dict:
+    running = samples.status["threads_running"].mean() if "threads_running" in samples.status.columns else None
+    mean = max(0.0, (running or 0.0) - server.idle_threads)
+    threads = question.threads or max(1, round(mean))
+    if question.threads is None:
+        notes.append(
+            f"threads is the mean of Threads_running, {mean:.1f} clients with a statement under way: an estimate of the closed loop"
+        )
+    first = samples.status.row(0, named=True)
+    free, total = first.get("innodb_buffer_pool_pages_free"), first.get("innodb_buffer_pool_pages_total")
+    cold = engine == "innodb" and free is not None and total and looks_cold(free / total, data_gib and data_gib / server.cache_gib(engine))
+    began = datetime.fromtimestamp(samples.status["t_unix"][0], UTC)
+    document: dict = {
+        "format": "headrace-run", "version": 1,
+        "name": question.name or f"capture of {server.hostname or question.address.label}, {began:%Y-%m-%d %H:%M} UTC",
+        "engine": engine, "engine_version": server.version, "flavor": server.flavor, "storage": question.storage,
+    }  # fmt: skip
+    optional = {"log_storage": question.log_storage, "instance": question.instance}
+    document |= {key: value for key, value in optional.items() if value is not None}
+    document |= {
+        "as_of": question.as_of or began.date(),
+        "cache_gib": server.cache_gib(engine),
+        "threads": threads,
+        "start": "cold" if cold else "warm",
+    }
+    if "statement_p95_ms" in latencies and _by_statement(samples):
+        document["p95_ms"] = latencies["statement_p95_ms"]
+    if data_gib is None:
+        notes.append("the size of the data could not be had: add data_gib to [benchmark] before calibrating")
+    document["caveats"] = [*notes, *_in_words(latencies)]
+    document |= {
+        "benchmark": {"name": "own"} | ({} if data_gib is None else {"data_gib": data_gib}),
+        "settings": server.settings(engine),
+        "files": {"status": STATUS},
+    }
+    if samples.disk.height:
+        document["files"]["disk"] = DISK
+    return document
+
+
+def _by_statement(samples: Samples) -> bool:
+    """Nearly every statement is a transaction of its own: then the histogram of statements is that of transactions."""
+    return _grown(samples, "com_commit") < 0.01 * _grown(samples, "questions")
+
+
+def _in_words(latencies: dict[str, float]) -> list[str]:
+    words = []
+    if "transactions" in latencies:
+        words.append(
+            f"performance_schema counted {latencies['transactions']:,.0f} transactions of {latencies['transaction_mean_ms']:.2f} ms each on average, "
+            "from begin to commit with what the client did in between"
+        )
+    if "statements" in latencies:
+        figures = ", ".join(
+            f"{key.removeprefix('statement_').removesuffix('_ms')} {value:.2f} ms"
+            for key, value in latencies.items()
+            if key.startswith("statement_p")
+        )
+        words.append(f"statements took {figures} (upper ends of performance_schema's buckets)")
+    return words
+
+
+def _write_somewhere(folder: Path, document: dict, samples: Samples) -> Path:
+    """Writes into the folder; where that fails after all (a full disk), into a temporary one, so that what was sampled is not lost."""
+    try:
+        _write(folder, document, samples)
+        return folder
+    except CouldNotRun as error:
+        place = Path(tempfile.mkdtemp(prefix="headrace-capture-"))
+        document["caveats"].append(f"{folder} {error.rule}")
+        _write(place, document, samples)
+        return place
+
+
+def _write(folder: Path, document: dict, samples: Samples) -> None:
+    """RUN.toml comes last: a folder with it is whole."""
+    import tomli_w
+
+    from headrace.base.files import write_whole
+
+    try:
+        folder.mkdir(exist_ok=True)
+        for stale in (DESCRIPTION, STATUS, DISK):
+            (folder / stale).unlink(missing_ok=True)
+    except OSError as error:
+        raise CouldNotRun(str(folder), f"cannot be written: {error.strerror}", "", "Choose another folder.") from None
+    write_status_csv(samples, folder / STATUS)
+    if samples.disk.height:
+        write_disk_csv(samples, folder / DISK)
+    write_whole(folder / DESCRIPTION, tomli_w.dumps(document).encode())

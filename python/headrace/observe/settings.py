@@ -1,0 +1,142 @@
+"""Settings and versions of the server, known by name."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.base.checks import did_you_mean, shown
+from headrace.errors import InputError
+from headrace.observe.run_files.reading import DOC
+
+ENGINES = ("innodb", "myrocks")
+FLAVORS = ("mysql", "percona", "mariadb")
+
+# name: (engine or None for both, what it is, kind, lowest, highest). Ranges: MySQL 9 and MariaDB 12 manuals, and RocksDB's own.
+SETTINGS: dict[str, tuple[str | None, str, type, float, float]] = {
+    "io_capacity": ("innodb", "innodb_io_capacity, I/Os a second", int, 100, 2**64 - 1),
+    "io_capacity_max": ("innodb", "innodb_io_capacity_max, I/Os a second", int, 100, 2**64 - 1),
+    "doublewrite": ("innodb", "innodb_doublewrite", bool, 0, 1),
+    "flush_neighbors": ("innodb", "innodb_flush_neighbors", int, 0, 2),
+    "redo_gib": ("innodb", "redo log in all (files times size, or innodb_redo_log_capacity), GiB", float, 0.001, 1024),
+    "flush_log_at_trx_commit": (None, "innodb_ or rocksdb_flush_log_at_trx_commit", int, 0, 3),
+    "page_kib": ("innodb", "innodb_page_size, KiB", int, 4, 64),
+    "page_cleaners": ("innodb", "innodb_page_cleaners", int, 1, 64),
+    "pool_instances": ("innodb", "innodb_buffer_pool_instances", int, 1, 64),
+    "lru_scan_depth": ("innodb", "innodb_lru_scan_depth, pages", int, 100, 2**64 - 1),
+    "max_dirty_percent": ("innodb", "innodb_max_dirty_pages_pct, %", float, 0, 99.999),
+    "old_blocks_percent": ("innodb", "innodb_old_blocks_pct, %", int, 5, 95),
+    "purge_threads": ("innodb", "innodb_purge_threads", int, 1, 32),
+    "sync_binlog": (None, "sync_binlog", int, 0, 2**32 - 1),
+    "binlog": (None, "whether a binary log is written", bool, 0, 1),
+    "memtable_mib": ("myrocks", "write_buffer_size, MiB", float, 0.0625, 65_536),
+    "l0_trigger": ("myrocks", "level0_file_num_compaction_trigger, files", int, 1, 1_000),
+    "block_kib": ("myrocks", "block_size, KiB", float, 0.5, 4_096),
+    "background_jobs": ("myrocks", "rocksdb_max_background_jobs", int, 1, 64),
+    "wal_gib": ("myrocks", "rocksdb_max_total_wal_size, GiB", float, 0.001, 1024),
+    "vcpus": (None, "virtual CPUs the server may use", int, 1, 2_048),
+}
+
+PAGES_KIB = (4, 8, 16, 32, 64)
+VERSION_TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.\d{1,5})?(?:[-+~. ][\x20-\x7e]{0,80})?\Z", re.ASCII)
+VERSIONS_SOURCE = f"{DOC}, Versions"
+
+
+def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
+    """The [settings] table, each by name, kind and range. Raises InputError."""
+    checked = {}
+    for key, value in table.items():
+        if key not in SETTINGS:
+            raise InputError(f"settings.{key[:60]}", "is not a setting known here", f"{DOC}, Settings",
+                             did_you_mean(key.removeprefix("innodb_").removeprefix("rocksdb_"), SETTINGS)
+                             or f"Known: {', '.join(SETTINGS)}.")  # fmt: skip
+        owner, meaning, kind, low, high = SETTINGS[key]
+        if owner not in (None, engine):
+            raise InputError(f"settings.{key}", f"is a setting of {owner}, and this run is of {engine}", f"{DOC}, Settings", "Take it out.")
+        checked[key] = _setting(key, value, meaning, kind, low, high)
+    if checked.get("io_capacity_max", 2**64) < checked.get("io_capacity", 0):
+        raise InputError(f"settings.io_capacity_max = {checked['io_capacity_max']}", f"cannot be below io_capacity = {checked['io_capacity']}",
+                         "MySQL manual, innodb_io_capacity_max", "Are the two swapped?")  # fmt: skip
+    if engine == "myrocks" and checked.get("flush_log_at_trx_commit") == 3:
+        raise InputError(
+            "settings.flush_log_at_trx_commit = 3",
+            "rocksdb_flush_log_at_trx_commit is 0, 1 or 2",
+            f"{DOC}, Settings",
+            "3 is InnoDB's in MariaDB.",
+        )
+    if checked.get("page_kib", 16) not in PAGES_KIB:
+        raise InputError(f"settings.page_kib = {checked['page_kib']}", "must be 4, 8, 16, 32 or 64", "MySQL manual, innodb_page_size")
+    return checked
+
+
+def _setting(key: str, value: object, meaning: str, kind: type, low: float, high: float) -> float | int | bool:
+    what = f"settings.{key} = {shown(value, 40)}"
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise InputError(what, f"must be true or false ({meaning})", f"{DOC}, Settings")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
+        raise InputError(what, f"must be a {'whole ' if kind is int else ''}number ({meaning})", f"{DOC}, Settings")
+    if not low <= value <= high:
+        raise InputError(what, f"must be {low:g} to {high:g} ({meaning})", f"{DOC}, Settings")
+    return value if kind is int else float(value)
+
+
+def check_version(version: object, flavor: object, engine: str) -> tuple[str | None, str | None]:
+    """(engine_version, flavor) as given; the flavor is filled in where the version tells MariaDB. Raises InputError."""
+    if flavor is not None and flavor not in FLAVORS:
+        raise InputError(
+            f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, did_you_mean(flavor, FLAVORS)
+        )
+    if flavor == "mysql" and engine == "myrocks":
+        raise InputError('flavor = "mysql" with engine = "myrocks"', "Oracle's MySQL has no MyRocks", VERSIONS_SOURCE,
+                         "It is in percona and mariadb; leave flavor out for another build.")  # fmt: skip
+    if version is None:
+        return None, flavor
+    what = f"engine_version = {shown(version)}"
+    if not isinstance(version, str):
+        raise InputError(what, "must be text", VERSIONS_SOURCE, 'Put it in quotes: "5.7.22".')
+    if "aurora" in version.lower():
+        raise InputError(
+            what, "Aurora keeps its data in storage of its own, not on EBS volumes", VERSIONS_SOURCE, "It cannot be calibrated here."
+        )
+    match = VERSION_TEXT.match(version)
+    if not match:
+        raise InputError(what, "is not a version number", VERSIONS_SOURCE, 'Write it as SELECT VERSION() does, for example "8.0.36".')
+    major, minor = int(match[1]), int(match[2])
+    said = flavor or ("mariadb" if "mariadb" in version.lower() or 10 <= major <= 12 else None)
+    if said == "mariadb":
+        _known_mariadb(what, major, minor, engine)
+    else:
+        _known_mysql(what, major, minor, engine)
+    return version, said
+
+
+def _known_mysql(what: str, major: int, minor: int, engine: str) -> None:
+    known = (major == 5 and minor in (5, 6, 7)) or (major == 8 and minor <= 4) or major == 9
+    if not known:
+        rule = f"MySQL and Percona Server {major}.{minor} is not known here; known are 5.5 to 5.7, 8.0 to 8.4 and 9"
+        raise InputError(what, rule, VERSIONS_SOURCE, "Check the number; for MariaDB (10 to 12) say flavor = \"mariadb\".")  # fmt: skip
+    if engine == "myrocks" and (major, minor) == (5, 5):
+        raise InputError(what, "there is no MyRocks for 5.5", VERSIONS_SOURCE, "Check engine and engine_version.")
+
+
+def _known_mariadb(what: str, major: int, minor: int, engine: str) -> None:
+    if not 10 <= major <= 12:
+        rule = f"MariaDB {major}.{minor} is not known here; known are 10 to 12"
+        raise InputError(what, rule, VERSIONS_SOURCE, "Check engine_version and flavor.")
+    if engine == "myrocks" and (major, minor) < (10, 2):
+        raise InputError(what, "MariaDB has MyRocks since 10.2", VERSIONS_SOURCE, "Check engine and engine_version.")
+
+
+# sysbench 1.0: its OLTP scripts, its --rand-type, and the defaults of the options that shape it (sysbench --help).
+SCRIPTS = ("oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_update_index", "oltp_update_non_index",
+           "oltp_insert", "oltp_delete", "select_random_points", "select_random_ranges", "bulk_insert")  # fmt: skip
+
+
+DISTRIBUTIONS: dict[str, dict[str, tuple[float, float, float]]] = {  # parameter: (default, lowest, highest)
+    "uniform": {},
+    "gaussian": {},
+    "special": {"rand_spec_pct": (1.0, 0.0, 100.0), "rand_spec_res": (75.0, 0.0, 100.0)},
+    "pareto": {"rand_pareto_h": (0.2, 1e-6, 1.0)},
+    "zipfian": {"rand_zipfian_exp": (0.8, 0.0, 10.0)},
+}

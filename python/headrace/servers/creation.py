@@ -1,0 +1,148 @@
+"""A server that is not there yet: volumes, filesystem, data directory, first start. What fails or is interrupted on the way is taken back, all of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab import Lab
+from headrace.servers import accounts, config, datadir, filesystem, process, running, tls, volumes
+from headrace.servers.flavors import GUIDE, NAMES, Program
+from headrace.servers.interrupts import undisturbed
+from headrace.servers.places import Places
+from headrace.servers.record import Record, save
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for, checked as far as it goes without touching anything."""
+
+    record: Record
+    program: Program
+    seed: Path | None
+
+
+def wish(
+    program: Program, *, name: str, engine: str, storage: str, log_storage: str | None, config_name: str | Path, memory_gib: float | None,
+    settings: dict[str, str] | None, server_path: str | os.PathLike | None, port: int | None, unpaced: bool, seed_from: Path | None,
+) -> Wish:  # fmt: skip
+    """Raises InputError for what cannot be, CouldNotRun for what lacks here."""
+    if engine not in ("innodb", "myrocks"):
+        raise InputError(engine[:60], "an engine is innodb or myrocks", GUIDE, "")
+    if engine not in program.engines:
+        rule = f"{program.label} has no MyRocks here"
+        hint = (
+            "headrace mysql install mariadb brings it for MariaDB."
+            if program.flavor == "mariadb"
+            else f"{NAMES['mariadb']} has it: --flavor mariadb."
+        )
+        raise InputError(f"engine {engine}", rule, GUIDE, hint)
+    if port is not None and not 1 <= port <= 65_535:
+        raise InputError(f"port {port}", "is 1 to 65,535", "TCP, RFC 9293", "")
+    memory = config.checked_memory(memory_gib)
+    on_top = config.checked_settings(settings)
+    chosen = config.choose(program, engine, config_name, storage, log_storage, memory)
+    kind = str(config_name) if str(config_name) in config.KINDS else str(Path(config_name).absolute())
+    record = Record(
+        name=name, flavor=program.flavor, version_text=program.version_text, engine=engine, storage=storage, log_storage=log_storage,
+        server_path=None if server_path is None else os.path.abspath(server_path), config=kind, options=chosen.options, settings=on_top,
+        memory_gib=memory, port=port, unpaced=unpaced, notes=chosen.notes,
+    )  # fmt: skip
+    running.check_port(record)
+    filesystem.tool("mkfs.xfs", "xfsprogs")
+    if seed_from is not None:
+        datadir.read_saved(seed_from, program, engine)
+    return Wish(record, program, seed_from)
+
+
+def create(lab: Lab, where: Places, wanted: Wish, progress: running.Progress, timeout_s: float) -> Record:
+    """Makes and starts it. Raises as Lab, InputError, CouldNotRun; then nothing is left of it."""
+    try:
+        return _create(lab, where, wanted, progress, timeout_s)
+    except BaseException:
+        with undisturbed():
+            kept = clear(lab, where, wanted.record.name)
+        if kept:
+            _say_kept(kept)
+        raise
+
+
+def _create(lab: Lab, where: Places, wanted: Wish, progress: running.Progress, timeout_s: float) -> Record:
+    record, program, user = wanted.record, wanted.program, process.service_user()
+    where.state.mkdir(mode=0o700, parents=True)
+    save(where, record)
+    accounts.create(where)
+    if record.port is not None:
+        tls.create(where, record.name)
+    running.write_config(where, record, program, user)
+    adjusted = config.check(program, where.config, record.config if record.config not in config.KINDS else "settings")
+    record = record.with_(notes=[*record.notes, *adjusted])
+    progress(0.05, "creating the volumes")
+    record = record.with_(data_volume=volumes.create(lab, record.name, "data", record.storage))
+    save(where, record)
+    if record.log_storage is not None:
+        record = record.with_(log_volume=volumes.create(lab, record.name, "log", record.log_storage))
+        save(where, record)
+    # Without the volumes' limits: making a data directory is not what is to be measured.
+    for volume, place in volumes.mounts_of(where, record):
+        device = volumes.attach_fresh(lab, volume, unpaced=True)
+        filesystem.make(device)
+        filesystem.mount(device, place)
+    progress(0.2, "making the data directory" if wanted.seed is None else "copying the data")
+    datadir.folders(where, user, record.log_storage is not None)
+    if wanted.seed is not None:
+        datadir.copy_in(wanted.seed, where, user, record.log_storage is not None)
+    else:
+        datadir.make(program, where.config, user)
+    progress(0.6, "attaching the volumes with their limits")
+    for volume, place in volumes.mounts_of(where, record):
+        filesystem.unmount(place)
+        filesystem.mount(volumes.attach_fresh(lab, volume, record.unpaced), place)
+    progress(0.8, "starting the server")
+    with accounts.init_file(where, record.flavor, user) as init_file:
+        record = running.launch(where, record, program, init_file, progress, timeout_s)
+    record = record.with_(made=True)
+    save(where, record)
+    return record
+
+
+def clear(lab: Lab, where: Places, name: str) -> list[str]:
+    """Takes away process, mounts, volumes and folders of a server, whatever there is of them; what could not be taken away, in words."""
+    kept: list[str] = []
+    user = process.service_user()
+    # The server, or what makes its data directory, which has children.
+    while (left := process.with_argument(f"--defaults-file={where.config}", user)) is not None:
+        if not process.end(left, signal.SIGKILL, running.KILL_S):
+            kept.append(f"process {left.pid} does not end")
+            break
+    volumes.quietly_unmount(where)
+    try:
+        for volume in volumes.left_by(lab, name):
+            volumes.remove(lab, volume)
+    except (HeadraceError, OSError) as error:
+        kept.append(running.described(error))
+    if not kept:
+        shutil.rmtree(where.run, ignore_errors=True)
+        shutil.rmtree(where.state, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            where.run.parent.rmdir()
+    return kept
+
+
+def _say_kept(kept: list[str]) -> None:
+    import sys
+
+    print(f"note: not taken back: {'; '.join(kept)}. headrace mysql destroy does it later.", file=sys.stderr)
+
+
+def destroy(lab: Lab, where: Places, name: str) -> None:
+    """Takes all of it away, data too. Raises CouldNotRun for what remains."""
+    with undisturbed():
+        kept = clear(lab, where, name)
+    if kept:
+        raise CouldNotRun(name, f"could not be taken away: {'; '.join(kept)}", GUIDE, "Try again: headrace mysql destroy.")

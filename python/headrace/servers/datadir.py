@@ -1,0 +1,131 @@
+"""The data directory: made fresh, copied in from a server that was ended in order, copied out of one.
+
+A volume holds `data` (the server's), `tmp` (its temporary files) and, where there is no volume for it, `log` (redo, binary log, write-ahead log).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from headrace.base.files import write_whole
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.filesystem import free_bytes
+from headrace.servers.flavors import Program
+from headrace.servers.places import Places
+from headrace.servers.process import User, run_as
+
+GUIDE = "docs/guide/mysql-on-the-lab.md"
+SAVED = "saved.json"
+FORMAT = "headrace-data/1"
+# Making one takes seconds; on a machine that is busy with others, more.
+MAKE_S = 600.0
+COPY_S = 3_600.0
+
+
+def folders(where: Places, user: User, log_volume: bool) -> None:
+    """Those a server finds on its volumes, empty."""
+    log = where.log_mount if log_volume else where.data_mount
+    for folder in (where.data_mount / "data", where.data_mount / "tmp", log / "log"):
+        folder.mkdir(mode=0o750, exist_ok=True)
+        os.chown(folder, user.uid, user.gid)
+
+
+def make(program: Program, config: Path, user: User) -> None:
+    """A fresh one, as `config` places it. Raises CouldNotRun with the server's words."""
+    if program.flavor == "mysql":
+        words = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
+    else:
+        script = program.companion("mariadb-install-db", "mysql_install_db")
+        if script is None:
+            rule = "is not there: it makes data directories"
+            raise CouldNotRun("mariadb-install-db", rule, str(program.path), "headrace mysql install mariadb")
+        words = [str(script), f"--defaults-file={config}", "--skip-test-db", "--auth-root-authentication-method=socket"]
+        if not str(program.path).startswith("/usr/sbin/"):
+            words.append(f"--basedir={program.basedir}")
+    run_as(words, user, MAKE_S, f"making a data directory with {program.label}", str(program.path))
+
+
+def read_saved(folder: Path, program: Program, engine: str) -> dict:
+    """What is known of data that was saved. Raises InputError for what does not fit this server, CouldNotRun."""
+    try:
+        found = json.loads((folder / SAVED).read_text())
+        if found["format"] != FORMAT:
+            raise ValueError
+    except FileNotFoundError:
+        raise InputError(
+            str(folder), f"holds no saved data directory ({SAVED})", GUIDE, "Save one: headrace mysql save FOLDER NAME."
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(str(folder / SAVED), f"is not {FORMAT}", GUIDE, "Save the data again.") from None
+    for what, ours in (("flavor", program.flavor), ("version", list(program.version)), ("engine", engine)):
+        if found.get(what) != ours:
+            rule = f"was saved with {what} {_text(found.get(what))}, and this server has {_text(ours)}"
+            raise InputError(str(folder), rule, GUIDE, "Save the data anew with this server.")
+    return found
+
+
+def _text(value: object) -> str:
+    return ".".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of the files below a folder."""
+    return sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file() and not entry.is_symlink())
+
+
+def copy_in(folder: Path, where: Places, user: User, log_volume: bool) -> None:
+    """Puts saved data on the volumes. Raises CouldNotRun, InputError when there is no room."""
+    log = where.log_mount if log_volume else where.data_mount
+    wanted = {where.data_mount: size_of(folder / "data")}
+    wanted[log] = wanted.get(log, 0) + size_of(folder / "log")
+    for mount, size in wanted.items():
+        room = free_bytes(mount)
+        if size > room:
+            rule = f"{size / 2**30:.2f} GiB of data do not fit into {room / 2**30:.2f} GiB"
+            raise InputError(str(folder), rule, GUIDE, "Take a larger volume.")
+    _copy(folder / "data", where.data_mount / "data", holes=False)
+    _copy(folder / "log", log / "log", holes=False)
+    # Its identity (MySQL): two servers of one would not replicate from each other.
+    (where.data_mount / "data" / "auto.cnf").unlink(missing_ok=True)
+    # Its index has the paths of where it was, and no replica follows this server yet.
+    for old in (log / "log").glob("binlog.*"):
+        old.unlink()
+    for top in (where.data_mount / "data", log / "log"):
+        for folder_, _, files in os.walk(top):
+            for name in (".", *files):
+                os.chown(os.path.join(folder_, name), user.uid, user.gid, follow_symlinks=False)
+
+
+def copy_out(where: Places, folder: Path, log_volume: bool, about: dict) -> None:
+    """Saves the data of a server whose volumes are mounted, whole or not at all. Raises CouldNotRun, InputError for a folder that is there."""
+    if folder.exists():
+        raise InputError(str(folder), "is already there", GUIDE, "Name a folder that is to be made.")
+    log = where.log_mount if log_volume else where.data_mount
+    fresh = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        fresh.mkdir(mode=0o700, parents=True)
+        _copy(where.data_mount / "data", fresh / "data", holes=True)
+        _copy(log / "log", fresh / "log", holes=True)
+        write_whole(fresh / SAVED, (json.dumps({"format": FORMAT} | about, indent=2) + "\n").encode())
+        os.rename(fresh, folder)
+    except OSError as error:
+        raise CouldNotRun(str(folder), f"cannot be written: {error.strerror}", "", "Is there room for the data?") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path, holes: bool) -> None:
+    """All below `source`. `holes`: zeros take no room; without them every block is allocated, as a server does with its redo log, so that writes find it there."""
+    target.mkdir(mode=0o750, exist_ok=True)
+    words = ["cp", "--archive", f"--sparse={'always' if holes else 'never'}", f"{source}/.", str(target)]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=COPY_S, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        raise CouldNotRun(f"copying {source}", f"did not end within {COPY_S:g} s", "cp(1)", "Is a volume paused?") from None
+    if done.returncode != 0:
+        raise CouldNotRun(f"copying {source} to {target}", " ".join(done.stderr.split())[-300:], "cp(1)", "Is there room?")

@@ -1,0 +1,303 @@
+"""Getting servers: MariaDB as packages of this system, MySQL 9.7 from Debian's unstable suite, unpacked beside the system.
+
+MySQL is no package of Debian's stable suites. Its packages and all libraries they need, down to libc and the dynamic loader, are fetched by apt with
+an index, a cache and a state of its own, so apt checks signatures and checksums and the system's own packages are not touched. They are unpacked, not
+installed: no scripts run, no service starts. The server is then started through its own loader with its own libraries.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import pwd
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.lab.doctor import Machine
+from headrace.servers.flavors import FLAVORS, GUIDE, MANIFEST, NAMES, Program, ask, find_program, installed, servers_folder
+
+MIRROR_VARIABLE = "HEADRACE_DEBIAN_MIRROR"
+MIRROR = "http://deb.debian.org/debian"
+SUITE = "sid"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
+MARIADB_PACKAGES = ("mariadb-server", "mariadb-plugin-rocksdb", "mariadb-client")
+# Needed by scripts alone; what is run here is no script.
+NOT_UNPACKED = ("perl", "libperl", "debconf", "gcc-")
+NOT_KEPT = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/lintian",
+    "usr/share/gdb",
+    "usr/share/gcc",
+    "usr/lib/x86_64-linux-gnu/gconv",
+    "etc",
+)
+# Of November 2026: 66 MB of packages, 346 MB unpacked.
+ROOM_BYTES = 600 << 20
+APT_S = 1_800.0
+UNPACK_S = 300.0
+POLICY = Path("/usr/sbin/policy-rc.d")
+
+Progress = Callable[[float, str], None]
+
+
+def install(flavor: str, progress: Progress = lambda share, what: None, upgrade: bool = False) -> Program:
+    """Gets a server and returns what can be started. One that is there is left as it is, but with `upgrade` MySQL's newest is put beside it.
+
+    Raises InputError, CouldNotRun; then nothing was changed.
+    """
+    if flavor not in FLAVORS:
+        raise InputError(flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "")
+    there = installed(flavor)
+    if flavor == "mysql":
+        return there[0] if there and not upgrade else install_mysql(progress)
+    if there and "myrocks" in there[0].engines:
+        return there[0]
+    return install_mariadb(progress)
+
+
+# --- MySQL, beside the system ----------------------------------------------------------------------------------------------------------
+
+
+def install_mysql(progress: Progress) -> Program:
+    """See `install`."""
+    folder = servers_folder()
+    apt, dpkg = _needed("apt-get", "apt"), _needed("dpkg-deb", "dpkg")
+    _check_keyring()
+    _check_room(folder)
+    made_by_us = not folder.exists()
+    try:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as fresh:
+            found = _fetched_and_unpacked(Path(fresh), apt, dpkg, folder, progress)
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror or error}"
+        raise CouldNotRun(str(folder), rule, GUIDE, "Run it with sudo, or name another folder in HEADRACE_SERVERS.") from None
+    finally:
+        if made_by_us and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+    _make_user()
+    return found
+
+
+def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> Program:
+    options = _private_apt(fresh / "apt")
+    progress(0.05, "fetching the index of packages")
+    _run([apt, *options, "update"], "apt-get update", APT_S)
+    version = _candidate(options)
+    target = folder / f"mysql-{version}"
+    if (target / MANIFEST).is_file():
+        return _checked(target)
+    progress(0.2, f"fetching MySQL {version} and its libraries")
+    _run(
+        [apt, *options, "--yes", "--download-only", "--no-install-recommends", "install", *MYSQL_PACKAGES],
+        "apt-get install --download-only",
+        APT_S,
+    )
+    packages = sorted((fresh / "apt/archives").glob("*.deb"))
+    tree = fresh / "tree"
+    for index, package in enumerate(packages):
+        progress(0.5 + 0.4 * index / len(packages), "unpacking")
+        if not package.name.startswith(NOT_UNPACKED):
+            _run([dpkg, "--extract", str(package), str(tree)], f"unpacking {package.name}", UNPACK_S)
+    for name in NOT_KEPT:
+        shutil.rmtree(tree / name, ignore_errors=True)
+    progress(0.95, "trying it")
+    manifest = {
+        "flavor": "mysql",
+        "version": version,
+        "source": f"{_mirror()} {SUITE}",
+        "command": _command(tree),
+        "packages": [one.name for one in packages],
+    }
+    (tree / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+    os.chmod(tree, 0o755)
+    _checked(tree)
+    shutil.rmtree(target, ignore_errors=True)  # without a manifest: an earlier half
+    os.rename(tree, target)
+    return _checked(target)
+
+
+def _private_apt(folder: Path) -> list[str]:
+    """apt with everything of its own but how it reaches the network (/etc/apt/apt.conf.d: proxies, credentials)."""
+    for name in ("lists/partial", "archives/partial"):
+        (folder / name).mkdir(parents=True)
+    (folder / "status").touch()
+    (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main\n")
+    options = {
+        "Dir::Etc::sourcelist": folder / "sources.list", "Dir::Etc::sourceparts": "/nonexistent", "Dir::Etc::preferences": "/nonexistent",
+        "Dir::Etc::preferencesparts": "/nonexistent", "Dir::State::lists": folder / "lists", "Dir::State::status": folder / "status",
+        "Dir::State::extended_states": folder / "extended_states", "Dir::Cache": folder, "Dir::Cache::archives": folder / "archives",
+        "APT::Sandbox::User": "root", "Acquire::Languages": "none", "Acquire::Retries": "3", "Acquire::http::Timeout": "60",
+        "APT::Get::AllowUnauthenticated": "false", "Acquire::AllowInsecureRepositories": "false", "APT::Install-Recommends": "false",
+    }  # fmt: skip
+    return [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+
+
+def _mirror() -> str:
+    named = os.environ.get(MIRROR_VARIABLE, MIRROR).rstrip("/")
+    if not named.startswith(("http://", "https://", "file:/")) or any(character.isspace() for character in named):
+        raise InputError(f"{MIRROR_VARIABLE}={named[:100]}", "must be the URL of a Debian mirror", GUIDE, f"For example {MIRROR}.")
+    return named
+
+
+def _candidate(options: list[str]) -> str:
+    """The version the index has of the server."""
+    text = _run([_needed("apt-cache", "apt"), *options, "policy", MYSQL_PACKAGES[0]], "apt-cache policy", APT_S)
+    for line in text.splitlines():
+        what, _, value = line.strip().partition(": ")
+        if what == "Candidate" and value.strip() not in ("", "(none)"):
+            return value.strip()
+    rule = f"is not in Debian {SUITE} for {platform.machine()}"
+    raise CouldNotRun(MYSQL_PACKAGES[0], rule, _mirror(), "Fetch MySQL from mysql.com and name it with --server-path.")
+
+
+def _command(tree: Path) -> list[str]:
+    """Loader, libraries, server; `{}` is where it lies."""
+    loaders = [*tree.glob("usr/lib/*/ld-linux*.so.*"), *tree.glob("usr/lib/ld-linux*.so.*")]
+    server = tree / "usr/sbin/mysqld"
+    if not loaders or not server.is_file():
+        raise CouldNotRun(
+            "the packages of MySQL", "hold no server with its loader", f"{_mirror()} {SUITE}", "Has Debian moved it? Use --server-path."
+        )
+    libraries = sorted({path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts})
+    where = ":".join(f"{{}}/{folder}" for folder in libraries)
+    # Without the system's cache of libraries: another libc's would be found in it.
+    return [f"{{}}/{loaders[0].relative_to(tree)}", "--inhibit-cache", "--library-path", where, "{}/usr/sbin/mysqld"]
+
+
+def _checked(tree: Path) -> Program:
+    """The server of an unpacked tree, asked. Raises CouldNotRun."""
+    words = json.loads((tree / MANIFEST).read_text())["command"]
+    return ask(tuple(word.replace("{}", str(tree)) for word in words))
+
+
+def _check_keyring() -> None:
+    if not KEYRING.is_file():
+        rule = "is not there, so packages cannot be checked for whom they are from"
+        raise CouldNotRun(str(KEYRING), rule, GUIDE, "apt-get install debian-archive-keyring")
+
+
+def _check_room(folder: Path) -> None:
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    free = shutil.disk_usage(there).free
+    if free < ROOM_BYTES:
+        raise CouldNotRun(
+            str(folder), f"has {free >> 20} MiB free, and {ROOM_BYTES >> 20} MiB are needed", GUIDE, "Free some, or set HEADRACE_SERVERS."
+        )
+
+
+def _make_user() -> None:
+    """The user `mysql`, where there is none and we may."""
+    try:
+        pwd.getpwnam("mysql")
+    except KeyError:
+        if os.geteuid() == 0:
+            words = [
+                _needed("useradd", "passwd"),
+                "--system",
+                "--user-group",
+                "--no-create-home",
+                "--home-dir",
+                "/nonexistent",
+                "--shell",
+                "/usr/sbin/nologin",
+                "mysql",
+            ]
+            _run(words, "useradd mysql", 60.0)
+
+
+# --- MariaDB, of the system ------------------------------------------------------------------------------------------------------------
+
+
+def install_mariadb(progress: Progress) -> Program:
+    """See `install`. What is installed neither starts now nor at boot, unless it did before."""
+    apt = _needed("apt-get", "apt")
+    if os.geteuid() != 0:
+        raise CouldNotRun(f"user id {os.geteuid()}", "installing packages takes root", "apt-get(8)", "Run it with sudo.")
+    progress(0.05, "asking apt")
+    _refuse_removals(apt)
+    was_there = bool(installed("mariadb"))
+    progress(0.2, "installing MariaDB")
+    with _no_services():
+        _run([apt, "--yes", "--no-install-recommends", "install", *MARIADB_PACKAGES], "apt-get install", APT_S)
+    if not was_there:
+        _disable()
+    return find_program("mariadb")
+
+
+def _disable() -> None:
+    """Not at boot either: with systemd, or with the scripts of System V."""
+    for program, words in (("systemctl", ("disable", "mariadb.service")), ("update-rc.d", ("mariadb", "disable"))):
+        found = Machine().program(program)
+        if found:
+            _run([found, *words], f"{program} {' '.join(words)}", 120.0)
+            return
+
+
+def _refuse_removals(apt: str) -> None:
+    """Packages of MariaDB and MySQL exclude each other: apt would take away the server that is there. Raises CouldNotRun."""
+    text = _run([apt, "--simulate", "--no-install-recommends", "install", *MARIADB_PACKAGES], "apt-get --simulate install", APT_S)
+    removed = [line.split()[1] for line in text.splitlines() if line.startswith("Remv ")]
+    if removed:
+        rule = f"installing it would remove {', '.join(removed[:6])}"
+        raise CouldNotRun(
+            NAMES["mariadb"], rule, "apt-get --simulate", "Unpack MariaDB's tar archive somewhere and name it with --server-path."
+        )
+
+
+@contextmanager
+def _no_services() -> Iterator[None]:
+    """While packages are set up, none of them starts a service (Debian policy 9.3.3.1: policy-rc.d, exit code 101). One that is there stays."""
+    if POLICY.exists() or POLICY.is_symlink():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    try:
+        POLICY.chmod(POLICY.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        yield
+    finally:
+        POLICY.unlink(missing_ok=True)
+
+
+# --- both ------------------------------------------------------------------------------------------------------------------------------
+
+
+def _needed(name: str, package: str) -> str:
+    found = Machine().program(name)
+    if found is None:
+        rule = "is not here: servers are installed from Debian's packages"
+        raise CouldNotRun(name, rule, GUIDE, f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server.")
+    return found
+
+
+def _run(words: list[str], what: str, timeout_s: float) -> str:
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", timeout=timeout_s, stdin=subprocess.DEVNULL, env=environment
+        )
+    except subprocess.TimeoutExpired:
+        raise CouldNotRun(what, f"did not end within {timeout_s:g} s", words[0], "Is the network slow?") from None
+    except OSError as error:
+        raise CouldNotRun(what, f"could not be run: {error.strerror}", words[0], "") from None
+    if done.returncode != 0 or "apt-get update" in what and "\nErr:" in f"\n{done.stdout}":
+        said = [line for line in (done.stderr + done.stdout).splitlines() if line.startswith(("E:", "Err:", "W:"))] or (
+            done.stderr or done.stdout
+        ).splitlines()
+        raise CouldNotRun(
+            what,
+            " ".join(" ".join(said).split())[:400] or f"exit code {done.returncode}",
+            words[0],
+            "Does this machine reach its package mirrors?",
+        )
+    return done.stdout

@@ -1,0 +1,272 @@
+"""A database on a storage: transactions a second, for Python.
+
+>>> import headrace
+>>> shop = headrace.sysbench_tpcc(warehouses=1000, engine="innodb", cache_gib=25, threads=16)
+>>> run = headrace.predict(shop, "gp2:1200", seconds=600, start="warm")
+>>> run.rows.columns[:4]
+['t_s', 'tps', 'p95_ms', 'iops']
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.base import core
+from headrace.base.checks import check_number, check_whole
+from headrace.base.core import core_errors
+from headrace.errors import InputError
+from headrace.workload.transactions import GIB, TransactionWorkload
+
+SOURCE = "headrace simulate --help"
+MAX_SECONDS = 7 * 86_400
+MOST_TPS = 1e9
+STALL_SHARE = 0.1
+DRAWS = 24
+# Above this share of an instance's memory, what a server needs beside its cache has no room (docs/decisions/0006 leaves a quarter).
+TIGHT_SHARE = 0.9
+COLUMNS = (
+    "t_s",
+    "tps",
+    "p95_ms",
+    "iops",
+    "mib_s",
+    "balance_percent",
+    "instance_balance_percent",
+    "cap",
+    "dirty_share",
+    "cached_share",
+    "reads_per_tx",
+    "backlog",
+)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer of `predict`.
+
+    `rows`, one per second: `t_s` (start of the second, s), `tps`, `p95_ms`, `iops` (in 256 KiB units), `mib_s`, `balance_percent` (lowest credit balance of a
+    volume; null without credits), `instance_balance_percent`, `cap` (what binds; `log-` before those of the log volumes), `dirty_share`, `cached_share` (0..1),
+    `reads_per_tx`, `backlog` (transactions that wait, open loads). `summary`: `tps` and its 5th, 50th and 95th percentile over the second half, `quarters`, `p95_ms`,
+    `iops`, `mib_s`, `stalls_s`, `response_ms` (mean, p50, p95, p99 over the run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high` (80 % interval of the mean of the second half,
+    from the calibration), `relative_spread` (its standard deviation over the mean). `warnings`: where the prediction leaves the range of the runs.
+    """
+
+    rows: pl.DataFrame
+    summary: dict
+    warnings: tuple[str, ...]
+    storage: str
+    log_storage: str | None
+    instance: str | None
+    as_of: str
+    cache_gib: float
+    threads: int | None
+    seed: int | None
+
+
+def predict(
+    workload: TransactionWorkload,
+    storage: str,
+    *,
+    log_storage: str | None = None,
+    instance: str | None = None,
+    cache_gib: float | None = None,
+    threads: int | None = None,
+    arrivals_tps: float | Sequence[float] | None = None,
+    as_of: str | None = None,
+    seconds: int = 3600,
+    start: str | float = "cold",
+    start_balance_percent: float | None = None,
+    growth: float = 1.0,
+    seed: int | None = 1,
+    draws: int = DRAWS,
+    form: str = "interval",
+    progress: Callable[[float], None] | None = None,
+) -> Prediction:
+    """Runs the database second by second on a storage in the catalog's notation.
+
+    `cache_gib` and `threads` default to the workload's, `instance` to none (then no processor and no instance limit binds). `arrivals_tps`: an open load instead of
+    clients, one figure or one per second. `start`: "cold", "warm", or transactions since a cold start. `growth`: times the data. `seed`: of the one-second
+    scatter; None gives means. `draws`: databases drawn from the calibration for the interval; 0 leaves it out. `form`: "interval", or "events" for every I/O of
+    every client (short runs: response times with their true distribution; `summary` then has `response_ms`). `progress` is told the share done. Raises InputError.
+    """
+    cache = workload.cache_gib if cache_gib is None else cache_gib
+    clients = workload.threads if threads is None else threads
+    _check(seconds, cache, clients, growth, start_balance_percent, seed, draws)
+    _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
+    if form not in ("interval", "events"):
+        raise InputError(f"form = {form!r}", "must be interval or events", "headrace.predict")
+    host = _host(instance, as_of)
+    tight = _fits(cache, host)
+    database_of = workload.grown(growth) if growth != 1.0 else workload
+    run = {
+        "storage": storage,
+        "log_storage": log_storage,
+        "instance": instance,
+        "as_of": as_of,
+        "cache_bytes": cache * GIB,
+        "clients": None if arrivals_tps is not None else clients,
+        "arrivals": _arrivals(arrivals_tps),
+        "start": _start(start),
+        "seconds": seconds,
+        "step_s": 1.0,
+        "seed": seed,
+        "start_balance_percent": start_balance_percent,
+        "follow": None,
+    }
+    response_ms = None
+    with core_errors():
+        if form == "events":
+            columns = core.mysql_clients(database_of.database, run, progress)
+            told = columns.pop("summary")
+            response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
+        else:
+            columns = core.mysql_runs(database_of.database, [run])[0]
+    rows = (
+        pl.DataFrame(columns)
+        .with_columns(pl.col("t_s") - 1.0, pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64))
+        .select(COLUMNS)
+    )
+    summary = summarise(rows)
+    done = float(rows["tps"].sum())
+    warnings = database_of.outside(
+        cache_gib=cache, threads=clients, transactions=done if start == "cold" else None, vcpus=None if host is None else host["vcpus"]
+    )
+    warnings += tight + _holds(database_of, storage)
+    summary["response_ms"] = response_ms
+    summary |= _interval(database_of, run, summary["tps"], draws)
+    return Prediction(
+        rows,
+        summary,
+        tuple(warnings),
+        storage,
+        log_storage,
+        instance,
+        as_of or core.newest_date(),
+        cache,
+        None if arrivals_tps is not None else clients,
+        seed,
+    )
+
+
+def summarise(rows: pl.DataFrame) -> dict:
+    """The figures of a series with `tps` and, where there, `p95_ms`, `iops`, `mib_s`, `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls."""
+    half = rows[rows.height // 2 :]
+    quarter = max(1, rows.height // 4)
+    tps = half["tps"]
+    median = rows["tps"].median() or 0.0
+    summary = {
+        "tps": float(tps.mean() or 0.0),
+        "tps_p5": float(tps.quantile(0.05, "linear") or 0.0),
+        "tps_p50": float(tps.quantile(0.5, "linear") or 0.0),
+        "tps_p95": float(tps.quantile(0.95, "linear") or 0.0),
+        "quarters": [float(rows["tps"][i * quarter : (i + 1) * quarter if i < 3 else None].mean() or 0.0) for i in range(4)],
+        "stalls_s": int((rows["tps"] < STALL_SHARE * median).sum()),
+    }
+    for name in ("p95_ms", "iops", "mib_s"):
+        if name in rows.columns:
+            summary[name] = half[name].median() if name == "p95_ms" else half[name].mean()
+    if "balance_percent" in rows.columns:
+        summary["lowest_balance_percent"] = rows["balance_percent"].min()
+    if "cap" in rows.columns:
+        counts = rows["cap"].value_counts().sort("count", descending=True)
+        summary["caps"] = {cap: count / rows.height for cap, count in counts.iter_rows()}
+    return summary
+
+
+def _host(instance: str | None, as_of: str | None) -> dict | None:
+    """The catalog's facts of an instance. Raises InputError."""
+    if instance is None:
+        return None
+    with core_errors():
+        return core.instance(instance, as_of)
+
+
+def _fits(cache_gib: float, host: dict | None) -> list[str]:
+    """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left. Raises InputError where it does not."""
+    if host is None or not host["memory_mib"]:
+        return []
+    memory, name = host["memory_mib"] / 1024, host["instance_type"]
+    room = math.floor(core.cache_gib_for(memory) * 100) / 100
+    if cache_gib > memory:
+        hint = f"Say --cache-gib {room:g} (cache_gib={room:g} in Python), what {name} has room for, or name a larger instance."
+        raise InputError(f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint)
+    if cache_gib > TIGHT_SHARE * memory:
+        return [
+            f"A cache of {cache_gib:,.4g} GiB leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}: the server would swap; {room:g} GiB have room."
+        ]
+    return []
+
+
+def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
+    """Whether the data fit the storage, in a sentence where they do not."""
+    usable = core.parse_storage(storage)["usable_gib"]
+    if workload.size_gib is None or workload.size_gib <= usable:
+        return []
+    return [f"{workload.size_gib:,.0f} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."]
+
+
+def _interval(workload: TransactionWorkload, run: dict, tps: float, draws: int) -> dict:
+    """The 80 % interval of the mean of the second half: databases as probable as the calibration says, and what no parameter covers."""
+    databases = workload.draws(draws, 1)
+    if not databases:
+        return {"tps_low": None, "tps_high": None, "relative_spread": None}
+    step = max(1.0, run["seconds"] / 360.0)
+    coarse = run | {"seed": None, "step_s": step}
+    if coarse["arrivals"] is not None and len(coarse["arrivals"]) > 1:
+        coarse = run | {"seed": None}
+
+    def mean(database: dict) -> float:
+        values = core.mysql_runs(database, [coarse])[0]["tps"]
+        half = values[len(values) // 2 :]
+        return math.log(max(sum(half) / len(half), 1e-9))
+
+    with core_errors():
+        logs = [mean(database) for database in databases]
+    centre = sum(logs) / len(logs)
+    spread = math.sqrt(
+        sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1) + workload.unexplained(run["cache_bytes"] / GIB) ** 2
+    )
+    return {"tps_low": tps * math.exp(-1.2816 * spread), "tps_high": tps * math.exp(1.2816 * spread), "relative_spread": spread}
+
+
+def _arrivals(arrivals_tps: float | Sequence[float] | None) -> list[float] | None:
+    if arrivals_tps is None:
+        return None
+    given = [arrivals_tps] if isinstance(arrivals_tps, (int, float)) else list(arrivals_tps)
+    for value in given:
+        check_number("arrivals-tps", value, 0.0, MOST_TPS)
+    return [float(value) for value in given]
+
+
+def _start(start: str | float) -> str | float:
+    """cold, warm, or transactions since a cold start."""
+    if isinstance(start, str):
+        if start in ("cold", "warm"):
+            return start
+        raise InputError(f"start = {start!r}", "must be cold, warm or transactions since a cold start", SOURCE)
+    check_number("start", start, 0.0, 1e15)
+    return float(start)
+
+
+def _check(seconds: int, cache_gib: float, threads: int, growth: float, balance: float | None, seed: int | None, draws: int) -> None:
+    check_whole("seconds", seconds, 1, MAX_SECONDS)
+    check_number("cache-gib", cache_gib, 0.001, 65_536)
+    check_whole("threads", threads, 1, 65_536)
+    check_number("growth", growth, 0.001, 1000)
+    check_whole("draws", draws, 0, 10_000)
+    if balance is not None:
+        check_number("start-balance", balance, 0.0, 100.0)
+    if seed is not None:
+        check_whole("seed", seed, 0, 2**63 - 1)
+
+
+def _check_texts(**texts: str | None) -> None:
+    for name, text in texts.items():
+        if text is not None and not isinstance(text, str):
+            raise InputError(f"{name} = {text!r}", "must be text", SOURCE)
+    if texts["storage"] is None:
+        raise InputError("storage = None", "must be named, such as gp3:500", SOURCE)

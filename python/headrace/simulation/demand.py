@@ -1,0 +1,232 @@
+"""One load on one storage: what `headrace simulate` does, for Python.
+
+>>> import headrace
+>>> load = headrace.ClosedWorkload(name="fio", rw="randread", bs_kib=16, iodepth=16, numjobs=1)
+>>> run = headrace.simulate(load, "gp2:1000", seconds=60)
+>>> round(run.summary["delivered_ios"] / 60)  # 3,000 a second, and the second's worth that a rested volume has saved
+3050
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.errors import InputError
+from headrace.workload import ClosedWorkload, OpenWorkload
+from headrace.workload.core_form import core_load
+
+Form = Literal["auto", "events", "interval"]
+Cycle = Literal["first", "settled"]
+
+# Above this many requests "auto" takes the interval form: the per-I/O form does some millions a second.
+AUTO_EVENTS = 5_000_000
+# What only the per-I/O form knows is worth a minute or two of it; beyond that it is refused.
+MOST_EVENTS = 200_000_000
+# Options that act on single requests: the interval form knows them roughly or not at all.
+PER_REQUEST = {
+    "snapshot": "first touch of blocks in a snapshot",
+    "degradations": "a degradation event with its latency",
+    "failed_members": "a lost member",
+}
+DEFAULT_CLOSED_SECONDS = 60.0
+MAX_ROWS = 1_000_000
+ROWS_SCHEMA = {
+    "t_s": pl.Float64,
+    "duration_s": pl.Float64,
+    "asked_iops": pl.Float64,
+    "asked_mib_s": pl.Float64,
+    "iops": pl.Float64,
+    "mib_s": pl.Float64,
+    "queue": pl.Float64,
+    "balance_percent": pl.Float64,
+    "instance_io_balance_percent": pl.Float64,
+    "instance_byte_balance_percent": pl.Float64,
+    "cap": pl.String,
+    "throttled_s": pl.Float64,
+    "mean_ms": pl.Float64,
+    "p50_ms": pl.Float64,
+    "p95_ms": pl.Float64,
+    "p99_ms": pl.Float64,
+    "p999_ms": pl.Float64,
+}
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The answer of `simulate`.
+
+    `rows`: one per interval: `t_s`, `duration_s` (s), `asked_iops`, `asked_mib_s`, `iops`, `mib_s` (delivered), `queue`
+    (requests not yet answered at the end), `balance_percent` (lowest credit balance of the members),
+    `instance_io_balance_percent`, `instance_byte_balance_percent`, `cap` (the limit requests waited for), `throttled_s`, `mean_ms`,
+    `p50_ms`, `p95_ms`, `p99_ms`, `p999_ms` (waiting included; null where the form does not know them).
+    `usable_gib`: what the storage holds. `summary`: the same over the run; see docs/semantics.md. Percentiles of the per-I/O form come from a histogram with
+    three significant digits, those of the interval form from the latency distribution and the waits. `worst_..._ms` of the summary are those
+    of the worst five minutes. `repeated`: of a settled cycle, `settled` (False: credits or requests are lost for good in every cycle),
+    `loses_percent_per_cycle`, `dry_after_s` (from the start of the first cycle) and `first` (its summary); None where one cycle was asked for.
+    """
+
+    rows: pl.DataFrame
+    summary: dict
+    storage: str
+    instance: str | None
+    as_of: str
+    form: str
+    seed: int
+    usable_gib: float = 0.0
+    repeated: dict | None = None
+
+
+def replay(path: str | Path, *, progress: Callable[[float], None] | None = None) -> dict:
+    """Repeats a record of a real device (`headrace volume record`) on the virtual clock.
+
+    Returns `requests`, `changes`, `equal` (requests whose decision was the recorded one to the nanosecond), `first_difference` (None, or `request`, `asked`, `recorded`,
+    `replayed`), `lateness` (of the device's answers: `answers`, `p50_ns`, `p90_ns`, `p99_ns`, `p99_9_ns`, `max_ns`), `span` (ns), `cut_tail` (it ends inside a
+    frame). Raises InputError for what is no record.
+    """
+    with core_errors():
+        return core.replay_record(str(path), progress)
+
+
+def simulate(
+    workload: OpenWorkload | ClosedWorkload,
+    storage: str,
+    *,
+    instance: str | None = None,
+    as_of: str | None = None,
+    seconds: float | None = None,
+    interval_s: float | None = None,
+    seed: int = 1,
+    start_balance: float | None = None,
+    form: Form = "auto",
+    growth: float = 1.0,
+    options: dict | None = None,
+    progress: Callable[[float], None] | None = None,
+    cycle: Cycle = "first",
+) -> Simulation:
+    """Simulates `workload` on `storage` (notation: `gp2:500`, `raid10:4xgp3:500`).
+
+    `instance`: EC2 type whose EBS limits apply; None: the volumes alone. `as_of`: day of limits, ISO; None: the newest known.
+    `seconds`: length of a closed load (default 60), or where to cut an open one. `interval_s`: length of a row. `start_balance`: percent of
+    credits and burst buckets at the start. `growth`: factor on an open demand. `options`: parts of the model
+    (`merge`, `saved_second`, `holds`, `latency`, `rate_per_mille`, `snapshot`, `degradations`, `modify`, `failed_members`).
+    `cycle`: "first", or "settled": the load repeated until its balances at the end are those at its start (interval form, open loads).
+
+    Raises InputError for an impossible volume, date or load.
+    """
+    if start_balance is not None and not 0 <= start_balance <= 100:
+        raise InputError(
+            f"{start_balance}", "a start balance is between 0 and 100 percent", "headrace", "25 means a quarter of the credits"
+        )
+    if seconds is not None and not 0.001 <= seconds <= 366 * 86_400:
+        raise InputError(f"seconds = {seconds:g}", "a run is between 0.001 s and a year long", "headrace", "give seconds, for example 3600")
+    if not 0 <= seed < 2**64:
+        raise InputError(f"{seed}", "a seed is a whole number from 0 to 2^64 - 1", "headrace", "for example 1")
+    closed = isinstance(workload, ClosedWorkload)
+    if not closed:
+        workload = workload.scaled(growth)
+        if seconds is not None:
+            workload = _cut(workload, seconds)
+    elif growth != 1.0:
+        raise InputError(f"{growth}", "growth needs demand over time; a closed load asks as fast as it is served", "", "leave --growth out")
+    options = options or {}
+    chosen = _choose(form, workload, cycle, options)
+    if cycle == "settled" and start_balance is not None:
+        raise InputError(
+            f"start balance {start_balance:g} %",
+            "a settled cycle starts with what the one before left",
+            "headrace",
+            "leave one of the two out",
+        )
+    length = (seconds or DEFAULT_CLOSED_SECONDS) if closed else workload.span_s
+    if interval_s is None:
+        interval_s = _default_interval(workload, length)
+    if not 0.001 <= interval_s <= length or length / interval_s > MAX_ROWS:
+        rule = f"a row is at least 1 ms and at most the run ({length:g} s) long, and a run has at most {MAX_ROWS:,} rows"
+        raise InputError(f"interval {interval_s:g} s", rule, "headrace", f"for example {max(1.0, length / 1000):g}")
+
+    def run(form: str) -> dict:
+        with core_errors():
+            return core.simulate(
+                storage,
+                core_load(workload),
+                form=form,
+                interval_s=float(interval_s),
+                seconds=float(length),
+                instance=instance,
+                as_of=as_of,
+                seed=seed,
+                start_balance_percent=start_balance,
+                options=options,
+                progress=progress,
+                cycle=cycle,
+            )
+
+    answer = run(chosen)
+    if form == "auto" and chosen == "interval" and cycle == "first" and _merging_matters(workload, storage, options, answer["summary"]):
+        _check_length(_requests(workload), "merging of sequential requests that wait")
+        chosen = "events"
+        answer = run(chosen)
+    rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
+    usable_gib = core.parse_storage(storage)["usable_gib"]
+    day = as_of or core.newest_date()
+    return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"])
+
+
+def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, options: dict) -> str:
+    """The form to take. Raises InputError where the one that is needed would take too long."""
+    if form in ("events", "interval"):
+        return form
+    if form != "auto":
+        raise InputError(form, "the form is auto, events or interval", "headrace", "leave it out to have it chosen")
+    if isinstance(workload, ClosedWorkload):
+        return "events"
+    if cycle == "settled":
+        return "interval"
+    requests = _requests(workload)
+    asked = [words for name, words in PER_REQUEST.items() if options.get(name)]
+    if asked:
+        _check_length(requests, asked[0])
+    return "events" if asked or requests <= AUTO_EVENTS else "interval"
+
+
+def _requests(workload: OpenWorkload) -> float:
+    points = workload.points
+    return ((points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"]).sum()
+
+
+def _check_length(requests: float, what: str) -> None:
+    if requests > MOST_EVENTS:
+        raise InputError(
+            f"{requests:,.0f} requests",
+            f"{what} is simulated request by request, at most {MOST_EVENTS:,} of them",
+            "headrace",
+            "simulate a part of it (seconds, --seconds), or choose the interval form, which leaves some of it out (--form interval)",
+        )
+
+
+def _merging_matters(workload: OpenWorkload, storage: str, options: dict, summary: dict) -> bool:
+    """Whether sequential requests that wait would be merged into fewer I/Os, which the interval form does not do (SSD types)."""
+    sequential = max(workload.sequential_read_share, workload.sequential_write_share) > 0
+    hdd = any(member["volume_type"] in ("st1", "sc1") for member in core.parse_storage(storage)["members"])
+    return sequential and not hdd and options.get("merge", True) and summary["throttled_s"] > 0
+
+
+def _default_interval(workload: OpenWorkload | ClosedWorkload, length: float) -> float:
+    if not isinstance(workload, ClosedWorkload) and workload.kind == "recorded":
+        return min(length, float(workload.points["duration_s"].max()))
+    return min(length, 1.0 if length <= 3_600 else 60.0)
+
+
+def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:
+    if not 1 <= seconds <= workload.span_s:
+        rule = f"{workload.name} is demand over {workload.span_s:g} s; a part of it is at least 1 s and at most all of it"
+        raise InputError(f"seconds = {seconds:g}", rule, "headrace", "leave it out to simulate the whole")
+    points = workload.points.filter(pl.col("t_s") < seconds)
+    return replace(workload, points=points.with_columns(duration_s=pl.min_horizontal("duration_s", seconds - pl.col("t_s"))))

@@ -1,0 +1,371 @@
+"""Drivers without a server: what tools print is read right, what goes into their files is what they take, processes are ended."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import stat
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.bench import FioJob, Mysqlslap, SysbenchFileio, SysbenchOltp, Tpcc
+from headrace.bench.drivers import fio_job, sysbench, tool
+from headrace.bench.drivers.benchmark import Load
+from headrace.bench.drivers.percentiles import Histogram, merged
+from headrace.bench.drivers.tpcc import by_transaction
+from headrace.bench.run import process
+from headrace.connect import Address, Secret
+from headrace.errors import CouldNotRun, InputError
+
+RAW = """sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
+Threads started!
+
+[ 1s ] thds: 2 tps: 882.22 qps: 17695.37 (r/w/o: 12393.06/3534.88/1767.44) lat (ms,95%): 3.19 err/s: 1.00 reconn/s: 0.00
+[ 2s ] Checkpoint report:
+[ 2s ] thds: 2 tps: 940.98 qps: 18839.54 (r/w/o: 13197.68/3757.91/1883.95) lat (ms,95%): 0.00 err/s: 2.00 reconn/s: 0.00
+    transactions:                        2747   (915.37 per sec.)
+    total number of events:              2747
+         95th percentile:                        2.91
+Threads fairness:
+[ 3s ] thds: 2 tps: 0.00 qps: 0.00 (r/w/o: 0.00/0.00/0.00) lat (ms,95%): 0.00 err/s: 0.00 reconn/s: 0.00
+Latency histogram (values are in milliseconds)
+       value  ------------- distribution ------------- count
+       0.920 |*                                        2
+       1.759 |********                                 26
+       2.032 |**************************************** 135
+     100.000 |                                         1
+
+SQL statistics:
+    queries performed:
+        read:                            36866
+    transactions:                        164   (876.96 per sec.)
+    queries:                             52664  (17547.18 per sec.)
+    ignored errors:                      3      (1.00 per sec.)
+    reconnects:                          0      (0.00 per sec.)
+
+General statistics:
+    total time:                          6.0019s
+    total number of events:              164
+
+Latency (ms):
+         min:                                    0.92
+         avg:                                    2.28
+         max:                                    100.75
+         95th percentile:                        3.19
+         sum:                                 5998.93
+
+Threads fairness:
+    events (avg/stddev):           1316.0000/1.00
+"""
+
+
+def test_a_report_of_sysbench_is_read():
+    report = sysbench.report(RAW.splitlines()[3])
+    assert (report.end_s, report.threads, report.tps, report.qps, report.p95_ms, report.errors_per_s) == (
+        1.0,
+        2,
+        882.22,
+        17695.37,
+        3.19,
+        1.0,
+    )
+    assert sysbench.report("[ 2s ] Checkpoint report:") is None
+    # 0.00 is the percentile of nothing, and what could not be divided is no number.
+    assert sysbench.report(RAW.splitlines()[10]).p95_ms is None
+    text = "[ 3s ] thds: 2 tps: -nan qps: 0.00 (r/w/o: 0.00/0.00/0.00) lat (ms,95%): inf err/s: 0.00 reconn/s: 0.00"
+    assert (sysbench.report(text).tps, sysbench.report(text).p95_ms) == (None, None)
+
+
+def test_totals_and_histogram_are_those_of_the_part_that_counts():
+    found = sysbench.outcome(RAW, Load(2, 2, 4, 1))
+    assert found.figures == {
+        "transactions": 164,
+        "queries": 52664,
+        "errors": 3,
+        "reconnects": 0,
+        "events": 164,
+        "min_ms": 0.92,
+        "mean_ms": 2.28,
+        "max_ms": 100.75,
+    }
+    assert found.histogram.values_ms == (0.92, 1.759, 2.032, 100.0) and found.histogram.total == 164
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize("cut", [0, 200, 900, RAW.rindex("Threads fairness")])
+def test_output_that_was_cut_off_is_refused(cut):
+    with pytest.raises(InputError, match="cut off"):
+        sysbench.outcome(RAW[:cut], Load(2, 0, 4, 1))
+
+
+def test_a_percentile_is_the_smallest_value_with_its_share_at_or_below():
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    chance = random.Random(seed)
+    for _ in range(50):
+        values = sorted(chance.sample(range(1, 1000), chance.randrange(1, 30)))
+        counts = [chance.randrange(1, 40) for _ in values]
+        histogram = Histogram(tuple(map(float, values)), tuple(counts), "", 0.0)
+        flat = [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+        for share in (0.5, 0.9, 0.95, 0.99):
+            want = next(value for index, value in enumerate(flat, 1) if index >= share * len(flat) - 1e-9)
+            assert histogram.percentile(share) == want
+    assert Histogram((), (), "", 0.0).percentile(0.5) is None
+
+
+def test_percentiles_with_too_little_above_them_are_not_told():
+    histogram = Histogram((1.0, 2.0), (900, 100), "", 0.0)
+    assert histogram.summary() == {"p50_ms": 1.0, "p90_ms": 1.0, "p95_ms": 2.0, "p99_ms": 2.0, "p999_ms": None}
+    assert merged([histogram, Histogram((2.0, 3.0), (1, 1), "", 0.0)]).counts == (900, 101, 1)
+
+
+def test_the_account_file_has_the_password_and_nobody_else_reads_it(tmp_path):
+    path = tmp_path / "account"
+    path.write_text("older")
+    path.chmod(0o644)
+    sysbench.write_account(Address("me", socket="/s", database="d", password=Secret("p#a s,s=")), path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_text().splitlines() == ["mysql-user='me'", "mysql-socket='/s'", "mysql-password='p#a s,s='", "mysql-db='d'"]
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(CouldNotRun):  # another user's link is not followed
+        sysbench.write_account(Address("me", socket="/s"), tmp_path / "link")
+
+
+@pytest.mark.parametrize(
+    ("password", "written"),
+    [
+        ("plain", "'plain'"),
+        ("it's", '"it\'s"'),
+        ('a"b', "'a\"b'"),
+        ("a'b\"c", "a'b\"c"),
+        ("", "''"),
+        ("é€", "'é€'"),
+        ("back\\slash", "'back\\slash'"),
+    ],
+)
+def test_passwords_are_quoted_as_sysbench_reads_them(password, written):
+    assert sysbench.quoted("password", password, secret=True) == written
+
+
+@pytest.mark.parametrize("password", ["a'b\" c", "'a\"", "line\nend", "zero\0"])
+def test_a_password_sysbench_cannot_be_given_is_refused_and_not_repeated(password):
+    with pytest.raises(InputError) as refused:
+        sysbench.quoted("password", password, secret=True)
+    assert password not in str(refused.value) and "***" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"script": "oltp_rw"}, {"tables": 0}, {"rows": 0}, {"rows": 3_000_000_000}, {"tables": True}, {"distribution": "normal"}, {"parameters": {"rand_pareto_h": 0.2}},
+        {"distribution": "pareto", "parameters": {"rand_pareto_h": 7}}, {"shape": {"point_select": 1}}, {"shape": {"skip_trx": 1}}, {"shape": {"point_selects": -1}},
+        {"shape": {"point_selects": True}}, {"shape": {"random_points": 3}}, {"script": "bulk_insert", "shape": {"skip_trx": True}},
+    ],
+)  # fmt: skip
+def test_options_beyond_their_bounds_are_refused(wrong):
+    with pytest.raises(InputError):
+        SysbenchOltp(**wrong)
+
+
+def test_the_same_load_has_the_same_options():
+    """Runs with equal options are alike: defaults that are spelled out do not make another load."""
+    assert SysbenchOltp().options() == SysbenchOltp(parameters={"rand_spec_pct": 1}).options()
+    assert SysbenchOltp(distribution="zipfian").options()["parameters"] == {"rand_zipfian_exp": 0.8}
+    assert SysbenchOltp(tables=3, rows=7).described()["scale"] == 7
+    assert Tpcc(5).described() == {"name": "sysbench-tpcc", "tables": 1, "scale": 5}
+    assert Tpcc(5, items=1000).described() == {"name": "own"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Tpcc(0), lambda: Tpcc(1, items=5), lambda: Tpcc(1, customers=True), lambda: Mysqlslap("all"), lambda: Mysqlslap(rows=3), lambda: FioJob("readwrite"), lambda: FioJob(bs_kib=0),
+        lambda: FioJob(ioengine="sync", iodepth=4), lambda: FioJob(size_gib=float("nan")), lambda: SysbenchFileio("rnd"), lambda: SysbenchFileio(flags=("fast",)),
+        lambda: SysbenchFileio(files=100_000, size_gib=0.01), lambda: SysbenchFileio(size_gib=float("inf")),
+    ],
+)  # fmt: skip
+def test_other_drivers_refuse_too(make):
+    with pytest.raises(InputError):
+        make()
+
+
+def test_fileio_reports_requests():
+    load = SysbenchFileio(block_kib=16)
+    report = load.line("[ 2s ] reads: 158.25 MiB/s writes: 105.50 MiB/s fsyncs: 671.38/s latency (ms,95%): 0.182")
+    assert report.tps == pytest.approx((158.25 + 105.5) * 64) and report.qps == pytest.approx(report.tps + 671.38)
+    assert report.more["tool_fsyncs_per_s"] == 671.38
+    assert load.line("[ 1s ] Checkpoint report:") is None
+
+
+def test_latencies_by_transaction_are_added_over_clients():
+    found = by_transaction(
+        "x\nheadrace-tpcc new_order 10:2,-3:1\nheadrace-tpcc payment 5:1\nheadrace-tpcc new_order 10:5\nheadrace-tpcc delivery \n"
+    )
+    assert set(found) == {"new_order", "payment"} and found["new_order"].counts == (1, 7)
+    assert found["new_order"].values_ms[1] == pytest.approx(2.718281828**0.18)
+
+
+def test_the_buckets_of_fio_hold_their_values():
+    """Every latency lies within half a bucket of the name of its bucket: stat.c, plat_val_to_idx, done anew."""
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    chance = random.Random(seed)
+    for _ in range(2000):
+        value = int(10 ** chance.uniform(0, 10))
+        top = value.bit_length() - 1
+        index = value if top <= fio_job.BITS else ((top - fio_job.BITS + 1) << fio_job.BITS) + ((value >> (top - fio_job.BITS)) & 63)
+        assert abs(fio_job.bucket_ns(index) - value) <= fio_job.ERROR_PERCENT / 100 * value + 0.5
+
+
+def test_the_logs_of_fio_are_put_on_one_axis(tmp_path):
+    """Two jobs, reads and writes, stamps a few ms apart; the ramp of 2 s is not in the logs."""
+    lines = [
+        f"{1_800_000_001_000 + 1000 * second + jitter}, {100 + second}, {op}, 0, 0"
+        for second in range(3)
+        for op in (0, 1)
+        for jitter in (0, 3)
+    ]
+    (tmp_path / "log_iops.log").write_text("\n".join(lines) + "\n")
+    (tmp_path / "log_bw.log").write_text("\n".join(line.replace(", 10", ", 204", 1) for line in lines))
+    bins = [0] * 1856
+    bins[64] = 99
+    (tmp_path / "log_clat_hist.log").write_text(
+        "".join(f"{1_800_000_001_000 + 1000 * second}, 0, 4096, {', '.join(map(str, bins))}\n" for second in range(3))
+    )
+    reports, began = fio_job.seconds(tmp_path, Load(2, 2, 3, 1), 4)
+    assert began == pytest.approx(1_800_000_001.0 - 1.0 - 2.0)
+    assert [report.end_s for report in reports] == [3.0, 4.0, 5.0]
+    assert [report.tps for report in reports] == [400.0, 404.0, 408.0]
+    assert reports[0].p95_ms == pytest.approx(64e-6)
+
+
+# --- processes ------------------------------------------------------------------------------------------------------------
+
+
+def command(folder, script: str) -> process.Command:
+    return process.Command(("/bin/sh", "-c", script), folder)
+
+
+def test_lines_come_as_they_are_printed_and_are_kept(tmp_path):
+    lines = []
+    ended = process.run(
+        command(tmp_path, "echo one; echo two >&2; printf three"), tmp_path / "raw", 30, lambda at, text: lines.append(text)
+    )
+    assert lines == ["one", "two", "three"] and ended.code == 0 and not ended.late
+    assert (tmp_path / "raw").read_text() == "one\ntwo\nthree"
+
+
+def test_what_is_late_is_ended_with_all_it_started(tmp_path):
+    script = "sleep 60 & echo $!; trap 'echo last words' TERM; sleep 60 & wait"
+    pids = []
+    ended = process.run(command(tmp_path, script), tmp_path / "raw", 0.5, lambda at, text: pids.append(int(text)))
+    assert ended.late and "last words" in (tmp_path / "raw").read_text()
+    for _ in range(100):  # the kernel reaps a killed process when it comes to it
+        if not os.path.exists(f"/proc/{pids[0]}") or "State:\tZ" in Path(f"/proc/{pids[0]}/status").read_text():
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("what the tool started still runs")
+
+
+def test_ctrl_c_ends_the_tool(tmp_path):
+    pids = []
+
+    def on_line(at, text):
+        pids.append(int(text))
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        process.run(command(tmp_path, "echo $$; exec sleep 60"), tmp_path / "raw", 30, on_line)
+    assert not os.path.exists(f"/proc/{pids[0]}")
+
+
+def test_a_program_that_is_missing(tmp_path):
+    with pytest.raises(CouldNotRun, match="could not be started"):
+        process.run(process.Command(("/nowhere/at-all",), tmp_path), tmp_path / "raw", 5, lambda at, text: None)
+
+
+@pytest.mark.parametrize(
+    ("script", "wanted"),
+    [
+        ("echo sysbench 1.0.20 and more", "1.0.20"), ("echo sysbench 0.4.12; exit 1", "is too old"), ("echo 'some other thing'", "does not tell a version"), ("true", "does not tell a version"),
+    ],
+)  # fmt: skip
+def test_versions_of_tools_are_looked_at(tmp_path, monkeypatch, script, wanted):
+    made = tmp_path / "sysbench"
+    made.write_text(f"#!/bin/sh\n{script}\n")
+    made.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    if wanted[0].isdigit():
+        assert tool.find("sysbench").version == wanted
+    else:
+        with pytest.raises(CouldNotRun, match=wanted):
+            tool.find("sysbench")
+
+
+def test_a_tool_that_is_not_there_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CouldNotRun, match="apt-get install fio"):
+        tool.find("fio")
+
+
+def test_versions_of_both_slaps():
+    import re
+
+    pattern = tool.PROGRAMS["mysqlslap"].version
+    assert re.search(pattern, "mariadb-slap from 10.11.19-MariaDB, client 1.0 for debian-linux-gnu (x86_64)")[1].startswith("10.11.19")
+    assert re.search(pattern, "mysqlslap  Ver 8.0.36 for Linux on x86_64 (MySQL Community Server - GPL)")[1] == "8.0.36"
+    assert re.search(pattern, "mysqlslap  Ver 1.0 Distrib 10.5.8-MariaDB, for Linux (x86_64)")[1] == "10.5.8-MariaDB"
+
+
+def test_writing_to_a_device_needs_to_be_said(tmp_path, monkeypatch):
+    from headrace.bench.drivers import files
+    from headrace.bench.target import Target
+
+    devices = [line.split()[3] for line in Path("/proc/partitions").read_text().splitlines()[2:] if len(line.split()) == 4]
+    device = next((f"/dev/{name}" for name in devices if os.path.exists(f"/dev/{name}")), None)
+    if device is None:
+        pytest.skip("no block device on this machine")
+    monkeypatch.setattr(files, "_mounts", lambda: [])
+    with pytest.raises(InputError, match="overwrites it"):
+        files.check_overwrite(Target(folder=Path(device)), False)
+    files.check_overwrite(Target(folder=Path(device)), True)
+    monkeypatch.setattr(files, "_mounts", lambda: [f"{device} /somewhere xfs rw"])
+    with pytest.raises(InputError, match="is mounted at /somewhere"):
+        files.check_overwrite(Target(folder=Path(device)), True)
+
+
+def test_files_with_holes_are_not_whole(tmp_path):
+    from headrace.bench.drivers.files import file_whole
+
+    path = tmp_path / "f"
+    assert not file_whole(path, 1 << 20)
+    subprocess.run(["truncate", "-s", "1M", str(path)], check=True)
+    with pytest.raises(InputError, match="--fresh"):
+        file_whole(path, 1 << 20)
+    path.write_bytes(b"x" * (1 << 20))
+    assert file_whole(path, 1 << 20)
+    with pytest.raises(InputError):
+        file_whole(path, 2 << 20)
+
+
+def test_ctrl_c_before_the_tool_began_ends_the_run_and_afterwards_it_waits():
+    from headrace.bench.run.runner import _Signals
+
+    before = signal.getsignal(signal.SIGINT)
+    with _Signals() as signals:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert signals.asked
+        with pytest.raises(KeyboardInterrupt):
+            signals.listen()
+        signals.listen()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # what was measured is being written
+        assert signals.asked
+    assert signal.getsignal(signal.SIGINT) is before

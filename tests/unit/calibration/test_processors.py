@@ -1,0 +1,162 @@
+"""Processor time of a transaction, from how busy vmstat and iostat say the processors were; and what a workload keeps of where it was measured."""
+
+import math
+import tomllib
+
+import pytest
+import tomli_w
+from calibration_runs import LONG, record, truth
+
+import headrace
+from headrace.base import core
+from headrace.calibration.from_runs import calibrate
+from headrace.calibration.processors import SYSTEMATIC, processors
+from headrace.calibration.runs import load_run
+from headrace.errors import InputError
+from headrace.observe.run_files.processors import busy_shares
+from headrace.simulation.database import predict
+from headrace.workload import files
+from headrace.workload.parameters import CPU_SPREAD
+
+VCPUS = 36  # of c5.9xlarge, on which the made runs are
+
+
+def busy_run(folder, cpu_ms: float, settings: str = "", engine: str = "innodb"):
+    """A made run with iostat beside it, whose processors are at work for `cpu_ms` a transaction; 55 % of that in user space."""
+    path = record(folder, truth(engine), seconds=600, iostat=True, settings=settings)
+    tps = [float(row.split(",")[2]) for row in (folder / "run.csv").read_text().splitlines()[1:]]
+    first, *reports = (folder / "iostat.txt").read_text().split("\nDevice ")
+    text = first
+    for index, report in enumerate(reports):
+        busy = 5.0 if index == 0 else 100.0 * tps[index - 1] * cpu_ms / 1e3 / VCPUS
+        figures = f"{0.55 * busy:.2f} 0.00 {0.45 * busy:.2f} 20.00 1.00 {max(0.0, 79.0 - busy):.2f}"
+        text += f"\navg-cpu:  %user   %nice %system %iowait  %steal   %idle\n {figures}\n\nDevice {report}"
+    (folder / "iostat.txt").write_text(text)
+    return load_run(path)
+
+
+def cpu_row(workload) -> dict:
+    return next(row for row in workload.parameters if row["name"] == "cpu_ms")
+
+
+@pytest.mark.parametrize("cpu_ms", [2.4, 9.6])
+def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
+    run = busy_run(tmp_path, cpu_ms)
+    assert run.vcpus == VCPUS and run.series["busy_share"].null_count() == 0
+    told = processors([run])
+    # Shares are printed to 0.01 %, of some 10 %: a thousandth.
+    assert told.cpu_ms == pytest.approx(cpu_ms, rel=2e-3) and SYSTEMATIC <= told.spread < 1.1 * SYSTEMATIC
+    workload = calibrate([run])
+    row = cpu_row(workload)
+    # What was known before, 4.8 ms to 35 %, pulls by its weight: 0.15^2 / (0.15^2 + 0.35^2) = 0.155 of the way in logarithms, here of a factor of two; processors bind nothing.
+    assert row["value"] == pytest.approx(cpu_ms * (4.8 / cpu_ms) ** 0.155, rel=0.03)
+    # 1 / sqrt(1 / 0.15^2 + 1 / 0.35^2) = 0.138.
+    assert row["spread"] == pytest.approx(0.138, rel=0.05) and row["before"] == CPU_SPREAD and "made" in row["from"]
+    assert not any("busy" in text for text in workload.caveats)
+    # It enters the probability: databases drawn differ in it as far as it may lie.
+    logs = [math.log(database["clients"]["cpu_ms"] / row["value"]) for database in workload.draws(400, 1)]
+    spread = math.sqrt(sum(value**2 for value in logs) / len(logs))
+    assert spread == pytest.approx(row["spread"], rel=0.15)  # of 400 draws: 3.5 %, four times
+
+
+def test_without_a_figure_it_stays_the_standards_and_says_so(tmp_path):
+    workload = calibrate([load_run(record(tmp_path, truth("innodb"), seconds=600, iostat=True))])
+    row = cpu_row(workload)
+    # A run that processors do not bind moves it little: well within what is known of it.
+    assert row["spread"] == pytest.approx(CPU_SPREAD, rel=0.1) and "standard benchmark" in row["from"]
+    assert abs(math.log(row["value"] / 4.8)) < CPU_SPREAD
+    assert any("How busy the processors were is not known" in text for text in workload.caveats)
+
+
+def test_fewer_processors_than_the_instances_may_be_said(tmp_path):
+    whole, half = busy_run(tmp_path / "a", 4.0), busy_run(tmp_path / "b", 4.0, settings=f"vcpus = {VCPUS // 2}")
+    assert processors([half]).cpu_ms == pytest.approx(processors([whole]).cpu_ms / 2)
+    # Two that lie a factor of two apart know it no better than that: half of their distance, ln(2) / 2.
+    both = processors([whole, half])
+    assert both.spread > math.log(2) / 2 and both.runs == ("made", "made")
+
+
+VMSTAT = """procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
+ r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st
+ 0  1      0 304624   3004 29272436    0    0  2588  2669   31    5 14  4 61 21  0
+ 0 15      0 305792   3004 29084156    0    0 110261 67845 27789 45605 11 10 36 42  0
+ 0 15      0 305792   3004 29084156    0    0 110261 67845 27789 45605 60 40  0  0  0
+"""
+
+
+def shares(text: str, tool: str, reports: int):
+    return busy_shares(_Text(text), tool, reports)
+
+
+class _Text:
+    """A recording as far as its text is asked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def test_shares_are_what_is_neither_idle_nor_waiting():
+    assert shares(VMSTAT, "vmstat", 2) == pytest.approx([0.21, 1.0])  # the first, since boot, is left out
+    assert shares(VMSTAT, "vmstat", 3) == pytest.approx([0.18, 0.21, 1.0])  # a file without one
+    assert shares(VMSTAT, "vmstat", 5) is None
+    assert shares(VMSTAT.replace(" 60 40 ", " 60 90 "), "vmstat", 2) is None, "more than all"
+    iostat = "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n 12,31 1,00 3,02 4,90 0,05 78,72\n\nDevice r/s\nnvme1n1 1\n\n"
+    assert shares(iostat * 2, "iostat", 1) == pytest.approx([0.1633])
+    assert shares("Device r/s\nnvme1n1 1\n\n" * 2, "iostat", 1) is None
+
+
+def test_a_workload_keeps_where_and_how_it_was_measured(tmp_path):
+    workload = calibrate([load_run(record(tmp_path, truth("innodb"), seconds=600, start="warm"))])
+    kept = (LONG, None, "warm", "c5.9xlarge", (VCPUS, VCPUS))
+    files.save(workload, tmp_path / "w.toml")
+    for one in (workload, files.load(tmp_path / "w.toml")):
+        assert (one.storage, one.log_storage, one.start, one.instance, one.covered.vcpus) == kept
+    # A file from before they were kept has them in its runs.
+    document = tomllib.loads((tmp_path / "w.toml").read_text())
+    for name in ("storage", "start"):
+        del document[name]
+    del document["covered"]["vcpus"], document["database"]["log"]["commits_per_tx"]
+    (tmp_path / "old.toml").write_text(tomli_w.dumps(document))
+    old = files.load(tmp_path / "old.toml")
+    assert (old.storage, old.log_storage, old.start, old.instance, old.covered.vcpus) == kept
+    standard = headrace.sysbench_tpcc(warehouses=10, cache_gib=1, threads=4)
+    assert (standard.storage, standard.start, standard.covered.vcpus) == (None, None, None)
+
+
+@pytest.mark.parametrize("key", ["storage", "log_storage", "start"])
+def test_where_it_was_measured_is_checked(tmp_path, key):
+    files.save(headrace.sysbench_tpcc(warehouses=10, cache_gib=1, threads=4), tmp_path / "w.toml")
+    text = (tmp_path / "w.toml").read_text()
+    for wrong in ("7", "true") + (('"lukewarm"',) if key == "start" else ()):
+        (tmp_path / "bad.toml").write_text(text.replace("cache_gib = ", f"{key} = {wrong}\ncache_gib = ", 1))
+        with pytest.raises(InputError, match=key):
+            files.load(tmp_path / "bad.toml")
+
+
+def test_far_more_processors_are_said(tmp_path):
+    workload = calibrate([load_run(record(tmp_path, truth("innodb"), seconds=600))])
+
+    def said(vcpus):
+        return [text for text in workload.outside(cache_gib=50, threads=72, vcpus=vcpus) if "virtual CPUs" in text]
+
+    assert not said(None) and not said(18) and not said(36) and not said(72)
+    assert said(16) and said(96) == ["96 virtual CPUs are more than twice away from the 36 of the runs."]
+    far = predict(workload, LONG, instance="c5.4xlarge", as_of="2018-08-15", cache_gib=24, seconds=60, draws=0).warnings
+    assert any("16 virtual CPUs" in text for text in far)
+
+
+def test_a_cache_fits_its_instance():
+    shop = headrace.sysbench_tpcc(warehouses=100, cache_gib=24, threads=16)
+    with pytest.raises(InputError) as caught:
+        predict(shop, "gp3:400:6000:250", instance="t3.nano", seconds=10, draws=0)
+    error = caught.value
+    assert error.value == "cache of 24 GiB" and error.rule == "t3.nano has 0.5 GiB of memory"
+    assert "--cache-gib 0.25" in error.hint and error.source == "data/instances.csv"
+    # m5.large: 8 GiB. What is said to have room has.
+    room = core.cache_gib_for(8)
+    for cache, tight in ((room, False), (7.2, False), (7.3, True), (8.0, True)):
+        warnings = predict(shop, "gp3:400", instance="m5.large", cache_gib=cache, seconds=10, draws=0).warnings
+        assert any("would swap" in text for text in warnings) == tight, cache
+    with pytest.raises(InputError, match=r"8\.001 GiB"):
+        predict(shop, "gp3:400", instance="m5.large", cache_gib=8.001, seconds=10, draws=0)
+    assert not predict(shop, "gp3:400", cache_gib=500, seconds=10, draws=0).warnings[1:], "volumes alone have no memory"

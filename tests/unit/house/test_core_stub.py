@@ -1,0 +1,216 @@
+"""The stub of the compiled module says what the module does: names, parameters, and the shape of the answers."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import headrace
+from headrace.base import core
+
+STUB = Path(headrace.__file__).parent / "_core.pyi"
+TREE = ast.parse(STUB.read_text())
+PLAIN = {"str": str, "int": int, "float": (float, int), "bool": bool, "None": type(None), "object": object}
+GIB = 1024**3
+LOAD = {
+    "kind": "open",
+    "duration_s": [60.0, 60.0],
+    "reads_per_s": [900.0, 10.0],
+    "writes_per_s": [100.0, 10.0],
+    "read_bytes": [16_384.0, 16_384.0],
+    "write_bytes": [16_384.0, 16_384.0],
+    "sequential_read_share": 0.0,
+    "sequential_write_share": 0.0,
+    "arrivals": "poisson",
+    "max_outstanding": 64,
+    "span_bytes": GIB,
+}
+RUN = {
+    "storage": "gp2:100",
+    "log_storage": None,
+    "instance": "m5.large",
+    "as_of": None,
+    "cache_bytes": 1e9,
+    "clients": 4,
+    "arrivals": None,
+    "start": "warm",
+    "seconds": 5,
+    "step_s": 1.0,
+    "seed": 1,
+    "start_balance_percent": None,
+    "follow": None,
+}
+INNODB = core.mysql_tpcc("innodb", 10.0)
+
+
+def fields_of(node: ast.ClassDef | ast.Call) -> dict[str, ast.expr]:
+    """Keys and annotations of a TypedDict, in either way of writing one."""
+    if isinstance(node, ast.ClassDef):
+        return {item.target.id: item.annotation for item in node.body if isinstance(item, ast.AnnAssign)}
+    return {key.value: value for key, value in zip(node.args[1].keys, node.args[1].values, strict=True)}
+
+
+def typed_dicts() -> dict[str, dict[str, ast.expr]]:
+    """Every TypedDict of the stub, what it inherits included."""
+    found: dict[str, dict[str, ast.expr]] = {}
+    for node in TREE.body:
+        if isinstance(node, ast.ClassDef):
+            bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+            if "TypedDict" in bases or set(bases) & set(found):
+                found[node.name] = {key: value for base in bases for key, value in found.get(base, {}).items()} | fields_of(node)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "TypedDict":
+            found[node.targets[0].id] = fields_of(node.value)
+    return found
+
+
+TYPES = typed_dicts()
+
+
+def wrong(value: object, said: ast.expr, place: str) -> list[str]:
+    """Where a value is not what an annotation says."""
+    if isinstance(said, ast.BinOp):
+        return (
+            []
+            if any(not wrong(value, side, place) for side in (said.left, said.right))
+            else [f"{place}: {value!r} is no {ast.unparse(said)}"]
+        )
+    if isinstance(said, ast.Subscript):
+        of = ast.unparse(said.value)
+        if of == "NotRequired":
+            return wrong(value, said.slice, place)
+        if of == "dict":
+            return [] if isinstance(value, dict) else [f"{place} is no dict"]
+        if of == "tuple":
+            kinds = said.slice.elts
+            fits = isinstance(value, tuple) and len(value) == len(kinds)
+            return (
+                [text for item, kind in zip(value, kinds, strict=True) for text in wrong(item, kind, place)]
+                if fits
+                else [f"{place} is no tuple"]
+            )
+        if not isinstance(value, list if of == "list" else (list, tuple)):
+            return [f"{place} is no {of}"]
+        return [text for index, item in enumerate(value[:50]) for text in wrong(item, said.slice, f"{place}[{index}]")]
+    name = ast.unparse(said)
+    if name in TYPES:
+        if not isinstance(value, dict):
+            return [f"{place} is no dict"]
+        fields = TYPES[name]
+        optional = {key for key, kind in fields.items() if ast.unparse(kind).startswith("NotRequired")}
+        off = [f"{place}: {key} is not in {name}" for key in value.keys() - fields.keys()]
+        off += [f"{place}: {key} of {name} is missing" for key in fields.keys() - optional - value.keys()]
+        return off + [text for key in value.keys() & fields.keys() for text in wrong(value[key], fields[key], f"{place}.{key}")]
+    if name in ("Any", "Param"):
+        return []
+    if name != "bool" and isinstance(value, bool):
+        return [f"{place} is a bool, not {name}"]
+    return [] if isinstance(value, PLAIN[name]) else [f"{place}: {value!r} is no {name}"]
+
+
+def stub_functions() -> dict[str, ast.FunctionDef]:
+    return {node.name: node for node in TREE.body if isinstance(node, ast.FunctionDef)}
+
+
+def exported() -> set[str]:
+    return {name for name in dir(core) if not name.startswith("__")}
+
+
+def test_stub_and_module_have_the_same_names():
+    classes = {node.name for node in TREE.body if isinstance(node, ast.ClassDef)} - set(TYPES)
+    constants = {node.target.id for node in TREE.body if isinstance(node, ast.AnnAssign)}
+    assert set(stub_functions()) | classes | constants == exported()
+
+
+@pytest.mark.parametrize("name", sorted(stub_functions()))
+def test_parameters_are_those_of_the_module(name):
+    arguments = stub_functions()[name].args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(plain) - len(arguments.defaults)) + [ast.unparse(value) for value in arguments.defaults]
+    said = [(argument.arg, False, default) for argument, default in zip(plain, defaults, strict=True)]
+    said += [
+        (argument.arg, True, default and ast.unparse(default))
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+    there = [
+        (
+            parameter.name,
+            parameter.kind is parameter.KEYWORD_ONLY,
+            None if parameter.default is parameter.empty else repr(parameter.default),
+        )
+        for parameter in inspect.signature(getattr(core, name)).parameters.values()
+    ]
+    assert said == there
+
+
+ANSWERS = {
+    "parse_storage": [("raid10f2:4xgp3:500",), ("gp3:1::200",)],
+    "storage_limits": [("gp2:100",), ("st1:1000",), ("io2:100:200", "2024-01-01"), ("instance-store:100", None, "m5d.8xlarge")],
+    "storage_cost": [("gp3:500",), ("raid5:3xgp3:500",)],
+    "volume_eras": [(), (None, True)],
+    "newest_date": [()],
+    "instance": [("m5d.large",), ("t2.micro", "2016-01-01")],
+    "instances": [()],
+    "instance_price": [("m5.large", "us-east-1"), ("m5.large", "nowhere")],
+    "volume_prices": [("us-east-1",)],
+    "prices_seen": [("us-east-1",)],
+    "billed_as": [("gp3",), ("instance-store",)],
+    "regions": [()],
+    "region_code": [("us-east-1",)],
+    "commitment": [("reserved-1y", "m5.large")],
+    "check_attachments": [(["gp3:100"], "m5.large")],
+    "modification_rules": [("2026-11-01", 100), ("2019-11-01", 100), ("2015-01-01", 100)],
+    "database_under": [(INNODB, {"sync_binlog": 0})],
+    "cache_after": [(INNODB, 1e8, 2e8)],
+    "page_write_cost": [(), (4_096.0, False)],
+    "processor_share": [(100.0, 4.0, INNODB["clients"])],
+    "sources": [()],
+    "monthly_cost": [("gp3:100:4000", "us-east-1")],
+    "monthly_totals": [(["gp3:100", "io2:8:100"], "us-east-1")],
+    "latency_quantiles": [("gp3", "read", [0.5, 0.99])],
+    "latency_profiles": [()],
+    "demand_on_volumes": [(LOAD, "raid5:3xgp3:10")],
+    "evaluate": [(LOAD, ["gp2:100", "gp3:1:16000"], [0, None], ["m5.large"])],
+    "mysql_runs": [(INNODB, [RUN])],
+    "mysql_clients": [(INNODB, RUN)],
+    "mysql_check": [(INNODB,)],
+    "mysql_warm_up": [(INNODB, 1e8), (INNODB, 1e12)],
+    "mysql_grown": [(INNODB, 2.0)],
+    "mysql_tpcc": [("innodb", 10.0), ("myrocks", 10.0)],
+    "mysql_sysbench": [({"cache_gib": 1.0, "threads": 4},)],
+    "cache_gib_for": [(16.0,), (16.0, 0.5)],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [(name, one) for name, calls in ANSWERS.items() for one in calls], ids=lambda one: str(one)[:40]
+)
+def test_answers_have_the_types_the_stub_says(name, arguments):
+    found = wrong(getattr(core, name)(*arguments), stub_functions()[name].returns, name)
+    assert not found, "\n".join(found[:20])
+
+
+def test_the_simulation_answers_as_the_stub_says():
+    for form, cycle in (("interval", "first"), ("events", "first"), ("interval", "settled")):
+        answer = core.simulate("gp2:1", LOAD, form=form, interval_s=60.0, instance="m5.large", cycle=cycle)
+        assert not wrong(answer, ast.parse("SimulationAnswer", mode="eval").body, form)
+
+
+def test_every_function_is_called_here_or_says_why():
+    told = {
+        "simulate": "above",
+        "replay_record": "needs a record: tests/unit/cli/test_cli.py",
+        "transaction_candidates": "columns by name: tests/unit/test_plan_transactions.py",
+    }
+    assert set(ANSWERS) | set(told) == set(stub_functions())
+
+
+def test_what_the_stub_says_wrongly_is_found():
+    limits = core.storage_limits("gp2:100")[0]
+    said = ast.parse("VolumeLimits", mode="eval").body
+    assert not wrong(limits, said, "limits")
+    assert wrong(limits | {"iops": "300"}, said, "limits") and wrong(limits | {"more": 1}, said, "limits")
+    assert wrong({key: value for key, value in limits.items() if key != "persistent"}, said, "limits")
+    assert wrong(limits | {"spec": limits["spec"] | {"size_gib": True}}, said, "limits")

@@ -1,0 +1,136 @@
+"""Documentation as tests: every `headrace` line of README and guides runs, and the output shown is the output given."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))]
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Found goals missed, or verdicts outside their tolerance: a finding, not a failure of the example.
+FINE = (0, 1)
+# A figure; names (c8gb, p95), storage notation (8xgp3:22:3700) and dates have to be equal as text.
+NUMBER = re.compile(r"(?<![\w.:-])\d[\d,]*(?:\.\d+)?(?![\w:-])")
+# Figures that follow from a calibration. Its numbers are stated to five significant digits (workload/calibration/calibrate.py), rarely one unit of the fifth apart on another processor:
+# at most 1e-4 of the value, and what is simulated from them moves in proportion. Twice that for figures that depend on two of them, and one unit where a figure's last printed digit rounds over.
+FIT_TOLERANCE = 2e-4
+
+
+def examples() -> list[tuple[str, str, list[str]]]:
+    """(page, command, lines shown after it) of every console block."""
+    found = []
+    for page in PAGES:
+        for block in BLOCK.findall(page.read_text()):
+            for line in block.splitlines():
+                if line.startswith("$ "):
+                    found.append((page.name, line[2:].split("  #")[0].strip(), []))
+                elif found:
+                    found[-1][2].append(line.rstrip())
+    return [example for example in found if example[1].startswith("headrace ")]
+
+
+def from_a_fit() -> set[str]:
+    """Commands of the examples whose figures follow from `headrace calibrate`: itself, and what reads the files it wrote, or what was made of those."""
+    found, fitted = set(), set()
+    for _, command, _ in examples():
+        words = shlex.split(command)
+        written = {word for before, word in zip(words, words[1:], strict=False) if before in ("-o", "--to", ">")}
+        if words[1] == "calibrate" or fitted & (set(words) - written):
+            found.add(command)
+            fitted |= written
+        else:
+            fitted -= written
+    return found
+
+
+def same_but_for_the_fit(shown: str, given: str) -> bool:
+    """Equal text (columns may move with the width of a number) and numbers within FIT_TOLERANCE or a unit of their last printed digit."""
+    if NUMBER.sub("0", " ".join(shown.split())) != NUMBER.sub("0", " ".join(given.split())):
+        return False
+    for one, other in zip(NUMBER.findall(shown), NUMBER.findall(given), strict=True):
+        unit = 10.0 ** -min(len(text.partition(".")[2]) for text in (one, other))
+        first, second = (float(text.replace(",", "")) for text in (one, other))
+        # Binary fractions: 0.54 - 0.53 is a little more than 0.01.
+        if abs(first - second) > max(1.000001 * unit, FIT_TOLERANCE * abs(first)):
+            return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder like a clone's, with the files the examples read."""
+    folder = tmp_path_factory.mktemp("readme")
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    shutil.copy(ROOT / "tests/unit/data/iostat_12.txt", folder / "iostat.txt")
+    return folder
+
+
+def test_there_are_examples():
+    assert len(examples()) >= 7
+
+
+@pytest.mark.parametrize(("page", "command", "shown"), examples(), ids=[example[1][:60] for example in examples()])
+def test_example_runs_and_gives_what_is_shown(page, command, shown, folder):
+    same = same_but_for_the_fit if command in from_a_fit() else str.__eq__
+    command, _, into = command.partition(" > ")
+    words = [sys.executable, "-m", "headrace", *shlex.split(command)[1:]]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "150"})
+    assert done.returncode in FINE, done.stderr
+    if into:
+        (folder / into).write_text(done.stdout)
+    given = iter([line.rstrip() for line in done.stdout.splitlines()])
+    for line in shown:
+        # "..." stands for lines left out; every other line must come, in order.
+        assert line == "..." or any(same(line, other) for other in given), f"{page} shows a line that `{command}` no longer gives:\n{line}"
+
+
+def test_only_what_follows_from_a_fit_is_compared_with_a_tolerance():
+    kinds = [command.split()[1] for _, command, _ in examples() if command in from_a_fit()]
+    assert set(kinds) == {"calibrate", "simulate", "plan"}
+    exact = [command for _, command, _ in examples() if command not in from_a_fit()]
+    assert any("examples/innodb-tpcc-day.toml" in command for command in exact) and any("workload new" in command for command in exact)
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        ("Cheapest: c8gb.xlarge with 8xgp3:22, 226.93 USD; 677 tps", True),
+        ("Cheapest:  c8gb.xlarge with 8xgp3:22,   226.92 USD; 678 tps", True),
+        ("Cheapest: c8gb.xlarge with 8xgp3:22, 226.93 USD; 679 tps", False),
+        ("Cheapest: c8gb.xlarge with 8xgp3:22, 227.03 USD; 677 tps", False),
+        ("Cheapest: c7gb.xlarge with 8xgp3:22, 226.93 USD; 677 tps", False),
+        ("Cheapest: c8gb.xlarge with 7xgp3:22, 226.93 USD; 677 tps", False),
+        ("Cheapest: c8gb.xlarge with 8xgp3:23, 226.93 USD; 677 tps", False),
+        ("Cheapest: c8gb.xlarge with 8xgp3:22, 226.93 USD; 677", False),
+    ],
+)
+def test_the_tolerance_lets_the_last_digit_through_and_no_more(given, same):
+    assert same_but_for_the_fit("Cheapest: c8gb.xlarge with 8xgp3:22, 226.93 USD; 677 tps", given) is same
+
+
+def test_python_example_of_the_readme_runs(folder):
+    code = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "minutes throttled" in done.stdout
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_example_scripts_run(script):
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} points to {target}"

@@ -1,0 +1,407 @@
+"""What `headrace.servers` decides without a server: names, option files, settings, what a server's words mean, what a record holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ledger
+from headrace.errors import CouldNotRun, InputError
+from headrace.lab import Lab, LabRefused
+from headrace.servers import config, flavors, install, interrupts, places, process, record
+from headrace.servers.flavors import Program
+
+MARIADB = Program("mariadb", (10, 11, 19), "10.11.19-MariaDB", ("/usr/sbin/mariadbd",), Path("/usr"), Path("/usr/share/mysql"), Path("/usr/lib/mysql/plugin"),
+                  ("innodb", "myrocks"), {"innodb-io-capacity": "200"})  # fmt: skip
+MYSQL = Program(
+    "mysql",
+    (9, 7, 4),
+    "9.7.4",
+    ("/x/ld.so", "--library-path", "/x/lib", "/x/usr/sbin/mysqld"),
+    Path("/x/usr"),
+    None,
+    None,
+    ("innodb",),
+    {"mysqlx": "ON"},
+)
+WHERE = places.places(Path("/data/lab"), "db")
+
+
+def record_of(**changes) -> record.Record:
+    plain = dict(name="db", flavor="mariadb", version_text="10.11.19", engine="innodb", storage="gp3:20", log_storage=None, server_path=None, config="default",
+                 options={}, settings={}, memory_gib=None, port=None)  # fmt: skip
+    return record.Record(**(plain | changes))
+
+
+# --- places ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_socket_fits_into_its_address_however_long_the_names_are():
+    longest = places.places(Path("/" + "d" * 200), "x" * 32)
+    assert len(os.fsencode(longest.socket)) <= 107  # unix(7)
+
+
+def test_labs_do_not_share_folders():
+    assert places.places(Path("/a"), "db").run != places.places(Path("/b"), "db").run
+
+
+@given(st.text(max_size=40))
+def test_a_name_is_a_folder_or_refused(name):
+    try:
+        checked = places.checked_name(name)
+    except InputError:
+        return
+    assert checked == name and Path(name).name == name and name not in (".", "..") and name.isascii()
+
+
+# --- option files ----------------------------------------------------------------------------------------------------------------------
+
+KEYS = st.from_regex(r"[a-z][a-z_]{2,20}", fullmatch=True)
+
+
+@given(st.dictionaries(KEYS, st.text(max_size=30) | st.sampled_from(["a b", "#", '"', "\\n", "'x'", "a;b", " x ", "C:\\temp"])))
+def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
+    """By my_print_defaults, which is the servers' own reader, where it is installed; else by `capture.option_file`, which follows the same manual."""
+    from headrace.connect.option_file import read_client
+
+    try:
+        options = config.checked_settings(settings)
+    except InputError:
+        return  # placed by Headrace, or nothing an option file can hold
+    text = config.rendered(options, "test")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "my.cnf"
+        path.write_text(text)
+        reader = install.Machine().program("my_print_defaults")
+        if reader:
+            said = subprocess.run([reader, f"--defaults-file={path}", "mysqld"], capture_output=True, check=True).stdout.decode()
+            assert said == "".join(f"--{name}={value}\n" for name, value in options.items())
+        for value in options.values():
+            path.write_text(f"[client]\nuser={config._quoted(value)}\n")
+            assert read_client(path).get("user") == value
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["datadir", "DATADIR", "loose_datadir", "skip-networking", "skip_ssl", "loose-skip-ssl", "port", "init_file", "skip-grant-tables"],
+)
+def test_where_things_are_is_not_for_settings(key):
+    with pytest.raises(InputError, match="is set by Headrace"):
+        config.checked_settings({key: "1"})
+
+
+@pytest.mark.parametrize(
+    "settings", [{"": "1"}, {"a b": "1"}, {"a\n[client]": "1"}, {"=": "1"}, {"sort_buffer_size": "1\n[mysqld]"}, {"x": "y" * 5_000}]
+)
+def test_settings_that_no_option_file_can_hold(settings):
+    with pytest.raises(InputError):
+        config.checked_settings(settings)
+
+
+def test_settings_of_the_command_line():
+    assert config.settings_of(["a=1", "b=", "c", "d=x=y"]) == {"a": "1", "b": "", "c": None, "d": "x=y"}
+    assert config.settings_of(None) is None
+    with pytest.raises(InputError, match="was given before"):
+        config.settings_of(["sync_binlog=1", "sync-binlog=0"])
+
+
+@pytest.mark.parametrize(
+    "program, asked, on",
+    [
+        (MARIADB, {}, False),
+        (MARIADB, {"log-bin": None}, True),
+        (MARIADB, {"log-bin": "/var/log/mysql/bin"}, True),
+        (MARIADB, {"log-bin": "OFF"}, False),
+        (MYSQL, {}, True),
+        (MYSQL, {"skip-log-bin": None}, False),
+        (MYSQL, {"disable-log-bin": "ON"}, False),
+        (MYSQL, {"log-bin": "0"}, False),
+    ],
+)
+def test_the_binary_log_goes_to_the_volume_of_logs_where_there_is_one(program, asked, on):
+    options = config.whole(program, "innodb", WHERE, True, None, asked)
+    assert options.get("log-bin") == (str(WHERE.log_mount / "log" / "binlog") if on else None)
+    assert ("skip-log-bin" in options) == (program is MYSQL and not on)
+    assert options["innodb-log-group-home-dir"] == str(WHERE.log_mount / "log")
+    assert config.whole(program, "innodb", WHERE, False, None, asked)["innodb-log-group-home-dir"] == str(WHERE.data_mount / "log")
+
+
+def test_places_stand_last_and_win():
+    options = config.whole(MARIADB, "myrocks", WHERE, False, 3307, {"sync-binlog": "1", "plugin-load-add": "a.so;ha_rocksdb.so"})
+    assert list(options)[0] == "sync-binlog"
+    assert options["plugin-load-add"] == "ha_rocksdb.so;a.so"
+    assert options["require-secure-transport"] == "ON" and options["bind-address"] == "127.0.0.1" and "skip-networking" not in options
+    assert config.whole(MYSQL, "innodb", WHERE, False, None, {})["mysqlx"] == "OFF"
+
+
+def test_memory():
+    # Half of a memory up to 4 GiB, three quarters from 8 GiB on: docs/decisions/0006.
+    assert (config.cache_bytes(2), config.cache_bytes(16)) == (1 << 30, 12 << 30)
+    assert config.choose(MARIADB, "innodb", "default", "gp3:20", None, 2).options == {"innodb-buffer-pool-size": str(1 << 30)}
+    assert config.choose(MARIADB, "myrocks", "default", "gp3:20", None, 2).options == {"rocksdb-block-cache-size": str(1 << 30)}
+    assert config.choose(MARIADB, "innodb", "default", "gp3:20", None, None).options == {}
+    for wrong in (0, -1, float("nan"), float("inf"), 1e9):
+        with pytest.raises(InputError):
+            config.checked_memory(wrong)
+
+
+# --- what servers say ------------------------------------------------------------------------------------------------------------------
+
+HELP = """mariadbd  Ver 10.11.19-MariaDB
+Variables (--variable-name=value)
+and boolean options {FALSE|TRUE}                                 Value (after reading options)
+---------------------------------------------------------------- -------------
+basedir                                                          /usr/
+log-bin                                                          (No default value)
+sql-mode                                                         STRICT_TRANS_TABLES,NO_ZERO_DATE
+
+To see what values a running server is using, type
+'SELECT * FROM INFORMATION_SCHEMA.GLOBAL_VARIABLES' instead of 'mysqld --verbose --help' or 'mariadbd --verbose --help'.
+"""
+
+
+def test_the_table_of_options():
+    assert flavors.option_values(HELP) == {"basedir": "/usr/", "log-bin": "", "sql-mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE"}
+    assert flavors.option_values("") == {}
+    assert MARIADB.knows("innodb_io_capacity") and not MARIADB.knows("innodb_buffer_pool_size")
+
+
+def test_the_reason_comes_before_what_followed_it():
+    text = """2026-11-21 19:50:20 0 [Note] InnoDB: fine
+2026-11-21 19:50:20 0 [ERROR] mariadbd: Error writing file 'binlog' (errno: 5 "Input/output error")
+2026-11-21 19:50:21 0 [ERROR] mariadbd: Error writing file 'binlog' (errno: 5 "Input/output error")
+2026-11-21 19:50:21 0 [ERROR] [FATAL] InnoDB: fdatasync() returned 5
+2026-11-21T19:50:21.123456Z 0 [ERROR] [MY-010119] [Server] Aborting
+"""
+    said = process.shortened(text)
+    assert (
+        said
+        == "[ERROR] [FATAL] InnoDB: fdatasync() returned 5 | [ERROR] mariadbd: Error writing file 'binlog' (errno: 5 \"Input/output error\")"
+    )
+    assert process.shortened("") == "it said nothing"
+    assert process.shortened("a\nb\n") == "b"
+
+
+@pytest.mark.parametrize(
+    "text, full",
+    [
+        ("InnoDB: preallocating 3221225472 bytes for file ib_logfile101 failed with error 28", True),
+        ("Operating system error number 28. Check", True),
+        ('Disk full (Errcode: 28 "No space left on device")', True),
+        ("error 285", False),
+        ("Input/output error (errno: 5)", False),
+    ],
+)
+def test_a_full_volume_is_recognised(text, full):
+    assert bool(process.no_room_hint(text)) == full
+
+
+# --- processes -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_known_by_more_than_its_id():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as running:
+        known = process.look_up(running.pid)
+        assert process.runs(known)
+        other = process.Process(known.pid, known.started + 1, known.boot)
+        assert not process.runs(other)
+        # The wrong one is not ended.
+        assert process.end(other, signal.SIGKILL, 5) and running.poll() is None
+        assert process.end(known, signal.SIGKILL, 20)
+        assert not process.runs(known) and process.wait_gone(known, 5)
+    assert process.end(known, signal.SIGKILL, 5)
+
+
+def test_a_process_whose_first_thread_alone_has_ended_still_runs():
+    code = "import os, threading, time, ctypes\nthreading.Thread(target=lambda: time.sleep(60)).start()\nprint(flush=True)\nctypes.CDLL(None).pthread_exit(None)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as running:
+        running.stdout.readline()
+        known = process.look_up(running.pid)
+        while "Z" not in Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0]:
+            assert running.poll() is None
+        assert process.runs(known)
+        running.kill()
+
+
+def test_kill_is_an_interrupt_only_while_something_is_half_made():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), interrupts.ends_as_interrupts():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+    with interrupts.undisturbed():
+        os.kill(os.getpid(), signal.SIGINT)
+    # In other threads there are no handlers to set, and nothing breaks.
+    failed = []
+    thread = threading.Thread(target=lambda: [failed.append(1) for _ in [interrupts.undisturbed().__enter__()] if _ is not None])
+    thread.start()
+    thread.join()
+    assert not failed
+
+
+# --- records ---------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def where(tmp_path):
+    found = places.places(tmp_path, "db")
+    found.state.mkdir(parents=True)
+    return found
+
+
+def test_a_record_comes_back_as_it_was(where):
+    kept = record_of(process=process.Process(1, 2, "b"), options={"a": None, "b": "1"}, notes=["x"], data_volume="vol-1", made=True)
+    record.save(where, kept)
+    assert record.load(where) == kept
+    assert kept.volumes == ("vol-1",)
+    assert record.names(where.state.parent.parent) == ["db"]
+
+
+def test_a_record_of_a_later_headrace_is_read(where):
+    record.save(where, record_of())
+    found = json.loads(where.record.read_text()) | {"invented_later": 1}
+    where.record.write_text(json.dumps(found))
+    assert record.load(where) == record_of()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"format": "headrace-server/9"}',
+        b"\xff",
+        b'{"format": "headrace-server/1", "process": 3}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_record_that_is_none(where, content):
+    where.record.write_bytes(content)
+    with pytest.raises(CouldNotRun, match="is no record of a server"):
+        record.load(where)
+
+
+def test_no_such_server(tmp_path):
+    with pytest.raises(InputError, match="is no server of this lab.*There are: none"):
+        record.required(places.places(tmp_path, "db"))
+
+
+def test_one_at_a_time(where):
+    with record.locked(where), pytest.raises(LabRefused, match="another headrace"), record.locked(where):
+        pass
+    with record.locked(where):
+        pass
+
+
+# --- what is installed -----------------------------------------------------------------------------------------------------------------
+
+
+def test_programs_that_are_none(tmp_path, monkeypatch):
+    script = tmp_path / "mysqld"
+    script.write_text("#!/bin/sh\necho mysqld  Ver nothing\n")
+    script.chmod(0o755)
+    with pytest.raises(InputError, match="does not answer --version"):
+        flavors.find_program("mysql", script)
+    script.write_text("#!/bin/sh\necho cannot find libaio >&2; exit 127\n")
+    with pytest.raises(CouldNotRun, match="cannot find libaio"):
+        flavors.find_program("mysql", script)
+    for wrong in (tmp_path, tmp_path / "nothing", "/etc/passwd"):
+        with pytest.raises(InputError, match="is no program that can be run"):
+            flavors.find_program("mysql", wrong)
+    with pytest.raises(InputError, match="a flavor is one of"):
+        flavors.find_program("postgres")
+
+
+def test_half_removed_servers_are_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADRACE_SERVERS", str(tmp_path))
+    for name, content in (("mysql-1", "{"), ("mysql-2", "{}"), ("mysql-3", '{"command": ["{}/usr/sbin/mysqld"]}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "server.json").write_text(content)
+    assert flavors.unpacked("mysql") == [(f"{tmp_path}/mysql-3/usr/sbin/mysqld",)]
+    assert all(program.path != Path(f"{tmp_path}/mysql-3/usr/sbin/mysqld") for program in flavors.installed("mysql"))
+
+
+def test_tools_of_an_unpacked_server_run_through_its_loader(tmp_path):
+    inside = tmp_path / "usr/bin/mysql"
+    inside.parent.mkdir(parents=True)
+    inside.write_text("")
+    inside.chmod(0o755)
+    made = Program(
+        "mysql",
+        (9, 7, 4),
+        "",
+        ("/x/ld.so", "--library-path", "/x", str(tmp_path / "usr/sbin/mysqld")),
+        tmp_path / "usr",
+        None,
+        None,
+        ("innodb",),
+    )
+    assert made.tool("mysql") == ("/x/ld.so", "--library-path", "/x", str(inside))
+    assert made.tool("no-such-tool") is None
+    assert MARIADB.tool("sh") in (("/usr/bin/sh",), ("/bin/sh",))
+
+
+def test_apt_is_given_a_state_of_its_own_and_signatures(tmp_path, monkeypatch):
+    words = install._private_apt(tmp_path / "apt")
+    options = dict(word.split("=", 1) for word in words if "=" in word)
+    assert options["Dir::State::status"].startswith(str(tmp_path)) and options["Dir::Cache::archives"].startswith(str(tmp_path))
+    assert options["APT::Get::AllowUnauthenticated"] == "false" and "signed-by=" in (tmp_path / "apt/sources.list").read_text()
+    for wrong in ("ftp://x", "http://x y", "http://x\ndeb http://evil"):
+        monkeypatch.setenv("HEADRACE_DEBIAN_MIRROR", wrong)
+        with pytest.raises(InputError, match="must be the URL of a Debian mirror"):
+            install._mirror()
+
+
+def test_a_network_that_is_not_there(tmp_path, monkeypatch):
+    """The real apt, sent to a port nobody listens at; what was begun is taken back."""
+    if install.Machine().program("apt-get") is None:
+        pytest.skip("apt-get: not found")
+    if not install.KEYRING.is_file():
+        pytest.skip(f"{install.KEYRING}: not found")
+    monkeypatch.setenv("HEADRACE_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
+    monkeypatch.setenv("HEADRACE_SERVERS", str(tmp_path / "servers"))
+    monkeypatch.setattr(install, "installed", lambda flavor: [])
+    with pytest.raises(CouldNotRun, match="apt-get update"):
+        install.install("mysql")
+    assert not (tmp_path / "servers").exists()
+
+
+# --- the ledger ------------------------------------------------------------------------------------------------------------------------
+
+
+def ledger_with(rows: list[tuple], acknowledged: list[list[float]]) -> ledger.Ledger:
+    made = ledger.Ledger(None, clients=len(acknowledged))
+    for client, times in zip(made.clients, acknowledged, strict=True):
+        client.acknowledged = list(times)
+    made._do = lambda *statements: tuple(rows)
+    return made
+
+
+def test_what_a_ledger_finds():
+    # Client, rows, the highest, the counter.
+    assert ledger_with([(1, 3, 3, 3)], [[1.0, 2.0, 3.0]]).check() == ledger.Loss(3, 3, 0, 0.0, ())
+    # Committed, and the answer was lost on the way: fine.
+    assert ledger_with([(1, 4, 4, 4)], [[1.0, 2.0, 3.0]]).check().torn == ()
+    # The last two of three are gone; the older of them was acknowledged a second before the last.
+    assert ledger_with([(1, 1, 1, 1)], [[1.0, 2.0, 3.0]]).check() == ledger.Loss(3, 1, 2, 1.0, ())
+    # A power cut at 2.5: the third was acknowledged by a machine that had no power any more.
+    assert ledger_with([(1, 1, 1, 1)], [[1.0, 2.0, 3.0]]).check(2.5) == ledger.Loss(2, 1, 1, 0.5, ())
+    for torn in ((1, 2, 3, 3), (1, 3, 3, 2), (1, 5, 5, 5)):
+        assert ledger_with([torn], [[1.0, 2.0, 3.0]]).check().torn
+    # All of a client's rows are gone with its counter.
+    assert ledger_with([], [[1.0]]).check().lost == 1
+
+
+def test_the_lab_is_asked_for_its_directory_only_where_it_is_not_known(tmp_path):
+    assert places.data_dir_of(Lab(tmp_path)) == tmp_path

@@ -5,4 +5,5 @@ units       units of bytes and time                   caps      the names of the
 checks      single values that a user gives           files     read with a limit of size, written as a whole
 clocks      moments and spans of time in words        file_kinds    which tool a file comes from
 processes   programs of others: found, run, ended     machine   the memory of this machine
+settings    the environment variables that are read
 """

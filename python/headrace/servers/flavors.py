@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from headrace.base import settings
 from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end, which
 from headrace.errors import CouldNotRun, InputError
 
@@ -19,8 +20,6 @@ NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 ENGINES = ("innodb", "myrocks")
 GUIDE = "docs/guide/mysql-on-the-lab.md"
 # Where `headrace mysql install mysql` puts servers. Not below the lab's directory: a server must be able to read its own program, and that directory is private.
-SERVERS_VARIABLE = "HEADRACE_SERVERS"
-DEFAULT_SERVERS = Path("/opt/headrace/servers")
 MANIFEST = "server.json"
 ASK_S = 60.0
 MYROCKS_PLUGIN = "ha_rocksdb.so"
@@ -77,8 +76,7 @@ def dashed(variable: str) -> str:
 
 def servers_folder() -> Path:
     """$HEADRACE_SERVERS, else /opt/headrace/servers."""
-    named = os.environ.get(SERVERS_VARIABLE)
-    return Path(os.path.abspath(named)) if named else DEFAULT_SERVERS
+    return settings.folder("HEADRACE_SERVERS")
 
 
 def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> ServerProgram:

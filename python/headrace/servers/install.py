@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from headrace.base import settings
 from headrace.base.processes import Command, run_to_end, telling_lines, which
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.flavors import FLAVORS, GUIDE, MANIFEST, NAMES, ServerProgram, ask, find_program, installed, servers_folder
 
 MIRROR_VARIABLE = "HEADRACE_DEBIAN_MIRROR"
-MIRROR = "http://deb.debian.org/debian"
 SUITE = "sid"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
@@ -143,9 +143,14 @@ def _private_apt(folder: Path) -> list[str]:
 
 
 def _mirror() -> str:
-    named = os.environ.get(MIRROR_VARIABLE, MIRROR).rstrip("/")
+    named = settings.value(MIRROR_VARIABLE).rstrip("/")
     if not named.startswith(("http://", "https://", "file:/")) or any(character.isspace() for character in named):
-        raise InputError(f"{MIRROR_VARIABLE}={named[:100]}", "must be the URL of a Debian mirror", GUIDE, f"For example {MIRROR}.")
+        raise InputError(
+            f"{MIRROR_VARIABLE}={named[:100]}",
+            "must be the URL of a Debian mirror",
+            GUIDE,
+            f"For example {settings.VARIABLES[MIRROR_VARIABLE].default}.",
+        )
     return named
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from headrace.base.processes import Command, User, required, run_checked
 from headrace.connect.address import Address, Secret, write_client_file
-from headrace.connect.option_file import read_client
+from headrace.connect.option_files import read_client
 from headrace.errors import CouldNotRun
 from headrace.servers.record import ServerPaths
 

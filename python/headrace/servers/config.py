@@ -16,6 +16,7 @@ from pathlib import Path
 from headrace.base import core
 from headrace.base.machine import memory_bytes
 from headrace.base.processes import Command, run_to_end, telling_lines
+from headrace.connect.option_files import read_option_file, server_groups, written
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.access import service_user
 from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
@@ -127,9 +128,7 @@ def choose(
     elif str(config) == "default":
         options = {}
     else:
-        from headrace.servers.optionfile import server_options
-
-        options = server_options(program, Path(config))
+        options = file_options(program, Path(config))
     left_out = [name for name in options if is_placed(name)]
     if left_out and str(config) not in KINDS:
         notes.append(f"{config}: placed by Headrace, so left out: {', '.join(sorted(left_out))}")
@@ -137,6 +136,28 @@ def choose(
     if memory_gib is not None and not (str(config) == "tuned" and CACHE_OF[engine] in options):
         options[CACHE_OF[engine]] = str(cache_bytes(memory_gib))
     return Chosen(options, notes)
+
+
+# These add up instead of replacing each other (MySQL manual, --plugin-load-add).
+LISTS = ("plugin-load-add",)
+
+
+def file_options(program: ServerProgram, path: Path) -> Options:
+    """What an option file sets for this server, as it reads the file. Raises InputError, CouldNotRun."""
+    if not path.exists():
+        rule = "there is no such option file"
+        raise InputError(str(path), rule, GUIDE, "--config is default, tuned or an option file.")
+    found: Options = {}
+    for setting in read_option_file(path, server_groups(program.flavor, program.version)).settings:
+        name, value = dashed(setting.key), setting.value
+        if name in LISTS and found.get(name):
+            value = f"{found[name]};{value}"
+        found.pop(name, None)  # an option counts where it stands last
+        found[name] = value
+    if not found:
+        rule = f"has no options for {program.label}: nothing under [mysqld], [server] or a group of this server"
+        raise InputError(str(path), rule, GUIDE, "Is it the server's option file, and not a client's?")
+    return found
 
 
 def placed(program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options) -> Options:
@@ -205,17 +226,8 @@ def whole(program: ServerProgram, engine: str, where: ServerPaths, log_volume: b
 def rendered(options: Options, of: str) -> str:
     """An option file."""
     lines = [f"# {of}: written by headrace at every start. Change it with `headrace mysql up --set`.", "[mysqld]"]
-    lines += [name if value is None else f"{name}={_quoted(value)}" for name, value in options.items()]
+    lines += [name if value is None else f"{name}={written(value)}" for name, value in options.items()]
     return "\n".join(lines) + "\n"
-
-
-def _quoted(value: str) -> str:
-    """Bare where it can be: quotes are for what would be taken for a comment, an escape or padding."""
-    if value == "" or re.fullmatch(r"[A-Za-z0-9_./:,;=@%+*()-]+", value, re.ASCII):
-        return value
-    from headrace.connect.option_file import quoted
-
-    return quoted(value)
 
 
 def write(path: Path, text: str, group: int) -> None:

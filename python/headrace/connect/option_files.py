@@ -1,9 +1,11 @@
-"""Option files as the servers read them (mysys/my_default.c; MySQL manual, "Using Option Files"), with what an edit needs: file, line and text of each setting.
+"""Option files as MySQL and MariaDB read them, with what an edit needs: file, line and text of each
+setting (mysys/my_default.c; MySQL manual, "Using Option Files").
 
     [group]     name     name = value     name = "quoted value"     # and ; comments     !include FILE     !includedir FOLDER
 
-Later settings win. Names may have dashes or underscores, and the prefixes loose-, skip-, disable-, enable- and maximum-. Values of groups that are not the
-server's are never kept: [client] may hold a password.
+Later settings win. Names may have dashes or underscores, and the prefixes loose-, skip-, disable-,
+enable- and maximum-. Only the groups that were asked for are kept: [client] may hold a password, so no
+error repeats a line of a file.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.advice.model import Server
 from headrace.base.files import read_bytes
 from headrace.errors import InputError
 
@@ -56,7 +57,8 @@ class Setting:
         for prefix, value in PREFIXES.items():
             if name.startswith(prefix) and name not in KEEPS_PREFIX:
                 # skip-x=0 says: do not skip.
-                return ("1" if value == "0" else "0") if (self.value or "").strip().lower() in ("0", "off", "false") else value
+                denied = (self.value or "").strip().lower() in ("0", "off", "false")
+                return ("1" if value == "0" else "0") if denied else value
         return "1" if self.value is None else self.value
 
 
@@ -94,15 +96,15 @@ def plain_name(key: str) -> str:
     return name
 
 
-def server_groups(server: Server) -> tuple[str, ...]:
+def server_groups(flavor: str, version: Sequence[int]) -> tuple[str, ...]:
     """The groups a server reads: its own, and those of its series."""
-    major, minor, _ = server.version
-    if server.flavor != "mariadb":
+    major, minor = version[:2]
+    if flavor != "mariadb":
         return ("mysql_cluster", "mysqld", "server", f"mysqld-{major}.{minor}")
     series = [f"{name}-{major}.{minor}" for name in ("mysqld", "mariadb", "mariadbd")]
     both = ("mysqld", "server", "mariadb", "mariadbd", *series, "client-server", "galera")
     # 10.2 and 10.3 have no mariadbd groups (MDEV-21298, 10.4.6).
-    return both if server.version >= (10, 4, 6) else tuple(group for group in both if not group.startswith("mariadbd"))
+    return both if tuple(version) >= (10, 4, 6) else tuple(group for group in both if not group.startswith("mariadbd"))
 
 
 def read_option_file(path: str | os.PathLike, groups: Sequence[str]) -> OptionFile:
@@ -245,3 +247,53 @@ def unescaped(value: str) -> str:
             out.append(value[index])
             index += 1
     return "".join(out)
+
+
+def written(value: str) -> str:
+    """A value as it may stand behind = in an option file: in quotes where it would be read otherwise."""
+    plain = value == value.strip() and not any(character in value for character in "#\"'\\\n\r\t\b")
+    return value if value and plain else quoted(value)
+
+
+def quoted(value: str) -> str:
+    """The same, always in quotes. Raises InputError for what no option file can hold."""
+    if "\0" in value:
+        raise InputError("a zero byte", "cannot stand in an option file", SOURCE)
+    for plain, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\b", "\\b")):
+        value = value.replace(plain, escape)
+    return f'"{value}"'
+
+
+# --- [client] --------------------------------------------------------------------------------------
+
+CLIENT_KEYS = ("user", "password", "host", "port", "socket", "database", "ssl-mode", "ssl-ca")
+# Others may neither read nor write a file with a password in it.
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def read_client(path: str | os.PathLike) -> dict[str, str]:
+    """The keys of [client] that Headrace uses, with dashes.
+
+    Raises InputError for a file that breaks a rule, CouldNotRun when it cannot be read.
+    """
+    found: dict[str, str] = {}
+    for setting in read_option_file(path, ("client",)).settings:
+        key = setting.name.replace("_", "-")
+        if key in CLIENT_KEYS and setting.value is not None:
+            found[key] = setting.value
+            if key == "password":
+                _check_owner(setting.file)
+    port = found.get("port", "3306")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65_535):
+        raise InputError(f"{path}: port", "must be a number from 1 to 65,535", SOURCE)
+    return found
+
+
+def _check_owner(path: Path) -> None:
+    status = os.stat(path)
+    if status.st_mode & OTHERS:
+        rule = f"holds a password and others may read it (mode {stat.S_IMODE(status.st_mode):04o})"
+        raise InputError(str(path), rule, SOURCE, f"chmod 600 {path}")
+    if status.st_uid not in (os.geteuid(), 0):
+        rule = f"holds a password and belongs to user id {status.st_uid}"
+        raise InputError(str(path), rule, SOURCE, "Use a file of your own.")

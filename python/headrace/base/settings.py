@@ -1,4 +1,5 @@
-"""The environment variables that Headrace reads: one table with each name, its default and its meaning.
+"""The environment variables that Headrace reads: one table with each name, its default and its
+meaning.
 
 >>> from headrace.base import settings
 >>> settings.folder("HEADRACE_SERVERS")
@@ -28,7 +29,9 @@ class Variable:
 VARIABLES = {
     variable.name: variable
     for variable in (
-        Variable("HEADRACE_LAB", "/var/lib/headrace", "data directory of the lab, or its socket (a path that ends in .sock)"),
+        Variable(
+            "HEADRACE_LAB", "/var/lib/headrace", "data directory of the lab, or its socket (a path that ends in .sock)"
+        ),
         Variable("HEADRACED", "", "the daemon's program; else the one beside this Python, or in PATH"),
         Variable("HEADRACE_SERVERS", "/opt/headrace/servers", "where `headrace mysql install` unpacks servers"),
         Variable("HEADRACE_DEBIAN_MIRROR", "http://deb.debian.org/debian", "where MySQL's packages are fetched from"),
@@ -62,7 +65,8 @@ def folder(name: str) -> Path:
 
 
 def in_words() -> list[tuple[str, str, str]]:
-    """Name, value and meaning of each variable, for `headrace lab doctor`. Secrets are not shown."""
+    """Name, value and meaning of each variable, for `headrace lab doctor`. Secrets are not
+    shown."""
     rows = []
     for variable in VARIABLES.values():
         shown = "set" if variable.secret and given(variable.name) else value(variable.name)

@@ -4,8 +4,8 @@ setting (mysys/my_default.c; MySQL manual, "Using Option Files").
     [group]     name     name = value     name = "quoted value"     # and ; comments     !include FILE     !includedir FOLDER
 
 Later settings win. Names may have dashes or underscores, and the prefixes loose-, skip-, disable-,
-enable- and maximum-. Only the groups that were asked for are kept: [client] may hold a password, so no
-error repeats a line of a file.
+enable- and maximum-. Only the groups that were asked for are kept: [client] may hold a password, so
+no error repeats a line of a file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ PREFIXES = {"skip_": "0", "disable_": "0", "enable_": "1"}
 
 @dataclass(frozen=True)
 class Setting:
-    """A line of a group: `key` as written, `value` None for a key alone; `file` and `line` (from 1) where it stands."""
+    """A line of a group: `key` as written, `value` None for a key alone; `file` and `line` (from 1)
+    where it stands."""
 
     group: str
     key: str
@@ -42,7 +43,8 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The variable: lower case, underscores, without loose-, skip-, disable-, enable- and maximum-."""
+        """The variable: lower case, underscores, without loose-, skip-, disable-, enable- and
+        maximum-."""
         return plain_name(self.key)
 
     @property
@@ -72,7 +74,8 @@ KEEPS_PREFIX = (
 
 @dataclass(frozen=True)
 class OptionFile:
-    """An option file with everything it includes. `settings`: those of the groups asked for, in the order the server reads them; `texts`: every file by path."""
+    """An option file with everything it includes. `settings`: those of the groups asked for, in the
+    order the server reads them; `texts`: every file by path."""
 
     path: Path
     settings: tuple[Setting, ...]
@@ -108,7 +111,8 @@ def server_groups(flavor: str, version: Sequence[int]) -> tuple[str, ...]:
 
 
 def read_option_file(path: str | os.PathLike, groups: Sequence[str]) -> OptionFile:
-    """Reads a file and what it includes, keeping the settings of `groups`. Raises InputError for what the server would refuse, CouldNotRun for what cannot be read."""
+    """Reads a file and what it includes, keeping the settings of `groups`. Raises InputError for
+    what the server would refuse, CouldNotRun for what cannot be read."""
     where = Path(os.path.abspath(Path(path).expanduser()))
     reader = _Reader(tuple(groups), where.parent)
     reader.read(where, 0)
@@ -127,7 +131,9 @@ class _Reader:
     def read(self, path: Path, depth: int) -> None:
         self.read_files += 1
         if self.read_files > MAX_FILES:
-            raise InputError(str(path), f"more than {MAX_FILES} files are included", SOURCE, "Do files include each other?")
+            raise InputError(
+                str(path), f"more than {MAX_FILES} files are included", SOURCE, "Do files include each other?"
+            )
         text = _text(path)
         self.texts[path] = text
         group = None
@@ -147,16 +153,22 @@ class _Reader:
                 continue
             if group is None:
                 raise InputError(
-                    f"{path}, line {number}", "stands before the first [group]: servers read no further", SOURCE, "Begin with [mysqld]."
+                    f"{path}, line {number}",
+                    "stands before the first [group]: servers read no further",
+                    SOURCE,
+                    "Begin with [mysqld].",
                 )
             if group.lower() in self.groups:
                 key, value = split_line(line)
                 if not key:
-                    raise InputError(f"{path}, line {number}", "names no option: servers read no further", SOURCE, "Mend the line.")
+                    raise InputError(
+                        f"{path}, line {number}", "names no option: servers read no further", SOURCE, "Mend the line."
+                    )
                 self.settings.append(Setting(group.lower(), key, value, path, number))
 
     def include(self, line: str, path: Path, number: int, depth: int) -> None:
-        """As my_default.c: spaces may stand behind the !, and what is neither directive is passed over."""
+        """As my_default.c: spaces may stand behind the !, and what is neither directive is passed
+        over."""
         words = line[1:].strip(SPACE)
         for word, follow in (("includedir", self._folder), ("include", self._file)):
             if not words.startswith(word) or (words[len(word) :] or " ")[0] not in SPACE:
@@ -165,8 +177,14 @@ class _Reader:
                 return  # the server skips it with a warning
             name = words[len(word) :].strip(SPACE)
             if not name:
-                raise InputError(f"{path}, line {number}: !{word}", "names nothing: servers read no further", SOURCE, "Mend the line.")
-            # A relative name is looked for where the server is started, which nobody knows here: the folder of the first file stands for it.
+                raise InputError(
+                    f"{path}, line {number}: !{word}",
+                    "names nothing: servers read no further",
+                    SOURCE,
+                    "Mend the line.",
+                )
+            # A relative name is looked for where the server is started, which nobody knows here:
+            # the folder of the first file stands for it.
             return follow(self.base / name, path, number, depth)
 
     def _file(self, target: Path, path: Path, number: int, depth: int) -> None:
@@ -189,7 +207,9 @@ def _text(path: Path) -> str:
         raise InputError(str(path), "is a folder, not an option file", SOURCE, "Name a my.cnf.")
     content = read_bytes(path, MAX_BYTES)
     if os.stat(path).st_mode & stat.S_IWOTH and path.is_file():
-        raise InputError(str(path), "can be written by everybody: servers ignore such a file", SOURCE, f"chmod o-w {path}")
+        raise InputError(
+            str(path), "can be written by everybody: servers ignore such a file", SOURCE, f"chmod o-w {path}"
+        )
     if b"\0" in content:
         raise InputError(str(path), "is no text: it holds zero bytes", SOURCE, "Is it a my.cnf?")
     try:
@@ -199,7 +219,10 @@ def _text(path: Path) -> str:
     for number, line in enumerate(text.split("\n"), start=1):
         if len(line) > MAX_LINE:
             raise InputError(
-                f"{path}, line {number}", f"has more than {MAX_LINE:,} characters: the server would read it as two", SOURCE, "Shorten it."
+                f"{path}, line {number}",
+                f"has more than {MAX_LINE:,} characters: the server would read it as two",
+                SOURCE,
+                "Shorten it.",
             )
     return text
 
@@ -207,12 +230,14 @@ def _text(path: Path) -> str:
 def _group(line: str, path: Path, number: int) -> str:
     end = line.find("]")
     if end < 0:
-        raise InputError(f"{path}, line {number}", "a group's name ends with ]: servers read no further", SOURCE, "Mend the line.")
+        raise InputError(
+            f"{path}, line {number}", "a group's name ends with ]: servers read no further", SOURCE, "Mend the line."
+        )
     return line[1:end].rstrip(SPACE)
 
 
 def split_line(line: str) -> tuple[str, str | None]:
-    """Key and value of a line, its comment, quotes and escapes taken away."""
+    """Key and value of a line, without its comment, quotes and escapes."""
     line = line[: _comment_at(line)]
     key, equals, value = line.partition("=")
     if not equals:
@@ -250,7 +275,8 @@ def unescaped(value: str) -> str:
 
 
 def written(value: str) -> str:
-    """A value as it may stand behind = in an option file: in quotes where it would be read otherwise."""
+    """A value as it may stand behind = in an option file: in quotes where it would be read
+    otherwise."""
     plain = value == value.strip() and not any(character in value for character in "#\"'\\\n\r\t\b")
     return value if value and plain else quoted(value)
 
@@ -264,7 +290,7 @@ def quoted(value: str) -> str:
     return f'"{value}"'
 
 
-# --- [client] --------------------------------------------------------------------------------------
+# --- [client] -------------------------------------------------------------------------------------
 
 CLIENT_KEYS = ("user", "password", "host", "port", "socket", "database", "ssl-mode", "ssl-ca")
 # Others may neither read nor write a file with a password in it.

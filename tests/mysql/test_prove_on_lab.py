@@ -17,7 +17,7 @@ import pytest
 import headrace
 from headrace.prove import from_workload, prove, read
 from headrace.prove import timing as times
-from headrace.servers import memory
+from headrace.servers import scratch
 
 STORAGES = ("io1:200:900",)
 
@@ -30,7 +30,7 @@ def small_request():
 
 def left(folder: Path) -> list[str]:
     mounts = Path("/proc/self/mountinfo").read_text()
-    return [str(path) for path in (folder / "lab", folder / "data", *memory.MEMORY.glob(f"{memory.PREFIX}*")) if path.exists()] + [
+    return [str(path) for path in (folder / "lab", folder / "data", *scratch.MEMORY.glob(f"{scratch.PREFIX}*")) if path.exists()] + [
         line for line in mounts.splitlines() if str(folder) in line
     ]
 

@@ -9,11 +9,11 @@ from functools import cache
 from importlib.resources import files
 
 from headrace.advice.model import DOC, Finding, Server, server_of
-from headrace.advice.option_files import SOURCE, OptionFile, Setting, read_option_file, server_groups
 from headrace.advice.table import ids_by_name, sources
 from headrace.advice.values import as_number, is_on
 from headrace.base.checks import did_you_mean
 from headrace.connect import Address, connect
+from headrace.connect.option_files import SOURCE, OptionFile, Setting, read_option_file, server_groups
 from headrace.errors import CouldNotRun, InputError
 
 ANSWER_S = 10.0
@@ -58,7 +58,7 @@ def flavor_of(version: str, comment: str) -> str:
 
 def read_file(path: str | os.PathLike, server: Server) -> Current:
     """What an option file sets for a server. Raises InputError, CouldNotRun."""
-    found = read_option_file(path, server_groups(server))
+    found = read_option_file(path, server_groups(server.flavor, server.version))
     values = {setting.name: setting.text for setting in found.settings if (gone(setting.name, server) or {}).get("then") != "refused"}
     return Current(server, values, str(path), found)
 

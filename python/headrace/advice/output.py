@@ -11,8 +11,8 @@ from pathlib import Path
 
 from headrace.advice.current import Current, gone, standing
 from headrace.advice.model import DOC, SAFE, Advice, Server
-from headrace.advice.option_files import OptionFile, Setting
 from headrace.advice.table import ids_by_name
+from headrace.connect.option_files import OptionFile, Setting, written
 from headrace.errors import InputError
 
 WIDTH = 110
@@ -56,16 +56,8 @@ def _entry(item: Advice) -> list[str]:
     )
     risk = "" if item.risk == SAFE else f" ({item.risk})"
     lines = [f"# {line}" for line in textwrap.wrap(f"{for_whom}{item.why}{risk}", WIDTH)]
-    text = f"{item.parameter} = {cnf_value(item.value)}"
+    text = f"{item.parameter} = {written(item.value)}"
     return [*lines, text if item.active else f"# {text}"]
-
-
-def cnf_value(value: str) -> str:
-    """A value as it may stand behind = in an option file."""
-    if value == value.strip() and not any(char in value for char in "#\"'\\\n\r\t") and value:
-        return value
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return f'"{escaped}"'
 
 
 @dataclass
@@ -89,7 +81,7 @@ def as_diff(advice: Sequence[Advice], current: Current) -> str:
         if not item.active or item.applies_to in ("host", "client"):
             continue
         last = deciding.get(item.id)
-        text = f"{item.parameter} = {cnf_value(item.value)}"
+        text = f"{item.parameter} = {written(item.value)}"
         if last is not None and gone(last.name, current.server) is None:
             if item.differs:
                 edits[last.file].replaced[last.line] = text

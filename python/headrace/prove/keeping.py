@@ -8,6 +8,7 @@ import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
+from headrace.base import settings
 from headrace.bench.store.store import write_json
 from headrace.errors import CouldNotRun, InputError
 from headrace.prove.configuration import DOC, Configuration
@@ -20,9 +21,7 @@ OF_PROOF = ("schema", "steps", "holds", "verdict", "median_error_percent")
 
 def default_folder() -> Path:
     """$HEADRACE_PROOFS, else $XDG_DATA_HOME/headrace/proofs, else ~/.local/share/headrace/proofs; made when missing. Raises CouldNotRun."""
-    named = os.environ.get("HEADRACE_PROOFS")
-    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return _made(Path(named).absolute() if named else Path(base) / "headrace" / "proofs")
+    return _made(settings.folder("HEADRACE_PROOFS"))
 
 
 def begin(folder: str | os.PathLike | None) -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from headrace import bench
 from headrace import lab as labs
+from headrace.base.processes import ends_as_interrupts, undisturbed
 from headrace.bench.run import environment
 from headrace.calibration import from_runs as calibrating
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -25,8 +26,7 @@ from headrace.prove.request import CURRENT, Request
 from headrace.prove.result import Proof, Step
 from headrace.prove.timing import Timing, timing
 from headrace.servers import find_program
-from headrace.servers.interrupts import ends_as_interrupts, undisturbed
-from headrace.servers.memory import lab_folder
+from headrace.servers.scratch import lab_folder
 from headrace.workload import files
 from headrace.workload.transactions import TransactionWorkload
 

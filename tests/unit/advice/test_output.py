@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.advice import server_of
 from headrace.advice.answer import answer
-from headrace.advice.option_files import read_option_file, server_groups
-from headrace.advice.output import cnf_value
+from headrace.connect.option_files import read_option_file, server_groups, split_line, written
 from headrace.errors import InputError
 
 ASKED = {"storage": "gp3:500:6000", "memory_gib": 16, "vcpus": 8}
@@ -41,7 +40,7 @@ def test_the_option_file_says_what_was_advised_and_nothing_else(tmp_path, flavor
     found = answer(**ASKED, **more, flavor=flavor, version=version, engine=engine)
     path = tmp_path / "made.cnf"
     path.write_text(found.cnf())
-    values = read_option_file(path, server_groups(server_of(flavor, version))).values
+    values = read_option_file(path, server_groups(flavor, server_of(flavor, version).version)).values
     loaded = values.pop("plugin_load_add", None)
     assert values == active(found)
     assert (loaded == "ha_rocksdb") == (flavor == "mariadb" and engine == "myrocks")
@@ -54,10 +53,9 @@ def test_the_option_file_says_what_was_advised_and_nothing_else(tmp_path, flavor
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=30))
 def test_values_survive_the_option_file(value):
-    from headrace.advice.option_files import split_line
 
     # Spaces beyond the ASCII ones are no spaces to the servers either.
-    assert split_line(f"x = {cnf_value(value)}") == ("x", value)
+    assert split_line(f"x = {written(value)}") == ("x", value)
 
 
 SETTINGS = [

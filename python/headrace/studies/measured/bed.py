@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace import servers as mysql
+from headrace.base.processes import ends_as_interrupts, undisturbed
 from headrace.bench import Target, file_target, prepare, server_target
 from headrace.bench.server import cursor_on, tables_of
 from headrace.lab import Settings, doctor, up
-from headrace.servers import filesystem
-from headrace.servers.interrupts import ends_as_interrupts, undisturbed
-from headrace.servers.memory import lab_folder
-from headrace.servers.process import service_user
+from headrace.servers import volumes as server_volumes
+from headrace.servers.access import service_user
+from headrace.servers.scratch import lab_folder
 from headrace.studies.measured.plan import DataSet, OnFiles, OnServer, Say, silent
 
 # In a setting: the path of a file of keys.
@@ -119,17 +119,17 @@ class Bed:
         volume = self.lab.create(place.storage, name=FILES_VOLUME)["id"]
         try:
             device = self.lab.attach(volume, unpaced=True, probe=False)["attachment"]["device"]
-            filesystem.make(device)
-            filesystem.mount(device, mount)
+            server_volumes.make_filesystem(device)
+            server_volumes.mount(device, mount)
             prepare(benchmark, file_target(mount, storage=place.storage), say=self._say)
-            filesystem.unmount(mount)
+            server_volumes.unmount(mount)
             self.lab.detach(volume)
-            filesystem.mount(self.lab.attach(volume)["attachment"]["device"], mount)
+            server_volumes.mount(self.lab.attach(volume)["attachment"]["device"], mount)
             self._credits(volume, place.balance_percent)
             yield file_target(mount, storage=place.storage, lab=self.lab.place, volumes=(volume,), as_of=self.day)
         finally:
             with undisturbed():
-                filesystem.unmount(mount, lazily=True)
+                server_volumes.unmount(mount, lazily=True)
                 if self.lab.describe(volume).get("attachment"):
                     self.lab.detach(volume, force=True)
                 self.lab.delete(volume)

@@ -11,8 +11,8 @@ from pathlib import Path
 from headrace import servers as mysql
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.processes import find_tool
 from headrace.base.units import GIB
-from headrace.bench.drivers import tool
 from headrace.bench.run import environment
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import doctor
@@ -27,7 +27,7 @@ def lacking(study: str, engines: tuple[str, ...], files_only: bool, work: Path |
     folder = (work or Path(tempfile.gettempdir())).absolute()
     found = [f"{check.what}: {check.found}. {check.do}".strip() for check in doctor.examine(folder) if check.state == doctor.MISSING]
     found += [] if doctor.Machine().program("mkfs.xfs") else ["mkfs.xfs: not found. apt-get install xfsprogs"]
-    found += _error(lambda: tool.find("sysbench"))
+    found += _error(lambda: find_tool("sysbench"))
     if not files_only:
         found += _error(lambda: _server(engines))
     free = _free_gib(folder)
@@ -73,7 +73,7 @@ def identity(files_only: bool) -> dict[str, object]:
     """What of the machine decides a measurement: two runs with the same may stand for each other."""
     facts = environment.capture()
     found = {key: facts[key] for key in ("host", "cpu", "cpus_usable", "memory_gib", "kernel", "headrace")}
-    found["sysbench"] = tool.find("sysbench").version
+    found["sysbench"] = find_tool("sysbench").version
     if not files_only:
         found["server"] = mysql.find_program("mariadb").version_text
     return found

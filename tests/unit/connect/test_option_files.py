@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.advice import server_of
-from headrace.advice.option_files import plain_name, read_option_file, server_groups
+from headrace.connect.option_files import plain_name, read_option_file, server_groups
 from headrace.errors import HeadraceError, InputError
 
 TOOL = shutil.which("my_print_defaults")
@@ -114,7 +114,7 @@ def test_later_settings_win_and_other_groups_do_not_count(tmp_path):
     ],
 )  # fmt: skip
 def test_groups_of_servers(flavor, version, group, reads):
-    assert (group in server_groups(server_of(flavor, version))) is reads
+    assert (group in server_groups(flavor, server_of(flavor, version).version)) is reads
 
 
 @needs_tool
@@ -126,7 +126,7 @@ def test_groups_are_those_the_server_of_this_machine_reads():
     version = subprocess.run([program, "--no-defaults", "--version"], capture_output=True, text=True).stdout.split("Ver ")[1].split("-")[0]
     said = subprocess.run([program, "--no-defaults", "--user=nobody", "--verbose", "--help"], capture_output=True, text=True).stdout
     groups = said.split("The following groups are read: ")[1].splitlines()[0].split()
-    assert set(server_groups(server_of("mariadb", version))) == set(groups)
+    assert set(server_groups("mariadb", server_of("mariadb", version).version)) == set(groups)
 
 
 @pytest.mark.parametrize(

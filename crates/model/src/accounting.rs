@@ -7,9 +7,9 @@
 //! deliver them out of order: what begins within a unit of where the last one ended is sequential (guessed; the documents do not say how near). Sources: EC2 user guide, volume types (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
 
 use crate::array::Amplification;
-use crate::io::Io;
+use crate::io::{Io, Nanos, Op};
 use headrace_catalog::{RaidLevel, StorageSpec, VolumeLimits};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// HDD types put sequential requests together only above this size (AWS knowledge centre).
 pub const HDD_SEQUENTIAL_MIN_BYTES: u32 = 32 * 1024;
@@ -138,10 +138,60 @@ impl StorageCost {
     }
 }
 
+/// Requests behind which merging begins: above the depth at which it was measured not to happen.
+const MIN_WAITING: u32 = 4;
+
+/// The last request that waits in the limiter, grown by those that joined it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Waiting {
+    op: Op,
+    end: u64,
+    bytes: u64,
+    start: Nanos,
+}
+
+/// Remembers what the next request could join.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Merger {
+    limit_bytes: u64,
+    last: Option<Waiting>,
+    // Starts of the last few requests: the oldest still ahead of `now` means more than MIN_WAITING wait.
+    recent_starts: [Nanos; MIN_WAITING as usize],
+    cursor: usize,
+}
+
+impl Merger {
+    /// Merges up to `limit_bytes` into one I/O.
+    pub fn new(limit_bytes: u64) -> Merger {
+        Merger { limit_bytes, last: None, recent_starts: [Nanos::ZERO; MIN_WAITING as usize], cursor: 0 }
+    }
+
+    /// The start of the I/O that `io` may join, if there is one: it costs no I/O token then.
+    #[inline]
+    pub fn joins(&mut self, now: Nanos, io: &Io) -> Option<Nanos> {
+        let last = self.last.as_mut()?;
+        let deep = self.recent_starts[self.cursor] > now;
+        let bytes = last.bytes + u64::from(io.bytes);
+        if !deep || last.start <= now || last.op != io.op || last.end != io.offset || bytes > self.limit_bytes {
+            return None;
+        }
+        last.end += u64::from(io.bytes);
+        last.bytes = bytes;
+        Some(last.start)
+    }
+
+    /// Records a request that got tokens of its own and starts at `start`.
+    #[inline]
+    pub fn admitted(&mut self, io: &Io, start: Nanos) {
+        self.last = Some(Waiting { op: io.op, end: io.offset + u64::from(io.bytes), bytes: u64::from(io.bytes), start });
+        self.recent_starts[self.cursor] = start;
+        self.cursor = (self.cursor + 1) % MIN_WAITING as usize;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::Op;
 
     fn io(bytes: u32) -> Io {
         Io { op: Op::Read, offset: 0, bytes }

@@ -5,8 +5,8 @@
 //! rate (100-300 MiB/s) bounds the whole volume; without one the service's own bound is not published and 100 MiB/s is assumed.
 
 use crate::bucket::{Bucket, BucketState};
-use crate::io::Io;
-use crate::time::Nanos;
+use crate::chance::{open_unit, quick_normal_quantile};
+use crate::io::{Io, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Bytes fetched at once (guess).
@@ -131,8 +131,7 @@ impl FirstTouch {
 
 /// LN(30 ms, 0.5) by a logistic approximation of the normal quantile (within 2 % from p1 to p99, far inside what is known of it).
 fn fetch_latency(uniform: u64) -> Nanos {
-    let p = ((uniform >> 11) as f64 + 0.5) / 9_007_199_254_740_992.0;
-    let z = libm::log(p / (1.0 - p)) / 1.702;
+    let z = quick_normal_quantile(open_unit(uniform));
     Nanos((FETCH_MEDIAN_NS * libm::exp(FETCH_SIGMA * z)) as u64)
 }
 

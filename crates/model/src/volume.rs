@@ -10,21 +10,17 @@
 //! ```
 //!
 //! Behaviour and numbers: EC2 user guide on volume types (2018-2023; the limits of each day are in `data/volumes`), and the measured runs named in
-//! `pacing`, `latency`, `bucket`, `first_touch` and `fault`. Not modelled: the replication inside EBS, multi-attach contention, network loss.
+//! `bucket`, `latency`, `first_touch` and `rates`. Not modelled: the replication inside EBS, multi-attach contention, network loss.
 //!
 //! The volume has no clock and no hidden chance: time is an argument and the generator is seeded. Requests must come in order of time; an answer
 //! is final when it is given, because the limiters are first-in first-out.
 
-use crate::accounting::{Accounting, Charge};
-use crate::bucket::{Bucket, BucketState};
-use crate::fault::Degradation;
+use crate::accounting::{Accounting, Charge, Merger};
+use crate::bucket::{Bucket, BucketState, DeepQueueSpread, HoldProfile};
 use crate::first_touch::{FirstTouch, SavedTouch, SnapshotOrigin};
-use crate::io::{Cap, Decision, Io, Op, Verdict};
+use crate::io::{Cap, Decision, Io, Nanos, Op, Verdict};
 use crate::latency::LatencyTable;
-use crate::merge::Merger;
-use crate::modification::{Modification, ModificationState, Rates};
-use crate::pacing::{DeepQueueSpread, HoldProfile};
-use crate::time::Nanos;
+use crate::rates::{Degradation, Modification, ModificationState, Rates};
 use headrace_catalog::{InstanceLimits, VolumeLimits};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};

@@ -1,9 +1,9 @@
 //! What the model promises, each in numbers that can be worked out by hand.
 
 use headrace_catalog::{Catalog, NaiveDate, StorageSpec, VolumeLimits};
-use headrace_model::fault::{draw_degradations, Degradation};
 use headrace_model::first_touch::SnapshotOrigin;
-use headrace_model::modification::{Modification, ModificationState};
+use headrace_model::rates::{draw_degradations, Degradation};
+use headrace_model::rates::{Modification, ModificationState};
 use headrace_model::{Device, Host, Instance, Io, ModelOptions, Nanos, Op, Verdict, Volume};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;

@@ -2,9 +2,9 @@
 //! nanosecond as the one that was not.
 
 use headrace_catalog::{Catalog, NaiveDate, StorageSpec};
-use headrace_model::fault::Degradation;
 use headrace_model::first_touch::SnapshotOrigin;
-use headrace_model::modification::Modification;
+use headrace_model::rates::Degradation;
+use headrace_model::rates::Modification;
 use headrace_model::record::{Change, Frame, SavedHost, SavedInstance};
 use headrace_model::{Cap, Decision, Device, Host, Instance, Io, ModelOptions, Nanos, Op, SavedDevice, Verdict};
 use proptest::prelude::*;

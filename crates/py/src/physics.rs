@@ -5,7 +5,7 @@ use crate::simulate::open_load;
 use crate::{catalog_error, sim_error, to_python, CoreError};
 use headrace_catalog::{Catalog, StorageSpec};
 use headrace_model::accounting::StorageCost;
-use headrace_model::modification::default_optimizing;
+use headrace_model::rates::default_optimizing;
 use headrace_sim::measure;
 use headrace_sim::mysql::settings::{self, Settings};
 use headrace_sim::mysql::{database, interval};

@@ -4,7 +4,7 @@ use crate::{date, sim_error, to_python, CoreError};
 use headrace_catalog::Catalog;
 use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::latency::LatencyTable;
-use headrace_model::modification::Modification;
+use headrace_model::rates::Modification;
 use headrace_model::{Nanos, Op};
 use headrace_sim::candidates::{self, Candidate, Outcome, Search};
 use headrace_sim::cycle::{Cycle, Repeated};
@@ -68,7 +68,7 @@ struct Options {
     latency: Option<bool>,
     rate_per_mille: Option<u64>,
     snapshot: Option<SnapshotOrigin>,
-    degradations: Vec<(usize, headrace_model::fault::Degradation)>,
+    degradations: Vec<(usize, headrace_model::rates::Degradation)>,
     modify: Option<Modify>,
     failed_members: Vec<usize>,
 }

@@ -9,7 +9,7 @@ use crate::recorder::{Answered, Recorder};
 use crate::report::Run;
 use crate::setup::Setup;
 use crate::SimError;
-use headrace_model::pacing::DeepQueueSpread;
+use headrace_model::bucket::DeepQueueSpread;
 use headrace_model::volume::FAILURE_TAKES;
 use headrace_model::{Cap, Decision, Host, Io, Nanos, Op, Verdict};
 use rand_chacha::ChaCha8Rng;

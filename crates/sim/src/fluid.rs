@@ -22,7 +22,7 @@ use crate::setup::Setup;
 use headrace_catalog::InstanceLimits;
 use headrace_model::array::Amplification;
 use headrace_model::bucket::RESERVE_REFILL;
-use headrace_model::modification::Rates;
+use headrace_model::rates::Rates;
 use headrace_model::Cap;
 use std::collections::VecDeque;
 

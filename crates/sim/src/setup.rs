@@ -3,9 +3,9 @@
 use crate::SimError;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, RaidLevel, StorageSpec, VolumeLimits, VolumeType};
-use headrace_model::fault::Degradation;
 use headrace_model::first_touch::SnapshotOrigin;
-use headrace_model::modification::{Modification, ModificationState, Rates};
+use headrace_model::rates::Degradation;
+use headrace_model::rates::{Modification, ModificationState, Rates};
 use headrace_model::{Device, Host, Instance, ModelOptions, Nanos};
 
 /// Storage, instance and date of a simulation, resolved against the catalog.

@@ -4,7 +4,7 @@
 //! the last point's share of a second. Moment of depletion: within one interval.
 
 use headrace_catalog::NaiveDate;
-use headrace_model::fault::Degradation;
+use headrace_model::rates::Degradation;
 use headrace_model::Nanos;
 use headrace_model::{Cap, ModelOptions};
 use headrace_sim::{events, interval, Arrivals, ClosedLoad, OpenLoad, Pattern, Point, Run, Setup, Summary};

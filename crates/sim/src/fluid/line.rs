@@ -7,7 +7,7 @@ use crate::setup::Setup;
 use headrace_catalog::{InstanceLimits, VolumeLimits};
 use headrace_model::array::Amplification;
 use headrace_model::bucket::{MAIN_DEPTH_S, RESERVE_REFILL};
-use headrace_model::modification::Rates;
+use headrace_model::rates::Rates;
 use headrace_model::Cap;
 
 /// A level below this share of its depth is what rounding leaves of nothing.

@@ -26,7 +26,7 @@ use super::interval::{self, Binding, Load, Scenario, Second, Start};
 use crate::events::Progress;
 use crate::setup::Setup;
 use crate::SimError;
-use headrace_model::modification::Rates;
+use headrace_model::rates::Rates;
 use headrace_model::{Host, Instance, Nanos};
 use serde::Serialize;
 use sim::Sim;

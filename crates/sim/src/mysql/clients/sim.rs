@@ -471,7 +471,7 @@ impl<'a> Sim<'a> {
         }
         self.compaction.earn();
         self.compact(now);
-        if now.0 % headrace_model::time::NANOS_PER_SECOND == 0 {
+        if now.0 % headrace_model::io::NANOS_PER_SECOND == 0 {
             self.write_loose(now, 1.0);
         }
     }

@@ -312,7 +312,7 @@ impl DeepQueueSpread {
         let measured = ((variation - SPREAD_GAMMA_VARIATION) / (SPREAD_SHAPE_VARIATION - SPREAD_GAMMA_VARIATION)).clamp(0.0, 1.0);
         let at = |i: i32| {
             let q = (f64::from(i) + 0.5) / f64::from(cells);
-            measured * shape_at(q) + (1.0 - measured) * gamma_of_normal(normal_quantile(q), variation)
+            measured * shape_at(q) + (1.0 - measured) * gamma_of_normal(normal_quantile(q), 1.0, variation)
         };
         let factors: Vec<f64> = (0..cells).map(at).collect();
         let mean = factors.iter().sum::<f64>() / factors.len() as f64;

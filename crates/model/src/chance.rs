@@ -101,12 +101,12 @@ pub fn lognormal_above(x: f64, median: f64, sigma: f64) -> f64 {
     0.5 * libm::erfc(libm::log(x / median) / (sigma * SQRT_2))
 }
 
-/// The number of a gamma distribution of mean 1 that corresponds to a standard normal number `z`, by
-/// the cube of Wilson and Hilferty; `variation` is the coefficient of variation.
-pub fn gamma_of_normal(z: f64, variation: f64) -> f64 {
+/// The number of a gamma distribution that corresponds to a standard normal number `z`, by the cube of
+/// Wilson and Hilferty; `variation` is the coefficient of variation.
+pub fn gamma_of_normal(z: f64, mean: f64, variation: f64) -> f64 {
     let square = (variation * variation / 9.0).min(1.0);
     let root = (1.0 - square + square.sqrt() * z).max(0.0);
-    root * root * root
+    mean * root * root * root
 }
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ mod tests {
         near(many(|rng| exponential(rng)), (1.0, 1.0));
         near(many(|rng| f64::from(poisson(rng, 3.0))), (3.0, 3.0));
         near(many(|rng| f64::from(around(rng, 2.25))), (2.25, 0.1875));
-        near(many(|rng| gamma_of_normal(normal(rng), 0.5)), (1.0, 0.25));
+        near(many(|rng| gamma_of_normal(normal(rng), 1.0, 0.5)), (1.0, 0.25));
     }
 
     #[test]

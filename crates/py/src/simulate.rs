@@ -6,8 +6,8 @@ use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::latency::LatencyTable;
 use headrace_model::rates::Modification;
 use headrace_model::{Nanos, Op};
-use headrace_sim::candidates::{self, Candidate, Outcome, Search};
-use headrace_sim::cycle::{Cycle, Repeated};
+use headrace_sim::cycle::{self, Cycle, Repeated};
+use headrace_sim::demand::search::{self, DemandCandidate, DemandOutcome, DemandSearch};
 use headrace_sim::{events, interval, ClosedLoad, OpenLoad, Point, Run, Setup, SimError, Summary};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -208,7 +208,7 @@ fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &Load, by_event:
         let hint = "choose the interval form, or give a recording of several days to the per-I/O form";
         return Err(CoreError::new_err(("events", "a settled cycle needs the interval form: it repeats the load many times", "headrace", hint)));
     }
-    let (rows, repeated) = py.detach(|| interval::open_settled(setup, &columns.load(), interval_s)).map_err(sim_error)?;
+    let (rows, repeated) = py.detach(|| cycle::open_settled(setup, &columns.load(), interval_s)).map_err(sim_error)?;
     run_to_python(py, &Run { rows, summary: repeated.summary.clone() }, Some(&repeated))
 }
 
@@ -275,26 +275,30 @@ fn evaluate<'py>(
         let candidates = storages
             .iter()
             .zip(&instance_index)
-            .map(|(storage, &instance)| Ok(Candidate { storage: storage.parse()?, instance }))
+            .map(|(storage, &instance)| Ok(DemandCandidate { storage: storage.parse()?, instance }))
             .collect::<Result<Vec<_>, SimError>>()?;
-        let search = Search { load: &load, as_of: day, instances: &instances, start_balance_percent, cycle, prune_above };
+        let asked = DemandSearch { load: &load, as_of: day, instances: &instances, start_balance_percent, cycle, prune_above };
         let total = candidates.len().max(1) as f64;
-        candidates::evaluate(&search, &candidates, &mut |done| tell(&progress, done as f64 / total))
+        search::evaluate(&asked, &candidates, &mut |done| tell(&progress, done as f64 / total))
     });
     outcomes_to_python(py, &outcomes.map_err(sim_error)?)
 }
 
-fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bound<'py, PyDict>> {
+fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[DemandOutcome]) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
-    let status = |outcome: &Outcome| match outcome {
-        Outcome::Simulated(_) => "simulated",
-        Outcome::Bounded(_) => "bounded",
-        Outcome::Invalid(_) => "invalid",
+    let status = |outcome: &DemandOutcome| match outcome {
+        DemandOutcome::Simulated(_) => "simulated",
+        DemandOutcome::Bounded(_) => "bounded",
+        DemandOutcome::Invalid(_) => "invalid",
     };
     columns.set_item("status", outcomes.iter().map(status).collect::<Vec<_>>())?;
-    columns.set_item("overload", outcomes.iter().map(|outcome| if let Outcome::Bounded(by) = outcome { Some(*by) } else { None }).collect::<Vec<_>>())?;
-    columns.set_item("why", outcomes.iter().map(|outcome| if let Outcome::Invalid(why) = outcome { Some(why.as_str()) } else { None }).collect::<Vec<_>>())?;
-    let simulated = |outcome: &Outcome, get: &dyn Fn(&Repeated) -> Option<f64>| if let Outcome::Simulated(repeated) = outcome { get(repeated) } else { None };
+    columns.set_item("overload", outcomes.iter().map(|outcome| if let DemandOutcome::Bounded(by) = outcome { Some(*by) } else { None }).collect::<Vec<_>>())?;
+    columns.set_item(
+        "why",
+        outcomes.iter().map(|outcome| if let DemandOutcome::Invalid(why) = outcome { Some(why.as_str()) } else { None }).collect::<Vec<_>>(),
+    )?;
+    let simulated =
+        |outcome: &DemandOutcome, get: &dyn Fn(&Repeated) -> Option<f64>| if let DemandOutcome::Simulated(repeated) = outcome { get(repeated) } else { None };
     let of_cycles = |get: &dyn Fn(&Repeated) -> Option<f64>| outcomes.iter().map(|outcome| simulated(outcome, get)).collect::<Vec<_>>();
     let number = |get: &dyn Fn(&Summary) -> Option<f64>| of_cycles(&|repeated| get(&repeated.summary));
     macro_rules! plain { ($($name:ident),*) => { $( columns.set_item(stringify!($name), number(&|summary| Some(summary.$name)))?; )* }; }
@@ -309,10 +313,10 @@ fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bo
     columns.set_item("first_throttled_s", of_cycles(&|repeated| Some(repeated.first().throttled_s)))?;
     columns.set_item("first_worst_p99_ms", of_cycles(&|repeated| repeated.first().worst_p99_ms))?;
     columns.set_item("first_lowest_balance_percent", of_cycles(&|repeated| repeated.first().lowest_balance_percent))?;
-    let settled = |outcome: &Outcome| if let Outcome::Simulated(repeated) = outcome { repeated.settled } else { None };
+    let settled = |outcome: &DemandOutcome| if let DemandOutcome::Simulated(repeated) = outcome { repeated.settled } else { None };
     columns.set_item("settled", outcomes.iter().map(settled).collect::<Vec<_>>())?;
-    let blamed = |outcome: &Outcome| match outcome {
-        Outcome::Simulated(repeated) => repeated.summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("none", |(cap, _)| cap.name()),
+    let blamed = |outcome: &DemandOutcome| match outcome {
+        DemandOutcome::Simulated(repeated) => repeated.summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("none", |(cap, _)| cap.name()),
         _ => "none",
     };
     columns.set_item("cap", outcomes.iter().map(blamed).collect::<Vec<_>>())?;

@@ -1,10 +1,12 @@
 //! A database as its storage sees it. Every number here is identified from a run (with what certainty, the workload file says) or taken from a standard
 //! benchmark; nothing here knows a volume.
 
-use super::demand::RUN_BYTES;
 use super::popularity::Popularity;
 use crate::SimError;
 use serde::{Deserialize, Serialize};
+
+/// Runs of pages are written and read in I/Os of this size: the doublewrite area, read-ahead, sorted files.
+pub const RUN_BYTES: f64 = 262_144.0;
 
 /// Storage engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +72,42 @@ pub struct Compaction {
     pub rate_bytes_s: f64,
     /// I/Os per transaction through a period over their mean, in equal parts of it: merged files come uncached, then warm up again.
     pub profile: Vec<f64>,
+}
+
+/// Where compaction is on its way through the transactions.
+#[derive(Clone, Debug)]
+pub(crate) struct CompactionClock {
+    next_tx: f64,
+    /// Bytes still to read and to write.
+    pub left: [f64; 2],
+}
+
+impl CompactionClock {
+    /// After `tx` transactions, with nothing left to do.
+    pub fn new(compaction: Option<&Compaction>, tx: f64) -> CompactionClock {
+        let next_tx = compaction.map_or(f64::INFINITY, |compaction| {
+            let done = ((tx - compaction.first_tx) / compaction.period_tx).ceil().max(0.0);
+            compaction.first_tx + done * compaction.period_tx
+        });
+        CompactionClock { next_tx, left: [0.0; 2] }
+    }
+
+    /// Goes on to `tx`, where compactions that are due begin; returns the factor of reads there.
+    pub fn reach(&mut self, compaction: &Compaction, tx: f64) -> f64 {
+        while tx >= self.next_tx {
+            self.next_tx += compaction.period_tx;
+            self.left[0] += compaction.read_bytes_per_tx * compaction.period_tx;
+            self.left[1] += compaction.write_bytes_per_tx * compaction.period_tx;
+        }
+        let phase = 1.0 - (self.next_tx - tx) / compaction.period_tx;
+        let parts = compaction.profile.len();
+        // Before the first compaction nothing has come back uncached.
+        if phase < 0.0 {
+            1.0
+        } else {
+            compaction.profile[((phase * parts as f64) as usize).min(parts - 1)]
+        }
+    }
 }
 
 /// Clients and processors.

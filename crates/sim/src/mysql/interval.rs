@@ -9,16 +9,17 @@
 //!
 //! Closed loads wait in their clients; open ones leave a backlog.
 
-use super::database::{Clients, Compaction, Database};
+use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
 use super::warmup::{At, WarmUp};
-use crate::fluid::Fluid;
+use crate::demand::fluid::Fluid;
 use crate::setup::Setup;
 use crate::SimError;
 use headrace_catalog::InstanceLimits;
+use headrace_model::chance::{gamma_of_normal, normal};
 use headrace_model::Cap;
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::SeedableRng;
 use serde::Serialize;
 
 const MIB: f64 = 1_048_576.0;
@@ -105,6 +106,17 @@ pub struct Scenario<'a> {
     pub seed: Option<u64>,
     /// Transactions done since the start by the middle of each step, as measured: the state then follows the run instead of the model. For calibration.
     pub follow: Option<&'a [f64]>,
+}
+
+impl Scenario<'_> {
+    /// Transactions done at the start.
+    pub(crate) fn start_tx(&self) -> f64 {
+        match self.start {
+            Start::Cold => 0.0,
+            Start::Warm => self.warm_up.settled_tx(),
+            Start::Transactions(tx) => tx.max(0.0),
+        }
+    }
 }
 
 /// One step of a run.
@@ -270,17 +282,13 @@ struct State {
     follows: f64,
     touches_per_tx: f64,
     backlog: f64,
-    compaction: Merging,
+    compaction: CompactionClock,
     chance: Option<ChaCha8Rng>,
 }
 
 impl State {
     fn new(scenario: &Scenario<'_>) -> State {
-        let tx = match scenario.start {
-            Start::Cold => 0.0,
-            Start::Warm => scenario.warm_up.settled_tx(),
-            Start::Transactions(tx) => tx.max(0.0),
-        };
+        let tx = scenario.start_tx();
         State {
             devices: Devices::new(scenario),
             tx,
@@ -291,7 +299,7 @@ impl State {
             follows: (1.0 - libm::pow(1.0 - PACE_FOLLOWS, scenario.step_s)).min(MOST_FOLLOWS),
             touches_per_tx: scenario.database.popularity.touches_per_tx(),
             backlog: 0.0,
-            compaction: Merging::new(scenario.database.compaction.as_ref(), tx),
+            compaction: CompactionClock::new(scenario.database.compaction.as_ref(), tx),
             chance: scenario.seed.map(ChaCha8Rng::seed_from_u64),
         }
     }
@@ -305,7 +313,7 @@ impl State {
         let mut at = scenario.warm_up.at(self.tx, &mut self.hint);
         at.flushed = database.writes.limited(at.flushed, self.pace);
         let spare = |bytes: (f64, f64)| self.devices.spare(database, bytes, seconds);
-        let (reads_by, compacted) = self.compaction.now(database.compaction.as_ref(), self.tx, seconds, &spare);
+        let (reads_by, compacted) = compact(&mut self.compaction, database.compaction.as_ref(), self.tx, seconds, &spare);
         let alone_s = self.alone_s(database, &at, reads_by);
         let syncs = self.syncs(database, &at, alone_s);
         let (data, log) = self.devices.places.of_transaction(database, &at, reads_by, syncs);
@@ -408,49 +416,23 @@ impl State {
         if relative < NORMAL_UP_TO {
             return mean + normal(chance) * variance.sqrt();
         }
-        // Few transactions a second: a gamma distribution of the same mean and variance, by Wilson and Hilferty's cube.
-        let square = (relative * relative / 9.0).min(1.0);
-        let cube = (1.0 - square + square.sqrt() * normal(chance)).max(0.0);
-        mean * cube * cube * cube
+        // Few transactions a second: a gamma distribution of the same mean and variance.
+        gamma_of_normal(normal(chance), mean, relative)
     }
 }
 
-/// Compaction on its way through time.
-struct Merging {
-    next_tx: f64,
-    /// Bytes still to read and to write.
-    left: (f64, f64),
-}
-
-impl Merging {
-    fn new(compaction: Option<&Compaction>, tx: f64) -> Merging {
-        let next_tx = compaction.map_or(f64::INFINITY, |compaction| {
-            let done = ((tx - compaction.first_tx) / compaction.period_tx).ceil().max(0.0);
-            compaction.first_tx + done * compaction.period_tx
-        });
-        Merging { next_tx, left: (0.0, 0.0) }
+/// Factor of reads after `tx` transactions, and the bytes a second that compaction reads and writes in a step.
+fn compact(clock: &mut CompactionClock, compaction: Option<&Compaction>, tx: f64, seconds: f64, spare: &dyn Fn((f64, f64)) -> f64) -> (f64, (f64, f64)) {
+    let Some(compaction) = compaction else { return (1.0, (0.0, 0.0)) };
+    let factor = clock.reach(compaction, tx);
+    let [read, written] = clock.left;
+    let mut share = (compaction.rate_bytes_s * seconds / (read + written).max(1.0)).min(1.0);
+    if read + written > 0.0 {
+        share *= spare((read * share / seconds, written * share / seconds)).min(1.0);
     }
-
-    /// Factor of reads at `tx`, and the bytes a second compaction reads and writes in this step.
-    fn now(&mut self, compaction: Option<&Compaction>, tx: f64, seconds: f64, spare: &dyn Fn((f64, f64)) -> f64) -> (f64, (f64, f64)) {
-        let Some(compaction) = compaction else { return (1.0, (0.0, 0.0)) };
-        while tx >= self.next_tx {
-            self.next_tx += compaction.period_tx;
-            self.left.0 += compaction.read_bytes_per_tx * compaction.period_tx;
-            self.left.1 += compaction.write_bytes_per_tx * compaction.period_tx;
-        }
-        let mut share = (compaction.rate_bytes_s * seconds / (self.left.0 + self.left.1).max(1.0)).min(1.0);
-        if self.left.0 + self.left.1 > 0.0 {
-            share *= spare((self.left.0 * share / seconds, self.left.1 * share / seconds)).min(1.0);
-        }
-        let moved = (self.left.0 * share, self.left.1 * share);
-        self.left = (self.left.0 - moved.0, self.left.1 - moved.1);
-        let phase = 1.0 - (self.next_tx - tx) / compaction.period_tx;
-        let parts = compaction.profile.len();
-        // Before the first compaction nothing has come back uncached.
-        let factor = if phase < 0.0 { 1.0 } else { compaction.profile[((phase * parts as f64) as usize).min(parts - 1)] };
-        (factor, (moved.0 / seconds, moved.1 / seconds))
-    }
+    let moved = (read * share, written * share);
+    clock.left = [read - moved.0, written - moved.1];
+    (factor, (moved.0 / seconds, moved.1 / seconds))
 }
 
 /// Share of `tps` that `vcpus` virtual processors leave of it, by the law that joins all limits; 1 where a transaction takes no processor time.
@@ -480,11 +462,4 @@ fn softest(limits: &[f64], p: f64) -> f64 {
         })
         .sum();
     least / if p == 4.0 { sum.sqrt().sqrt() } else { libm::pow(sum, 1.0 / p) }
-}
-
-/// A standard normal draw (Box and Muller).
-fn normal(chance: &mut ChaCha8Rng) -> f64 {
-    let uniform = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    let (a, b) = (uniform(chance.next_u64()), uniform(chance.next_u64()));
-    (-2.0 * libm::log(a)).sqrt() * libm::cos(2.0 * std::f64::consts::PI * b)
 }

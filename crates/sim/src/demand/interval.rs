@@ -1,16 +1,15 @@
-//! The per-interval form: hours, days and fleets in microseconds, on the buckets of [`crate::fluid`].
+//! The per-interval form: hours, days and fleets in microseconds, on the buckets of [`crate::demand::fluid`].
 //!
 //! A row per point of the demand. What it adds to the buckets: latency (what requests waited plus their own distribution) and blocks that still
 //! lie in a snapshot, as a share of requests that need a fetch.
 
-use crate::cycle::{self, Repeated};
-use crate::fluid::{Fluid, Step};
-use crate::load::{ClosedLoad, OpenLoad, Point};
-use crate::measure::{Measured, MeasuredLoad};
-use crate::mixture::{OwnLatency, Waits};
+use crate::demand::fluid::{Fluid, Step};
+use crate::demand::load::{ClosedLoad, OpenLoad, Point};
+use crate::demand::measure::{Measured, MeasuredLoad};
+use crate::demand::mixture::{OwnLatency, Waits};
+use crate::demand::windows::{pieces, BusySlots};
 use crate::report::{Row, Run, Summary};
 use crate::setup::Setup;
-use crate::windows::{pieces, BusySlots};
 use crate::SimError;
 use headrace_model::first_touch::{CHUNK_BYTES, DEFAULT_FETCH_BYTES_S, FETCH_MEAN_NS};
 use headrace_model::Cap;
@@ -27,17 +26,6 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimE
     let mut rows = Vec::with_capacity(load.points.len());
     let summary = Driver::new(setup, &measured, &own, true).cycle(&mut row_collector(&mut rows, &own));
     Ok(Run { rows, summary })
-}
-
-/// The same, repeated until its balances settle: rows and summary are those of the settled cycle.
-pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(Vec<Row>, Repeated), SimError> {
-    load.check()?;
-    let load = cut(load, interval_s)?;
-    let measured = measure(setup, &load);
-    let own = OwnLatency::new(&measured.latency_key(setup));
-    let mut rows = Vec::with_capacity(load.points.len());
-    let repeated = cycle::repeat(setup, &measured, &own, Some(&mut rows))?;
-    Ok((rows, repeated))
 }
 
 /// Runs a closed load for `seconds`: its clients ask as fast as own latency lets them, and wait instead of piling up.
@@ -116,7 +104,8 @@ fn refuse_lost_members(setup: &Setup) -> Result<(), SimError> {
     }
 }
 
-fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError> {
+/// Cuts points longer than `interval_s` into rows of that length.
+pub(crate) fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError> {
     if !(interval_s >= 1e-3 && interval_s.is_finite()) {
         return Err(SimError::Load { what: "interval of the rows (s)", value: interval_s.to_string(), rule: "must be at least 0.001".into() });
     }

@@ -17,6 +17,7 @@
 //! length 0.01 to 400: their mean p99 is met within 6 %, their mean p95 within 12 %.
 
 use core::f64::consts::PI;
+use headrace_model::chance::normal_above;
 
 /// Utilisation of a cap from which independent arrivals are looked at: below, the chance that 1/64 s of tokens is used up is under exp(-2 x 47 x 0.25) at 3,000 IOPS.
 pub(crate) const CLUMPS_FROM: f64 = 0.8;
@@ -137,7 +138,7 @@ impl Walk {
 /// Mean at time `t` of a random walk from zero with drift -1 and spread 1 that cannot fall below zero.
 fn regulated_mean(t: f64) -> f64 {
     let root = t.sqrt();
-    let above = 0.5 * libm::erfc(root * core::f64::consts::FRAC_1_SQRT_2);
+    let above = normal_above(root);
     0.5 - (t + 1.0) * above + root * libm::exp(-0.5 * t) / (2.0 * PI).sqrt()
 }
 

@@ -1,7 +1,12 @@
 //! What is asked of the storage: closed loads in fio's terms, open loads as demand over time.
 
 use crate::SimError;
+use headrace_model::chance::around;
+use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+
+/// Bytes of a sector, the unit of a block device's requests.
+const SECTOR_BYTES: u32 = 512;
 
 /// fio's `rw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,4 +177,10 @@ impl OpenLoad {
         }
         Ok(())
     }
+}
+
+/// A size in whole sectors whose mean is `mean_bytes`.
+#[inline]
+pub(crate) fn whole_sectors(rng: &mut ChaCha8Rng, mean_bytes: f64) -> u32 {
+    SECTOR_BYTES * around(rng, mean_bytes / f64::from(SECTOR_BYTES)).max(1)
 }

@@ -12,7 +12,7 @@
 //! Slots follow from the demand alone and are cut once per load. A storage then only notes the slots in which requests waited: where none did, the latency is the
 //! storage's own.
 
-use crate::mixture::{OwnLatency, Waits};
+use crate::demand::mixture::{OwnLatency, Waits};
 
 /// Length of a window, s.
 pub const WINDOW_S: f64 = 300.0;

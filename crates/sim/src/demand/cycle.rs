@@ -13,9 +13,10 @@
 //!
 //! Between days that differ only in their level nothing needs to be simulated: as long as no balance runs full or empty, each takes off the same.
 
-use crate::interval::{row_collector, Driver};
-use crate::measure::MeasuredLoad;
-use crate::mixture::OwnLatency;
+use crate::demand::interval::{cut, measure, row_collector, Driver};
+use crate::demand::load::OpenLoad;
+use crate::demand::measure::MeasuredLoad;
+use crate::demand::mixture::OwnLatency;
 use crate::report::{Row, Summary};
 use crate::setup::Setup;
 use crate::SimError;
@@ -55,6 +56,18 @@ impl Repeated {
     pub fn first(&self) -> &Summary {
         self.first.as_deref().unwrap_or(&self.summary)
     }
+}
+
+/// Runs an open load again and again until its balances settle: rows and summary are those of the settled cycle. Points longer than `interval_s` are cut into rows of that
+/// length.
+pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(Vec<Row>, Repeated), SimError> {
+    load.check()?;
+    let load = cut(load, interval_s)?;
+    let measured = measure(setup, &load);
+    let own = OwnLatency::new(&measured.latency_key(setup));
+    let mut rows = Vec::with_capacity(load.points.len());
+    let repeated = repeat(setup, &measured, &own, Some(&mut rows))?;
+    Ok((rows, repeated))
 }
 
 /// Cycles that are simulated at most. Two or three are usual; more only where a backlog needs several to settle.

@@ -1,9 +1,9 @@
 //! Demand in what buckets count: 256 KiB units, bytes, and the whole mebibytes of HDD types. Computed once for a load, used for every storage.
 
-use crate::load::{Arrivals, OpenLoad, Point};
-use crate::mixture::OwnLatencyKey;
+use crate::demand::load::{Arrivals, OpenLoad, Point};
+use crate::demand::mixture::OwnLatencyKey;
+use crate::demand::windows::Slots;
 use crate::setup::Setup;
-use crate::windows::Slots;
 use headrace_catalog::{StorageSpec, VolumeLimits};
 use headrace_model::accounting::{Accounting, StorageCost};
 

@@ -1,7 +1,7 @@
 //! What one interval came to: requests answered, waits, and when limits made them wait.
 
-use crate::mixture::Waits;
-use crate::windows::Served;
+use crate::demand::mixture::Waits;
+use crate::demand::windows::Served;
 use headrace_model::Cap;
 
 /// What one interval came to.

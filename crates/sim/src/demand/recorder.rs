@@ -1,7 +1,7 @@
 //! Turns answered requests into rows and a summary.
 
+use crate::demand::windows::{SLOT_S, WINDOW_S};
 use crate::report::{Row, Run, Summary};
-use crate::windows::{SLOT_S, WINDOW_S};
 use hdrhistogram::Histogram;
 use headrace_model::{Cap, Decision, Host, Nanos, Verdict};
 use std::collections::VecDeque;

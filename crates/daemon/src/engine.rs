@@ -10,7 +10,7 @@ use headrace_control::{Change, Command, Event, Lab, LabClock, VolumeId, VolumeRe
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
 use headrace_device::Shelf;
-use headrace_model::record::{Change as ModelChange, SavedHost, SavedInstance};
+use headrace_model::record::{HostChange as ModelChange, SavedHost, SavedInstance};
 use headrace_model::InstanceState;
 use headrace_model::{ModelOptions, Nanos, SavedDevice};
 use std::collections::{BTreeMap, HashMap};

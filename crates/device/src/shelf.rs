@@ -7,7 +7,7 @@ use crate::line::Line;
 use crate::meter::{Meter, Sample};
 use crate::recorder::Recorder;
 use headrace_catalog::{InstanceLimits, StorageSpec};
-use headrace_model::record::{Change, Frame, SavedHost, SavedInstance};
+use headrace_model::record::{Frame, HostChange as Change, SavedHost, SavedInstance};
 use headrace_model::InstanceState;
 use headrace_model::{Balance, Decision, Host, Instance, InstanceBalances, Io, Nanos, SavedDevice};
 use std::io;

@@ -6,9 +6,9 @@
 //! larger than 32 KiB. A disk that reads in units of 1 MiB cannot tell requests of one such stretch apart by their order, and several queues of a host
 //! deliver them out of order: what begins within a unit of where the last one ended is sequential (guessed; the documents do not say how near). Sources: EC2 user guide, volume types (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
 
-use crate::array::Amplification;
+use crate::array::{copies, Amplification};
 use crate::io::{Io, Nanos, Op};
-use headrace_catalog::{RaidLevel, StorageSpec, VolumeLimits};
+use headrace_catalog::{StorageSpec, VolumeLimits};
 use serde::{Deserialize, Serialize};
 
 /// HDD types put sequential requests together only above this size (AWS knowledge centre).
@@ -118,15 +118,11 @@ impl StorageCost {
         let members = storage.members.len();
         let (data, share) = storage.raid.map_or((1, 1), |level| level.data_members(members as u64));
         let amplification = Amplification::of(storage.raid, members);
-        let copies = match storage.raid {
-            Some(RaidLevel::Raid1) => members as f64,
-            Some(RaidLevel::Raid10 | RaidLevel::Raid10F2) => 2.0,
-            None | Some(RaidLevel::Raid0 | RaidLevel::Raid5) => 1.0,
-        };
+        let copies = storage.raid.map_or(1, |level| copies(level, members as u64));
         StorageCost {
             members,
             data_members: data as f64 / share as f64,
-            copies,
+            copies: copies as f64,
             ios_per_read: amplification.reads_per_read,
             ios_per_write: amplification.reads_per_write + amplification.writes_per_write,
             reads_per_write: amplification.reads_per_write,
@@ -143,7 +139,7 @@ const MIN_WAITING: u32 = 4;
 
 /// The last request that waits in the limiter, grown by those that joined it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Waiting {
+struct WaitingIo {
     op: Op,
     end: u64,
     bytes: u64,
@@ -154,7 +150,7 @@ struct Waiting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merger {
     limit_bytes: u64,
-    last: Option<Waiting>,
+    last: Option<WaitingIo>,
     // Starts of the last few requests: the oldest still ahead of `now` means more than MIN_WAITING wait.
     recent_starts: [Nanos; MIN_WAITING as usize],
     cursor: usize,
@@ -183,7 +179,7 @@ impl Merger {
     /// Records a request that got tokens of its own and starts at `start`.
     #[inline]
     pub fn admitted(&mut self, io: &Io, start: Nanos) {
-        self.last = Some(Waiting { op: io.op, end: io.offset + u64::from(io.bytes), bytes: u64::from(io.bytes), start });
+        self.last = Some(WaitingIo { op: io.op, end: io.offset + u64::from(io.bytes), bytes: u64::from(io.bytes), start });
         self.recent_starts[self.cursor] = start;
         self.cursor = (self.cursor + 1) % MIN_WAITING as usize;
     }

@@ -16,7 +16,7 @@ use crate::accounting::Accounting;
 use crate::array::{Layout, Part};
 use crate::bucket::{Bucket, BucketState};
 use crate::io::{Cap, Decision, Io, Nanos, Verdict};
-use crate::rates::{Degradation, Modification};
+use crate::rates::{Degradation, VolumeModification};
 use crate::volume::{Arrival, Balance, ModelOptions, SavedVolume, Volume, FAILURE_TAKES};
 use headrace_catalog::{InstanceLimits, StorageSpec, VolumeLimits, VolumeType};
 use serde::{Deserialize, Serialize};
@@ -392,7 +392,7 @@ pub struct SavedHost {
 /// Something done to the model from outside while it is used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Change {
+pub enum HostChange {
     /// A device takes a slot.
     Put {
         /// Slot.
@@ -449,7 +449,7 @@ pub enum Change {
         /// Slot.
         device: usize,
         /// One a member.
-        targets: Vec<Modification>,
+        targets: Vec<VolumeModification>,
     },
 }
 
@@ -462,7 +462,7 @@ fn recorded_instance(saved: &SavedInstance) -> Instance {
 
 impl Host {
     /// Makes a change at `now`; those of slots that do not exist change nothing.
-    pub fn change(&mut self, now: Nanos, change: &Change) {
+    pub fn change(&mut self, now: Nanos, change: &HostChange) {
         let member_of = |host: &mut Host, device: usize, member: usize, act: &mut dyn FnMut(&mut Volume)| {
             if let Some(volume) = host.devices.get_mut(device).and_then(|device| device.members_mut().get_mut(member)) {
                 act(volume);
@@ -472,8 +472,8 @@ impl Host {
         self.advance(now);
         match change {
             // No request could name it.
-            Change::Put { device, .. } if *device > usize::from(u16::MAX) => {}
-            Change::Put { device, saved } => {
+            HostChange::Put { device, .. } if *device > usize::from(u16::MAX) => {}
+            HostChange::Put { device, saved } => {
                 let fresh = Device::from_saved(saved, now);
                 while self.devices.len() < *device {
                     self.devices.push(Device::from_saved(&SavedDevice { storage: saved.storage.clone(), members: Vec::new() }, now));
@@ -483,25 +483,25 @@ impl Host {
                     None => self.devices.push(fresh),
                 }
             }
-            Change::Balance { device, member, percent } => {
+            HostChange::Balance { device, member, percent } => {
                 let Some(device) = self.devices.get_mut(*device) else { return };
                 let chosen = device.members_mut().iter_mut().enumerate().filter(|(index, _)| member.is_none_or(|wanted| wanted == *index));
                 chosen.for_each(|(_, volume)| {
                     volume.set_balance_percent(now, *percent);
                 });
             }
-            Change::Instance { saved } => {
+            HostChange::Instance { saved } => {
                 self.instance = saved.as_deref().map(recorded_instance);
             }
-            Change::InstanceBalance { percent } => {
+            HostChange::InstanceBalance { percent } => {
                 if let Some(instance) = &mut self.instance {
                     instance.set_balance_percent(now, *percent);
                 }
             }
-            Change::Degrade { device, member, event } => member_of(self, *device, *member, &mut |volume| volume.degrade(now, [*event])),
-            Change::Recover { device, member } => member_of(self, *device, *member, &mut |volume| volume.recover(now)),
-            Change::Failed { device, member, failed } => member_of(self, *device, *member, &mut |volume| volume.set_failed(*failed)),
-            Change::Modify { device, targets } => {
+            HostChange::Degrade { device, member, event } => member_of(self, *device, *member, &mut |volume| volume.degrade(now, [*event])),
+            HostChange::Recover { device, member } => member_of(self, *device, *member, &mut |volume| volume.recover(now)),
+            HostChange::Failed { device, member, failed } => member_of(self, *device, *member, &mut |volume| volume.set_failed(*failed)),
+            HostChange::Modify { device, targets } => {
                 for (member, target) in targets.iter().enumerate() {
                     member_of(self, *device, member, &mut |volume| {
                         volume.modify(now, target.clone());
@@ -517,7 +517,7 @@ impl Host {
         let mut host = Host { instance, devices: Vec::new() };
         for (slot, device) in saved.devices.iter().enumerate() {
             if let Some(device) = device {
-                host.change(saved.now, &Change::Put { device: slot, saved: Box::new(device.clone()) });
+                host.change(saved.now, &HostChange::Put { device: slot, saved: Box::new(device.clone()) });
             }
         }
         host

@@ -29,7 +29,7 @@ pub mod rates;
 pub mod record;
 pub mod volume;
 
-pub use host::{Change, Device, Host, Instance, InstanceBalances, InstanceState, SavedDevice, SavedHost, SavedInstance};
+pub use host::{Device, Host, HostChange, Instance, InstanceBalances, InstanceState, SavedDevice, SavedHost, SavedInstance};
 pub use io::{Cap, Decision, Io, Nanos, Op, Verdict};
-pub use rates::{Degradation, Modification, ModificationState, Rates};
+pub use rates::{Degradation, ModificationPhase, Rates, VolumeModification};
 pub use volume::{Balance, ModelOptions, SavedVolume, Volume, VolumeState};

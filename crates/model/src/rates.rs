@@ -72,7 +72,7 @@ pub const DEFAULT_MODIFYING: Nanos = Nanos::from_secs(30);
 /// Where a modification stands; the names AWS uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ModificationState {
+pub enum ModificationPhase {
     /// Accepted, old limits.
     Modifying,
     /// Data is being moved, limits in between.
@@ -83,7 +83,7 @@ pub enum ModificationState {
 
 /// A change from the volume's present limits to `target`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Modification {
+pub struct VolumeModification {
     /// Limits afterwards.
     pub target: VolumeLimits,
     /// When `modifying` ends.
@@ -92,15 +92,15 @@ pub struct Modification {
     pub optimizing_until: Nanos,
 }
 
-impl Modification {
+impl VolumeModification {
     /// State at `now`.
-    pub fn state(&self, now: Nanos) -> ModificationState {
+    pub fn state(&self, now: Nanos) -> ModificationPhase {
         if now < self.modifying_until {
-            ModificationState::Modifying
+            ModificationPhase::Modifying
         } else if now < self.optimizing_until {
-            ModificationState::Optimizing
+            ModificationPhase::Optimizing
         } else {
-            ModificationState::Completed
+            ModificationPhase::Completed
         }
     }
 

@@ -12,7 +12,7 @@
 //! Numbers are little-endian; a check is the 32-bit FNV-1a of the text behind it. A file may end inside a frame (its writer was killed): what was whole counts.
 
 use crate::host::SavedDevice;
-pub use crate::host::{Change, SavedHost, SavedInstance};
+pub use crate::host::{HostChange, SavedHost, SavedInstance};
 use crate::io::{Cap, Decision, Io, Nanos, Op, Verdict};
 use serde::Serialize;
 use std::fmt;
@@ -47,7 +47,7 @@ pub enum Frame {
         /// When.
         now: Nanos,
         /// What.
-        change: Change,
+        change: HostChange,
     },
     /// How late one answer left the wall clock, ns.
     Late(u32),
@@ -127,7 +127,7 @@ impl Frame {
                 let Some(now) = bytes.get(1..9) else { return Ok(None) };
                 let Some((json, used)) = text_at(bytes, 9)? else { return Ok(None) };
                 match serde_json::from_slice(json) {
-                    Ok(Change::Put { saved, .. }) if sound(&saved).is_err() => wrong("a device that is put has members other than its storage says"),
+                    Ok(HostChange::Put { saved, .. }) if sound(&saved).is_err() => wrong("a device that is put has members other than its storage says"),
                     Ok(change) => Ok(Some((Frame::Change { now: Nanos(u64_of(now)), change }, used))),
                     Err(error) => wrong(format!("a change cannot be read: {error}")),
                 }

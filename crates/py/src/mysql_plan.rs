@@ -1,10 +1,10 @@
 //! Many candidates under one database, for the planner.
 
-use crate::mysql::database_of;
+use crate::mysql::{database_of, wrong_start};
 use crate::simulate::tell;
 use crate::{date, sim_error};
 use headrace_catalog::{Catalog, StorageSpec};
-use headrace_sim::mysql::interval::{Load, Start};
+use headrace_sim::mysql::interval::{Start, TransactionLoad};
 use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, WarmUps};
 use headrace_sim::mysql::Database;
 use headrace_sim::SimError;
@@ -32,10 +32,10 @@ struct SearchArgs {
 }
 
 impl SearchArgs {
-    fn load(&self, arrivals_by: f64) -> Load {
+    fn load(&self, arrivals_by: f64) -> TransactionLoad {
         match (self.clients, self.arrivals_tps) {
-            (_, Some(rate)) => Load::Arrivals(vec![rate * arrivals_by]),
-            (clients, None) => Load::Clients(clients.unwrap_or(0)),
+            (_, Some(rate)) => TransactionLoad::Arrivals(vec![rate * arrivals_by]),
+            (clients, None) => TransactionLoad::Clients(clients.unwrap_or(0)),
         }
     }
 
@@ -43,7 +43,7 @@ impl SearchArgs {
         match self.start.as_str() {
             "cold" => Ok(Start::Cold),
             "warm" => Ok(Start::Warm),
-            other => Err(SimError::Load { what: "start", value: other.into(), rule: "must be cold or warm".into() }),
+            other => Err(wrong_start(other)),
         }
     }
 }

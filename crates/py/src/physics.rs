@@ -7,7 +7,7 @@ use headrace_catalog::{Catalog, StorageSpec};
 use headrace_model::accounting::StorageCost;
 use headrace_model::rates::default_optimizing;
 use headrace_sim::measure;
-use headrace_sim::mysql::settings::{self, Settings};
+use headrace_sim::mysql::settings::{self, ServerSettings};
 use headrace_sim::mysql::{database, interval};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -45,7 +45,7 @@ fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
 /// io_capacity, io_capacity_max, redo_bytes with measured_redo_bytes, compaction_write_bytes_s. What is not given (or None) stays.
 #[pyfunction]
 fn database_under<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, settings: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let settings: Settings = pythonize::depythonize(settings).map_err(|error: pythonize::PythonizeError| {
+    let settings: ServerSettings = pythonize::depythonize(settings).map_err(|error: pythonize::PythonizeError| {
         CoreError::new_err(("settings".to_string(), error.to_string(), "docs/reference/run-description.md", "check the setting's name and value"))
     })?;
     to_python(py, &settings.on(&database_of(database)?).map_err(sim_error)?)

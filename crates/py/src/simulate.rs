@@ -4,7 +4,7 @@ use crate::{date, sim_error, to_python, CoreError};
 use headrace_catalog::Catalog;
 use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::latency::LatencyTable;
-use headrace_model::rates::Modification;
+use headrace_model::rates::VolumeModification;
 use headrace_model::{Nanos, Op};
 use headrace_sim::cycle::{self, Cycle, Repeated};
 use headrace_sim::demand::search::{self, DemandCandidate, DemandOutcome, DemandSearch};
@@ -16,7 +16,7 @@ use serde::Deserialize;
 /// A load as Python hands it over: `kind` tells which.
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Load {
+enum LoadArgs {
     Closed(ClosedLoad),
     Open(OpenColumns),
 }
@@ -61,7 +61,7 @@ impl OpenColumns {
 /// What of the model is switched on, and what happens to the volumes.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Options {
+struct SimulationOptions {
     merge: Option<bool>,
     saved_second: Option<bool>,
     holds: Option<bool>,
@@ -69,13 +69,13 @@ struct Options {
     rate_per_mille: Option<u64>,
     snapshot: Option<SnapshotOrigin>,
     degradations: Vec<(usize, headrace_model::rates::Degradation)>,
-    modify: Option<Modify>,
+    modify: Option<ModificationArgs>,
     failed_members: Vec<usize>,
 }
 
 /// A modification: target storage (of the same layout) and the ends of its states, s.
 #[derive(Deserialize)]
-struct Modify {
+struct ModificationArgs {
     storage: String,
     modifying_until_s: f64,
     optimizing_until_s: f64,
@@ -86,10 +86,11 @@ fn member_exists(setup: &Setup, member: usize) -> Result<(), SimError> {
     if member < members {
         return Ok(());
     }
-    Err(SimError::Load { what: "member", value: member.to_string(), rule: format!("of {} must be below {members}: members count from 0", setup.storage) })
+    let rule = format!("of {} must be below {members}: members count from 0", setup.storage);
+    Err(SimError::refused("member", member, rule, format!("Give 0 to {}.", members - 1)))
 }
 
-fn apply(setup: &mut Setup, options: Options, as_of: headrace_catalog::NaiveDate) -> Result<(), SimError> {
+fn apply(setup: &mut Setup, options: SimulationOptions, as_of: headrace_catalog::NaiveDate) -> Result<(), SimError> {
     for &member in options.degradations.iter().map(|(member, _)| member).chain(&options.failed_members) {
         member_exists(setup, member)?;
     }
@@ -107,11 +108,14 @@ fn apply(setup: &mut Setup, options: Options, as_of: headrace_catalog::NaiveDate
         let (before, after) = (setup.limits[0].spec.size_gib, limits[0].spec.size_gib);
         if after < before {
             let rule = format!("cannot follow {before} GiB: a volume never shrinks (AWS ModifyVolume)");
-            return Err(SimError::Load { what: "size (GiB) of the modification", value: after.to_string(), rule });
+            return Err(SimError::refused("size (GiB) of the modification", after, rule, format!("Give {before} GiB or more.")));
         }
         let at = |seconds: f64| Nanos((seconds.max(0.0) * 1e9) as u64);
-        setup.modification =
-            Some(Modification { target: limits[0].clone(), modifying_until: at(modify.modifying_until_s), optimizing_until: at(modify.optimizing_until_s) });
+        setup.modification = Some(VolumeModification {
+            target: limits[0].clone(),
+            modifying_until: at(modify.modifying_until_s),
+            optimizing_until: at(modify.optimizing_until_s),
+        });
     }
     Ok(())
 }
@@ -156,8 +160,8 @@ fn simulate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let day = date(as_of)?;
     let cycle = cycle_named(cycle)?;
-    let load: Load = pythonize::depythonize(load)?;
-    let options: Options = options
+    let load: LoadArgs = pythonize::depythonize(load)?;
+    let options: SimulationOptions = options
         .map(pythonize::depythonize)
         .transpose()
         .map_err(|error: pythonize::PythonizeError| {
@@ -178,7 +182,7 @@ fn simulate<'py>(
     let run = py.detach(|| {
         let mut report = |done: f64| tell(&progress, done);
         match &load {
-            Load::Closed(load) => {
+            LoadArgs::Closed(load) => {
                 let seconds = seconds.unwrap_or(60.0);
                 if by_event {
                     events::closed(&setup, load, seconds, interval_s, &mut report)
@@ -186,7 +190,7 @@ fn simulate<'py>(
                     interval::closed(&setup, load, seconds, interval_s)
                 }
             }
-            Load::Open(columns) => {
+            LoadArgs::Open(columns) => {
                 let load = columns.load();
                 if by_event {
                     events::open(&setup, &load, interval_s, &mut report)
@@ -199,8 +203,8 @@ fn simulate<'py>(
     run_to_python(py, &run.map_err(sim_error)?, None)
 }
 
-fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &Load, by_event: bool, interval_s: f64) -> PyResult<Bound<'py, PyDict>> {
-    let Load::Open(columns) = load else {
+fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &LoadArgs, by_event: bool, interval_s: f64) -> PyResult<Bound<'py, PyDict>> {
+    let LoadArgs::Open(columns) = load else {
         let hint = "leave the cycle out, or give demand over time";
         return Err(CoreError::new_err(("closed", "a settled cycle needs demand over time: a closed load has no day that repeats", "headrace", hint)));
     };
@@ -238,8 +242,8 @@ fn run_to_python<'py>(py: Python<'py>, run: &Run, repeated: Option<&Repeated>) -
 /// An open load as Python hands it over.
 pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
     match pythonize::depythonize(load)? {
-        Load::Open(columns) => Ok(columns.load()),
-        Load::Closed(_) => {
+        LoadArgs::Open(columns) => Ok(columns.load()),
+        LoadArgs::Closed(_) => {
             Err(CoreError::new_err(("closed", "a plan needs demand over time", "headrace", "give an open workload (constant, daily or recorded)")))
         }
     }

@@ -5,7 +5,7 @@
 //! nobody.
 
 use hdrhistogram::Histogram;
-use headrace_model::record::{Change, Frame, NotARecord, SavedHost};
+use headrace_model::record::{Frame, HostChange, NotARecord, SavedHost};
 use headrace_model::{Decision, Host, Io, Nanos};
 use serde::Serialize;
 use std::fmt;
@@ -19,7 +19,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 const LAST_MOMENT: Nanos = Nanos(i64::MAX as u64);
 
 /// Told how many bytes are done; returning false stops.
-pub type Progress<'a> = &'a mut dyn FnMut(u64) -> bool;
+pub type BytesProgress<'a> = &'a mut dyn FnMut(u64) -> bool;
 
 type Decode<T> = fn(&[u8]) -> Result<Option<(T, usize)>, NotARecord>;
 
@@ -103,8 +103,8 @@ pub struct Replayed {
 ///
 /// # Errors
 /// [`ReplayError::Damaged`] for bytes that are no record of this program: nothing is guessed behind them.
-pub fn replay(input: impl Read, progress: Progress<'_>) -> Result<Replayed, ReplayError> {
-    let mut source = Source { input, bytes: Vec::new(), used: 0, before: 0, part_at: 0, ended: false };
+pub fn replay(input: impl Read, progress: BytesProgress<'_>) -> Result<Replayed, ReplayError> {
+    let mut source = RecordReader { input, bytes: Vec::new(), used: 0, before: 0, part_at: 0, ended: false };
     let Some(saved) = source.next(SavedHost::decode, progress)? else {
         let rule = "it ends before the state of the host does, with which a record begins".to_string();
         return Err(ReplayError::Damaged { at: source.before + source.bytes.len() as u64, rule });
@@ -117,7 +117,7 @@ pub fn replay(input: impl Read, progress: Progress<'_>) -> Result<Replayed, Repl
 }
 
 /// A file read bit by bit.
-struct Source<R> {
+struct RecordReader<R> {
     input: R,
     bytes: Vec<u8>,
     /// Of `bytes`, decoded already.
@@ -129,9 +129,9 @@ struct Source<R> {
     ended: bool,
 }
 
-impl<R: Read> Source<R> {
+impl<R: Read> RecordReader<R> {
     /// The next part; none at the end or where too few bytes are left.
-    fn next<T>(&mut self, decode: Decode<T>, progress: Progress<'_>) -> Result<Option<T>, ReplayError> {
+    fn next<T>(&mut self, decode: Decode<T>, progress: BytesProgress<'_>) -> Result<Option<T>, ReplayError> {
         self.part_at = self.before + self.used as u64;
         loop {
             match decode(&self.bytes[self.used..]) {
@@ -198,7 +198,7 @@ impl Replay {
             Frame::Change { now, change } => {
                 self.reach(*now)?;
                 self.changes += 1;
-                if let Change::Put { device, .. } = change {
+                if let HostChange::Put { device, .. } = change {
                     if *device > usize::from(u16::MAX) {
                         return Err(format!("slot {device} is beyond the last one, {}", u16::MAX));
                     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// One interval of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Row {
+pub struct RunRow {
     /// Start, s.
     pub t_s: f64,
     /// Length, s.
@@ -114,7 +114,7 @@ pub struct Summary {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Run {
     /// In order of time.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RunRow>,
     /// Over all rows.
     pub summary: Summary,
 }

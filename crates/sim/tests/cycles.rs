@@ -3,7 +3,7 @@
 use headrace_catalog::NaiveDate;
 use headrace_sim::cycle::{self, Cycle, Repeated};
 use headrace_sim::demand::search::{evaluate, DemandCandidate, DemandOutcome, DemandSearch};
-use headrace_sim::{events, interval, Arrivals, OpenLoad, Point, Row, Setup};
+use headrace_sim::{events, interval, Arrivals, OpenLoad, Point, RunRow, Setup};
 use proptest::prelude::*;
 
 const DAY_S: f64 = 86_400.0;
@@ -112,7 +112,7 @@ proptest! {
             Some(_) => {}
             None => prop_assert_eq!(written.summary.credits_empty_at_s, None),
         }
-        let last: Vec<&Row> = written.rows.iter().filter(|row| row.t_s >= (CYCLES as f64 - 1.0) * seconds - 1e-6).collect();
+        let last: Vec<&RunRow> = written.rows.iter().filter(|row| row.t_s >= (CYCLES as f64 - 1.0) * seconds - 1e-6).collect();
         let end = last.last().unwrap();
         if repeated.settled == Some(true) {
             // A millionth of the depth is what settled means: 0.4 I/Os of each member, at 30 to 600 a second.
@@ -133,7 +133,7 @@ proptest! {
         // Minutes, so that rows are slots.
         let points: Vec<Point> = points.into_iter().map(|(minutes, rate)| reads(f64::from(minutes) * 60.0, rate.floor())).collect();
         let run = interval::open(&setup("gp3:100", None), &even(points.clone()), 60.0).unwrap();
-        let mean = |rows: &[Row]| {
+        let mean = |rows: &[RunRow]| {
             let answered: f64 = rows.iter().map(|row| row.iops).sum();
             rows.iter().map(|row| row.mean_ms.unwrap_or(0.0) * row.iops).sum::<f64>() / answered
         };

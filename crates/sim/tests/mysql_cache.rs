@@ -4,7 +4,7 @@
 
 use headrace_sim::mysql::cache::{Cache, Moved};
 use headrace_sim::mysql::warmup::At;
-use headrace_sim::mysql::{standard, Database, Engine, PageClass, Popularity, WarmUp};
+use headrace_sim::mysql::{standard, Database, PageClass, Popularity, StorageEngine, WarmUp};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -277,9 +277,12 @@ fn stay(popularity: &Popularity, capacity: f64) -> f64 {
 /// evictions of it times its touches. It falls with the step. The rate at one moment is right to 1 %: cohorts leave one by one.
 #[test]
 fn finer_steps_change_little() {
-    for (engine, warehouses, gib) in
-        [(Engine::Innodb, 5_000.0, 54.0), (Engine::Innodb, 5_000.0, 5.0), (Engine::Myrocks, 5_000.0, 25.0), (Engine::Innodb, 1_000.0, 54.0)]
-    {
+    for (engine, warehouses, gib) in [
+        (StorageEngine::Innodb, 5_000.0, 54.0),
+        (StorageEngine::Innodb, 5_000.0, 5.0),
+        (StorageEngine::Myrocks, 5_000.0, 25.0),
+        (StorageEngine::Innodb, 1_000.0, 54.0),
+    ] {
         let database = standard::tpcc(engine, warehouses).unwrap();
         let rules = Rules { old_share: database.old_share, ordered_while_filling: database.ordered_while_filling };
         let capacity = database.cache_pages(gib * GIB);
@@ -297,7 +300,7 @@ fn finer_steps_change_little() {
 }
 
 fn tpcc(warehouses: f64) -> Database {
-    standard::tpcc(Engine::Innodb, warehouses).unwrap()
+    standard::tpcc(StorageEngine::Innodb, warehouses).unwrap()
 }
 
 fn values(at: &At) -> [f64; 8] {

@@ -4,10 +4,10 @@
 
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate, StorageSpec};
 use headrace_model::Cap;
-use headrace_sim::mysql::interval::{run, Binding, Load, Scenario, Second, Start};
+use headrace_sim::mysql::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
 use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, WarmUps, SUSTAINED_S};
 use headrace_sim::mysql::standard::tpcc;
-use headrace_sim::mysql::{Database, Engine, PageWrites, WarmUp};
+use headrace_sim::mysql::{Database, PageWrites, StorageEngine, WarmUp};
 use headrace_sim::{Setup, SimError};
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ struct Case {
     storages: Vec<StorageSpec>,
     instances: Vec<InstanceLimits>,
     caches: Vec<f64>,
-    load: Load,
+    load: TransactionLoad,
     start: Start,
     seconds: f64,
     start_balance_percent: Option<f64>,
@@ -49,7 +49,7 @@ impl Case {
             storages: storages.iter().map(|text| text.parse().unwrap()).collect(),
             instances: instances.iter().map(|name| Catalog::embedded().instance(name, day()).unwrap()).collect(),
             caches: vec![2.5 * GIB],
-            load: Load::Clients(32),
+            load: TransactionLoad::Clients(32),
             start: Start::Warm,
             seconds: DAY_S,
             start_balance_percent: None,
@@ -147,7 +147,7 @@ fn assert_near(what: &str, got: f64, wanted: f64, tolerance: f64) {
 }
 
 fn innodb() -> Database {
-    tpcc(Engine::Innodb, 100.0).unwrap()
+    tpcc(StorageEngine::Innodb, 100.0).unwrap()
 }
 
 /// Like the published m5 runs: the flush list writes at most 500 pages a second (innodb_io_capacity_max).
@@ -228,8 +228,8 @@ fn what_has_no_closed_form_is_followed() {
         ("two kinds of credits", both.clone()),
         ("half full", Case { start_balance_percent: Some(50.0), ..both.clone() }),
         ("6 h", Case { seconds: 21_600.0, ..both.clone() }),
-        ("arrivals", Case { load: Load::Arrivals(vec![180.0]), ..both.clone() }),
-        ("too many arrivals", Case { load: Load::Arrivals(vec![900.0]), ..both }),
+        ("arrivals", Case { load: TransactionLoad::Arrivals(vec![180.0]), ..both.clone() }),
+        ("too many arrivals", Case { load: TransactionLoad::Arrivals(vec![900.0]), ..both }),
     ];
     for (name, case) in cases {
         let (figures, rows) = (case.figures(candidate), case.rows(candidate, STEP_S));
@@ -261,7 +261,7 @@ fn a_cold_start_is_followed_through_its_warming() {
 /// Compaction comes in minutes: a step of 60 s cuts its beginning and end, and the hour that is lowest is found to a step.
 #[test]
 fn compaction_is_followed_through_its_periods() {
-    let database = tpcc(Engine::Myrocks, 100.0).unwrap();
+    let database = tpcc(StorageEngine::Myrocks, 100.0).unwrap();
     let case = Case::new(database, &["io1:200:4000", "gp3:200", "gp2:200", "gp2:20"], &[]);
     for data in 0..4 {
         let (figures, rows) = (case.figures(alone(data)), case.rows(alone(data), STEP_S));
@@ -278,7 +278,7 @@ fn compaction_is_followed_through_its_periods() {
 /// What is put aside as hopeless would not have come to the least asked for.
 #[test]
 fn a_bound_is_never_below_what_comes_of_it() {
-    for engine in [Engine::Innodb, Engine::Myrocks] {
+    for engine in [StorageEngine::Innodb, StorageEngine::Myrocks] {
         let storages: Vec<String> = (1..=12).map(|i| format!("gp2:{}", 60 * i)).chain((1..=12).map(|i| format!("io1:100:{}", 300 * i))).collect();
         let storages: Vec<&str> = storages.iter().map(String::as_str).collect();
         let case = Case { seconds: 28_800.0, ..Case::new(tpcc(engine, 100.0).unwrap(), &storages, &[]) };
@@ -409,7 +409,7 @@ fn what_cannot_be_is_refused_or_marked() {
     let mut broken = case.clone();
     broken.database.clients.sharpness = 0.0;
     assert!(error(&broken, alone(0)).contains("sharpness"));
-    let clients = Case { load: Load::Clients(0), ..case };
+    let clients = Case { load: TransactionLoad::Clients(0), ..case };
     assert!(matches!(&clients.outcomes(&[alone(0)])[0], DatabaseOutcome::Invalid(why) if why.contains("clients")));
 }
 
@@ -427,7 +427,7 @@ proptest! {
         iops in 1_000u32..12_000,
         gib in 350u32..2_000,
     ) {
-        let engine = if myrocks { Engine::Myrocks } else { Engine::Innodb };
+        let engine = if myrocks { StorageEngine::Myrocks } else { StorageEngine::Innodb };
         let times = |value: u32| (f64::from(value) * more) as u32;
         let texts = [
             [format!("io1:1000:{iops}"), format!("io1:1000:{}", times(iops))],
@@ -437,7 +437,7 @@ proptest! {
         ];
         for [less, bought] in &texts {
             let mut case = Case::new(tpcc(engine, 100.0).unwrap(), &[less, bought], &[]);
-            (case.load, case.caches, case.seconds) = (Load::Clients(clients), vec![cache * GIB, cache * more * GIB], 28_800.0);
+            (case.load, case.caches, case.seconds) = (TransactionLoad::Clients(clients), vec![cache * GIB, cache * more * GIB], 28_800.0);
             let [few, many, cached] = [alone(0), alone(1), DatabaseCandidate { cache: 1, ..alone(0) }].map(|candidate| case.figures(candidate));
             // Compactions that come faster than every five steps fall into steps unevenly: what is more by a few percent then says nothing.
             if case.database.compaction.as_ref().is_some_and(|merging| merging.period_tx / many.tps.max(cached.tps) < 300.0) {

@@ -17,9 +17,9 @@ use crate::demand::interval::{cut, measure, row_collector, Driver};
 use crate::demand::load::OpenLoad;
 use crate::demand::measure::MeasuredLoad;
 use crate::demand::mixture::OwnLatency;
-use crate::report::{Row, Summary};
+use crate::error::SimError;
+use crate::report::{RunRow, Summary};
 use crate::setup::Setup;
-use crate::SimError;
 
 /// Which time through the load is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Repeated {
 
 /// Runs an open load again and again until its balances settle: rows and summary are those of the settled cycle. Points longer than `interval_s` are cut into rows of that
 /// length.
-pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(Vec<Row>, Repeated), SimError> {
+pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(Vec<RunRow>, Repeated), SimError> {
     load.check()?;
     let load = cut(load, interval_s)?;
     let measured = measure(setup, &load);
@@ -74,10 +74,10 @@ pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(
 const MAX_CYCLES: usize = 40;
 
 /// Repeats a load; with `rows`, those of the cycle that the summary is of. What happens once (a modification, a degradation event, first touch) has no place in it.
-pub fn repeat(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, mut rows: Option<&mut Vec<Row>>) -> Result<Repeated, SimError> {
+pub fn repeat(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, mut rows: Option<&mut Vec<RunRow>>) -> Result<Repeated, SimError> {
     if setup.has_events() || setup.snapshot.is_some() || !setup.failed_members.is_empty() {
-        let rule = "happens once; a settled cycle is one of many. Ask for the first cycle".into();
-        return Err(SimError::Load { what: "a modification, degradation, snapshot or lost member", value: setup.storage.to_string(), rule });
+        let what = "a modification, degradation, snapshot or lost member";
+        return Err(SimError::refused(what, &setup.storage, "happens once; a settled cycle is one of many", "Ask for the first cycle."));
     }
     let seconds = measured.seconds();
     let mut driver = Driver::new(setup, measured, own, true);

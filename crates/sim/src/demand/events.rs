@@ -4,11 +4,11 @@
 //! `max_outstanding` of them in flight, the rest wait in the host, which is where a backlog builds up. Requests reach the model in order of
 //! time, so the same seed gives the same run.
 
-use crate::demand::load::{whole_sectors, Arrivals, ClosedLoad, OpenLoad, Point};
-use crate::demand::recorder::{Answered, Recorder};
+use crate::demand::load::{whole_sectors, Arrivals, ClosedLoad, OpenLoad, Point, MAX_ROWS, YEAR_S};
+use crate::demand::recorder::{Answered, RunRecorder};
+use crate::error::SimError;
 use crate::report::Run;
 use crate::setup::Setup;
-use crate::SimError;
 use headrace_model::bucket::DeepQueueSpread;
 use headrace_model::chance::{exponential, unit};
 use headrace_model::volume::FAILURE_TAKES;
@@ -73,9 +73,9 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
     let lost = host.devices[0].is_lost();
     let mut source = ClosedSource::new(load, setup.span_bytes(load.span_bytes), setup.seed);
     let end = Nanos::from_secs_f64(seconds);
-    let mut recorder = Recorder::new(Nanos::from_secs_f64(interval_s), end);
+    let mut recorder = RunRecorder::new(Nanos::from_secs_f64(interval_s), end);
     let mut flight = InFlight::new(load.outstanding());
-    let mut submit = |flight: &mut InFlight, recorder: &mut Recorder, host: &mut Host, slot: u32, now: Nanos| {
+    let mut submit = |flight: &mut InFlight, recorder: &mut RunRecorder, host: &mut Host, slot: u32, now: Nanos| {
         let io = source.next(slot);
         recorder.asked(io.bytes);
         let decision = self::submit(host, lost, now, io);
@@ -121,7 +121,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
     let mut host = setup.host();
     let lost = host.devices[0].is_lost();
     let end = Nanos::from_secs_f64(seconds);
-    let mut recorder = Recorder::new(Nanos::from_secs_f64(interval_s), end);
+    let mut recorder = RunRecorder::new(Nanos::from_secs_f64(interval_s), end);
     let mut flight = InFlight::new(load.max_outstanding);
     let mut source = OpenSource::new(load, setup.span_bytes(load.span_bytes), setup.seed);
     // Requests that have come but wait in the host are not kept: a second source, a step ahead, counts them as they come.
@@ -181,7 +181,7 @@ fn submit(host: &mut Host, lost: bool, now: Nanos, io: Io) -> Decision {
     host.submit(0, now, io)
 }
 
-fn count_coming(coming: &mut OpenSource<'_>, next: &mut Option<(Nanos, Io)>, until: Nanos, recorder: &mut Recorder, host: &Host) {
+fn count_coming(coming: &mut OpenSource<'_>, next: &mut Option<(Nanos, Io)>, until: Nanos, recorder: &mut RunRecorder, host: &Host) {
     while let Some((at, io)) = *next {
         if at > until {
             return;
@@ -193,15 +193,12 @@ fn count_coming(coming: &mut OpenSource<'_>, next: &mut Option<(Nanos, Io)>, unt
 }
 
 fn check_times(seconds: f64, interval_s: f64) -> Result<(), SimError> {
-    let year = 366.0 * 86_400.0;
     for (what, value) in [("length of the run (s)", seconds), ("interval of the rows (s)", interval_s)] {
-        if !(value >= 1e-3 && value <= year) {
-            return Err(SimError::Load { what, value: value.to_string(), rule: "must be between 0.001 and a year".into() });
-        }
+        SimError::check_range(what, value, 1e-3, YEAR_S)?;
     }
-    if seconds / interval_s > 10e6 {
-        let rule = format!("a run of {seconds} s gives more than 10 million rows; use a longer interval");
-        return Err(SimError::Load { what: "interval of the rows (s)", value: interval_s.to_string(), rule });
+    if seconds / interval_s > MAX_ROWS {
+        let rule = format!("gives more than 10 million rows over {seconds} s");
+        return Err(SimError::refused("interval of the rows (s)", interval_s, rule, "Use a longer interval."));
     }
     Ok(())
 }

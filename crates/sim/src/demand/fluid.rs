@@ -128,7 +128,7 @@ impl Fluid {
         }
     }
 
-    /// Credits hold at least what a step refills: [`Fluid::most`] never counts on it, so what a step leaves unused counts from the first one on.
+    /// Credits hold at least what a step refills: [`Fluid::max_rate`] never counts on it, so what a step leaves unused counts from the first one on.
     pub(crate) fn keep_a_refill(&mut self, seconds: f64) {
         for bucket in self.buckets.iter_mut().filter(|bucket| bucket.is_credits()) {
             bucket.level = bucket.level.max((bucket.rate * seconds).min(bucket.depth));
@@ -138,25 +138,25 @@ impl Fluid {
     /// Most repetitions a second of `each` that every bucket lets through over `seconds` beside `always`, and the cap that says so. What caps have saved is not counted on:
     /// a load that presses on them has spent it.
     #[inline]
-    pub fn most(&self, each: &Measured, always: &Measured, seconds: f64) -> (f64, Cap) {
-        let mut most = (f64::INFINITY, Cap::None);
+    pub fn max_rate(&self, each: &Measured, always: &Measured, seconds: f64) -> (f64, Cap) {
+        let mut lowest = (f64::INFINITY, Cap::None);
         for bucket in &self.buckets {
             let cost = bucket.demand(each);
             if cost > 0.0 {
                 // A step's refill stays behind: demand that scatters around what is let through then neither loses nor gains by an empty bucket.
                 let saved = if bucket.is_credits() { (bucket.level / seconds - bucket.rate).max(0.0) } else { 0.0 };
                 let rate = (bucket.rate + saved - bucket.demand(always)).max(0.0) / cost;
-                if rate < most.0 {
-                    most = (rate, bucket.cap);
+                if rate < lowest.0 {
+                    lowest = (rate, bucket.cap);
                 }
             }
         }
-        most
+        lowest
     }
 
     /// Takes what `seconds` of a demand cost.
     #[inline]
-    pub fn take(&mut self, demand: &Measured, seconds: f64) {
+    pub fn charge(&mut self, demand: &Measured, seconds: f64) {
         for bucket in &mut self.buckets {
             let need = bucket.demand(demand);
             bucket.pass(seconds, need);

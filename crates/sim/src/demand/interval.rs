@@ -4,13 +4,13 @@
 //! lie in a snapshot, as a share of requests that need a fetch.
 
 use crate::demand::fluid::{Fluid, Step};
-use crate::demand::load::{ClosedLoad, OpenLoad, Point};
+use crate::demand::load::{ClosedLoad, OpenLoad, Point, MAX_ROWS};
 use crate::demand::measure::{Measured, MeasuredLoad};
 use crate::demand::mixture::{OwnLatency, Waits};
 use crate::demand::windows::{pieces, BusySlots};
-use crate::report::{Row, Run, Summary};
+use crate::error::SimError;
+use crate::report::{Run, RunRow, Summary};
 use crate::setup::Setup;
-use crate::SimError;
 use headrace_model::first_touch::{CHUNK_BYTES, DEFAULT_FETCH_BYTES_S, FETCH_MEAN_NS};
 use headrace_model::Cap;
 
@@ -73,7 +73,7 @@ pub fn summarise(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency) -> Su
 }
 
 /// Highest mean latency of any five minutes of a closed load (Little's law), ms, and where they begin.
-fn slowest(measured: &MeasuredLoad, rows: &[Row], outstanding: f64) -> (Option<f64>, Option<f64>) {
+fn slowest(measured: &MeasuredLoad, rows: &[RunRow], outstanding: f64) -> (Option<f64>, Option<f64>) {
     let mut worst: Option<(f64, f64)> = None;
     for (from, until) in measured.slots.spans() {
         let inside = rows.iter().filter(|row| row.t_s + 0.5 * row.duration_s >= from && row.t_s + 0.5 * row.duration_s < until);
@@ -96,25 +96,23 @@ pub fn measure(setup: &Setup, load: &OpenLoad) -> MeasuredLoad {
 fn refuse_lost_members(setup: &Setup) -> Result<(), SimError> {
     match setup.failed_members.first() {
         None => Ok(()),
-        Some(member) => Err(SimError::Load {
-            what: "lost member",
-            value: member.to_string(),
-            rule: "needs the per-I/O form: the interval form does not know which requests meet it".into(),
-        }),
+        Some(member) => {
+            let rule = "needs the per-I/O form: the interval form does not know which requests meet it";
+            Err(SimError::refused("lost member", member, rule, "Ask for the per-I/O form (events)."))
+        }
     }
 }
 
 /// Cuts points longer than `interval_s` into rows of that length.
 pub(crate) fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError> {
     if !(interval_s >= 1e-3 && interval_s.is_finite()) {
-        return Err(SimError::Load { what: "interval of the rows (s)", value: interval_s.to_string(), rule: "must be at least 0.001".into() });
+        return Err(SimError::refused("interval of the rows (s)", interval_s, "must be at least 0.001", "Give 0.001 or more."));
     }
     let mut points = Vec::with_capacity(load.points.len());
     for point in &load.points {
         let pieces = (point.duration_s / interval_s - 1e-9).ceil().max(1.0);
-        if points.len() as f64 + pieces > 10e6 {
-            let rule = "gives more than 10 million rows; use a longer interval".into();
-            return Err(SimError::Load { what: "interval of the rows (s)", value: interval_s.to_string(), rule });
+        if points.len() as f64 + pieces > MAX_ROWS {
+            return Err(SimError::refused("interval of the rows (s)", interval_s, "gives more than 10 million rows", "Use a longer interval."));
         }
         for piece in 0..pieces as u64 {
             let left = point.duration_s - piece as f64 * interval_s;
@@ -264,7 +262,7 @@ fn note_throttled(summary: &mut Summary, step: &Step, backlog: f64, end_s: f64) 
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 
 /// Collects rows.
-pub(crate) fn row_collector<'a>(rows: &'a mut Vec<Row>, own: &'a OwnLatency) -> impl FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a {
+pub(crate) fn row_collector<'a>(rows: &'a mut Vec<RunRow>, own: &'a OwnLatency) -> impl FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a {
     let unthrottled = own.percentiles_ms(&Waits::default(), QUANTILES);
     move |t_s, fluid, point, step, cold| {
         let mut row = row_of(fluid, point, step, t_s, own.mean_ms(), cold);
@@ -283,12 +281,12 @@ pub(crate) fn row_collector<'a>(rows: &'a mut Vec<Row>, own: &'a OwnLatency) -> 
     }
 }
 
-fn row_of(fluid: &Fluid, point: &Measured, step: &Step, t_s: f64, own_mean_ms: f64, (cold, cold_ms): (f64, f64)) -> Row {
+fn row_of(fluid: &Fluid, point: &Measured, step: &Step, t_s: f64, own_mean_ms: f64, (cold, cold_ms): (f64, f64)) -> RunRow {
     let seconds = point.duration_s;
     let instance = fluid.instance_percents();
     let waited_ms = (step.wait_sum_s * 1e3 + cold * cold_ms) / step.delivered.max(1e-9);
     let cap = step.cap();
-    Row {
+    RunRow {
         t_s,
         duration_s: seconds,
         asked_iops: point.iops,
@@ -302,6 +300,6 @@ fn row_of(fluid: &Fluid, point: &Measured, step: &Step, t_s: f64, own_mean_ms: f
         cap: if cap == Cap::None && cold > 0.01 * step.delivered { Cap::FirstTouch } else { cap },
         throttled_s: step.throttled_s(),
         mean_ms: (step.delivered > 0.0).then_some(own_mean_ms + waited_ms),
-        ..Row::default()
+        ..RunRow::default()
     }
 }

@@ -42,12 +42,12 @@ pub struct MeasuredLoad {
     pub(crate) peak_bytes_s: (f64, f64),
     /// Minutes, for the worst five of them.
     pub(crate) slots: Slots,
-    mix: Mix,
+    mix: RequestMix,
 }
 
 /// What own latency depends on.
 #[derive(Clone, Copy, Debug)]
-struct Mix {
+struct RequestMix {
     read_share: f64,
     pub read_bytes: f64,
     pub write_bytes: f64,
@@ -118,7 +118,7 @@ impl MeasuredLoad {
     pub fn new(load: &OpenLoad, chunk_bytes: Option<f64>, hdd: Option<&VolumeLimits>) -> MeasuredLoad {
         let counting = Counting::new(chunk_bytes, hdd);
         let measure = |rate: f64, bytes: f64, sequential: f64| counting.of(rate, bytes, sequential);
-        let mut mix = Mix { read_share: 0.0, read_bytes: 0.0, write_bytes: 0.0 };
+        let mut mix = RequestMix { read_share: 0.0, read_bytes: 0.0, write_bytes: 0.0 };
         let (mut reads, mut writes) = (0.0, 0.0);
         let points: Vec<Measured> = load
             .points

@@ -1,7 +1,7 @@
 //! Turns answered requests into rows and a summary.
 
 use crate::demand::windows::{SLOT_S, WINDOW_S};
-use crate::report::{Row, Run, Summary};
+use crate::report::{Run, RunRow, Summary};
 use hdrhistogram::Histogram;
 use headrace_model::{Cap, Decision, Host, Nanos, Verdict};
 use std::collections::VecDeque;
@@ -24,11 +24,11 @@ pub(crate) struct Answered {
     pub decision: Decision,
 }
 
-pub(crate) struct Recorder {
+pub(crate) struct RunRecorder {
     interval: Nanos,
     end: Nanos,
     row_end: Nanos,
-    rows: Vec<Row>,
+    rows: Vec<RunRow>,
     row: RowCounts,
     summary: Summary,
     all: Histogram<u64>,
@@ -109,12 +109,12 @@ struct RowCounts {
     latencies: Option<Histogram<u32>>,
 }
 
-impl Recorder {
-    pub fn new(interval: Nanos, end: Nanos) -> Recorder {
+impl RunRecorder {
+    pub fn new(interval: Nanos, end: Nanos) -> RunRecorder {
         let all = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid");
         let row = RowCounts { latencies: Some(histogram()), ..RowCounts::default() };
         let summary = Summary { seconds: end.as_secs_f64(), ..Summary::default() };
-        Recorder {
+        RunRecorder {
             interval,
             end,
             row_end: interval.min(end),
@@ -129,7 +129,7 @@ impl Recorder {
         }
     }
 
-    /// A request came. Call in order of time, after [`Recorder::reach`].
+    /// A request came. Call in order of time, after [`RunRecorder::reach`].
     pub fn asked(&mut self, bytes: u32) {
         self.row.asked += 1;
         self.row.asked_bytes += u64::from(bytes);
@@ -200,7 +200,7 @@ impl Recorder {
         let worst = (0..counts.waits.len()).max_by_key(|&i| counts.waits[i]).filter(|&i| counts.waits[i] > 0);
         let latencies = counts.latencies.as_ref().filter(|latencies| !latencies.is_empty());
         let percentile = |q: f64| latencies.map(|latencies| latencies.value_at_quantile(q) as f64 / 1e6);
-        let row = Row {
+        let row = RunRow {
             t_s: start.as_secs_f64(),
             duration_s: seconds,
             asked_iops: counts.asked as f64 / seconds,
@@ -227,7 +227,7 @@ impl Recorder {
         self.row_end = (self.row_end + self.interval).min(self.end);
     }
 
-    fn summarise(&mut self, row: &Row, end_s: f64) {
+    fn summarise(&mut self, row: &RunRow, end_s: f64) {
         let summary = &mut self.summary;
         summary.asked_ios += self.row.asked as f64;
         summary.delivered_ios += self.row.delivered as f64;

@@ -23,9 +23,9 @@ mod recorder;
 mod sim;
 
 use super::database::RUN_BYTES;
-use super::interval::{self, Load, Scenario};
+use super::interval::{self, Scenario, TransactionLoad};
 use crate::demand::events::Progress;
-use crate::SimError;
+use crate::error::SimError;
 use headrace_model::rates::Rates;
 pub use recorder::{ClientsRun, ClientsSummary};
 pub use sim::PAGES_BEHIND;
@@ -53,8 +53,9 @@ pub fn run(scenario: &Scenario<'_>, progress: Progress<'_>) -> Result<ClientsRun
         }
         sim.handle(slot, now);
         if sim.lost {
-            let rule = "is an I/O error, at which a server stops; give a device that survives its lost members".into();
-            return Err(SimError::Load { what: "request to a lost volume", value: scenario.data.storage.to_string(), rule });
+            let rule = "is an I/O error, at which a server stops";
+            let hint = "Give a device that survives its lost members.";
+            return Err(SimError::refused("request to a lost volume", &scenario.data.storage, rule, hint));
         }
         count += 1;
         if count % PROGRESS_EVERY == 0 && !progress(now.as_secs_f64() / sim.end.as_secs_f64()) {
@@ -77,8 +78,8 @@ fn refuse_long(scenario: &Scenario<'_>) -> Result<(), SimError> {
     };
     let start = scenario.start_tx();
     let asked = match &scenario.load {
-        Load::Clients(clients) => f64::from(*clients) / (database.clients.base_ms / 1e3).max(MIN_OWN_TIME.as_secs_f64()),
-        Load::Arrivals(rates) => rates.iter().copied().fold(0.0, f64::max),
+        TransactionLoad::Clients(clients) => f64::from(*clients) / (database.clients.base_ms / 1e3).max(MIN_OWN_TIME.as_secs_f64()),
+        TransactionLoad::Arrivals(rates) => rates.iter().copied().fold(0.0, f64::max),
     };
     let beside = database.writes.background_per_s + database.compaction.as_ref().map_or(0.0, |compaction| compaction.rate_bytes_s / RUN_BYTES);
     let events_s = (asked * of(start) + beside).min(cap) + asked.min(cap / of(scenario.warm_up.settled_tx()).max(1e-9));
@@ -86,10 +87,7 @@ fn refuse_long(scenario: &Scenario<'_>) -> Result<(), SimError> {
     if events <= MOST_EVENTS {
         return Ok(());
     }
-    let rule = format!(
-        "may come to {:.1} billion I/Os and transactions ({events_s:.0} a second), above the 2 billion of the per-I/O form: at most {:.0} s here, or the interval form for all of it",
-        events / 1e9,
-        (MOST_EVENTS / events_s).floor()
-    );
-    Err(SimError::Load { what: "seconds of this load", value: scenario.seconds.to_string(), rule })
+    let rule = format!("may come to {:.1} billion I/Os and transactions ({events_s:.0} a second), above the 2 billion of the per-I/O form", events / 1e9);
+    let hint = format!("Simulate at most {:.0} s of it, or all of it in the interval form.", (MOST_EVENTS / events_s).floor());
+    Err(SimError::refused("seconds of this load", scenario.seconds, rule, hint))
 }

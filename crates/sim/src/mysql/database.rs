@@ -2,7 +2,7 @@
 //! benchmark; nothing here knows a volume.
 
 use super::popularity::Popularity;
-use crate::SimError;
+use crate::error::SimError;
 use serde::{Deserialize, Serialize};
 
 /// Runs of pages are written and read in I/Os of this size: the doublewrite area, read-ahead, sorted files.
@@ -11,7 +11,7 @@ pub const RUN_BYTES: f64 = 262_144.0;
 /// Storage engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub enum StorageEngine {
     /// InnoDB: pages updated in place, doublewrite, redo.
     Innodb,
     /// MyRocks: memtables, sorted files, compaction, WAL.
@@ -137,7 +137,7 @@ pub struct Noise {
 /// What the physics leaves unexplained in the run that was measured: I/Os per transaction, measured over modelled. Points are sorted; ends hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shape {
+pub struct IoShape {
     /// While the cache fills, by transactions done.
     pub filling: Vec<(f64, f64)>,
     /// From then on, by how often the cache has been turned over.
@@ -152,7 +152,7 @@ pub(crate) const DIRTIED_SHARE: f64 = 1.0 / 3.0;
 #[serde(deny_unknown_fields)]
 pub struct Database {
     /// Storage engine.
-    pub engine: Engine,
+    pub engine: StorageEngine,
     /// Bytes of one read: a page of InnoDB, a compressed block of MyRocks on average.
     pub read_bytes: f64,
     /// Bytes one of them takes in the cache.
@@ -178,7 +178,7 @@ pub struct Database {
     /// One-second scatter.
     pub noise: Noise,
     /// Left unexplained.
-    pub shape: Shape,
+    pub shape: IoShape,
 }
 
 /// I/Os and bytes of one page of `page_bytes` written back: in its place, and with the doublewrite area there first, in runs of 256 KiB.
@@ -282,19 +282,19 @@ impl Database {
             ("coefficient of variation", self.noise.cv, 0.0, 10.0),
         ];
         for (what, value, low, high) in ranges {
-            require(what, value, low, high)?;
+            SimError::check_range(what, value, low, high)?;
         }
-        require("number of page classes", self.popularity.classes.len() as f64, 1.0, 256.0)?;
+        SimError::check_range("number of page classes", self.popularity.classes.len() as f64, 1.0, 256.0)?;
         for class in &self.popularity.classes {
-            require("pages of a class", class.pages, 0.0, 1e13)?;
-            require("touches of a page by a transaction", class.touches_per_tx, 0.0, 1e6)?;
+            SimError::check_range("pages of a class", class.pages, 0.0, 1e13)?;
+            SimError::check_range("touches of a page by a transaction", class.touches_per_tx, 0.0, 1e6)?;
         }
-        require("pages of all classes", self.popularity.pages(), 1.0, 1e15)?;
+        SimError::check_range("pages of all classes", self.popularity.pages(), 1.0, 1e15)?;
         for points in [&self.shape.filling, &self.shape.full] {
             let mut last = 0.0;
             for &(at, factor) in points {
-                require("position of a point of the shape (sorted)", at, last, 1e15)?;
-                require("measured over modelled I/Os per transaction", factor, 0.05, 20.0)?;
+                SimError::check_range("position of a point of the shape (sorted)", at, last, 1e15)?;
+                SimError::check_range("measured over modelled I/Os per transaction", factor, 0.05, 20.0)?;
                 last = at;
             }
         }
@@ -304,19 +304,12 @@ impl Database {
 
 impl Compaction {
     fn check(&self) -> Result<(), SimError> {
-        require("transactions of a compaction period", self.period_tx, 1.0, 1e12)?;
-        require("transactions until the first compaction", self.first_tx, 0.0, 1e12)?;
-        require("bytes compaction reads per transaction", self.read_bytes_per_tx, 0.0, 1e9)?;
-        require("bytes compaction writes per transaction", self.write_bytes_per_tx, 0.0, 1e9)?;
-        require("bytes a second of compaction", self.rate_bytes_s, 1e3, 1e12)?;
-        require("parts of a compaction profile", self.profile.len() as f64, 1.0, 1_000.0)?;
-        self.profile.iter().try_for_each(|part| require("part of a compaction profile", *part, 0.05, 20.0))
+        SimError::check_range("transactions of a compaction period", self.period_tx, 1.0, 1e12)?;
+        SimError::check_range("transactions until the first compaction", self.first_tx, 0.0, 1e12)?;
+        SimError::check_range("bytes compaction reads per transaction", self.read_bytes_per_tx, 0.0, 1e9)?;
+        SimError::check_range("bytes compaction writes per transaction", self.write_bytes_per_tx, 0.0, 1e9)?;
+        SimError::check_range("bytes a second of compaction", self.rate_bytes_s, 1e3, 1e12)?;
+        SimError::check_range("parts of a compaction profile", self.profile.len() as f64, 1.0, 1_000.0)?;
+        self.profile.iter().try_for_each(|part| SimError::check_range("part of a compaction profile", *part, 0.05, 20.0))
     }
-}
-
-fn require(what: &'static str, value: f64, low: f64, high: f64) -> Result<(), SimError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(SimError::Load { what, value: value.to_string(), rule: format!("must be between {low} and {high}") })
 }

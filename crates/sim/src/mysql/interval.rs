@@ -4,7 +4,7 @@
 //!   transactions done -> cache curve -> I/Os and bytes of one transaction
 //!        ^                                  |
 //!        |                                  v
-//!   tps of the second <- softest minimum of (buckets, clients / response time, processors)
+//!   tps of the second <- weakest limit of (buckets, clients / response time, processors)
 //! ```
 //!
 //! Closed loads wait in their clients; open ones leave a backlog.
@@ -13,8 +13,8 @@ use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
 use super::warmup::{At, WarmUp};
 use crate::demand::fluid::Fluid;
+use crate::error::SimError;
 use crate::setup::Setup;
-use crate::SimError;
 use headrace_catalog::InstanceLimits;
 use headrace_model::chance::{gamma_of_normal, normal};
 use headrace_model::Cap;
@@ -34,7 +34,7 @@ const COMPACTION_SHARE: f64 = 0.85;
 
 /// What asks for transactions.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Load {
+pub enum TransactionLoad {
     /// Clients that each wait for their answer, then ask again.
     Clients(u32),
     /// Transactions a second that arrive whatever happens, one figure per step; the last one holds.
@@ -95,7 +95,7 @@ pub struct Scenario<'a> {
     /// Limits of the instance.
     pub instance: Option<&'a InstanceLimits>,
     /// What asks.
-    pub load: Load,
+    pub load: TransactionLoad,
     /// State of the cache.
     pub start: Start,
     /// Length, s.
@@ -154,7 +154,7 @@ pub struct Second {
 /// Runs a scenario; `each` sees every step.
 pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
     check(scenario)?;
-    let mut state = State::new(scenario);
+    let mut state = ScenarioState::new(scenario);
     let steps = (f64::from(scenario.seconds) / scenario.step_s).ceil() as usize;
     for step in 0..steps {
         let second = state.step(scenario, step);
@@ -164,20 +164,16 @@ pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(),
 }
 
 fn check(scenario: &Scenario<'_>) -> Result<(), SimError> {
-    let wrong = |what: &'static str, value: f64, rule: &str| Err(SimError::Load { what, value: value.to_string(), rule: rule.into() });
     match &scenario.load {
-        Load::Clients(clients) if !(1..=65_536).contains(clients) => return wrong("clients", f64::from(*clients), "must be between 1 and 65,536"),
-        Load::Arrivals(rates) if rates.is_empty() => return wrong("arrival rates", 0.0, "must be at least 1"),
-        Load::Arrivals(rates) => {
-            if let Some(bad) = rates.iter().find(|rate| !(0.0..=1e7).contains(*rate)) {
-                return wrong("transactions a second", *bad, "must be between 0 and 10,000,000");
+        TransactionLoad::Clients(clients) => SimError::check_range("clients", f64::from(*clients), 1.0, 65_536.0)?,
+        TransactionLoad::Arrivals(rates) => {
+            if rates.is_empty() {
+                return Err(SimError::refused("arrival rates", 0, "must be at least 1", "Give a rate for each step; the last one holds."));
             }
+            rates.iter().try_for_each(|rate| SimError::check_range("transactions a second", *rate, 0.0, 1e7))?;
         }
-        Load::Clients(_) => {}
     }
-    if !(0.1..=3_600.0).contains(&scenario.step_s) {
-        return wrong("length of a step (s)", scenario.step_s, "must be between 0.1 and 3,600");
-    }
+    SimError::check_range("length of a step (s)", scenario.step_s, 0.1, 3_600.0)?;
     scenario.database.check()
 }
 
@@ -197,12 +193,12 @@ impl Devices {
             fluid.keep_a_refill(scenario.step_s);
             fluid
         };
-        let alone = |setup: &Setup| kept(Fluid::new(&Setup { instance: None, ..setup.clone() }));
+        let volumes = |setup: &Setup| kept(Fluid::new(&Setup { instance: None, ..setup.clone() }));
         let counting = |setup: &Setup| DeviceCounting::new(setup, scenario.database);
         Devices {
             places: Places { data: counting(scenario.data), log: scenario.log.map(counting) },
-            data: alone(scenario.data),
-            log: scenario.log.map(alone),
+            data: volumes(scenario.data),
+            log: scenario.log.map(volumes),
             instance: scenario.instance.map(|limits| kept(Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent))),
             copies: [Fluid::amplification(scenario.data), scenario.log.map_or((1.0, 1.0), Fluid::amplification)],
         }
@@ -222,40 +218,40 @@ impl Devices {
     }
 
     /// Most transactions a second beside `always`, and what binds.
-    fn most(&self, (data, log): (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding) {
-        let (rate, cap) = self.data.most(&data.measured, &always.measured, seconds);
-        let mut most = (rate, Binding::Data(cap));
+    fn max_rate(&self, (data, log): (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding) {
+        let (rate, cap) = self.data.max_rate(&data.measured, &always.measured, seconds);
+        let mut lowest = (rate, Binding::Data(cap));
         if let Some(fluid) = &self.log {
-            let (rate, cap) = fluid.most(&log.measured, &Flow::default().measured, seconds);
-            if rate < most.0 {
-                most = (rate, Binding::Log(cap));
+            let (rate, cap) = fluid.max_rate(&log.measured, &Flow::default().measured, seconds);
+            if rate < lowest.0 {
+                lowest = (rate, Binding::Log(cap));
             }
         }
         if let Some(fluid) = &self.instance {
-            let (rate, cap) = fluid.most(&self.on_instance(data, log).measured, &self.on_instance(always, &Flow::default()).measured, seconds);
-            if rate < most.0 {
-                most = (rate, Binding::Data(cap));
+            let (rate, cap) = fluid.max_rate(&self.on_instance(data, log).measured, &self.on_instance(always, &Flow::default()).measured, seconds);
+            if rate < lowest.0 {
+                lowest = (rate, Binding::Data(cap));
             }
         }
-        most
+        lowest
     }
 
     /// How often the data device could move these bytes a second for compaction, leaving the clients their part.
     fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64 {
         let flow = self.places.of_second(database, 0.0, compacted);
-        COMPACTION_SHARE * self.most((&flow, &Flow::default()), &Flow::default(), seconds).0
+        COMPACTION_SHARE * self.max_rate((&flow, &Flow::default()), &Flow::default(), seconds).0
     }
 
-    fn take(&mut self, data: &Flow, log: &Flow, t_s: f64, seconds: f64) {
-        self.data.take(&data.measured, seconds);
+    fn charge(&mut self, data: &Flow, log: &Flow, t_s: f64, seconds: f64) {
+        self.data.charge(&data.measured, seconds);
         if let Some(fluid) = &mut self.log {
-            fluid.take(&log.measured, seconds);
+            fluid.charge(&log.measured, seconds);
         }
         if self.instance.is_some() {
             let both = self.on_instance(data, log);
             if let Some(fluid) = &mut self.instance {
                 fluid.top_up(t_s);
-                fluid.take(&both.measured, seconds);
+                fluid.charge(&both.measured, seconds);
             }
         }
     }
@@ -269,7 +265,7 @@ impl Devices {
     }
 }
 
-struct State {
+struct ScenarioState {
     devices: Devices,
     tx: f64,
     start_tx: f64,
@@ -286,10 +282,10 @@ struct State {
     chance: Option<ChaCha8Rng>,
 }
 
-impl State {
-    fn new(scenario: &Scenario<'_>) -> State {
+impl ScenarioState {
+    fn new(scenario: &Scenario<'_>) -> ScenarioState {
         let tx = scenario.start_tx();
-        State {
+        ScenarioState {
             devices: Devices::new(scenario),
             tx,
             start_tx: tx,
@@ -314,24 +310,24 @@ impl State {
         at.flushed = database.writes.limited(at.flushed, self.pace);
         let spare = |bytes: (f64, f64)| self.devices.spare(database, bytes, seconds);
         let (reads_by, compacted) = compact(&mut self.compaction, database.compaction.as_ref(), self.tx, seconds, &spare);
-        let alone_s = self.alone_s(database, &at, reads_by);
-        let syncs = self.syncs(database, &at, alone_s);
+        let unloaded_s = self.unloaded_s(database, &at, reads_by);
+        let syncs = self.syncs(database, &at, unloaded_s);
         let (data, log) = self.devices.places.of_transaction(database, &at, reads_by, syncs);
         let written = (at.evicted_dirty + at.flushed) * at.shape;
         let background = at.full * database.writes.background(self.pace, self.touches_per_tx, written);
         let mut always = self.devices.places.of_second(database, background, compacted);
-        let (mut storage, mut bound) = self.devices.most((&data, &log), &always, seconds);
+        let (mut storage, mut bound) = self.devices.max_rate((&data, &log), &always, seconds);
         if storage <= 0.0 && self.pace <= 0.0 {
             // The pace that limits the background is not known yet, and without any of it never would be: transactions begin.
             always = self.devices.places.of_second(database, 0.0, compacted);
-            (storage, bound) = self.devices.most((&data, &log), &always, seconds);
+            (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
         let cpu = scenario.instance.filter(|limits| limits.vcpus > 0 && database.clients.cpu_ms > 0.0);
         let cpu = cpu.map_or(f64::INFINITY, |limits| f64::from(limits.vcpus) * 1e3 / database.clients.cpu_ms);
-        let (tps, response_s, binding) = self.served(scenario, step, (storage, bound), cpu, alone_s);
+        let (tps, response_s, binding) = self.served(scenario, step, (storage, bound), cpu, unloaded_s);
         let spent = data.times_plus(tps, &always);
         let logged = log.times_plus(tps, &Flow::default());
-        self.devices.take(&spent, &logged, t_s, seconds);
+        self.devices.charge(&spent, &logged, t_s, seconds);
         self.tx += tps * seconds;
         self.before = (tps, response_s);
         self.pace = if self.pace > 0.0 { self.pace + self.follows * (tps - self.pace) } else { tps };
@@ -354,17 +350,17 @@ impl State {
     }
 
     /// Transactions a second that storage, processors and the load itself let through, their response time in s, and what binds.
-    fn served(&mut self, scenario: &Scenario<'_>, step: usize, (storage, bound): (f64, Binding), cpu: f64, alone_s: f64) -> (f64, f64, Binding) {
+    fn served(&mut self, scenario: &Scenario<'_>, step: usize, (storage, bound): (f64, Binding), cpu: f64, unloaded_s: f64) -> (f64, f64, Binding) {
         let (database, seconds) = (scenario.database, scenario.step_s);
-        let p = database.clients.sharpness;
+        let sharpness = database.clients.sharpness;
         match &scenario.load {
-            Load::Clients(clients) => {
+            TransactionLoad::Clients(clients) => {
                 let clients = f64::from(*clients);
-                let alone = clients / alone_s;
-                let mean = softest(&[storage, alone, cpu], p);
-                let tightest = if storage <= alone && storage <= cpu {
+                let clients_alone = clients / unloaded_s;
+                let mean = weakest_limit(&[storage, clients_alone, cpu], sharpness);
+                let tightest = if storage <= clients_alone && storage <= cpu {
                     bound
-                } else if alone <= cpu {
+                } else if clients_alone <= cpu {
                     Binding::Clients
                 } else {
                     Binding::Cpu
@@ -373,14 +369,14 @@ impl State {
                 // A second without an answer is no infinite response time.
                 (tps, clients / tps.max(0.25 * mean).max(1e-6), tightest)
             }
-            Load::Arrivals(rates) => {
+            TransactionLoad::Arrivals(rates) => {
                 let asked = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
-                let most = softest(&[storage, cpu], p);
-                let mean = asked.min(most);
+                let possible = weakest_limit(&[storage, cpu], sharpness);
+                let mean = asked.min(possible);
                 self.backlog = (asked - mean) * seconds;
-                let busy = (mean / most).min(0.999);
-                let response_s = alone_s / libm::pow(1.0 - libm::pow(busy, p), 1.0 / p) + self.backlog / mean.max(1e-6);
-                let binding = if asked < most {
+                let busy = (mean / possible).min(0.999);
+                let response_s = unloaded_s / libm::pow(1.0 - libm::pow(busy, sharpness), 1.0 / sharpness) + self.backlog / mean.max(1e-6);
+                let binding = if asked < possible {
                     Binding::Demand
                 } else if storage <= cpu {
                     bound
@@ -393,19 +389,19 @@ impl State {
     }
 
     /// Response time with nothing to wait for but one's own I/O, s: reads come one after the other, then the commit.
-    fn alone_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
+    fn unloaded_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
         let reads_ms = at.reads * at.shape * reads_by * self.devices.places.data.read_ms;
         let commit_ms = database.log.syncs_per_commit * self.devices.places.log_or_data().write_ms;
         (database.clients.base_ms + reads_ms + commit_ms) / 1e3
     }
 
     /// Log writes of one commit: those that come while one is under way share the next. At a cap a log write waits like any other I/O of the transaction, and more share it.
-    fn syncs(&self, database: &Database, at: &At, alone_s: f64) -> f64 {
-        let alone = database.log.syncs_per_commit;
+    fn syncs(&self, database: &Database, at: &At, unloaded_s: f64) -> f64 {
+        let unshared = database.log.syncs_per_commit;
         let (tps, response_s) = self.before;
-        let waited_s = (response_s - alone_s).max(0.0) / (at.reads * at.shape + alone).max(1.0);
+        let waited_s = (response_s - unloaded_s).max(0.0) / (at.reads * at.shape + unshared).max(1.0);
         let coming = tps * (self.devices.places.log_or_data().write_ms / 1e3 + waited_s);
-        alone / (1.0 + coming * coming / (1.0 + coming))
+        unshared / (1.0 + coming * coming / (1.0 + coming))
     }
 
     fn scatter(&mut self, database: &Database, mean: f64, seconds: f64) -> f64 {
@@ -440,12 +436,12 @@ pub fn processor_share(tps: f64, vcpus: f64, clients: &Clients) -> f64 {
     if tps <= 0.0 || clients.cpu_ms <= 0.0 {
         return 1.0;
     }
-    softest(&[tps, vcpus * 1e3 / clients.cpu_ms], clients.sharpness) / tps
+    weakest_limit(&[tps, vcpus * 1e3 / clients.cpu_ms], clients.sharpness) / tps
 }
 
 /// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where they are alike.
 #[inline]
-fn softest(limits: &[f64], p: f64) -> f64 {
+fn weakest_limit(limits: &[f64], sharpness: f64) -> f64 {
     let least = limits.iter().copied().fold(f64::INFINITY, f64::min);
     if least <= 0.0 || least.is_infinite() {
         return least.max(0.0);
@@ -454,12 +450,12 @@ fn softest(limits: &[f64], p: f64) -> f64 {
         .iter()
         .map(|limit| {
             let ratio = least / limit;
-            if p == 4.0 {
+            if sharpness == 4.0 {
                 ratio * ratio * ratio * ratio
             } else {
-                libm::pow(ratio, p)
+                libm::pow(ratio, sharpness)
             }
         })
         .sum();
-    least / if p == 4.0 { sum.sqrt().sqrt() } else { libm::pow(sum, 1.0 / p) }
+    least / if sharpness == 4.0 { sum.sqrt().sqrt() } else { libm::pow(sum, 1.0 / sharpness) }
 }

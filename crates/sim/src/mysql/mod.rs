@@ -26,7 +26,7 @@ pub mod standard;
 pub mod sysbench;
 pub mod warmup;
 
-pub use database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape};
-pub use interval::{Binding, Load, Scenario, Second, Start};
+pub use database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine};
+pub use interval::{Binding, Scenario, Second, Start, TransactionLoad};
 pub use popularity::{PageClass, Popularity};
 pub use warmup::WarmUp;

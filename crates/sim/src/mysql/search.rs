@@ -11,10 +11,10 @@
 //! ```
 
 use super::database::{Compaction, Database};
-use super::interval::{run, Binding, Load, Scenario, Second, Start};
+use super::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
 use super::warmup::WarmUp;
+use crate::error::SimError;
 use crate::setup::Setup;
-use crate::SimError;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeLimits};
 use headrace_model::chance::normal_above;
@@ -71,7 +71,7 @@ pub struct DatabaseSearch<'a> {
     /// Day of limits.
     pub as_of: NaiveDate,
     /// What asks for transactions.
-    pub load: Load,
+    pub load: TransactionLoad,
     /// State of the cache at the start.
     pub start: Start,
     /// Length, s.
@@ -178,13 +178,8 @@ pub fn evaluate(
 }
 
 fn check(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Result<(), SimError> {
-    let wrong = |what: &'static str, value: f64, rule: String| Err(SimError::Load { what, value: value.to_string(), rule });
-    if !(60.0..=31.0 * 86_400.0).contains(&search.seconds) {
-        return wrong("length (s)", search.seconds, "must be between 60 and 2,678,400".into());
-    }
-    if let Some(bytes) = search.caches.iter().find(|bytes| !(1_048_576.0..=7e13).contains(*bytes)) {
-        return wrong("cache (bytes)", *bytes, "must be between 1 MiB and 64 TiB".into());
-    }
+    SimError::check_range("length (s)", search.seconds, 60.0, 31.0 * 86_400.0)?;
+    search.caches.iter().try_for_each(|bytes| SimError::check_range("cache (bytes)", *bytes, 1_048_576.0, 7e13))?;
     let within = |index: usize, length: usize| index < length;
     for candidate in candidates {
         let fine = within(candidate.data, search.storages.len())
@@ -192,7 +187,7 @@ fn check(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Resul
             && candidate.instance.is_none_or(|instance| within(instance, search.instances.len()))
             && within(candidate.cache, search.caches.len());
         if !fine {
-            return wrong("candidate", candidate.data as f64, "points outside the lists".into());
+            return Err(SimError::refused("candidate", candidate.data, "points outside the lists", "Give indices into the lists of the search."));
         }
     }
     Ok(())
@@ -207,25 +202,25 @@ fn setup_of(search: &DatabaseSearch<'_>, storage: &StorageSpec, instance: Option
 }
 
 /// A candidate resolved against the catalog.
-struct Resolved {
+struct ResolvedCandidate {
     data: Setup,
     log: Option<Setup>,
     host: Option<InstanceLimits>,
 }
 
-impl Resolved {
-    fn new(search: &DatabaseSearch<'_>, candidate: &DatabaseCandidate) -> Result<Resolved, SimError> {
+impl ResolvedCandidate {
+    fn new(search: &DatabaseSearch<'_>, candidate: &DatabaseCandidate) -> Result<ResolvedCandidate, SimError> {
         let instance = candidate.instance.map(|index| &search.instances[index]);
         let data = setup_of(search, &search.storages[candidate.data], instance)?;
         let log = candidate.log.map(|index| setup_of(search, &search.storages[index], instance)).transpose()?;
         let host = instance.cloned().map(|limits| if search.settled { limits.without_burst() } else { limits });
-        Ok(Resolved { host, data, log })
+        Ok(ResolvedCandidate { host, data, log })
     }
 
     /// The same with every balance spent.
-    fn spent(&self) -> Resolved {
+    fn spent(&self) -> ResolvedCandidate {
         let empty = |setup: &Setup| Setup { start_balance_percent: Some(0.0), ..setup.clone() };
-        Resolved { data: empty(&self.data), log: self.log.as_ref().map(empty), host: self.host.clone() }
+        ResolvedCandidate { data: empty(&self.data), log: self.log.as_ref().map(empty), host: self.host.clone() }
     }
 
     fn scenario<'a>(&'a self, search: &'a DatabaseSearch<'_>, database: &'a Database, warm_up: &'a WarmUp, seconds: f64, step_s: f64) -> Scenario<'a> {
@@ -253,7 +248,7 @@ impl Resolved {
 
 /// `calm`: the database without compaction.
 fn judge(search: &DatabaseSearch<'_>, calm: &Database, candidate: &DatabaseCandidate, warm_up: &WarmUp) -> Result<DatabaseOutcome, SimError> {
-    let resolved = Resolved::new(search, candidate)?;
+    let resolved = ResolvedCandidate::new(search, candidate)?;
     let database = search.database;
     if search.start != Start::Warm {
         let step_s = (search.seconds / COLD_STEPS).clamp(1.0, 300.0);
@@ -310,7 +305,7 @@ fn spends(seconds: &[Second]) -> bool {
 
 /// When the one balance that falls in the first look is gone, s, if that leaves at least an hour of the length. From then on the volume or instance gives its baseline: closed form.
 fn runs_dry_s(first: &[Second], figures: &Figures, search: &DatabaseSearch<'_>) -> Option<f64> {
-    let (Load::Clients(_), None) = (&search.load, search.start_balance_percent) else { return None };
+    let (TransactionLoad::Clients(_), None) = (&search.load, search.start_balance_percent) else { return None };
     let fall = |of: fn(&Second) -> Option<f64>| -> f64 {
         let (from, to) = (of(&first[0]).unwrap_or(100.0), of(&first[FIRST_STEPS - 1]).unwrap_or(100.0));
         (from - to).max(0.0) / (FIRST_STEP_S * (FIRST_STEPS - 1) as f64)

@@ -16,10 +16,10 @@ mod distribution;
 
 pub use distribution::{classes, Distribution};
 
-use super::database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape};
+use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine};
 use super::popularity::{PageClass, Popularity};
 use super::settings::{syncs_per_commit, REDO_USABLE};
-use crate::SimError;
+use crate::error::SimError;
 use distribution::rows_per_key;
 use serde::{Deserialize, Serialize};
 
@@ -180,7 +180,7 @@ pub struct Oltp {
     /// Statement counts other than the script's.
     pub statements: Overrides,
     /// Storage engine.
-    pub engine: Engine,
+    pub engine: StorageEngine,
     /// `--tables`.
     pub tables: u32,
     /// Rows of a table (`--table-size`).
@@ -220,7 +220,7 @@ impl Default for Oltp {
             script: Script::OltpReadWrite,
             distribution: Distribution::default(),
             statements: Overrides::default(),
-            engine: Engine::Innodb,
+            engine: StorageEngine::Innodb,
             tables: 1,
             table_size: 10_000,
             range_size: 100,
@@ -291,13 +291,13 @@ impl Statements {
 
 /// Pages of like popularity and how often they are changed.
 #[derive(Clone, Copy)]
-struct Part {
+struct PagePart {
     class: PageClass,
     writes_per_tx: f64,
 }
 
 /// What the engine makes of rows.
-struct Layout {
+struct RowLayout {
     rows_per_page: f64,
     entries_per_page: f64,
 }
@@ -312,24 +312,25 @@ impl Oltp {
     /// Refuses what sysbench or MySQL would.
     pub fn check(&self) -> Result<(), SimError> {
         self.distribution.check()?;
-        within("tables", f64::from(self.tables), 1.0, 100_000.0)?;
-        within("rows of a table (table_size)", self.table_size as f64, 1.0, 4_294_967_295.0)?;
-        within("rows of a range (range_size)", f64::from(self.range_size), 1.0, 1e6)?;
-        within("keys of a range (delta)", f64::from(self.delta), 0.0, 1e6)?;
-        within("threads", f64::from(self.threads), 1.0, 4_096.0)?;
-        within("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 3.0)?;
-        within("redo log (GiB)", self.redo_gib.unwrap_or(1.0), 0.004, 1_024.0)?;
-        within("cache (GiB)", self.cache_gib.unwrap_or(1.0), 0.004, 65_536.0)?;
-        within("io_capacity (pages a second)", self.io_capacity, 0.0, 1e6)?;
-        within("memtable (MiB)", self.memtable_mib, 0.1, 65_536.0)?;
-        within("round trip (ms)", self.round_trip_ms.unwrap_or(0.0), 0.0, 1e4)?;
+        SimError::check_range("tables", f64::from(self.tables), 1.0, 100_000.0)?;
+        SimError::check_range("rows of a table (table_size)", self.table_size as f64, 1.0, 4_294_967_295.0)?;
+        SimError::check_range("rows of a range (range_size)", f64::from(self.range_size), 1.0, 1e6)?;
+        SimError::check_range("keys of a range (delta)", f64::from(self.delta), 0.0, 1e6)?;
+        SimError::check_range("threads", f64::from(self.threads), 1.0, 4_096.0)?;
+        SimError::check_range("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 3.0)?;
+        SimError::check_range("redo log (GiB)", self.redo_gib.unwrap_or(1.0), 0.004, 1_024.0)?;
+        SimError::check_range("cache (GiB)", self.cache_gib.unwrap_or(1.0), 0.004, 65_536.0)?;
+        SimError::check_range("io_capacity (pages a second)", self.io_capacity, 0.0, 1e6)?;
+        SimError::check_range("memtable (MiB)", self.memtable_mib, 0.1, 65_536.0)?;
+        SimError::check_range("round trip (ms)", self.round_trip_ms.unwrap_or(0.0), 0.0, 1e4)?;
         let statements = self.statements();
-        within("statements of a transaction", statements.round_trips() - statements.brackets, 1.0, 10_000.0)?;
+        SimError::check_range("statements of a transaction", statements.round_trips() - statements.brackets, 1.0, 10_000.0)?;
         let lookups = statements.random_points + statements.random_ranges;
         if lookups > 0.0 && self.tables != 1 {
-            return Err(refused("tables", f64::from(self.tables), "must be 1 for select_random_*: they read sbtest1 alone (sysbench refuses others)".into()));
+            let rule = "must be 1 for select_random_*: they read sbtest1 alone (sysbench refuses others)";
+            return Err(SimError::refused("tables", self.tables, rule, "Give 1 table."));
         }
-        within("keys of a select_random_* statement", lookups, 0.0, 10_000.0)
+        SimError::check_range("keys of a select_random_* statement", lookups, 0.0, 10_000.0)
     }
 
     fn statements(&self) -> Statements {
@@ -356,22 +357,22 @@ impl Oltp {
         }
     }
 
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> RowLayout {
         match self.engine {
             // Records do not span pages.
-            Engine::Innodb => {
-                Layout { rows_per_page: ((PAGE_ROOM - FREE_IN_ORDER) / ROW_BYTES).floor(), entries_per_page: PAGE_ROOM / ENTRY_BYTES * INDEX_FILL }
+            StorageEngine::Innodb => {
+                RowLayout { rows_per_page: ((PAGE_ROOM - FREE_IN_ORDER) / ROW_BYTES).floor(), entries_per_page: PAGE_ROOM / ENTRY_BYTES * INDEX_FILL }
             }
-            Engine::Myrocks => Layout { rows_per_page: ROCKS_BLOCK_BYTES / ROCKS_ROW_BYTES, entries_per_page: ROCKS_BLOCK_BYTES / ROCKS_ENTRY_BYTES },
+            StorageEngine::Myrocks => RowLayout { rows_per_page: ROCKS_BLOCK_BYTES / ROCKS_ROW_BYTES, entries_per_page: ROCKS_BLOCK_BYTES / ROCKS_ENTRY_BYTES },
         }
     }
 
-    fn index_pages(&self, layout: &Layout) -> f64 {
+    fn index_pages(&self, layout: &RowLayout) -> f64 {
         self.table_size as f64 / layout.entries_per_page
     }
 
     /// Leaf pages of the primary key.
-    fn row_pages(&self, statements: &Statements, layout: &Layout) -> Vec<Part> {
+    fn row_pages(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let (rows, tables) = (self.table_size as f64, f64::from(self.tables));
         // A range begins anywhere in a page and goes on to the next ones.
         let pages_of_range = 1.0 + (f64::from(self.range_size).min(rows) - 1.0) / layout.rows_per_page;
@@ -386,18 +387,20 @@ impl Oltp {
             .map(|class| {
                 let share = class.touches_per_tx / tables;
                 let class = PageClass { pages: class.pages * tables, touches_per_tx: touched * share + found / pages };
-                Part { class, writes_per_tx: written * share }
+                PagePart { class, writes_per_tx: written * share }
             })
             .collect()
     }
 
     /// Leaf pages of index k. An entry is as popular as its row and anywhere: pages are sorted by the hottest class of rows they hold an entry of. Inserts and lookups
     /// go anywhere. MyRocks writes its index blindly.
-    fn index_leaf_pages(&self, statements: &Statements, layout: &Layout) -> Vec<Part> {
+    fn index_leaf_pages(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let (rows, tables, pages) = (self.table_size as f64, f64::from(self.tables), self.index_pages(layout));
         let (by_row, inserted) = match self.engine {
-            Engine::Innodb => (statements.index_updates + statements.delete_inserts + statements.deletes, statements.delete_inserts + statements.appends),
-            Engine::Myrocks => (0.0, 0.0),
+            StorageEngine::Innodb => {
+                (statements.index_updates + statements.delete_inserts + statements.deletes, statements.delete_inserts + statements.appends)
+            }
+            StorageEngine::Myrocks => (0.0, 0.0),
         };
         let lookups = statements.random_points + statements.random_ranges;
         let keys = if statements.random_ranges > 0.0 { f64::from(self.delta) + 1.0 } else { 1.0 };
@@ -419,14 +422,14 @@ impl Oltp {
             let hits = mass * left / share + colder;
             let written = (by_row * hits + inserted) / pages / tables;
             let class = PageClass { pages: share * pages * tables, touches_per_tx: written + read / pages / tables };
-            parts.push(Part { class, writes_per_tx: written });
+            parts.push(PagePart { class, writes_per_tx: written });
             left -= share;
         }
         parts
     }
 
     /// Leaf pages that are touched at all.
-    fn parts(&self, statements: &Statements, layout: &Layout) -> Vec<Part> {
+    fn parts(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let mut parts = self.row_pages(statements, layout);
         parts.extend(self.index_leaf_pages(statements, layout));
         parts.retain(|part| part.class.touches_per_tx > 0.0);
@@ -436,7 +439,7 @@ impl Oltp {
     /// Share of touches that change the page, for each class of [`Self::database`]: a leaf of an index is changed by nearly all, one of rows by some, a node page by next to none.
     pub fn changed(&self) -> Vec<f64> {
         let (statements, layout) = (self.statements(), self.layout());
-        let share = |part: Part| (part.writes_per_tx / part.class.touches_per_tx).min(1.0);
+        let share = |part: PagePart| (part.writes_per_tx / part.class.touches_per_tx).min(1.0);
         self.parts(&statements, &layout).into_iter().map(share).chain([0.0]).collect()
     }
 
@@ -448,7 +451,7 @@ impl Oltp {
         self.check()?;
         let (statements, layout) = (self.statements(), self.layout());
         let parts = self.parts(&statements, &layout);
-        let innodb = self.engine == Engine::Innodb;
+        let innodb = self.engine == StorageEngine::Innodb;
         let log = self.log(&statements);
         let cached_bytes = if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES };
         let writes = if innodb { self.page_writes(&statements, &layout, &parts, log.redo_bytes_per_tx) } else { PageWrites::none() };
@@ -473,14 +476,14 @@ impl Oltp {
             clients: self.clients(&statements),
             // Variance of one-second tps on io1, TPC-C of 2018: fano 2 to 4, cv 0.05 to 0.06. Guess for sysbench.
             noise: Noise { fano: 3.0, cv: 0.055 },
-            shape: Shape::default(),
+            shape: IoShape::default(),
         };
         database.check()?;
         Ok(database)
     }
 
     fn log(&self, statements: &Statements) -> Log {
-        let of: fn(&WriteCost) -> f64 = if self.engine == Engine::Innodb { |cost| cost.redo_bytes } else { |cost| cost.put_bytes };
+        let of: fn(&WriteCost) -> f64 = if self.engine == StorageEngine::Innodb { |cost| cost.redo_bytes } else { |cost| cost.put_bytes };
         Log {
             redo_bytes_per_tx: statements.per_tx(of),
             binlog_bytes_per_tx: if self.log_bin { statements.per_tx(|cost| cost.binlog_bytes) } else { 0.0 },
@@ -491,8 +494,8 @@ impl Oltp {
 
     /// Pages the server writes. A page changed is written back once: when its redo is about to be overwritten, after a window of so many transactions, or when it is
     /// evicted before that.
-    fn page_writes(&self, statements: &Statements, layout: &Layout, parts: &[Part], redo_per_tx: f64) -> PageWrites {
-        let sum = |of: &dyn Fn(&Part) -> f64| parts.iter().map(|part| part.class.pages * of(part)).sum::<f64>();
+    fn page_writes(&self, statements: &Statements, layout: &RowLayout, parts: &[PagePart], redo_per_tx: f64) -> PageWrites {
+        let sum = |of: &dyn Fn(&PagePart) -> f64| parts.iter().map(|part| part.class.pages * of(part)).sum::<f64>();
         let none = PageWrites { doublewrite: self.doublewrite, ..PageWrites::none() };
         if redo_per_tx <= 0.0 || parts.is_empty() {
             return none;
@@ -501,7 +504,7 @@ impl Oltp {
         let total = sum(&|_| 1.0);
         let leaves = Popularity { classes: parts.iter().map(|part| part.class).collect() };
         let stay = leaves.stay_tx(self.cache_gib.map_or(total / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES)).min(1e12);
-        let missed = |part: &Part| libm::exp(-part.class.touches_per_tx * stay);
+        let missed = |part: &PagePart| libm::exp(-part.class.touches_per_tx * stay);
         let misses = sum(&|part| part.class.touches_per_tx * missed(part));
         let misses_written = sum(&|part| part.writes_per_tx * missed(part));
         // Guess: a page read for a change is still dirty if it leaves before its redo must; with the midpoint it stays for the old part of the list only.
@@ -509,7 +512,7 @@ impl Oltp {
         let share = if misses > 0.0 { misses_written / misses } else { sum(&|part| part.writes_per_tx) / sum(&|part| part.class.touches_per_tx) };
         let dirty = share.min(1.0) * evicted_first;
         // Pages that stay are written once a window in which they were changed; the others as far as eviction does not come first.
-        let staying = |part: &Part| (1.0 - missed(part)) * -libm::expm1(-part.writes_per_tx * window) / window;
+        let staying = |part: &PagePart| (1.0 - missed(part)) * -libm::expm1(-part.writes_per_tx * window) / window;
         let flush_per_tx = sum(&|part| staying(part) + part.writes_per_tx * missed(part) * (1.0 - evicted_first));
         PageWrites {
             // Rows appended fill pages of their own.
@@ -552,17 +555,5 @@ impl Oltp {
         let base_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(ROUND_TRIP_MS) + cpu_ms;
         // Sharpness: TPC-C runs of 2018. Percentile over mean: guess.
         Clients { base_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0 }
-    }
-}
-
-fn refused(what: &'static str, value: f64, rule: String) -> SimError {
-    SimError::Load { what, value: value.to_string(), rule }
-}
-
-fn within(what: &'static str, value: f64, low: f64, high: f64) -> Result<(), SimError> {
-    if (low..=high).contains(&value) {
-        Ok(())
-    } else {
-        Err(refused(what, value, format!("must be between {low} and {high}")))
     }
 }

@@ -84,12 +84,12 @@ impl WarmUp {
             }
         }
         if cache.is_full() {
-            curve.go_on(database, evicted / cache.capacity(), cache.capacity());
+            curve.extend_settled(database, evicted / cache.capacity(), cache.capacity());
         }
         curve
     }
 
-    fn go_on(&mut self, database: &Database, mut turned: f64, capacity: f64) {
+    fn extend_settled(&mut self, database: &Database, mut turned: f64, capacity: f64) {
         let Some(mut last) = self.points.last().copied() else { return };
         // Settled: as many pages go as come.
         let evicted_per_tx = last.reads.max(1e-12);
@@ -97,7 +97,7 @@ impl WarmUp {
             let next = turned * FURTHER;
             last.tx += (next - turned) * capacity / evicted_per_tx;
             turned = next;
-            (last.turned, last.shape) = (turned, look_up(&database.shape.full, turned));
+            (last.turned, last.shape) = (turned, interpolated(&database.shape.full, turned));
             last.flushed = flushed(database, last.tx);
             self.points.push(last);
         }
@@ -154,7 +154,7 @@ fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first
         turned,
         cached_share: (cache.held() / cache.capacity()).min(1.0),
         dirty_share: (first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty).clamp(0.0, 1.0),
-        shape: if cache.is_full() { look_up(&database.shape.full, turned) } else { look_up(&database.shape.filling, tx) },
+        shape: if cache.is_full() { interpolated(&database.shape.full, turned) } else { interpolated(&database.shape.filling, tx) },
         full: f64::from(u8::from(cache.is_full())),
     }
 }
@@ -167,7 +167,7 @@ fn flushed(database: &Database, tx: f64) -> f64 {
 }
 
 /// Linear between points; the ends hold; 1 where there are none.
-fn look_up(points: &[(f64, f64)], x: f64) -> f64 {
+fn interpolated(points: &[(f64, f64)], x: f64) -> f64 {
     match points.partition_point(|point| point.0 <= x) {
         _ if points.is_empty() => 1.0,
         0 => points[0].1,

@@ -5,7 +5,7 @@ use super::draws::{Draws, PoissonArrivals, DOUBLEWRITE_BYTES, LOG_AREA_BYTES};
 use super::recorder::{ClientsRecorder, ClientsRun, RowState};
 use crate::demand::load::whole_sectors;
 use crate::mysql::database::RUN_BYTES;
-use crate::mysql::interval::{Load, Scenario};
+use crate::mysql::interval::{Scenario, TransactionLoad};
 use crate::mysql::warmup::At;
 use crate::setup::Setup;
 use headrace_model::chance::poisson;
@@ -155,8 +155,8 @@ impl<'a> ClientsSim<'a> {
         let database = scenario.database;
         let (host, log_device) = host_of(scenario);
         let (count, arrivals) = match &scenario.load {
-            Load::Clients(clients) => (*clients, None),
-            Load::Arrivals(rates) => {
+            TransactionLoad::Clients(clients) => (*clients, None),
+            TransactionLoad::Arrivals(rates) => {
                 let arrivals = PoissonArrivals::new(scenario, rates);
                 (OPEN_THREADS, Some((arrivals.clone(), arrivals)))
             }
@@ -200,8 +200,8 @@ impl<'a> ClientsSim<'a> {
         self.update_rates();
         self.push(TICK, EventSlot::Tick);
         match self.scenario.load {
-            Load::Clients(clients) => (0..clients).for_each(|id| self.begin(id, Nanos::ZERO, Nanos::ZERO)),
-            Load::Arrivals(_) => self.expect_arrival(),
+            TransactionLoad::Clients(clients) => (0..clients).for_each(|id| self.begin(id, Nanos::ZERO, Nanos::ZERO)),
+            TransactionLoad::Arrivals(_) => self.expect_arrival(),
         }
     }
 

@@ -21,6 +21,7 @@ pub const DEFAULT_CHUNK_KIB: u64 = 256;
 /// Most members of an array: the most EBS attachments of any type in `data/instances.csv`.
 pub const MAX_MEMBERS: usize = 128;
 
+/// What errors cite, and examples they give.
 const NOTATION: &str = "storage notation TYPE:SIZE_GIB[:IOPS[:MIB_S]]";
 const EXAMPLES: &str = "Write it like gp2:1000, io1:1024:10000, gp3:500:6000:250, 2xgp2:1700 or raid10:4xgp3:500.";
 

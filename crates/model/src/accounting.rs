@@ -3,8 +3,8 @@
 //! SSD types (gp2, gp3, io1, io2): one I/O per started 256 KiB; bytes are bytes.
 //! HDD types (st1, sc1): throughput is what is metered. A sequential request costs its bytes, any other one at least 1 MiB
 //! ("each non-sequential I/O of up to 1 MiB costs a whole 1 MiB credit"); small sequential requests are only put together when they are
-//! larger than 32 KiB. A disk that reads in units of 1 MiB cannot tell requests of one such stretch apart by their order, and several queues of a host
-//! deliver them out of order: what begins within a unit of where the last one ended is sequential (guessed; the documents do not say how near). Sources: EC2 user guide, volume types (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
+//! larger than 32 KiB. Several queues of a host deliver requests out of order, and a disk that reads in units of 1 MiB cannot tell the order inside a unit:
+//! a request that begins within a unit of the end of the last one counts as sequential (guess; the documents do not say how near). Sources: EC2 user guide, volume types (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
 
 use crate::array::{copies, Amplification};
 use crate::io::{Io, Nanos, Op};
@@ -47,12 +47,12 @@ impl Accounting {
         Accounting { unit_bytes: SSD_UNIT_BYTES, random_charges_full_unit: false }
     }
 
-    /// The rule of HDD types, for who asks what a demand would cost on them before there is a volume.
+    /// The rule of HDD types, for the cost of a demand before a volume is chosen.
     pub fn hdd() -> Accounting {
         Accounting { unit_bytes: HDD_UNIT_BYTES, random_charges_full_unit: true }
     }
 
-    /// Whether a request that begins at `offset` continues the one that ended at `end`, for what it is charged.
+    /// Whether a request that begins at `offset` is charged as a continuation of the request that ended at `end`.
     #[inline]
     pub fn continues(&self, end: u64, offset: u64) -> bool {
         let near = if self.random_charges_full_unit { self.unit_bytes } else { 0 };

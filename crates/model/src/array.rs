@@ -1,8 +1,8 @@
 //! RAID: which members a request touches.
 //!
 //! Pure geometry, as Linux md lays it out (md(4)): chunks go round the members; `raid10` is md's near-2 layout; `raid10f2` its far-2 layout, whose
-//! second copy lies in the other half of the next member; `raid5` is left-symmetric. What a member then does is the volume's business, which is why a slow member
-//! slows the stripe and a lost one loses a RAID 0 without a word about either here.
+//! second copy lies in the other half of the next member; `raid5` is left-symmetric. How fast a member answers, and whether it has failed, is known to the volume
+//! alone: nothing here needs to know that a slow member slows the stripe.
 
 use crate::io::{Io, Op};
 use headrace_catalog::RaidLevel;
@@ -27,7 +27,7 @@ pub struct Piece {
     pub at: u64,
     /// Length.
     pub bytes: u32,
-    /// Every member that holds it and where; RAID 5: the one that holds the data.
+    /// Every member that holds it and where; for RAID 5 the member that holds the data.
     pub copies: Vec<(usize, u64)>,
     /// RAID 5: the member that holds the parity, at the same offset.
     pub parity: Option<usize>,
@@ -70,7 +70,7 @@ impl Layout {
         Layout { level, members: members as u64, chunk: chunk_bytes, far_offset: half, zones: Vec::new() }
     }
 
-    /// Members of these sizes: unlike ones matter to RAID 0 alone, every other level uses as much of each as the smallest has.
+    /// Members of these sizes: unlike ones matter to RAID 0 alone, on every other level md uses as much of each member as the smallest has.
     pub fn of_sizes(level: RaidLevel, sizes: &[u64], chunk_bytes: u64) -> Layout {
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let mut layout = Layout::new(level, sizes.len(), chunk_bytes, smallest);
@@ -411,7 +411,7 @@ mod tests {
             let all: Vec<(usize, u64)> = (0..4).flat_map(|member| (0..sizes[member]).map(move |chunk| (member, chunk * CHUNK))).collect();
             assert_eq!(used, all);
         }
-        // Like members lie as ever.
+        // Members of one size are laid out as without zones.
         let (like, plain) = (Layout::of_sizes(RaidLevel::Raid0, &[1 << 30; 3], CHUNK), Layout::new(RaidLevel::Raid0, 3, CHUNK, 1 << 30));
         assert!((0..99).all(|chunk| like.pieces(chunk * CHUNK, 9) == plain.pieces(chunk * CHUNK, 9)));
         assert_eq!(like.even_bytes(), u64::MAX);

@@ -37,6 +37,7 @@ use crate::io::{Nanos, Op, NANOS_PER_SECOND};
 use headrace_catalog::VolumeType;
 use serde::{Deserialize, Serialize};
 
+/// Parts of a token that a level counts.
 const SCALE: u128 = NANOS_PER_SECOND as u128;
 
 /// A cap's `main` part holds this share of a second: 1/64 s. Deep enough that Poisson arrivals below the cap do not queue (latency was
@@ -61,7 +62,7 @@ pub struct Bucket {
     depth: u128,
     reserve: u128,
     reserve_depth: u128,
-    /// Made with a saved second: at one token a second its depth is none, at the next rate it may be some.
+    /// Made with a saved second. A reserve of depth 0 does not tell: at one token a second it has none, and may get one with the next rate.
     saves: bool,
     at: Nanos,
 }
@@ -182,7 +183,7 @@ impl Bucket {
     pub fn earliest(&self, now: Nanos, tokens: u64) -> Nanos {
         let from = now.max(self.at);
         let want = u128::from(tokens) * SCALE;
-        // What will have been earned by `from`, had nothing overflowed: overflow only matters when it is enough anyway.
+        // Tokens earned by `from` without any overflow: where tokens overflow, there are enough of them anyway.
         let earned = u128::from(self.rate) * u128::from(from.0 - self.at.0);
         let have = (self.level + earned).min(self.depth.max(want)) + self.reserve;
         if have >= want {
@@ -236,6 +237,7 @@ const SPREAD_BITS: u32 = 10;
 /// Wait over mean wait at the widest spread measured (coefficient of variation 0.65): quantiles of 16 queues of 16 requests at the cap, between
 /// gp3 and io2 at 4,000 and 16,000 IOPS (miztiik/ebs-gp3-perf, 2020). Between two of them the logarithm is interpolated.
 const SPREAD_SHAPE: [(f64, f64); 8] = [(0.0, 0.06), (0.01, 0.12), (0.05, 0.36), (0.5, 0.85), (0.95, 2.22), (0.99, 3.0), (0.999, 3.9), (1.0, 5.0)];
+/// Its coefficient of variation.
 const SPREAD_SHAPE_VARIATION: f64 = 0.65;
 /// Up to this coefficient the measured quantiles (io1 with 32 requests a queue: p99 2.07 and p50 0.87-0.97 of the mean) are those of a gamma distribution.
 const SPREAD_GAMMA_VARIATION: f64 = 0.4;

@@ -8,8 +8,8 @@
 //! arrival, then meets its volume's own limiter.
 //!
 //! Every instance type has EBS limits in IOPS (of 16 KiB) and bytes a second. Small sizes have a baseline and a maximum: AWS promises the maximum for
-//! at least 30 minutes once every 24 hours. The bucket behind that is not published; the natural one is taken, and said to be taken:
-//! it holds 30 minutes of (maximum - baseline), refills at what is left of the baseline, and is full again after 24 hours whatever happened. I/Os and bytes have
+//! at least 30 minutes once every 24 hours. How its burst bucket works is not published. Assumed is one that holds
+//! 30 minutes of (maximum - baseline), refills with the part of the baseline that is not used, and is full again after 24 hours in any case. I/Os and bytes have
 //! balances of their own (CloudWatch: EBSIOBalance%, EBSByteBalance%).
 
 use crate::accounting::Accounting;
@@ -67,7 +67,7 @@ impl Limit {
             let capacity = (max - baseline) * burst_seconds;
             Bucket::credits(baseline, capacity, capacity)
         });
-        // A type whose limits differ but that may not burst stays at its baseline.
+        // A type whose limits differ but that has no burst stays at its baseline.
         let rate = if credits.is_some() { max } else { baseline };
         Some(Limit { cap: Bucket::cap(rate, saved_second), credits })
     }
@@ -468,10 +468,10 @@ impl Host {
                 act(volume);
             }
         };
-        // What was due before comes first, whether or not anything was asked meanwhile.
+        // Planned changes that were due before this one come first, even if no request came meanwhile.
         self.advance(now);
         match change {
-            // No request could name it.
+            // A record has 16 bits for the number of a device, so no request could name this slot.
             HostChange::Put { device, .. } if *device > usize::from(u16::MAX) => {}
             HostChange::Put { device, saved } => {
                 let fresh = Device::from_saved(saved, now);

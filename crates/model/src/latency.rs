@@ -29,11 +29,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// The body has 2^10 cells of equal probability: see the module's header for why.
 const BODY_BITS: u32 = 10;
 const BODY_CELLS: usize = 1 << BODY_BITS;
 /// The tail begins where the distance to 1 has this many leading zero bits.
 const TAIL_FROM: u32 = 4;
+/// The tail ends there: one request in 10^12.
 const TAIL_TO: u32 = 40;
+/// Cells for each halving of the distance to 1.
 const TAIL_CELLS: usize = 64;
 /// A stall is one odd request, so its spread is not measured: half a decade either way covers the maxima seen (34-250 ms).
 const STALL_SIGMA: f64 = 0.6;
@@ -161,7 +164,7 @@ impl LatencyTable {
             floor_us = profile.quantile_us(exceed, floor_us);
             (floor_us * 1e3) as u64
         };
-        // The lowest cell starts at its own middle: a lognormal's zeroth quantile is the base, which nobody has seen.
+        // The lowest cell starts at its own middle: the zeroth quantile of a lognormal is the base itself, which no run has measured.
         let body = (0..=BODY_CELLS).map(|i| at(1.0 - (i as f64).max(0.5) / BODY_CELLS as f64)).take(BODY_CELLS - (BODY_CELLS >> TAIL_FROM) + 1).collect();
         let mut tail = Vec::new();
         for zeros in TAIL_FROM..=TAIL_TO {

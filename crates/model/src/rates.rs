@@ -45,7 +45,7 @@ impl Rates {
         }
     }
 
-    /// The lower of two in everything: what is promised while optimizing.
+    /// The lower rates of two volumes: what is promised while optimizing.
     pub fn lower(self, other: Rates) -> Rates {
         Rates {
             iops: self.iops.zip(other.iops).map(|(a, b)| a.min(b)).or(self.iops),
@@ -54,7 +54,7 @@ impl Rates {
         }
     }
 
-    /// The caps in thousandths: what a degradation event leaves, or what Xen hosts were measured to deliver. Credits refill as ever.
+    /// The caps in thousandths: what a degradation event leaves, or what Xen hosts were measured to deliver. The refill of credits stays.
     pub fn scaled(self, per_mille: u64) -> Rates {
         let scale = |rate: u64| (rate * per_mille / 1_000).max(1);
         Rates { iops: self.iops.map(scale), bytes_s: scale(self.bytes_s), credit_refill: self.credit_refill }

@@ -1,7 +1,7 @@
 //! The journal of decisions: every request with its arrival and what the model decided, every change made to the model meanwhile, as a file.
 //!
-//! A wall-clock device writes it; replaying the arrivals through the same model on a virtual clock must give the same decisions to the nanosecond. How late the wall
-//! clock answered stands beside each answer and takes no part in that.
+//! A wall-clock device writes it; replaying the arrivals through the same model on a virtual clock must give the same decisions to the nanosecond. A frame of its own
+//! after a request says how late the wall clock answered; the replay does not use it.
 //!
 //! ```text
 //!  "HRREC1\n"  header length u32  check u32  header JSON  frames ...
@@ -17,9 +17,11 @@ use crate::io::{Cap, Decision, Io, Nanos, Op, Verdict};
 use serde::Serialize;
 use std::fmt;
 
+/// What a record begins with; the digit is the version of the format.
 const MAGIC: &[u8; 7] = b"HRREC1\n";
-/// No header or change is larger: 64 arrays of 32 members stay far below.
+/// Longest header or change that is read, bytes: 64 arrays of 32 members stay far below. A longer one means that the file is damaged.
 const MOST_JSON: u32 = 64 << 20;
+/// Kinds of frames, the length of a request's, and the member that stands for the whole device.
 const REQUEST: u8 = 1;
 const REQUEST_BYTES: usize = 43;
 const WHOLE: u8 = 255;

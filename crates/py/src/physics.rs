@@ -24,7 +24,7 @@ fn storage_cost<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound<'py, PyAn
 }
 
 /// What an open load asks of all volumes of a storage together, copies and parity included. Columns: t_s, duration_s, iops (units of 256 KiB), mib_s, hdd_mib_s (as HDD types
-/// count, whatever the type is).
+/// count, for volumes of any type).
 #[pyfunction]
 fn demand_on_volumes<'py>(py: Python<'py>, load: &Bound<'py, PyAny>, storage: &str) -> PyResult<Bound<'py, PyDict>> {
     let rows = measure::on_volumes(&open_load(load)?, &parse(storage)?);
@@ -67,7 +67,7 @@ fn cache_after<'py>(
     to_python(py, &settings::behind_cache(&database_of(database)?, cache_bytes, other_bytes, changed.as_deref()))
 }
 
-/// Share of `tps` that so many virtual processors leave of it; `clients`: the table of a database (cpu_ms and sharpness decide).
+/// Share of `tps` that `vcpus` virtual processors let through; `clients`: the table of a database (cpu_ms and sharpness decide).
 #[pyfunction]
 fn processor_share(tps: f64, vcpus: f64, clients: &Bound<'_, PyAny>) -> PyResult<f64> {
     Ok(interval::processor_share(tps, vcpus, &pythonize::depythonize(clients)?))

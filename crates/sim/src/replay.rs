@@ -1,8 +1,8 @@
 //! Replays a record of a real device on the virtual clock: one model, two clocks, the same decisions.
 //!
 //! The record holds the host as it was, then every request with its arrival and its decision, and every change made meanwhile. Here the host is built again, asked again,
-//! and each answer (start, completion, cap, verdict) compared to the nanosecond. How late the wall clock answered stands in the record too; it is summed up and judged by
-//! nobody.
+//! and each answer (start, completion, cap, verdict) compared to the nanosecond. The record also says how late the wall clock answered; this is summed up, and no verdict
+//! depends on it.
 
 use hdrhistogram::Histogram;
 use headrace_model::record::{Frame, HostChange, NotARecord, SavedHost};
@@ -11,11 +11,12 @@ use serde::Serialize;
 use std::fmt;
 use std::io::{ErrorKind, Read};
 
+/// Bytes that are read from the file at once.
 const READ_AT_ONCE: usize = 1 << 20;
 /// Lateness is kept up to what a frame can say (4.29 s) with three significant digits: an error of at most 0.1 %.
 const LATEST_NS: u64 = u32::MAX as u64;
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Later than this (292 years) is no time of a device.
+/// No device runs longer than this (292 years): a later time means a damaged record.
 const LAST_MOMENT: Nanos = Nanos(i64::MAX as u64);
 
 /// Told how many bytes are done; returning false stops.
@@ -29,7 +30,7 @@ pub enum ReplayError {
     /// It could not be read.
     #[error("reading the record: {0}")]
     Read(#[from] std::io::Error),
-    /// It is no record, or a damaged one.
+    /// It is not a record, or a damaged one.
     #[error("byte {at}: {rule}")]
     Damaged {
         /// Where the part begins that cannot be.
@@ -47,7 +48,7 @@ pub enum ReplayError {
 pub struct Difference {
     /// Which request, from 1 on.
     pub request: u64,
-    /// The request in words.
+    /// The request as text.
     pub asked: String,
     /// What the device decided.
     pub recorded: String,
@@ -227,7 +228,7 @@ impl Replay {
             return Err(format!("{asked}: there is no such device in the record"));
         }
         if asked.io.offset.checked_add(u64::from(asked.io.bytes)).is_none() {
-            return Err(format!("{asked}: no volume has so many bytes"));
+            return Err(format!("{asked}: no volume is that large"));
         }
         let replayed = match asked.member {
             None => Some(self.host.submit(asked.device, asked.now, asked.io)),

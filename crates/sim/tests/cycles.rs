@@ -64,7 +64,7 @@ fn a_slow_leak_is_found_without_living_through_every_day() {
 
 #[test]
 fn an_instance_is_full_again_every_day_and_not_in_between() {
-    // m5.large: 30 minutes of (maximum - baseline) a day. An hour of 300 MiB/s a day takes 233 MB/s x 3,600 s of 922.5 GB: it lasts, and is full the next day whatever came back.
+    // m5.large: 30 minutes of (maximum - baseline) a day. An hour of 300 MiB/s a day takes 233 MB/s x 3,600 s of 922.5 GB: it lasts, and is full the next day, however much came back.
     let point = |duration_s: f64, reads_per_s: f64| Point { read_bytes: 262_144.0, ..reads(duration_s, reads_per_s) };
     let setup = setup("gp3:1000:16000:1000", Some("m5.large"));
     let daily = settled(&setup, &even(vec![point(DAY_S - 3_600.0, 300.0), point(3_600.0, 1_200.0)]));

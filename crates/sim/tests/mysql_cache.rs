@@ -314,9 +314,9 @@ fn database_with(popularity: Popularity, dirty_slope: f64) -> Database {
     database
 }
 
-/// The curve at any transactions, whatever hint: linear between its points, its ends hold.
+/// The curve at any number of transactions and with any hint: linear between its points, its ends hold.
 #[test]
-fn a_curve_is_linear_between_its_points_whatever_the_hint() {
+fn a_curve_is_linear_between_its_points_with_any_hint() {
     let warm_up = WarmUp::new(&tpcc(1_000.0), 10.0 * GIB);
     let points = warm_up.points();
     assert!(points.windows(2).all(|pair| pair[1].tx > pair[0].tx && pair[1].turned >= pair[0].turned && pair[1].full >= pair[0].full));
@@ -425,9 +425,9 @@ fn shape_is_looked_up_where_it_belongs() {
     assert!(pairs.clone().all(|(a, b)| At { shape: 1.0, ..*b } == *a));
 }
 
-/// A class of pages nobody touches: never read, never evicted, and nothing about the others becomes undefined.
+/// A class of pages that are never touched: never read, never evicted, and nothing about the others becomes undefined.
 #[test]
-fn pages_nobody_touches_change_no_reads() {
+fn pages_that_are_never_touched_change_no_reads() {
     let curve = |classes: &[(f64, f64)], slope: f64| {
         let warm_up = WarmUp::new(&database_with(popularity(classes), slope), 1e5 * 16_384.0);
         assert!(warm_up.points().iter().all(|point| values(point).into_iter().all(f64::is_finite)), "{classes:?}");

@@ -430,7 +430,7 @@ fn processors_bind() {
 }
 
 #[test]
-fn what_nobody_syncs_leaves_in_runs() {
+fn log_bytes_without_a_sync_leave_in_runs() {
     let mut lazy = database();
     lazy.log = Log { redo_bytes_per_tx: 20_000.0, binlog_bytes_per_tx: 10_000.0, syncs_per_commit: 0.0, commits_per_tx: None };
     lazy.read_ahead_share = 0.5;

@@ -74,7 +74,7 @@ fn compaction(database: &mut Database) -> &mut Compaction {
 proptest! {
     #![proptest_config(config(256))]
 
-    /// Every field has a range; its ends are taken, beyond is refused by name with the value, and so is what is no number.
+    /// Every field has a range; its ends are taken, beyond is refused by name with the value, and so is what is not a number.
     #[test]
     fn a_database_out_of_range_is_refused(index in 0..FIELDS.len(), beyond in 1e-6f64..1e6, inside in 0.0f64..1.0) {
         let (what, set, low, high) = FIELDS[index];

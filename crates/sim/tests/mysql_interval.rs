@@ -126,7 +126,7 @@ fn a_cap_over_ios_per_transaction() {
     }
 }
 
-/// Background pages are written whatever the load, but not more than transactions dirty: a third of what they touch, less what is written already.
+/// Background pages are written at any load, but not more than transactions dirty: a third of what they touch, less what is written already.
 #[test]
 fn background_writing_comes_first() {
     let mut slow = database();
@@ -203,7 +203,7 @@ fn bytes_make_a_plateau() {
     }
 }
 
-/// A log nobody syncs leaves in runs of 256 KiB; a volume of its own takes exactly these away.
+/// A log without syncs leaves in runs of 256 KiB; a volume of its own takes exactly these away.
 fn with_log(redo_bytes_per_tx: f64) -> Database {
     Database { log: Log { redo_bytes_per_tx, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None }, ..database() }
 }
@@ -464,7 +464,7 @@ fn compactions_come_every_period_and_move_their_bytes() {
         let due = 5_000.0 + 20_000.0 * index as f64;
         assert!(*tx >= due && *tx < due + row_before, "{index}: {tx} for {due}");
     }
-    // What was moved beside the reads of transactions, up to the last row in between: every compaction that has begun, whole.
+    // What compaction moved in addition to the reads of transactions, up to the last row in between: every compaction that has begun, whole.
     let calm = all.iter().rposition(|row| !row.compacting).unwrap();
     let moved: f64 = all[..=calm].iter().map(|row| row.mib_s * MIB - row.tps * row.reads_per_tx * 8_192.0).sum();
     let whole = all[..=calm].windows(2).filter(|pair| pair[1].compacting && !pair[0].compacting).count();
@@ -546,7 +546,7 @@ fn a_fill_on_paper() {
     assert!(all.last().unwrap().cached_share < 1.0 && tx < bench.warm_up.full_at_tx.unwrap());
 }
 
-/// Fixed runs, so that a change nobody meant shows. The figures are what this engine gave when the tests above, which say what they ought to be, had passed; each lies below its
+/// Fixed runs, so that an unintended change shows. The figures are what this engine gave when the tests above, which say what they ought to be, had passed; each lies below its
 /// first bound, 6,000 I/Os a second for an hour over the fewest a transaction takes.
 #[test]
 fn fixed_runs_stay_what_they_are() {

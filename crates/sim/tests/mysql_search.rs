@@ -1,4 +1,4 @@
-//! The planner's inner loop for transactions: its shortcuts against the plain interval run, second by second, and laws that must hold whatever the candidate.
+//! The planner's inner loop for transactions: its shortcuts against the plain interval run, second by second, and laws that must hold for every candidate.
 //!
 //! The reference follows a candidate in steps of 10 s and looks for the lowest hour by adding up every one; the planner looks first at twelve minutes, then takes closed forms.
 

@@ -428,7 +428,7 @@ fn damage_is_said_and_never_a_panic() {
                 refused += 1;
             }
             Ok(found) if found.equal < found.requests => differing += 1,
-            // A length that is too large looks like a cut file; how late an answer was is judged by nobody.
+            // A length that is too large looks like a cut file; no verdict depends on how late an answer was.
             Ok(_) => {}
         }
     }
@@ -444,7 +444,7 @@ fn damage_is_said_and_never_a_panic() {
         (0, None, u64::MAX, io, "does not follow"),
         (1, None, 1 << 40, io, "no such device"),
         (0, Some(3), 1 << 40, io, "no such device"),
-        (0, None, 1 << 40, Io { offset: u64::MAX - 5, ..io }, "so many bytes"),
+        (0, None, 1 << 40, Io { offset: u64::MAX - 5, ..io }, "no volume is that large"),
     ] {
         let mut longer = bytes.clone();
         Frame::Request { device, member, now: Nanos(now), io, decision }.encode(&mut longer);

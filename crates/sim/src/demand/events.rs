@@ -27,7 +27,7 @@ const PROGRESS_EVERY: u64 = 1 << 20;
 /// Called with the share done (0-1) every now and then; returning false stops the run.
 pub type Progress<'a> = &'a mut dyn FnMut(f64) -> bool;
 
-/// A progress that does not care.
+/// Progress that is not reported.
 pub fn quiet(_: f64) -> bool {
     true
 }

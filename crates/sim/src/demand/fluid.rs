@@ -13,7 +13,7 @@
 //! ```
 //!
 //! An array is the union of its members' buckets, each charged with its share of every request; the instance adds its own. Requests are fluid: no single one waits for a
-//! fraction of a token. Chance comes in once: independent arrivals just below a cap wait in clumps, by a formula. Holds are left out.
+//! fraction of a token. Chance enters in one place: independent arrivals just below a cap wait in clumps, by a formula. Holds are left out.
 
 use crate::demand::measure::{Measure, Measured, MeasuredLoad};
 use crate::demand::mixture::Waits;
@@ -97,7 +97,7 @@ impl Fluid {
         fluid
     }
 
-    /// The instance's buckets alone, for storages that share them; volumes then go without ([`Setup::instance`] none). Writes count once per copy.
+    /// The instance's buckets alone, for storages that share them; the volumes are then simulated without an instance. Writes count once per copy.
     pub fn of_instance(instance: &InstanceLimits, saved_second: bool, start_balance_percent: Option<f64>) -> Fluid {
         let mut fluid = Fluid::of_buckets(instance_buckets(instance, Amplification::of(None, 1), saved_second));
         fluid.start_at(start_balance_percent);
@@ -135,8 +135,8 @@ impl Fluid {
         }
     }
 
-    /// Most repetitions a second of `each` that every bucket lets through over `seconds` beside `always`, and the cap that says so. What caps have saved is not counted on:
-    /// a load that presses on them has spent it.
+    /// Most repetitions a second of `each` that every bucket lets through over `seconds` on top of `always`, and the cap that limits them. Tokens that caps have saved are not
+    /// counted on: a load at the cap has spent them.
     #[inline]
     pub fn max_rate(&self, each: &Measured, always: &Measured, seconds: f64) -> (f64, Cap) {
         let mut lowest = (f64::INFINITY, Cap::None);
@@ -172,7 +172,7 @@ impl Fluid {
         (by.reads_per_read, by.reads_per_write + by.writes_per_write)
     }
 
-    /// Leaves out byte caps that this load cannot reach: neither by what it asks nor by working off a backlog as fast as the IOPS cap beside them lets it.
+    /// Leaves out byte caps that this load cannot reach: neither by what it asks nor by working off a backlog as fast as the IOPS cap of the same volume lets it.
     pub fn leave_out_idle_caps(&mut self, load: &MeasuredLoad) {
         let iops_caps: Vec<FluidBucket> = self.buckets.iter().filter(|bucket| bucket.measure == Measure::Units && !bucket.is_credits()).cloned().collect();
         self.buckets.retain(|bucket| {

@@ -9,12 +9,10 @@ use crate::demand::measure::{Measured, MeasuredLoad};
 use crate::demand::mixture::{OwnLatency, Waits};
 use crate::demand::windows::{pieces, BusySlots};
 use crate::error::SimError;
-use crate::report::{Run, RunRow, Summary};
+use crate::report::{Run, RunRow, Summary, MIB};
 use crate::setup::Setup;
 use headrace_model::first_touch::{CHUNK_BYTES, DEFAULT_FETCH_BYTES_S, FETCH_MEAN_NS};
 use headrace_model::Cap;
-
-const MIB: f64 = 1_048_576.0;
 
 /// Runs an open load. Points longer than `interval_s` are cut into rows of that length.
 pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimError> {
@@ -259,6 +257,7 @@ fn note_throttled(summary: &mut Summary, step: &Step, backlog: f64, end_s: f64) 
     summary.recovered_at_s = if backlog > 0.0 { None } else { last_end };
 }
 
+/// Percentiles of rows and summaries.
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 
 /// Collects rows.

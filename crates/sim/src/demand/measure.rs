@@ -3,6 +3,7 @@
 use crate::demand::load::{Arrivals, OpenLoad, Point};
 use crate::demand::mixture::OwnLatencyKey;
 use crate::demand::windows::Slots;
+use crate::report::MIB;
 use crate::setup::Setup;
 use headrace_catalog::{StorageSpec, VolumeLimits};
 use headrace_model::accounting::{Accounting, StorageCost};
@@ -93,7 +94,7 @@ pub struct OnVolumes {
     pub iops: f64,
     /// MiB a second.
     pub mib_s: f64,
-    /// MiB a second as HDD types count them, whatever the type of the volumes is.
+    /// MiB a second as HDD types count them, for volumes of any type.
     pub hdd_mib_s: f64,
 }
 
@@ -107,7 +108,7 @@ pub fn on_volumes(load: &OpenLoad, storage: &StorageSpec) -> Vec<OnVolumes> {
         let writes = counting.of(point.writes_per_s * cost.ios_per_write, point.write_bytes, load.sequential_write_share);
         let begin = t_s;
         t_s += point.duration_s;
-        let mib = |bytes: f64| bytes / 1_048_576.0;
+        let mib = |bytes: f64| bytes / MIB;
         OnVolumes { t_s: begin, duration_s: point.duration_s, iops: reads.0 + writes.0, mib_s: mib(reads.1 + writes.1), hdd_mib_s: mib(reads.2 + writes.2) }
     };
     load.points.iter().map(of).collect()

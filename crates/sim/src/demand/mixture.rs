@@ -217,7 +217,7 @@ impl OwnLatency {
         let mix = WaitMix::new(self, waits);
         let mut least = OWN.from;
         quantiles.map(|q| {
-            // A higher percentile is never below a lower one, whatever the last step left open.
+            // The last step of the search leaves a small interval open; a higher percentile must not fall below a lower one inside it.
             least = mix.percentile(q, least);
             least
         })

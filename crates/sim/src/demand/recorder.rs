@@ -1,7 +1,7 @@
 //! Turns answered requests into rows and a summary.
 
 use crate::demand::windows::{SLOT_S, WINDOW_S};
-use crate::report::{Run, RunRow, Summary};
+use crate::report::{Run, RunRow, Summary, MIB};
 use hdrhistogram::Histogram;
 use headrace_model::{Cap, Decision, Host, Nanos, Verdict};
 use std::collections::VecDeque;
@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 86_400_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
+/// Length of a slot of the worst five minutes.
 const SLOT: Nanos = Nanos::from_secs(SLOT_S as u64);
 
 fn histogram() -> Histogram<u32> {
@@ -66,7 +67,7 @@ impl Windows {
             let mut fresh = fresh.unwrap_or_else(histogram);
             fresh.reset();
             self.past.push_back((self.slot_start, length, std::mem::replace(&mut self.slot, fresh)));
-            // Five minutes, or a run that is shorter; a last slot that is no whole minute stands with the five before it.
+            // Five minutes, or the whole of a shorter run; a last slot of less than a minute is looked at together with the five before it.
             if (known + length.0) as f64 >= WINDOW_S * 1e9 || (self.slot_end == end && !self.looked_at) {
                 self.look(summary);
             }
@@ -204,9 +205,9 @@ impl RunRecorder {
             t_s: start.as_secs_f64(),
             duration_s: seconds,
             asked_iops: counts.asked as f64 / seconds,
-            asked_mib_s: counts.asked_bytes as f64 / seconds / 1_048_576.0,
+            asked_mib_s: counts.asked_bytes as f64 / seconds / MIB,
             iops: counts.delivered as f64 / seconds,
-            mib_s: counts.delivered_bytes as f64 / seconds / 1_048_576.0,
+            mib_s: counts.delivered_bytes as f64 / seconds / MIB,
             queue: self.in_flight as f64,
             balance_percent: host.lowest_balance_percent(0, self.row_end),
             instance_io_balance_percent: balances.ios.map(|balance| balance.percent()),

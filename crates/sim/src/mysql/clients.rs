@@ -4,12 +4,12 @@
 //!  client: own time -> processor -> page reads, one after the other -> commit -> next transaction
 //!                                     |                                  |
 //!                     dirty pages that make room                one sync under way per log;
-//!                                     v                         who comes meanwhile shares the next
+//!                                     v                         commits that come meanwhile share the next
 //!  page cleaner: a run to the doublewrite area, then each page in its place
-//!  compaction: runs of reads and writes beside all that
+//!  compaction: runs of reads and writes at the same time
 //! ```
 //!
-//! Nothing is tuned here: caps, latency and waiting are the volume model's. What is chosen:
+//! Nothing is tuned here: caps, latency and waiting are the volume model's. These choices are ours:
 //!
 //! * Own time and processor time of a transaction share one lognormal factor of mean 1, as wide as the database's p95 over mean: a long transaction is long in both.
 //!   Reads are a Poisson number around the cache curve.
@@ -32,8 +32,9 @@ pub use sim::PAGES_BEHIND;
 use sim::{ClientsSim, MIN_OWN_TIME};
 use std::cmp::Reverse;
 
-/// A run of more I/Os and transactions is refused: minutes of work.
+/// A run of more I/Os and transactions is refused: it would compute for many minutes.
 const MOST_EVENTS: f64 = 2e9;
+/// How often a long run tells how far it is, in events.
 const PROGRESS_EVERY: u64 = 1 << 20;
 
 /// Runs a scenario I/O by I/O; a row every `step_s`. The scenario's seed (none: 0) decides every draw, those of the volumes together with their own seeds.
@@ -81,8 +82,8 @@ fn refuse_long(scenario: &Scenario<'_>) -> Result<(), SimError> {
         TransactionLoad::Clients(clients) => f64::from(*clients) / (database.clients.base_ms / 1e3).max(MIN_OWN_TIME.as_secs_f64()),
         TransactionLoad::Arrivals(rates) => rates.iter().copied().fold(0.0, f64::max),
     };
-    let beside = database.writes.background_per_s + database.compaction.as_ref().map_or(0.0, |compaction| compaction.rate_bytes_s / RUN_BYTES);
-    let events_s = (asked * of(start) + beside).min(cap) + asked.min(cap / of(scenario.warm_up.settled_tx()).max(1e-9));
+    let background = database.writes.background_per_s + database.compaction.as_ref().map_or(0.0, |compaction| compaction.rate_bytes_s / RUN_BYTES);
+    let events_s = (asked * of(start) + background).min(cap) + asked.min(cap / of(scenario.warm_up.settled_tx()).max(1e-9));
     let events = events_s * f64::from(scenario.seconds);
     if events <= MOST_EVENTS {
         return Ok(());

@@ -22,17 +22,17 @@ pub enum StorageEngine {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageWrites {
-    /// Pages a transaction makes the flush list write once checkpointing is in its stride.
+    /// Pages that a transaction makes the flush list write once checkpointing runs steadily.
     pub flush_per_tx: f64,
     /// Transactions over which that builds up from nothing (an exponential approach): right after the start the redo log is young.
     pub flush_ramp_tx: f64,
-    /// Share of dirty pages among those evicted that were read while the cache filled: nobody had written them back.
+    /// Share of dirty pages among those evicted that were read while the cache filled: the page cleaner had not written them back.
     pub first_dirty: f64,
     /// The same for pages read later.
     pub later_dirty: f64,
-    /// How much dirtier rarely touched pages leave: dirty shares go with (touches of a page / mean over all pages)^-slope. 0: all alike.
+    /// How much the share of dirty pages among those evicted rises for rarely touched pages: it goes with (touches of a page / mean over all pages)^-slope. 0: it is the same for all.
     pub dirty_slope: f64,
-    /// Pages a second the page cleaner writes whatever the load, once the cache is full (innodb_io_capacity).
+    /// Pages a second the page cleaner writes at any load, once the cache is full (innodb_io_capacity).
     pub background_per_s: f64,
     /// Most pages a second the flush list writes, background included (innodb_io_capacity_max).
     pub flush_limit_per_s: f64,
@@ -48,7 +48,7 @@ pub struct Log {
     pub redo_bytes_per_tx: f64,
     /// Binary log, bytes of a transaction.
     pub binlog_bytes_per_tx: f64,
-    /// Synchronous writes, one after the other, of a transaction whose commits nobody shares: [`super::settings::syncs_per_commit`] times its commits; 0 when the log is
+    /// Synchronous writes, one after the other, of a transaction whose commits share no log write with others: [`super::settings::syncs_per_commit`] times its commits; 0 when the log is
     /// synced once a second.
     pub syncs_per_commit: f64,
     /// Commits of a transaction: none of one that only reads, one per writing statement under autocommit. Not known (files before it was kept): see [`Log::commits`].
@@ -56,7 +56,7 @@ pub struct Log {
     pub commits_per_tx: Option<f64>,
 }
 
-/// MyRocks' compaction: every so many transactions level 0 is full and is merged down.
+/// MyRocks' compaction: each time that level 0 is full, it is merged down.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compaction {
@@ -101,7 +101,7 @@ impl CompactionClock {
         }
         let phase = 1.0 - (self.next_tx - tx) / compaction.period_tx;
         let parts = compaction.profile.len();
-        // Before the first compaction nothing has come back uncached.
+        // Before the first compaction no merged file has come back uncached.
         if phase < 0.0 {
             1.0
         } else {
@@ -216,7 +216,7 @@ impl PageWrites {
         }
     }
 
-    /// Pages the cleaner writes in the background a second at `tps`: not more than transactions dirty beside what is written already,
+    /// Pages the cleaner writes in the background a second at `tps`: not more than transactions dirty less what is written already,
     /// `written_per_tx`. 0 tps: not known yet.
     #[inline]
     pub fn background(&self, tps: f64, touches_per_tx: f64, written_per_tx: f64) -> f64 {
@@ -228,7 +228,7 @@ impl PageWrites {
         }
     }
 
-    /// Pages of `flushed` per transaction that the limit lets the flush list write at `tps`, beside the background.
+    /// Pages of `flushed` per transaction that the limit lets the flush list write at `tps`, on top of the background.
     #[inline]
     pub fn limited(&self, flushed: f64, tps: f64) -> f64 {
         flushed.min((self.flush_limit_per_s - self.background_per_s).max(0.0) / tps.max(1e-9))
@@ -264,7 +264,7 @@ impl Database {
             ("share of the list behind the midpoint", self.old_share, 0.05, 1.0),
             ("read-ahead share", self.read_ahead_share, 0.0, 1.0),
             ("pages flushed per transaction", writes.flush_per_tx, 0.0, 1e5),
-            ("transactions until flushing is in its stride", writes.flush_ramp_tx, 0.0, 1e12),
+            ("transactions until flushing runs steadily", writes.flush_ramp_tx, 0.0, 1e12),
             ("dirty share of pages read while filling", writes.first_dirty, 0.0, 2.0),
             ("dirty share of pages read later", writes.later_dirty, 0.0, 2.0),
             ("slope of dirty shares", writes.dirty_slope, 0.0, 2.0),

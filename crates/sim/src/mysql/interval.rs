@@ -14,6 +14,7 @@ use super::demand::{DeviceCounting, Flow, Places};
 use super::warmup::{At, WarmUp};
 use crate::demand::fluid::Fluid;
 use crate::error::SimError;
+use crate::report::MIB;
 use crate::setup::Setup;
 use headrace_catalog::InstanceLimits;
 use headrace_model::chance::{gamma_of_normal, normal};
@@ -22,14 +23,13 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 use serde::Serialize;
 
-const MIB: f64 = 1_048_576.0;
 /// Share of a second's change the pace takes over: buf_flush_page_cleaner averages over innodb_flushing_avg_loops, some tens of seconds.
 const PACE_FOLLOWS: f64 = 0.1;
-/// Long steps go only part of the way: background writes follow the pace and take from it, so the whole way would swing.
+/// Most that a long step takes over: background writes follow the pace and reduce it, so that taking over all of the change would make both oscillate.
 const MOST_FOLLOWS: f64 = 0.4;
-/// Coefficient of variation from which the scatter is no longer drawn from a normal distribution: its tail would reach below nothing.
+/// Coefficient of variation from which the scatter is no longer drawn from a normal distribution: its tail would reach below zero.
 const NORMAL_UP_TO: f64 = 0.15;
-/// Most of a device that compaction takes from the clients: its threads wait in the same queue. Guess: eight background jobs among a few dozen clients.
+/// Largest share of a device that compaction takes from the clients, since its threads wait in the same queue. Guess: eight background jobs among a few dozen clients.
 const COMPACTION_SHARE: f64 = 0.85;
 
 /// What asks for transactions.
@@ -37,7 +37,7 @@ const COMPACTION_SHARE: f64 = 0.85;
 pub enum TransactionLoad {
     /// Clients that each wait for their answer, then ask again.
     Clients(u32),
-    /// Transactions a second that arrive whatever happens, one figure per step; the last one holds.
+    /// Transactions a second that arrive however long the answers take, one figure per step; the last one holds.
     Arrivals(Vec<f64>),
 }
 
@@ -48,7 +48,7 @@ pub enum Start {
     Cold,
     /// As full and as settled as it gets.
     Warm,
-    /// After so many transactions from a cold start.
+    /// After this many transactions from a cold start.
     Transactions(f64),
 }
 
@@ -88,7 +88,7 @@ pub struct Scenario<'a> {
     pub database: &'a Database,
     /// Its cache, followed from a cold start.
     pub warm_up: &'a WarmUp,
-    /// The data device; its instance is left out, it is given beside.
+    /// The data device. Its instance is not used: it is given separately, because data and log share it.
     pub data: &'a Setup,
     /// The device of redo and binary log; none: with the data.
     pub log: Option<&'a Setup>,
@@ -177,7 +177,7 @@ fn check(scenario: &Scenario<'_>) -> Result<(), SimError> {
     scenario.database.check()
 }
 
-/// Devices and their buckets. The instance stands beside them, since data and log share it.
+/// Devices and their buckets. The instance has buckets of its own, since data and log share it.
 struct Devices {
     places: Places,
     data: Fluid,
@@ -217,7 +217,7 @@ impl Devices {
         by(data, of_data).times_plus(1.0, &by(log, of_log))
     }
 
-    /// Most transactions a second beside `always`, and what binds.
+    /// Most transactions a second on top of `always`, and what binds.
     fn max_rate(&self, (data, log): (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding) {
         let (rate, cap) = self.data.max_rate(&data.measured, &always.measured, seconds);
         let mut lowest = (rate, Binding::Data(cap));
@@ -236,7 +236,7 @@ impl Devices {
         lowest
     }
 
-    /// How often the data device could move these bytes a second for compaction, leaving the clients their part.
+    /// How many times these bytes a second the data device could move for compaction, with the clients' part left to them.
     fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64 {
         let flow = self.places.of_second(database, 0.0, compacted);
         COMPACTION_SHARE * self.max_rate((&flow, &Flow::default()), &Flow::default(), seconds).0
@@ -318,7 +318,7 @@ impl ScenarioState {
         let mut always = self.devices.places.of_second(database, background, compacted);
         let (mut storage, mut bound) = self.devices.max_rate((&data, &log), &always, seconds);
         if storage <= 0.0 && self.pace <= 0.0 {
-            // The pace that limits the background is not known yet, and without any of it never would be: transactions begin.
+            // Background writes alone fill the device, and the pace that limits them is not known before the first transactions: these begin without them.
             always = self.devices.places.of_second(database, 0.0, compacted);
             (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
@@ -366,7 +366,7 @@ impl ScenarioState {
                     Binding::Cpu
                 };
                 let tps = self.scatter(database, mean, seconds);
-                // A second without an answer is no infinite response time.
+                // A second without an answer must not give an infinite response time.
                 (tps, clients / tps.max(0.25 * mean).max(1e-6), tightest)
             }
             TransactionLoad::Arrivals(rates) => {

@@ -1,7 +1,7 @@
 //! Many storages and instances under one database: the planner's inner loop for transactions.
 //!
-//! The cache is followed once per cache size and shared by every candidate that has it. A warm cache on volumes without credits does not change any more, so a
-//! few steps say what a day would; credits and compaction are followed through the hours. What counts is the worst hour, not the mean: a volume that bursts through the morning
+//! The cache is followed once per cache size and shared by every candidate that has it. A warm cache on volumes without credits does not change any more, so that a
+//! few steps stand for a day; credits and compaction are followed through the hours. What counts is the worst hour, not the mean: a volume that bursts through the morning
 //! and crawls afterwards sustains the crawl.
 //!
 //! ```text
@@ -34,10 +34,11 @@ const DAY_STEPS: f64 = 288.0;
 const MERGING_STEP_S: f64 = 60.0;
 const MERGING_PERIODS: f64 = 2.0;
 const MERGING_S: f64 = 12.0 * 3_600.0;
-/// Reads vary through a period of compaction around their mean, so the mean of tps may lie above the tps of mean reads: by a few percent at profiles seen, bounded by so much.
+/// Reads vary through a period of compaction around their mean, so the mean of tps may lie above the tps of mean reads: by a few percent with the profiles seen so far. This bounds it.
 const PROFILE_SLACK: f64 = 1.2;
 /// A cold cache changes fastest at the start.
 const COLD_STEPS: f64 = 1_440.0;
+/// Candidates between two reports of progress.
 const BATCH: usize = 2_048;
 /// Two steps that differ by less than this share are alike.
 const AT_REST: f64 = 1e-4;
@@ -118,7 +119,7 @@ pub struct Figures {
 pub enum DatabaseOutcome {
     /// Followed.
     Ran(Box<Figures>),
-    /// Not followed: it cannot reach the least asked for. At most so many transactions a second.
+    /// Not followed: it cannot reach the least that is asked for. The figures are an upper bound.
     Bounded(Box<Figures>),
     /// Not possible on that day.
     Invalid(String),
@@ -197,7 +198,7 @@ fn setup_of(search: &DatabaseSearch<'_>, storage: &StorageSpec, instance: Option
     let limits = Catalog::embedded().storage_limits(storage, search.as_of, instance)?;
     let limits = if search.settled { limits.into_iter().map(VolumeLimits::without_burst).collect() } else { limits };
     let start_balance_percent = search.start_balance_percent;
-    // Data and log volumes share the instance's limits: a candidate has them once, beside both.
+    // Data and log volumes share the instance's limits, so a candidate has these once, apart from both.
     Ok(Setup { instance: None, start_balance_percent, ..Setup::plain(storage.clone(), limits, instance.cloned()) })
 }
 
@@ -303,7 +304,8 @@ fn spends(seconds: &[Second]) -> bool {
     falls(|second| second.balance_percent) || falls(|second| second.instance_balance_percent)
 }
 
-/// When the one balance that falls in the first look is gone, s, if that leaves at least an hour of the length. From then on the volume or instance gives its baseline: closed form.
+/// When the balance that falls in the first look is gone, s: where exactly one falls, and at least an hour of the length is left then. From then on the volume or instance gives
+/// its baseline, so that the rest is known in closed form.
 fn runs_dry_s(first: &[Second], figures: &Figures, search: &DatabaseSearch<'_>) -> Option<f64> {
     let (TransactionLoad::Clients(_), None) = (&search.load, search.start_balance_percent) else { return None };
     let fall = |of: fn(&Second) -> Option<f64>| -> f64 {

@@ -1,4 +1,4 @@
-//! What server settings and memory do to a database: the one place that knows.
+//! What server settings and memory do to a database.
 //!
 //! Used by calibrations (what a run's settings decide outright), by the advice (what another setting would bring), by proofs (the same data behind another cache), by the
 //! planner and the lab's servers (how large a cache an instance has room for). Decided in docs/decisions/0006.
@@ -25,10 +25,12 @@ const BINLOG_WRITES: f64 = 2.0;
 
 /// The settings go to 2^64 - 1; no volume writes a million pages a second, and the standard's limit is none ([`super::database::UNLIMITED`]).
 const MOST_PAGES_PER_S: f64 = 1e6;
+/// Pages a second that no device reaches: as good as no limit.
 const NO_LIMIT_PER_S: f64 = 1e9;
 
 /// Of a pool, control blocks and hashes take a hundredth (MariaDB 10.11: Innodb_buffer_pool_pages_total over the pool's pages is 0.990).
 const MOST_USABLE: f64 = 0.99;
+/// Smallest share of a pool that is taken to hold pages (guess).
 const LEAST_USABLE: f64 = 0.5;
 
 /// Most that [`Database::check`] takes for a dirty share.
@@ -40,7 +42,7 @@ pub fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
     (memory_gib * share.unwrap_or(CACHE_SHARE)).min(memory_gib - left).max(0.0)
 }
 
-/// Synchronous writes, one after the other, of one commit that nobody shares. The redo log (or WAL) with `flush_log_at_trx_commit` = 1; with 3, as MariaDB up to 5.5 did
+/// Synchronous writes, one after the other, of a commit that shares no log write with others. The redo log (or WAL) with `flush_log_at_trx_commit` = 1; with 3, as MariaDB up to 5.5 did
 /// (its manual), at prepare and at commit where there is a binary log. The binary log at every `sync_binlog`-th commit, never with 0.
 pub fn syncs_per_commit(flush_log_at_trx_commit: u8, log_bin: bool, sync_binlog: u32) -> f64 {
     let redo = match flush_log_at_trx_commit {
@@ -128,7 +130,7 @@ impl ServerSettings {
     }
 }
 
-/// How much flushing_ratio pages are flushed with a redo log of `now` bytes than with one of `measured`: a page changed many times within a window of the log is written once.
+/// Pages flushed with a redo log of `now` bytes over those with one of `measured`: a page that changes many times within the log's length is written once.
 fn flushing_ratio(database: &Database, now: f64, measured: f64) -> f64 {
     let per_tx = database.log.redo_bytes_per_tx;
     if per_tx <= 0.0 {

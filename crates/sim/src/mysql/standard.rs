@@ -1,4 +1,4 @@
-//! sysbench-tpcc as a database nobody measured yet: where a calibration begins, and what is used, with wide intervals, where there is no run.
+//! sysbench-tpcc as a database of which no run was measured: the start of a calibration, and, with wide intervals, what is used where there is no run.
 //!
 //! Popularity: `data/mysql/popularity.csv`. Everything else is a constant here, with its source.
 
@@ -7,13 +7,15 @@ use super::popularity::{PageClass, Popularity};
 use super::settings::syncs_per_commit;
 use crate::error::SimError;
 
+/// Popularity of pages by benchmark and engine.
 const POPULARITY: &str = include_str!("../../../../data/mysql/popularity.csv");
 
-/// Pages InnoDB writes in the background a second where nothing is said: 220 to 330 IOPS remain on the c5 runs after the fill whatever the volume; innodb_io_capacity is 200 by
+/// Pages InnoDB writes in the background a second where no setting is given: on every volume of the c5 runs 220 to 330 IOPS remain after the fill; innodb_io_capacity is 200 by
 /// default, and purge and the journal add to it.
 pub const BACKGROUND: f64 = 250.0;
 /// Compressed 16 KiB blocks as read, bytes: 471 GB in InnoDB are 100 GB in MyRocks (LZ4); 3,600 IOPS moved 24 MiB/s on m5 in 2018, that is 6.9 KiB each.
 const MYROCKS_READ_BYTES: f64 = 7_066.0;
+/// InnoDB page, bytes (innodb_page_size).
 const PAGE_BYTES: f64 = 16_384.0;
 
 /// The popularity of a standard benchmark over `scale` units (warehouses).
@@ -40,7 +42,7 @@ pub fn tpcc(engine: StorageEngine, warehouses: f64) -> Result<Database, SimError
     }
 }
 
-/// What a transaction appends beside `redo_bytes_per_tx`, as in the published runs these figures come from: redo synced at every commit, the binary log as good as never
+/// What a transaction appends besides `redo_bytes_per_tx`, as in the published runs these figures come from: redo synced at every commit, the binary log almost never
 /// (`sync_binlog = 10000`, their README). Of a server with other settings: [`super::settings::ServerSettings`].
 fn log_of(redo_bytes_per_tx: f64) -> Log {
     Log { redo_bytes_per_tx, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: syncs_per_commit(1, true, 0), commits_per_tx: Some(1.0) }
@@ -72,7 +74,7 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
             flush_limit_per_s: UNLIMITED,
             doublewrite: true,
         },
-        // 12 KiB a transaction beside the flushing of pages on m5: redo, and the row images of the binlog, split by guess.
+        // 12 KiB a transaction on m5, the flushing of pages left out: redo and the row images of the binlog. How they share them is a guess.
         log: log_of(9_000.0),
         compaction: None,
         // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against 72 clients at 10,000 and 20,000 IOPS leave room for.

@@ -20,10 +20,10 @@ use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWr
 use super::popularity::{PageClass, Popularity};
 use super::settings::{syncs_per_commit, REDO_USABLE};
 use crate::error::SimError;
+use crate::report::MIB;
 use distribution::rows_per_key;
 use serde::{Deserialize, Serialize};
 
-const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1_073_741_824.0;
 
 /// Classes a table's pages and an index's pages are cut into.
@@ -44,9 +44,11 @@ const INDEX_FILL: f64 = 0.85;
 
 /// MyRocks: bytes of a row and an index entry in a block: keys with the sequence number, less shared prefixes. Guess.
 const ROCKS_ROW_BYTES: f64 = 199.0;
+/// The same for an entry of the secondary index.
 const ROCKS_ENTRY_BYTES: f64 = 17.0;
 /// Block and its compressed size. Guess: 2:1 (sbtest's digits compress well).
 const ROCKS_BLOCK_BYTES: f64 = 16_384.0;
+/// Bytes of a block over its compressed size (guess, see above).
 const ROCKS_COMPRESSION: f64 = 2.0;
 /// Level-0 files that start a compaction (level0_file_num_compaction_trigger, default).
 const ROCKS_TRIGGER: f64 = 4.0;
@@ -65,7 +67,7 @@ const OLD_SHARE: f64 = 0.375;
 /// Processor of one point select, ms: 8 vCPUs / 50,733 a second (published 2020-07-13: MySQL 8.0.15 on m5.2xlarge, gp2 at 3,000 IOPS, 32 threads; 64 threads give
 /// 46,203, so processors bind, not clients). sysbench may have run on the same machine.
 const POINT_CPU_MS: f64 = 8e3 / 50_733.0;
-/// What a round trip takes beside processor time, ms: 5,365 a second of one thread in the same table.
+/// What a round trip takes without processor time, ms: 5,365 a second of one thread in the same table.
 const ROUND_TRIP_MS: f64 = 1e3 / 5_365.0 - POINT_CPU_MS;
 /// Processor of BEGIN or COMMIT, ms. Guess.
 const BRACKET_CPU_MS: f64 = 0.05;
@@ -209,7 +211,7 @@ pub struct Oltp {
     pub doublewrite: bool,
     /// MyRocks' memtable (write_buffer_size), MiB.
     pub memtable_mib: f64,
-    /// Round trip of a statement beside processor time, ms; none: client and server close by.
+    /// Round trip of a statement without processor time, ms; none: as between client and server on one network.
     pub round_trip_ms: Option<f64>,
 }
 
@@ -492,7 +494,7 @@ impl Oltp {
         }
     }
 
-    /// Pages the server writes. A page changed is written back once: when its redo is about to be overwritten, after a window of so many transactions, or when it is
+    /// Pages the server writes. A page changed is written back once: when its redo is about to be overwritten, after as many transactions as the log holds, or when it is
     /// evicted before that.
     fn page_writes(&self, statements: &Statements, layout: &RowLayout, parts: &[PagePart], redo_per_tx: f64) -> PageWrites {
         let sum = |of: &dyn Fn(&PagePart) -> f64| parts.iter().map(|part| part.class.pages * of(part)).sum::<f64>();

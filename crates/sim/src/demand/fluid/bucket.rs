@@ -17,7 +17,7 @@ pub(super) fn is_a_day(seconds: f64) -> bool {
     seconds >= 23.0 / 24.0 * DAY_S
 }
 
-/// A level below this share of its depth is what rounding leaves of nothing.
+/// A level below this share of its depth is a rounding error and counts as empty.
 const EMPTY_SHARE: f64 = 1e-9;
 
 /// One bucket of a volume or instance.

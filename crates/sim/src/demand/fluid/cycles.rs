@@ -58,7 +58,7 @@ impl Fluid {
         (self.backlog() - before.backlog).abs() <= SETTLED_SHARE * came && !self.buckets.iter().zip(&before.levels).any(moved)
     }
 
-    /// Whether the cycle that began at `before` was one of those without an end: more is asked than comes back, requests are carried over from cycle to cycle, and the
+    /// Whether the cycle that began at `before` will repeat without settling: more is asked than comes back, requests are carried over from cycle to cycle, and the
     /// credits are gone.
     pub fn is_beyond_help(&self, before: &FluidBalances, load: &MeasuredLoad) -> bool {
         let seconds = load.seconds();
@@ -68,8 +68,8 @@ impl Fluid {
         any && before.backlog > 0.0 && (credits.peek().is_none() || credits.any(|(bucket, level)| bucket.is_empty_at(*level)))
     }
 
-    /// Leaves out the cycles that would be like the one that began at `before`, and says how many: as long as no balance runs full or empty, each takes off, or puts on, the
-    /// same. Stops short of the one in which the first of them does.
+    /// Leaves out the cycles that would be like the one that began at `before`, and says how many: as long as no balance runs full or empty, each cycle changes the
+    /// balances by the same amounts. It stops before the first cycle in which a balance does.
     pub fn leave_out_like_cycles(&mut self, before: &FluidBalances) -> f64 {
         if self.backlog() != before.backlog {
             return 0.0;
@@ -78,7 +78,7 @@ impl Fluid {
         let left_out = |(bucket, &level): (&FluidBucket, &f64)| {
             let drift = drift(bucket, level);
             let above = bucket.depth - bucket.high;
-            // One that ran full or empty would go otherwise from another level.
+            // A balance that ran full or empty would change by another amount from another level.
             let bounced = bucket.is_empty_at(bucket.low) || above <= 0.0;
             let room = if bounced {
                 0.0

@@ -1,4 +1,4 @@
-//! What writes beside the clients: logs, the page cleaner, compaction.
+//! The writers in the background of the clients: logs, the page cleaner, compaction.
 
 use super::draws::{Draws, LOG_AREA_BYTES};
 use crate::mysql::database::{Compaction, CompactionClock, Database, RUN_BYTES};
@@ -6,9 +6,9 @@ use headrace_model::{Io, Nanos, Op};
 
 /// [`RUN_BYTES`] as the length of a request.
 pub const RUN: u32 = RUN_BYTES as u32;
-/// I/Os the cleaner keeps outstanding (guess: as many as innodb_write_io_threads x 16).
+/// I/Os the cleaner keeps outstanding (guess).
 pub const CLEANER_DEPTH: u32 = 64;
-/// I/Os compaction keeps outstanding (guess: eight background jobs of four each).
+/// I/Os compaction keeps outstanding (guess).
 pub const COMPACTION_DEPTH: u32 = 32;
 /// Background work is handed out this often, ten milliseconds: finer than a row, coarser than an I/O.
 pub const TICK: Nanos = Nanos(10_000_000);
@@ -91,7 +91,7 @@ impl Cleaner {
     /// The slot and pages of the next write: 0 is one page in its place.
     pub fn next(&mut self) -> Option<(u32, u64)> {
         let slot = *self.free.last()?;
-        // Runs go along with pages instead of all at once: in one go they would meet the byte cap, and the pages after them the IOPS cap, each while the other idles.
+        // Runs are mixed with single pages. All runs first would wait for the byte cap and all pages after them for the IOPS cap, each while the other cap is idle.
         let room = self.ready + self.in_runs + self.batch <= u64::from(CLEANER_DEPTH).max(self.batch);
         let carries = if room && self.waiting >= self.batch {
             self.waiting -= self.batch;
@@ -144,7 +144,7 @@ impl<'a> CompactionRuns<'a> {
     /// The next run that the rate and the outstanding ones allow, over the places of the data device.
     pub fn next(&mut self, draws: &Draws) -> Option<(u32, Io)> {
         let of = self.of?;
-        // Reads and writes go along in step.
+        // Reads and writes advance in proportion.
         let share = |left: f64, all: f64| if all > 0.0 { left / all } else { 0.0 };
         let kind = usize::from(share(self.clock.left[0], of.read_bytes_per_tx) < share(self.clock.left[1], of.write_bytes_per_tx));
         let bytes = (self.clock.left[kind].min(RUN_BYTES) / 512.0).ceil() * 512.0;

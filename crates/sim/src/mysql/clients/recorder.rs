@@ -2,11 +2,11 @@
 
 use super::background::RUN;
 use crate::mysql::interval::{Binding, Second};
+use crate::report::MIB;
 use hdrhistogram::Histogram;
 use headrace_model::{Cap, Decision, Host, Nanos};
 use serde::Serialize;
 
-const MIB: f64 = 1_048_576.0;
 /// Response times from 1 us to a day with three significant digits: an error of at most 0.1 %.
 const BOUNDS: (u64, u64, u8) = (1_000, 86_400_000_000_000, 3);
 
@@ -39,7 +39,7 @@ pub struct ClientsSummary {
     pub doublewrite_runs: u64,
     /// Synchronous log writes.
     pub log_syncs: u64,
-    /// Log writes nobody waited for.
+    /// Log writes that no transaction waited for.
     pub log_runs: u64,
     /// Runs read and written by compaction.
     pub compaction_ios: u64,
@@ -95,7 +95,7 @@ pub(super) struct ClientsRecorder {
     binds_from: f64,
 }
 
-/// The state of a run that a row shows beside its counts.
+/// The state of a run that a row shows in addition to its counts.
 pub(super) struct RowState {
     /// Length of the row, s.
     pub seconds: f64,
@@ -176,7 +176,7 @@ impl ClientsRecorder {
         let waited = (0..host.devices.len()).filter_map(|device| host.lowest_balance_percent(device, end));
         let balances = host.instance.as_ref().map(|instance| instance.balances(end)).unwrap_or_default();
         let instance = balances.ios.into_iter().chain(balances.bytes).map(|balance| balance.percent());
-        // Nobody was answered: the oldest waits at least this long.
+        // No transaction was answered: the oldest waits at least this long.
         let p95_ns = if row.answered > 0 { self.of_row.value_at_quantile(0.95) } else { state.oldest.map_or(0, |arrived| end.since(arrived).0) };
         self.rows.push(Second {
             t_s: end.as_secs_f64(),

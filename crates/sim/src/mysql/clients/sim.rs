@@ -19,7 +19,7 @@ pub const PAGES_BEHIND: u64 = 1_024;
 pub(super) const MIN_OWN_TIME: Nanos = Nanos(1_000);
 /// Transactions of an open load under way at once: as many as one NVMe queue of EBS holds.
 const OPEN_THREADS: u32 = 1_024;
-/// Log bytes nobody syncs that may wait before clients do: innodb_log_buffer_size.
+/// Log bytes without a sync of their own that may be buffered before clients wait: innodb_log_buffer_size (16 MiB by default).
 const LOG_BUFFER: f64 = 16.0 * 1_048_576.0;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -74,7 +74,7 @@ enum EventSlot {
     Compaction(u32),
 }
 
-/// Redo log, binary log, and what is written to either without anyone waiting.
+/// Redo log, binary log, and what is written to either without a transaction that waits for it.
 const LOGS: usize = 3;
 const UNSYNCED: usize = 2;
 const OTHER_SLOTS: u32 = LOGS as u32 + 2 + CLEANER_DEPTH + COMPACTION_DEPTH;
@@ -294,7 +294,7 @@ impl<'a> ClientsSim<'a> {
         self.clean(now);
     }
 
-    /// The next thing a transaction does once the one before is done.
+    /// Begins what a transaction does next, now that what it waited for is done.
     fn resume_transaction(&mut self, id: u32, now: Nanos) {
         let client = &mut self.clients[id as usize];
         if client.phase == Phase::Own {
@@ -329,7 +329,7 @@ impl<'a> ClientsSim<'a> {
         }
         client.phase = Phase::Commit;
         let (syncs, log) = (client.syncs, &self.scenario.database.log);
-        // What no sync of its own carries leaves in runs.
+        // Bytes that no sync of this transaction writes leave in runs.
         let unsynced = if syncs == 0 { log.redo_bytes_per_tx } else { 0.0 } + if syncs < 2 { log.binlog_bytes_per_tx } else { 0.0 };
         if unsynced > 0.0 {
             self.logs[UNSYNCED].bytes += unsynced;
@@ -386,7 +386,7 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
-    /// Writes what nobody waits for, once there are `least` bytes of it.
+    /// Writes log bytes that no transaction waits for, once there are `least` of them.
     fn write_unsynced(&mut self, now: Nanos, least: f64) {
         let writer = &mut self.logs[UNSYNCED];
         if !writer.busy && writer.bytes >= least {
@@ -425,7 +425,7 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
-    /// No room: for pages, because dirty ones are not written yet, or in the log buffer.
+    /// Whether transactions must wait: the page cleaner is too far behind to free pages, or the log buffer is full.
     #[inline]
     fn is_out_of_room(&self) -> bool {
         self.cleaner.behind() > PAGES_BEHIND || self.logs[UNSYNCED].bytes > LOG_BUFFER

@@ -152,7 +152,7 @@ struct Cell {
     mass: f64,
 }
 
-/// Up to so many pages, each is a cell of its own.
+/// Up to this many pages, each page is a cell of its own.
 const EXACT_PAGES: f64 = 512.0;
 
 /// Pages of a table in runs short enough to be alike: geometric from both ends and the middle, with the window's first and last page alone.

@@ -42,7 +42,7 @@ impl Commitments {
                 return Err(broken(&format!("{place} factor"), "must be above 0 and at most 1"));
             }
             if !known.insert((&row.commitment, &row.family)) {
-                return Err(broken(&format!("{place} family"), "stands there twice"));
+                return Err(broken(&format!("{place} family"), "is given twice"));
             }
         }
         Ok(Commitments { rows })

@@ -18,7 +18,7 @@ pub struct Problem {
 
 impl Problem {
     pub(crate) fn new(value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> Self {
-        // One line, whatever was pasted in.
+        // Text that was pasted in may hold line breaks; an error is one line.
         let one_line = |text: String| text.replace(char::is_control, " ");
         Problem { value: one_line(value.into()), rule: one_line(rule.into()), source: source.into(), hint: hint.into() }
     }

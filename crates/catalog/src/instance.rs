@@ -139,7 +139,7 @@ impl Instances {
             let place = format!("instances.csv: {}: field", row.instance_type);
             sources.require(&row.source, &format!("{place} source"))?;
             if types.contains_key(&row.instance_type) {
-                return Err(broken(&format!("{place} instance_type"), "stands there twice"));
+                return Err(broken(&format!("{place} instance_type"), "is given twice"));
             }
             types.insert(row.instance_type.clone(), row);
         }

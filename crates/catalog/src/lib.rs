@@ -236,7 +236,7 @@ impl Catalog {
         Ok(limits)
     }
 
-    /// Whether all of `storages`, such as data and log, can be on one instance beside its root volume.
+    /// Whether all of `storages`, such as data and log, can be on one instance together with its root volume.
     ///
     /// # Errors
     /// [`CatalogError::Limit`] naming the attachment limit or the number of local disks. A type whose limit no source names

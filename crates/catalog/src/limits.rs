@@ -9,6 +9,7 @@ use crate::Catalog;
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 
+/// Bytes of the binary units.
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * 1024 * 1024;
@@ -395,7 +396,7 @@ impl<'a> Resolver<'a> {
         Ok(mib_s * MIB)
     }
 
-    /// io1, io2: the step of the provisioned IOPS, so many KiB for each, up to the cap of the step.
+    /// io1, io2: the KiB/s for each provisioned IOPS in the step that these fall in, up to the cap of the step.
     fn throughput_per_iops(&mut self) -> u64 {
         let ThroughputRule::PerIops { non_nitro_cap_mib_s, tier } = &self.era.throughput else {
             return 0;

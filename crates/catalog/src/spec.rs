@@ -21,8 +21,12 @@ pub const DEFAULT_CHUNK_KIB: u64 = 256;
 /// Most members of an array: the most EBS attachments of any type in `data/instances.csv`.
 pub const MAX_MEMBERS: usize = 128;
 
+/// What errors cite, and examples they give.
 const NOTATION: &str = "storage notation TYPE:SIZE_GIB[:IOPS[:MIB_S]]";
 const EXAMPLES: &str = "Write it like gp2:1000, io1:1024:10000, gp3:500:6000:250, 2xgp2:1700 or raid10:4xgp3:500.";
+
+/// RAID levels that exist elsewhere (md(4), hardware controllers) but have no model here.
+const NOT_MODELLED: [&str; 7] = ["raid2", "raid3", "raid4", "raid6", "raid01", "raid50", "raid60"];
 
 /// A kind of volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -175,12 +179,13 @@ impl FromStr for RaidLevel {
         let lower = text.to_ascii_lowercase();
         let names = RaidLevel::ALL.map(RaidLevel::as_str);
         RaidLevel::ALL.into_iter().find(|level| level.as_str() == lower).ok_or_else(|| {
-            CatalogError::UnknownType(Box::new(Problem::new(
-                text,
-                "is not a RAID level",
-                NOTATION,
-                did_you_mean(text, names, &format!("Known levels: {}.", names.join(", "))),
-            )))
+            let known = format!("Known levels: {}.", names.join(", "));
+            let problem = if NOT_MODELLED.contains(&lower.as_str()) {
+                Problem::new(text, "is a RAID level that is not modelled", NOTATION, format!("{known} No other level stands in for it."))
+            } else {
+                Problem::new(text, "is not a RAID level", NOTATION, did_you_mean(text, names, &known))
+            };
+            CatalogError::UnknownType(Box::new(problem))
         })
     }
 }

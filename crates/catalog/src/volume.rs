@@ -186,7 +186,7 @@ pub struct VolumeEra {
     pub rules: EraRules,
 }
 
-/// What an `[[era]]` block of a file holds beside its first day.
+/// What an `[[era]]` block of a file holds besides its first day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EraRules {

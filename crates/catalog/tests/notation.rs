@@ -79,6 +79,9 @@ fn refuses_with_four_parts_and_a_suggestion() {
         assert_eq!(error.kind(), kind, "{text}: {error}");
         assert_four_parts(&error, text);
     }
+    // Another level would not do what was asked for: a hint to it is dangerous.
+    let raid6 = "raid6:4xgp3:100".parse::<StorageSpec>().unwrap_err();
+    assert!(raid6.rule().contains("not modelled") && !raid6.hint().contains("Did you mean"), "{raid6}");
     let typo = "gp22:5".parse::<StorageSpec>().unwrap_err();
     assert_eq!(typo.hint(), "Did you mean gp2?");
     let date = Catalog::embedded().newest_date();

@@ -21,6 +21,7 @@
 //! ```
 //! Error against the exact quantile: below 0.5 % from p1 to p99.999 (tested).
 
+use crate::chance::{lognormal_above, lognormal_mean};
 use crate::io::Op;
 use chrono::NaiveDate;
 use headrace_catalog::VolumeType;
@@ -28,11 +29,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// The body has 2^10 cells of equal probability: see the module's header for why.
 const BODY_BITS: u32 = 10;
 const BODY_CELLS: usize = 1 << BODY_BITS;
 /// The tail begins where the distance to 1 has this many leading zero bits.
 const TAIL_FROM: u32 = 4;
+/// The tail ends there: one request in 10^12.
 const TAIL_TO: u32 = 40;
+/// Cells for each halving of the distance to 1.
 const TAIL_CELLS: usize = 64;
 /// A stall is one odd request, so its spread is not measured: half a decade either way covers the maxima seen (34-250 ms).
 const STALL_SIGMA: f64 = 0.6;
@@ -104,21 +108,20 @@ impl LatencyProfile {
         if above <= 0.0 {
             return 1.0;
         }
-        let body = upper(above, self.body_median_us, self.body_sigma);
-        let tail = upper(above, self.tail_median_us, self.tail_sigma);
-        let stall = upper(above, self.stall_median_ms * 1e3, STALL_SIGMA);
+        let body = lognormal_above(above, self.body_median_us, self.body_sigma);
+        let tail = lognormal_above(above, self.tail_median_us, self.tail_sigma);
+        let stall = lognormal_above(above, self.stall_median_ms * 1e3, STALL_SIGMA);
         let rest = 1.0 - self.tail_weight - self.stall_per_io;
         rest * body + self.tail_weight * tail + self.stall_per_io * stall
     }
 
     /// Mean of a 16 KiB request, us.
     pub fn mean_us(&self) -> f64 {
-        let mean = |median: f64, sigma: f64| median * libm::exp(sigma * sigma / 2.0);
         let rest = 1.0 - self.tail_weight - self.stall_per_io;
         self.base_us
-            + rest * mean(self.body_median_us, self.body_sigma)
-            + self.tail_weight * mean(self.tail_median_us, self.tail_sigma)
-            + self.stall_per_io * mean(self.stall_median_ms * 1e3, STALL_SIGMA)
+            + rest * lognormal_mean(self.body_median_us, self.body_sigma)
+            + self.tail_weight * lognormal_mean(self.tail_median_us, self.tail_sigma)
+            + self.stall_per_io * lognormal_mean(self.stall_median_ms * 1e3, STALL_SIGMA)
     }
 
     /// What a size other than 16 KiB adds, us; negative where smaller is faster.
@@ -143,11 +146,6 @@ impl LatencyProfile {
     }
 }
 
-/// P(LN(median, sigma) > x).
-fn upper(x: f64, median: f64, sigma: f64) -> f64 {
-    0.5 * libm::erfc(libm::log(x / median) / (sigma * core::f64::consts::SQRT_2))
-}
-
 /// The inverse distribution function as a table of nanoseconds.
 #[derive(Debug)]
 pub struct LatencyTable {
@@ -166,7 +164,7 @@ impl LatencyTable {
             floor_us = profile.quantile_us(exceed, floor_us);
             (floor_us * 1e3) as u64
         };
-        // The lowest cell starts at its own middle: a lognormal's zeroth quantile is the base, which nobody has seen.
+        // The lowest cell starts at its own middle: the zeroth quantile of a lognormal is the base itself, which no run has measured.
         let body = (0..=BODY_CELLS).map(|i| at(1.0 - (i as f64).max(0.5) / BODY_CELLS as f64)).take(BODY_CELLS - (BODY_CELLS >> TAIL_FROM) + 1).collect();
         let mut tail = Vec::new();
         for zeros in TAIL_FROM..=TAIL_TO {

@@ -10,21 +10,17 @@
 //! ```
 //!
 //! Behaviour and numbers: EC2 user guide on volume types (2018-2023; the limits of each day are in `data/volumes`), and the measured runs named in
-//! `pacing`, `latency`, `bucket`, `first_touch` and `fault`. Not modelled: the replication inside EBS, multi-attach contention, network loss.
+//! `bucket`, `latency`, `first_touch` and `rates`. Not modelled: the replication inside EBS, multi-attach contention, network loss.
 //!
 //! The volume has no clock and no hidden chance: time is an argument and the generator is seeded. Requests must come in order of time; an answer
 //! is final when it is given, because the limiters are first-in first-out.
 
-use crate::accounting::{Accounting, Charge};
-use crate::bucket::{Bucket, BucketState};
-use crate::fault::Degradation;
+use crate::accounting::{Accounting, Charge, Merger};
+use crate::bucket::{Bucket, BucketState, DeepQueueSpread, HoldProfile};
 use crate::first_touch::{FirstTouch, SavedTouch, SnapshotOrigin};
-use crate::io::{Cap, Decision, Io, Op, Verdict};
+use crate::io::{Cap, Decision, Io, Nanos, Op, Verdict};
 use crate::latency::LatencyTable;
-use crate::merge::Merger;
-use crate::modification::{Modification, ModificationState, Rates};
-use crate::pacing::{DeepQueueSpread, HoldProfile};
-use crate::time::Nanos;
+use crate::rates::{Degradation, ModificationPhase, Rates, VolumeModification};
 use headrace_catalog::{InstanceLimits, VolumeLimits};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -119,7 +115,7 @@ pub struct SavedVolume {
     /// Events that had not ended.
     pub degradations: Vec<Degradation>,
     /// A modification in progress.
-    pub modification: Option<Modification>,
+    pub modification: Option<VolumeModification>,
     sequential_end: u64,
     merger: Option<Merger>,
     touch: Option<SavedTouch>,
@@ -155,7 +151,7 @@ pub struct Volume {
     sequential_end: u64,
     touch: Option<FirstTouch>,
     degradations: Vec<Degradation>,
-    modification: Option<Modification>,
+    modification: Option<VolumeModification>,
     // Next moment at which rates change; NEVER when nothing is planned.
     boundary: Nanos,
     extra_latency: Nanos,
@@ -353,7 +349,7 @@ impl Volume {
     fn cross_boundary(&mut self) {
         let now = self.boundary;
         if let Some(change) = &self.modification {
-            if change.state(now) == ModificationState::Completed {
+            if change.state(now) == ModificationPhase::Completed {
                 let target = change.target.clone();
                 self.modification = None;
                 self.become_limits(now, target);
@@ -367,7 +363,7 @@ impl Volume {
     fn apply_rates(&mut self, now: Nanos) {
         let mut rates = Rates::of(&self.limits);
         if let Some(change) = &self.modification {
-            if change.state(now) == ModificationState::Optimizing {
+            if change.state(now) == ModificationPhase::Optimizing {
                 rates = rates.lower(Rates::of(&change.target));
             }
         }
@@ -451,7 +447,7 @@ impl Volume {
     }
 
     /// Starts a modification at `now`. Returns false when one is still in progress.
-    pub fn modify(&mut self, now: Nanos, modification: Modification) -> bool {
+    pub fn modify(&mut self, now: Nanos, modification: VolumeModification) -> bool {
         if self.modification.is_some() {
             return false;
         }
@@ -461,7 +457,7 @@ impl Volume {
     }
 
     /// Where a modification stands; none when nothing is in progress.
-    pub fn modification_state(&self, now: Nanos) -> Option<ModificationState> {
+    pub fn modification_state(&self, now: Nanos) -> Option<ModificationPhase> {
         self.modification.as_ref().map(|change| change.state(now))
     }
 

@@ -1,9 +1,9 @@
 //! What the model promises, each in numbers that can be worked out by hand.
 
 use headrace_catalog::{Catalog, NaiveDate, StorageSpec, VolumeLimits};
-use headrace_model::fault::{draw_degradations, Degradation};
 use headrace_model::first_touch::SnapshotOrigin;
-use headrace_model::modification::{Modification, ModificationState};
+use headrace_model::rates::{draw_degradations, Degradation};
+use headrace_model::rates::{ModificationPhase, VolumeModification};
 use headrace_model::{Device, Host, Instance, Io, ModelOptions, Nanos, Op, Verdict, Volume};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
@@ -180,12 +180,13 @@ fn events_take_the_share_of_time_asked_for() {
 #[test]
 fn a_modification_goes_through_its_states() {
     let mut device = device("gp3:500:6000:500", &ModelOptions::counting());
-    let modification = Modification { target: limits("gp3:500:12000:500"), modifying_until: Nanos::from_secs(10), optimizing_until: Nanos::from_secs(40) };
+    let modification =
+        VolumeModification { target: limits("gp3:500:12000:500"), modifying_until: Nanos::from_secs(10), optimizing_until: Nanos::from_secs(40) };
     let volume = &mut device.members_mut()[0];
     assert!(volume.modify(Nanos::ZERO, modification.clone()));
     assert!(!volume.modify(Nanos::from_secs(1), modification), "one at a time");
-    assert_eq!(volume.modification_state(Nanos::from_secs(1)), Some(ModificationState::Modifying));
-    assert_eq!(volume.modification_state(Nanos::from_secs(20)), Some(ModificationState::Optimizing));
+    assert_eq!(volume.modification_state(Nanos::from_secs(1)), Some(ModificationPhase::Modifying));
+    assert_eq!(volume.modification_state(Nanos::from_secs(20)), Some(ModificationPhase::Optimizing));
     // Never below the source while raising; the target only when completed.
     let optimizing = closed_rate(&mut device, Op::Read, 64, 20, 10);
     let completed = closed_rate(&mut device, Op::Read, 64, 41, 10);
@@ -201,7 +202,7 @@ fn gp2_keeps_its_balance_when_it_grows() {
     let mut volume = Volume::new(limits("gp2:100"), ModelOptions::counting(), 1);
     volume.set_balance_percent(Nanos::ZERO, 50.0);
     let target = limits("gp2:300");
-    volume.modify(Nanos::ZERO, Modification { target, modifying_until: Nanos::from_secs(1), optimizing_until: Nanos::from_secs(2) });
+    volume.modify(Nanos::ZERO, VolumeModification { target, modifying_until: Nanos::from_secs(1), optimizing_until: Nanos::from_secs(2) });
     volume.advance(Nanos::from_secs(2));
     // 2.7 M and two seconds of 300.
     assert_eq!(volume.balance(Nanos::from_secs(2)).unwrap().credits, 2_700_600);

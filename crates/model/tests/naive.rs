@@ -4,7 +4,7 @@
 //! moment at which all buckets have enough by halving the interval, where the model divides.
 
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate, VolumeLimits};
-use headrace_model::instance::{Instance, TOP_UP_EVERY};
+use headrace_model::host::{Instance, TOP_UP_EVERY};
 use headrace_model::{Cap, Io, ModelOptions, Nanos, Op, Volume};
 use proptest::prelude::*;
 

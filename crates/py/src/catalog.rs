@@ -50,7 +50,7 @@ fn commitment<'py>(py: Python<'py>, commitment: &str, instance_type: &str, as_of
     to_python(py, Catalog::embedded().commitment(commitment, instance_type, date(as_of)?).map_err(|error| catalog_error(&error))?)
 }
 
-/// Raises where storages together are more than an instance takes beside its root volume.
+/// Raises where storages together are more volumes than an instance takes in addition to its root volume.
 #[pyfunction]
 #[pyo3(signature = (storages, instance, as_of=None))]
 fn check_attachments(storages: Vec<String>, instance: &str, as_of: Option<&str>) -> PyResult<()> {
@@ -149,7 +149,7 @@ fn monthly_cost<'py>(
     to_python(py, &items.map_err(|error| catalog_error(&error))?)
 }
 
-/// Totals of many storages' monthly bills, USD; NaN where there is no price or the storage does not exist.
+/// Monthly totals of many storages, USD; NaN where there is no price or the storage does not exist.
 #[pyfunction]
 #[pyo3(signature = (storages, region, as_of=None, million_ios_per_month=0.0, prices=None))]
 fn monthly_totals(

@@ -26,7 +26,7 @@ fn catalog_error(error: &CatalogError) -> PyErr {
 fn sim_error(error: SimError) -> PyErr {
     match error {
         SimError::Catalog(error) => catalog_error(&error),
-        SimError::Load { what, value, rule } => CoreError::new_err((value, format!("{what} {rule}"), "", "Change the workload.")),
+        SimError::Load { what, value, rule, hint } => CoreError::new_err((value, format!("{what} {rule}"), "bounds of the simulation", hint)),
         SimError::Interrupted => PyKeyboardInterrupt::new_err(()),
     }
 }

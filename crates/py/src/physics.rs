@@ -5,9 +5,9 @@ use crate::simulate::open_load;
 use crate::{catalog_error, sim_error, to_python, CoreError};
 use headrace_catalog::{Catalog, StorageSpec};
 use headrace_model::accounting::StorageCost;
-use headrace_model::modification::default_optimizing;
+use headrace_model::rates::default_optimizing;
 use headrace_sim::measure;
-use headrace_sim::mysql::settings::{self, Settings};
+use headrace_sim::mysql::settings::{self, ServerSettings};
 use headrace_sim::mysql::{database, interval};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -24,7 +24,7 @@ fn storage_cost<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound<'py, PyAn
 }
 
 /// What an open load asks of all volumes of a storage together, copies and parity included. Columns: t_s, duration_s, iops (units of 256 KiB), mib_s, hdd_mib_s (as HDD types
-/// count, whatever the type is).
+/// count, for volumes of any type).
 #[pyfunction]
 fn demand_on_volumes<'py>(py: Python<'py>, load: &Bound<'py, PyAny>, storage: &str) -> PyResult<Bound<'py, PyDict>> {
     let rows = measure::on_volumes(&open_load(load)?, &parse(storage)?);
@@ -45,7 +45,7 @@ fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
 /// io_capacity, io_capacity_max, redo_bytes with measured_redo_bytes, compaction_write_bytes_s. What is not given (or None) stays.
 #[pyfunction]
 fn database_under<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, settings: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let settings: Settings = pythonize::depythonize(settings).map_err(|error: pythonize::PythonizeError| {
+    let settings: ServerSettings = pythonize::depythonize(settings).map_err(|error: pythonize::PythonizeError| {
         CoreError::new_err(("settings".to_string(), error.to_string(), "docs/reference/run-description.md", "check the setting's name and value"))
     })?;
     to_python(py, &settings.on(&database_of(database)?).map_err(sim_error)?)
@@ -67,7 +67,7 @@ fn cache_after<'py>(
     to_python(py, &settings::behind_cache(&database_of(database)?, cache_bytes, other_bytes, changed.as_deref()))
 }
 
-/// Share of `tps` that so many virtual processors leave of it; `clients`: the table of a database (cpu_ms and sharpness decide).
+/// Share of `tps` that `vcpus` virtual processors let through; `clients`: the table of a database (cpu_ms and sharpness decide).
 #[pyfunction]
 fn processor_share(tps: f64, vcpus: f64, clients: &Bound<'_, PyAny>) -> PyResult<f64> {
     Ok(interval::processor_share(tps, vcpus, &pythonize::depythonize(clients)?))

@@ -4,9 +4,9 @@
 
 use headrace_catalog::NaiveDate;
 use headrace_model::{Io, ModelOptions, Nanos, Op, Volume};
-use headrace_sim::mysql::interval::{run, Load, Scenario, Start};
+use headrace_sim::mysql::interval::{run, Scenario, Start, TransactionLoad};
 use headrace_sim::mysql::standard::tpcc;
-use headrace_sim::mysql::{Engine, WarmUp};
+use headrace_sim::mysql::{StorageEngine, WarmUp};
 use headrace_sim::{events, interval, ClosedLoad, OpenLoad, Pattern, Point, Setup};
 use std::time::Instant;
 
@@ -90,7 +90,7 @@ fn main() {
 /// An hour of a database at one-second steps, with scatter; and following its cache through that hour, which is done once per database and cache size.
 fn database_hours() {
     const HOURS: u32 = 20;
-    let database = tpcc(Engine::Innodb, 5_000.0).unwrap();
+    let database = tpcc(StorageEngine::Innodb, 5_000.0).unwrap();
     let cache_bytes = 50.0 * (1u64 << 30) as f64;
     measure("database: its cache followed from a cold start", "caches/s", || {
         let warm_up = WarmUp::new(&database, cache_bytes);
@@ -108,7 +108,7 @@ fn database_hours() {
                     data: &data,
                     log: None,
                     instance: None,
-                    load: Load::Clients(72),
+                    load: TransactionLoad::Clients(72),
                     start: Start::Cold,
                     seconds: 3_600,
                     step_s: 1.0,

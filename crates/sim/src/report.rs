@@ -3,9 +3,12 @@
 use headrace_model::Cap;
 use serde::Serialize;
 
+/// Bytes of a MiB.
+pub(crate) const MIB: f64 = 1_048_576.0;
+
 /// One interval of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Row {
+pub struct RunRow {
     /// Start, s.
     pub t_s: f64,
     /// Length, s.
@@ -102,7 +105,7 @@ pub struct Summary {
     pub worst_p99_ms: Option<f64>,
     /// Of the 99.9th percentile, ms.
     pub worst_p999_ms: Option<f64>,
-    /// Start of the window with the highest 99th percentile, s; none where no request waited: no window stands out.
+    /// Start of the window with the highest 99th percentile, s; none where no request waited, because all windows are alike then.
     pub worst_at_s: Option<f64>,
     /// Requests answered with an error (a lost array).
     pub failed_ios: f64,
@@ -114,7 +117,7 @@ pub struct Summary {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Run {
     /// In order of time.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RunRow>,
     /// Over all rows.
     pub summary: Summary,
 }

@@ -1,11 +1,11 @@
 //! From a storage spec and a date to a host that can be driven.
 
-use crate::SimError;
+use crate::error::SimError;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, RaidLevel, StorageSpec, VolumeLimits, VolumeType};
-use headrace_model::fault::Degradation;
 use headrace_model::first_touch::SnapshotOrigin;
-use headrace_model::modification::{Modification, ModificationState, Rates};
+use headrace_model::rates::Degradation;
+use headrace_model::rates::{ModificationPhase, Rates, VolumeModification};
 use headrace_model::{Device, Host, Instance, ModelOptions, Nanos};
 
 /// Storage, instance and date of a simulation, resolved against the catalog.
@@ -28,7 +28,7 @@ pub struct Setup {
     /// Degradation events by member.
     pub degradations: Vec<(usize, Degradation)>,
     /// A modification of every member, with the moments at which its states end.
-    pub modification: Option<Modification>,
+    pub modification: Option<VolumeModification>,
     /// Members lost from the start.
     pub failed_members: Vec<usize>,
 }
@@ -102,8 +102,8 @@ impl Setup {
         if let Some(change) = &self.modification {
             let target = Rates::of(&change.target);
             match change.state(middle) {
-                ModificationState::Optimizing => rates = rates.lower(target),
-                ModificationState::Completed => {
+                ModificationPhase::Optimizing => rates = rates.lower(target),
+                ModificationPhase::Completed => {
                     rates = Rates { iops: rates.iops.and(target.iops), credit_refill: rates.credit_refill.and(target.credit_refill), ..target }
                 }
                 _ => {}

@@ -1,9 +1,9 @@
 //! A load repeated: against the same load written out many times, and against arithmetic. The worst five minutes: against the rows, and between the forms.
 
 use headrace_catalog::NaiveDate;
-use headrace_sim::candidates::{evaluate, Candidate, Outcome, Search};
-use headrace_sim::cycle::{Cycle, Repeated};
-use headrace_sim::{events, interval, Arrivals, OpenLoad, Point, Row, Setup};
+use headrace_sim::cycle::{self, Cycle, Repeated};
+use headrace_sim::demand::search::{evaluate, DemandCandidate, DemandOutcome, DemandSearch};
+use headrace_sim::{events, interval, Arrivals, OpenLoad, Point, RunRow, Setup};
 use proptest::prelude::*;
 
 const DAY_S: f64 = 86_400.0;
@@ -22,7 +22,7 @@ fn even(points: Vec<Point>) -> OpenLoad {
 }
 
 fn settled(setup: &Setup, load: &OpenLoad) -> Repeated {
-    interval::open_settled(setup, load, load.points[0].duration_s).unwrap().1
+    cycle::open_settled(setup, load, load.points[0].duration_s).unwrap().1
 }
 
 /// Few credits, so that an hour decides.
@@ -64,7 +64,7 @@ fn a_slow_leak_is_found_without_living_through_every_day() {
 
 #[test]
 fn an_instance_is_full_again_every_day_and_not_in_between() {
-    // m5.large: 30 minutes of (maximum - baseline) a day. An hour of 300 MiB/s a day takes 233 MB/s x 3,600 s of 922.5 GB: it lasts, and is full the next day whatever came back.
+    // m5.large: 30 minutes of (maximum - baseline) a day. An hour of 300 MiB/s a day takes 233 MB/s x 3,600 s of 922.5 GB: it lasts, and is full the next day, however much came back.
     let point = |duration_s: f64, reads_per_s: f64| Point { read_bytes: 262_144.0, ..reads(duration_s, reads_per_s) };
     let setup = setup("gp3:1000:16000:1000", Some("m5.large"));
     let daily = settled(&setup, &even(vec![point(DAY_S - 3_600.0, 300.0), point(3_600.0, 1_200.0)]));
@@ -84,7 +84,7 @@ fn storages_without_credits_settle_at_once() {
 #[test]
 fn what_happens_once_is_refused() {
     let setup = Setup { failed_members: vec![0], ..setup("raid1:2xgp3:100", None) };
-    assert!(interval::open_settled(&setup, &even(vec![reads(60.0, 100.0)]), 60.0).is_err());
+    assert!(cycle::open_settled(&setup, &even(vec![reads(60.0, 100.0)]), 60.0).is_err());
 }
 
 fn hours() -> impl Strategy<Value = Vec<Point>> {
@@ -112,7 +112,7 @@ proptest! {
             Some(_) => {}
             None => prop_assert_eq!(written.summary.credits_empty_at_s, None),
         }
-        let last: Vec<&Row> = written.rows.iter().filter(|row| row.t_s >= (CYCLES as f64 - 1.0) * seconds - 1e-6).collect();
+        let last: Vec<&RunRow> = written.rows.iter().filter(|row| row.t_s >= (CYCLES as f64 - 1.0) * seconds - 1e-6).collect();
         let end = last.last().unwrap();
         if repeated.settled == Some(true) {
             // A millionth of the depth is what settled means: 0.4 I/Os of each member, at 30 to 600 a second.
@@ -133,7 +133,7 @@ proptest! {
         // Minutes, so that rows are slots.
         let points: Vec<Point> = points.into_iter().map(|(minutes, rate)| reads(f64::from(minutes) * 60.0, rate.floor())).collect();
         let run = interval::open(&setup("gp3:100", None), &even(points.clone()), 60.0).unwrap();
-        let mean = |rows: &[Row]| {
+        let mean = |rows: &[RunRow]| {
             let answered: f64 = rows.iter().map(|row| row.iops).sum();
             rows.iter().map(|row| row.mean_ms.unwrap_or(0.0) * row.iops).sum::<f64>() / answered
         };
@@ -168,17 +168,17 @@ fn a_spike_of_three_minutes_shows_in_the_worst_five_of_both_forms_and_not_in_the
 #[test]
 fn candidates_are_judged_by_the_cycle_that_is_asked_for() {
     let load = even(vec![reads(18.0 * 3_600.0, 260.0), reads(6.0 * 3_600.0, 500.0)]);
-    let candidates = ["gp2:100", "gp3:100"].map(|storage| Candidate { storage: storage.parse().unwrap(), instance: None });
+    let candidates = ["gp2:100", "gp3:100"].map(|storage| DemandCandidate { storage: storage.parse().unwrap(), instance: None });
     let ask = |cycle, start_balance_percent, prune_above| {
-        let search = Search { load: &load, as_of: "2024-06-01".parse().unwrap(), instances: &[], start_balance_percent, cycle, prune_above };
+        let search = DemandSearch { load: &load, as_of: "2024-06-01".parse().unwrap(), instances: &[], start_balance_percent, cycle, prune_above };
         evaluate(&search, &candidates, &mut |_| true).unwrap()
     };
-    let throttled = |outcome: &Outcome| if let Outcome::Simulated(repeated) = outcome { repeated.summary.throttled_s } else { f64::NAN };
+    let throttled = |outcome: &DemandOutcome| if let DemandOutcome::Simulated(repeated) = outcome { repeated.summary.throttled_s } else { f64::NAN };
     assert_eq!(throttled(&ask(Cycle::First, None, 1.0)[0]), 0.0);
     // The credits of a start help a first day, and not a settled one: 320 a second on average over 300.
-    assert!(matches!(ask(Cycle::Settled, None, 1.0)[0], Outcome::Bounded(by) if (by - 320.0 / 300.0).abs() < 1e-9));
+    assert!(matches!(ask(Cycle::Settled, None, 1.0)[0], DemandOutcome::Bounded(by) if (by - 320.0 / 300.0).abs() < 1e-9));
     assert!(throttled(&ask(Cycle::Settled, None, f64::INFINITY)[0]) > 0.0);
     // A start balance asks for the first day.
     assert_eq!(throttled(&ask(Cycle::Settled, Some(100.0), 1.0)[0]), 0.0);
-    assert!(matches!(&ask(Cycle::Settled, None, 1.0)[1], Outcome::Simulated(repeated) if repeated.settled == Some(true)));
+    assert!(matches!(&ask(Cycle::Settled, None, 1.0)[1], DemandOutcome::Simulated(repeated) if repeated.settled == Some(true)));
 }

@@ -4,7 +4,7 @@
 //! the last point's share of a second. Moment of depletion: within one interval.
 
 use headrace_catalog::NaiveDate;
-use headrace_model::fault::Degradation;
+use headrace_model::rates::Degradation;
 use headrace_model::Nanos;
 use headrace_model::{Cap, ModelOptions};
 use headrace_sim::{events, interval, Arrivals, ClosedLoad, OpenLoad, Pattern, Point, Run, Setup, Summary};
@@ -192,7 +192,7 @@ proptest! {
         let (a, b) = (by_event.summary.delivered_ios, by_interval.summary.delivered_ios);
         // When limits decide, the forms agree to 0.1 %. When latency decides, the rate is outstanding over mean latency; the per-I/O form's mean
         // is a sample mean of a heavy-tailed distribution (deviation at most 6 x the mean, rare stalls): 5 sigma / sqrt(n) on top. In between (a stripe whose members are
-        // limited in turn), clients wait for the slower member of the moment, which only the per-I/O form sees: up to 1/sqrt(depth per member) of the rate.
+        // limited in turn), clients wait for the member that is slower at that time, which only the per-I/O form sees: up to 1/sqrt(depth per member) of the rate.
         let sampling = 30.0 / a.sqrt();
         let limited = by_interval.rows.last().unwrap().cap != Cap::Clients;
         let members = setup.limits.len() as f64;
@@ -251,7 +251,7 @@ fn a_backlog_builds_up_is_worked_off_and_is_told() {
 fn independent_arrivals_wait_in_clumps_near_a_cap() {
     // Ten minutes of Poisson reads on 3,000 IOPS. The reserve lasts, or lasts a while, or not, as the utilisation comes nearer to one. The per-I/O form's figures have few
     // independent clumps behind them (some 1/(1-u)^2 requests each, at 0.995 about 45 a run; at 1 a run is one clump): what is compared is the mean over runs, with two of
-    // its standard errors beside the 15 % that the interval form may be off. Time with waits: ten seconds more, for where the reserve runs out.
+    // its standard errors in addition to the 15 % that the interval form may be off. Time with waits: ten seconds more, for where the reserve runs out.
     const RUNS: u64 = 8;
     for (used, waits) in [(0.90, false), (0.97, false), (0.99, true), (0.995, true), (1.0, true), (1.01, true)] {
         let point = Point { duration_s: 600.0, reads_per_s: 3_000.0 * used, writes_per_s: 0.0, read_bytes: 16_384.0, write_bytes: 0.0 };
@@ -295,5 +295,19 @@ fn a_lost_array_serves_nothing_and_one_that_is_not_does() {
         let summary = run(storage, &failed).summary;
         assert_eq!((summary.failed_ios, summary.lost_at_s), (0.0, None), "{storage}");
         assert!(summary.delivered_ios > 15_000.0);
+    }
+}
+
+/// A sum of nothing is -0.0 for floating point, and would be written so: rows without waits have 0.
+#[test]
+fn no_figure_of_a_row_is_a_negative_zero() {
+    let point = |reads_per_s: f64| Point { duration_s: 5.0, reads_per_s, writes_per_s: 0.0, read_bytes: 16_384.0, write_bytes: 0.0 };
+    let load = OpenLoad::new(vec![point(0.0), point(100.0)]);
+    let setup = setup("gp3:100", Some("m5.large"));
+    for run in [interval::open(&setup, &load, 5.0).unwrap(), events::open(&setup, &load, 5.0, &mut events::quiet).unwrap()] {
+        for row in &run.rows {
+            let figures = [row.throttled_s, row.iops, row.mib_s, row.asked_iops, row.asked_mib_s, row.queue, run.summary.throttled_s];
+            assert!(figures.iter().all(|figure| figure.is_sign_positive()), "{row:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use headrace_sim::mysql::cache::{Cache, Moved};
 use headrace_sim::mysql::warmup::At;
-use headrace_sim::mysql::{standard, Database, Engine, PageClass, Popularity, WarmUp};
+use headrace_sim::mysql::{standard, Database, PageClass, Popularity, StorageEngine, WarmUp};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -277,9 +277,12 @@ fn stay(popularity: &Popularity, capacity: f64) -> f64 {
 /// evictions of it times its touches. It falls with the step. The rate at one moment is right to 1 %: cohorts leave one by one.
 #[test]
 fn finer_steps_change_little() {
-    for (engine, warehouses, gib) in
-        [(Engine::Innodb, 5_000.0, 54.0), (Engine::Innodb, 5_000.0, 5.0), (Engine::Myrocks, 5_000.0, 25.0), (Engine::Innodb, 1_000.0, 54.0)]
-    {
+    for (engine, warehouses, gib) in [
+        (StorageEngine::Innodb, 5_000.0, 54.0),
+        (StorageEngine::Innodb, 5_000.0, 5.0),
+        (StorageEngine::Myrocks, 5_000.0, 25.0),
+        (StorageEngine::Innodb, 1_000.0, 54.0),
+    ] {
         let database = standard::tpcc(engine, warehouses).unwrap();
         let rules = Rules { old_share: database.old_share, ordered_while_filling: database.ordered_while_filling };
         let capacity = database.cache_pages(gib * GIB);
@@ -297,7 +300,7 @@ fn finer_steps_change_little() {
 }
 
 fn tpcc(warehouses: f64) -> Database {
-    standard::tpcc(Engine::Innodb, warehouses).unwrap()
+    standard::tpcc(StorageEngine::Innodb, warehouses).unwrap()
 }
 
 fn values(at: &At) -> [f64; 8] {
@@ -311,9 +314,9 @@ fn database_with(popularity: Popularity, dirty_slope: f64) -> Database {
     database
 }
 
-/// The curve at any transactions, whatever hint: linear between its points, its ends hold.
+/// The curve at any number of transactions and with any hint: linear between its points, its ends hold.
 #[test]
-fn a_curve_is_linear_between_its_points_whatever_the_hint() {
+fn a_curve_is_linear_between_its_points_with_any_hint() {
     let warm_up = WarmUp::new(&tpcc(1_000.0), 10.0 * GIB);
     let points = warm_up.points();
     assert!(points.windows(2).all(|pair| pair[1].tx > pair[0].tx && pair[1].turned >= pair[0].turned && pair[1].full >= pair[0].full));
@@ -422,9 +425,9 @@ fn shape_is_looked_up_where_it_belongs() {
     assert!(pairs.clone().all(|(a, b)| At { shape: 1.0, ..*b } == *a));
 }
 
-/// A class of pages nobody touches: never read, never evicted, and nothing about the others becomes undefined.
+/// A class of pages that are never touched: never read, never evicted, and nothing about the others becomes undefined.
 #[test]
-fn pages_nobody_touches_change_no_reads() {
+fn pages_that_are_never_touched_change_no_reads() {
     let curve = |classes: &[(f64, f64)], slope: f64| {
         let warm_up = WarmUp::new(&database_with(popularity(classes), slope), 1e5 * 16_384.0);
         assert!(warm_up.points().iter().all(|point| values(point).into_iter().all(f64::is_finite)), "{classes:?}");

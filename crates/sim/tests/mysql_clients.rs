@@ -12,7 +12,8 @@ use headrace_sim::events::quiet;
 use headrace_sim::mysql::clients::{self, ClientsRun, PAGES_BEHIND};
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{
-    interval, Binding, Clients, Compaction, Database, Engine, Load, Log, Noise, PageClass, PageWrites, Popularity, Scenario, Second, Start, WarmUp,
+    interval, Binding, Clients, Compaction, Database, Log, Noise, PageClass, PageWrites, Popularity, Scenario, Second, Start, StorageEngine, TransactionLoad,
+    WarmUp,
 };
 use headrace_sim::{Setup, SimError};
 
@@ -51,7 +52,7 @@ impl Bench {
         Bench { warm_up: WarmUp::new(&database, CACHE_BYTES), database, data: setup(data), log: log.map(setup) }
     }
 
-    fn scenario(&self, load: Load, seconds: u32, seed: u64) -> Scenario<'_> {
+    fn scenario(&self, load: TransactionLoad, seconds: u32, seed: u64) -> Scenario<'_> {
         Scenario {
             database: &self.database,
             warm_up: &self.warm_up,
@@ -67,7 +68,7 @@ impl Bench {
         }
     }
 
-    fn run(&self, load: Load, seconds: u32) -> ClientsRun {
+    fn run(&self, load: TransactionLoad, seconds: u32) -> ClientsRun {
         clients::run(&self.scenario(load, seconds, 1), &mut quiet).unwrap()
     }
 
@@ -87,7 +88,7 @@ impl Bench {
     /// Transactions a second of the interval form without scatter, at a sharpness.
     fn interval(&self, clients: u32, sharpness: f64) -> f64 {
         let database = Database { clients: Clients { sharpness, ..self.database.clients }, ..self.database.clone() };
-        let scenario = Scenario { database: &database, seed: None, ..self.scenario(Load::Clients(clients), 4, 0) };
+        let scenario = Scenario { database: &database, seed: None, ..self.scenario(TransactionLoad::Clients(clients), 4, 0) };
         let mut tps = 0.0;
         interval::run(&scenario, &mut |second: &Second| tps = second.tps).unwrap();
         tps
@@ -137,7 +138,7 @@ fn both_forms(bench: &Bench) -> Vec<(u32, f64, f64)> {
     [1, 2, 4, 8, 10, 12, 13, 14, 15, 16, 18, 20, 22, 23, 25, 28, 30, 34, 40, 64, 128]
         .into_iter()
         .map(|clients| {
-            let run = bench.run(Load::Clients(clients), 65);
+            let run = bench.run(TransactionLoad::Clients(clients), 65);
             assert_accounts(&run);
             let tps = mean_tps(&run);
             (clients, tps, 3.0 * sd_s / alone_s / (tps * 60.0).sqrt())
@@ -201,7 +202,7 @@ fn a_cold_start_walks_the_same_curve() {
     let mut sharp = database();
     sharp.clients.sharpness = 64.0;
     let bench = Bench::new(sharp, "io1:200:5000", Some(LOG));
-    let scenario = Scenario { start: Start::Cold, ..bench.scenario(Load::Clients(64), 300, 1) };
+    let scenario = Scenario { start: Start::Cold, ..bench.scenario(TransactionLoad::Clients(64), 300, 1) };
     let run = clients::run(&scenario, &mut quiet).unwrap();
     let mut others = Vec::new();
     interval::run(&Scenario { seed: None, ..scenario }, &mut |second: &Second| others.push(*second)).unwrap();
@@ -221,7 +222,7 @@ fn responses_spread_as_calibrated() {
         let mut in_memory = slow(wanted);
         in_memory.popularity = Popularity { classes: vec![PageClass { pages: 1e5, touches_per_tx: 1e-2 }] };
         in_memory.writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, ..in_memory.writes };
-        let summary = Bench::new(in_memory, "io1:200:5000", Some(LOG)).run(Load::Arrivals(vec![1_000.0]), 40).summary;
+        let summary = Bench::new(in_memory, "io1:200:5000", Some(LOG)).run(TransactionLoad::Arrivals(vec![1_000.0]), 40).summary;
         // The commit's half millisecond of 60 takes a share of the spread.
         assert_near("p95 over mean", summary.p95_ms / summary.mean_ms, wanted, 0.025);
     }
@@ -235,7 +236,7 @@ fn one_client_takes_the_sum_of_its_parts() {
         database.log.binlog_bytes_per_tx = 1_000.0;
         database.clients.base_ms = 2.0;
         let bench = Bench::new(database, storage, None);
-        let run = bench.run(Load::Clients(1), 120);
+        let run = bench.run(TransactionLoad::Clients(1), 120);
         let (alone_s, sd_s) = bench.alone();
         // 1 % more: page writes come 16 and a run at a time, and a read behind them may wait. Sizes other than 16 KiB cost next to nothing.
         let transactions = run.summary.transactions as f64;
@@ -249,7 +250,7 @@ fn one_client_takes_the_sum_of_its_parts() {
 fn many_clients_get_the_cap() {
     for (storage, iops) in [("gp2:1000", 3_000.0), ("io1:200:5000", 5_000.0)] {
         let bench = Bench::new(database(), storage, Some(LOG));
-        let run = bench.run(Load::Clients(128), 65);
+        let run = bench.run(TransactionLoad::Clients(128), 65);
         // 60 s of 200 transactions with Poisson reads: 3 x sqrt(10.5 / 12,000) / 14 = 0.6 %.
         assert_near(storage, mean_tps(&run), iops / bench.ios_per_tx(), 0.01);
         assert_eq!((run.summary.cap, run.rows[30].binding), (Binding::Data(Cap::VolumeIops), Binding::Data(Cap::VolumeIops)));
@@ -267,7 +268,7 @@ fn group_commit_shares_writes() {
     let bench = Bench::new(in_memory.clone(), "io1:200:5000", Some("io1:400:20000"));
     let write_s = LatencyProfile::of(setup("io1:400:20000").storage.members[0].volume_type, Op::Write, day()).mean_us() / 1e6;
     for rate in [200.0, 1_000.0, 3_000.0, 10_000.0] {
-        let run = bench.run(Load::Arrivals(vec![rate]), 40);
+        let run = bench.run(TransactionLoad::Arrivals(vec![rate]), 40);
         let w = rate * write_s;
         // Writes vary by some 20 % in length, which moves e^-w by at most w^2 e^-w x 0.02 (0.5 %); commits near the ends 0.1 %; chance 3 / sqrt(8,000 writes) x spread.
         assert_near("syncs a commit", run.summary.log_syncs as f64 / run.summary.transactions as f64, 1.0 / (w + (-w).exp()), 0.03);
@@ -276,7 +277,7 @@ fn group_commit_shares_writes() {
     let bench = Bench::new(database(), "gp2:1000", None);
     let mut before = f64::INFINITY;
     for clients in [1, 4, 16, 64, 128] {
-        let summary = bench.run(Load::Clients(clients), 40).summary;
+        let summary = bench.run(TransactionLoad::Clients(clients), 40).summary;
         let syncs = summary.log_syncs as f64 / summary.transactions as f64;
         // A commit under way at the end has had its write and is not counted.
         assert!(syncs <= 1.0 + f64::from(clients) / summary.transactions as f64 && syncs < before + 0.005, "{clients} clients: {syncs} after {before}");
@@ -291,12 +292,12 @@ fn a_seed_is_a_run() {
     database.read_ahead_share = 0.2;
     database.read_bytes = 9_000.0;
     let bench = Bench::new(database, "2xgp3:200", Some("gp3:100"));
-    let rows = |load: Load, seed: u64| {
+    let rows = |load: TransactionLoad, seed: u64| {
         let run = clients::run(&bench.scenario(load, 20, seed), &mut quiet).unwrap();
         assert_accounts(&run);
         run.rows.iter().map(|row| serde_json::to_string(row).unwrap()).collect::<Vec<_>>()
     };
-    for load in [Load::Clients(24), Load::Arrivals(vec![100.0, 300.0])] {
+    for load in [TransactionLoad::Clients(24), TransactionLoad::Arrivals(vec![100.0, 300.0])] {
         assert_eq!(rows(load.clone(), 7), rows(load.clone(), 7));
         assert_ne!(rows(load.clone(), 7), rows(load, 8));
     }
@@ -309,7 +310,7 @@ fn an_own_log_volume_takes_exactly_the_logs_ios() {
         let mut bench = Bench::new(database(), "io2:500:30000", log);
         bench.data.options = ModelOptions::counting();
         bench.log.iter_mut().for_each(|log| log.options = ModelOptions::counting());
-        let run = bench.run(Load::Arrivals(vec![100.0]), 60);
+        let run = bench.run(TransactionLoad::Arrivals(vec![100.0]), 60);
         assert_accounts(&run);
         run.summary
     };
@@ -328,7 +329,7 @@ fn a_bucket_that_runs_dry_is_a_step() {
         let burst = limits.io_burst.as_mut().unwrap();
         (burst.capacity_ios, burst.initial_ios) = (100_000, 60_000);
     }
-    let run = bench.run(Load::Clients(64), 40);
+    let run = bench.run(TransactionLoad::Clients(64), 40);
     // 60,000 credits at 3,000 - 300 a second, and 1/64 s of the cap at once: gone after 22.19 s.
     let dry_s = (60_000.0 - 3_000.0 / 64.0) / 2_700.0;
     for row in &run.rows {
@@ -351,7 +352,7 @@ fn pages_that_are_not_written_hold_up_reads() {
     database.writes.flush_per_tx = 30.0;
     let bench = Bench::new(database, "gp3:200", Some(LOG));
     let clients = 128;
-    let run = bench.run(Load::Clients(clients), 65);
+    let run = bench.run(TransactionLoad::Clients(clients), 65);
     assert_accounts(&run);
     let s = &run.summary;
     // Each client's transaction under way has handed over its pages, and finds out that it must wait at its next read.
@@ -370,7 +371,7 @@ fn pages_that_are_not_written_hold_up_reads() {
 #[test]
 fn compaction_moves_its_bytes() {
     let mut rocks = database();
-    rocks.engine = Engine::Myrocks;
+    rocks.engine = StorageEngine::Myrocks;
     rocks.writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, doublewrite: false, ..rocks.writes };
     rocks.compaction = Some(Compaction {
         period_tx: 2_000.0,
@@ -381,7 +382,7 @@ fn compaction_moves_its_bytes() {
         profile: vec![1.4, 1.0, 0.6],
     });
     let bench = Bench::new(rocks, "gp3:500:6000:500", None);
-    let run = bench.run(Load::Clients(8), 90);
+    let run = bench.run(TransactionLoad::Clients(8), 90);
     assert_accounts(&run);
     let periods = run.summary.transactions as f64 / 2_000.0;
     // 500 MB a period; the last may be half done.
@@ -398,10 +399,10 @@ fn compaction_moves_its_bytes() {
 fn an_open_load_is_served_or_piles_up() {
     let bench = Bench::new(database(), "gp2:1000", Some(LOG));
     let most = 3_000.0 / bench.ios_per_tx();
-    let served = bench.run(Load::Arrivals(vec![0.5 * most]), 65);
+    let served = bench.run(TransactionLoad::Arrivals(vec![0.5 * most]), 65);
     assert_near("served", mean_tps(&served), 0.5 * most, 3.0 / (0.5 * most * 60.0).sqrt());
     assert!(served.rows.iter().all(|row| row.backlog == 0.0 && row.binding == Binding::Demand));
-    let over = bench.run(Load::Arrivals(vec![1.5 * most]), 125);
+    let over = bench.run(TransactionLoad::Arrivals(vec![1.5 * most]), 125);
     // 1,024 are under way once the threads are full: each takes 5 s, so leave the first ten times that out.
     let late = over.rows[75..].iter().map(|row| row.tps).sum::<f64>() / 50.0;
     assert_near("overloaded", late, most, 0.015);
@@ -411,7 +412,7 @@ fn an_open_load_is_served_or_piles_up() {
     assert_near("accounted for", accounted, came, 3.0 / came.sqrt());
     assert_eq!(over.rows[60].binding, Binding::Data(Cap::VolumeIops));
     // The second rate holds once it is reached.
-    let steps = bench.run(Load::Arrivals(vec![0.0, 0.5 * most]), 40);
+    let steps = bench.run(TransactionLoad::Arrivals(vec![0.0, 0.5 * most]), 40);
     assert_eq!(steps.rows[0].tps, 0.0);
     assert_near("from the second step on", mean_tps(&steps), 0.5 * most, 3.0 / (0.5 * most * 35.0).sqrt());
 }
@@ -420,7 +421,7 @@ fn an_open_load_is_served_or_piles_up() {
 fn processors_bind() {
     let bench = Bench::new(database(), "io2:500:30000", Some(LOG));
     let instance = Catalog::embedded().instance("m5.large", day()).unwrap();
-    let scenario = Scenario { instance: Some(&instance), ..bench.scenario(Load::Clients(128), 40, 1) };
+    let scenario = Scenario { instance: Some(&instance), ..bench.scenario(TransactionLoad::Clients(128), 40, 1) };
     let run = clients::run(&scenario, &mut quiet).unwrap();
     // Two virtual CPUs, 2 ms each. Lengths vary by 30 %: 3 x 0.3 / sqrt(35,000) = 0.5 %.
     assert_eq!(instance.vcpus, 2);
@@ -429,13 +430,13 @@ fn processors_bind() {
 }
 
 #[test]
-fn what_nobody_syncs_leaves_in_runs() {
+fn log_bytes_without_a_sync_leave_in_runs() {
     let mut lazy = database();
     lazy.log = Log { redo_bytes_per_tx: 20_000.0, binlog_bytes_per_tx: 10_000.0, syncs_per_commit: 0.0, commits_per_tx: None };
     lazy.read_ahead_share = 0.5;
     lazy.writes.background_per_s = 100.0;
     let bench = Bench::new(lazy, "io1:200:5000", None);
-    let run = bench.run(Load::Clients(4), 60);
+    let run = bench.run(TransactionLoad::Clients(4), 60);
     assert_accounts(&run);
     let s = &run.summary;
     assert_eq!(s.log_syncs, 0);
@@ -452,14 +453,14 @@ fn what_nobody_syncs_leaves_in_runs() {
 #[test]
 fn runs_that_would_take_forever_are_refused() {
     let bench = Bench::new(database(), "io2:2000:60000", None);
-    let refused = clients::run(&bench.scenario(Load::Clients(1_000), 80_000, 1), &mut quiet).unwrap_err().to_string();
+    let refused = clients::run(&bench.scenario(TransactionLoad::Clients(1_000), 80_000, 1), &mut quiet).unwrap_err().to_string();
     assert!(refused.contains("billion") && refused.contains("interval form"), "{refused}");
-    let stopped = clients::run(&bench.scenario(Load::Clients(1_000), 3_600, 1), &mut |_| false);
+    let stopped = clients::run(&bench.scenario(TransactionLoad::Clients(1_000), 3_600, 1), &mut |_| false);
     assert!(matches!(stopped, Err(SimError::Interrupted)));
-    assert!(clients::run(&bench.scenario(Load::Clients(0), 10, 1), &mut quiet).is_err());
+    assert!(clients::run(&bench.scenario(TransactionLoad::Clients(0), 10, 1), &mut quiet).is_err());
     let mut lost = Bench::new(database(), "2xgp3:500", None);
     lost.data.failed_members = vec![1];
-    let refused = clients::run(&lost.scenario(Load::Clients(4), 10, 1), &mut quiet).unwrap_err().to_string();
+    let refused = clients::run(&lost.scenario(TransactionLoad::Clients(4), 10, 1), &mut quiet).unwrap_err().to_string();
     assert!(refused.contains("lost volume"), "{refused}");
 }
 
@@ -471,7 +472,7 @@ fn transactions_without_anything_to_do_end() {
     idle.popularity = Popularity { classes: vec![PageClass { pages: 100.0, touches_per_tx: 1.0 }] };
     idle.writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, ..idle.writes };
     idle.log = Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None };
-    let run = Bench::new(idle, "gp3:100", None).run(Load::Clients(1), 2);
+    let run = Bench::new(idle, "gp3:100", None).run(TransactionLoad::Clients(1), 2);
     // At most one a microsecond; a page in a hundred transactions is read all the same.
     assert!((1e5..=2e6).contains(&(run.summary.transactions as f64)), "{:?}", run.summary);
 }

@@ -8,10 +8,12 @@ use common::{plain_database, PAGE};
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::{Cap, Op};
-use headrace_sim::mysql::settings::Settings;
+use headrace_sim::mysql::settings::ServerSettings;
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{interval, standard};
-use headrace_sim::mysql::{Binding, Clients, Compaction, Database, Engine, Load, Log, Noise, PageClass, PageWrites, Scenario, Second, Start, WarmUp};
+use headrace_sim::mysql::{
+    Binding, Clients, Compaction, Database, Log, Noise, PageClass, PageWrites, Scenario, Second, Start, StorageEngine, TransactionLoad, WarmUp,
+};
 use headrace_sim::Setup;
 
 const RUN: f64 = 262_144.0;
@@ -19,7 +21,7 @@ const MIB: f64 = 1_048_576.0;
 const CACHE_BYTES: f64 = 8e9;
 const EXACT: f64 = 1e-9;
 /// So many clients that with this sharpness they take nothing off what caps let through: (cap / clients' limit)^64 is nothing.
-const CROWD: Load = Load::Clients(65_536);
+const CROWD: TransactionLoad = TransactionLoad::Clients(65_536);
 const SHARP: f64 = 64.0;
 
 fn setup_of(storage: &str, day: &str) -> Setup {
@@ -49,7 +51,7 @@ impl Bench {
         Bench { warm_up: WarmUp::new(&database, CACHE_BYTES), database, data, log: None, instance: None }
     }
 
-    fn scenario(&self, load: Load, seconds: u32) -> Scenario<'_> {
+    fn scenario(&self, load: TransactionLoad, seconds: u32) -> Scenario<'_> {
         Scenario {
             database: &self.database,
             warm_up: &self.warm_up,
@@ -66,7 +68,7 @@ impl Bench {
     }
 
     /// The last of some steady seconds.
-    fn steady(&self, load: Load) -> Second {
+    fn steady(&self, load: TransactionLoad) -> Second {
         *rows(&self.scenario(load, 40)).last().unwrap()
     }
 
@@ -124,7 +126,7 @@ fn a_cap_over_ios_per_transaction() {
     }
 }
 
-/// Background pages are written whatever the load, but not more than transactions dirty: a third of what they touch, less what is written already.
+/// Background pages are written at any load, but not more than transactions dirty: a third of what they touch, less what is written already.
 #[test]
 fn background_writing_comes_first() {
     let mut slow = database();
@@ -149,7 +151,7 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
         bench
     };
     let alone = with(SHARP, "io1:400:20000");
-    let row = alone.steady(Load::Clients(1));
+    let row = alone.steady(TransactionLoad::Clients(1));
     let mean_ms = |op| LatencyProfile::of(alone.data.storage.members[0].volume_type, op, alone.data.limits[0].as_of).mean_us() / 1e3;
     let response_ms = 20.0 + alone.at().reads * mean_ms(Op::Read) + 2.0 * mean_ms(Op::Write);
     // The latency's mean is integrated over a table here, in closed form there: cells of a few percent, errors of their square.
@@ -161,7 +163,7 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
         let mut last = 0.0;
         for clients in [1u32, 2, 4, 8, 16, 64] {
             // What the storage gives depends on commits that share a log write; what row.iops says of it is exact: the rate at which these I/Os would fill the cap.
-            let row = bench.steady(Load::Clients(clients));
+            let row = bench.steady(TransactionLoad::Clients(clients));
             let (storage, asked) = (4_000.0 / row.iops * row.tps, f64::from(clients) * one);
             let expected = (storage.powf(-sharpness) + asked.powf(-sharpness)).powf(-1.0 / sharpness);
             assert_near(&format!("{clients} clients, {sharpness}"), row.tps, expected, EXACT);
@@ -169,7 +171,7 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
             last = row.tps;
         }
         if sharpness == SHARP {
-            assert_near("nearly the smaller", last, 4_000.0 / bench.steady(Load::Clients(64)).iops * last, 1e-6);
+            assert_near("nearly the smaller", last, 4_000.0 / bench.steady(TransactionLoad::Clients(64)).iops * last, 1e-6);
         }
     }
 }
@@ -201,7 +203,7 @@ fn bytes_make_a_plateau() {
     }
 }
 
-/// A log nobody syncs leaves in runs of 256 KiB; a volume of its own takes exactly these away.
+/// A log without syncs leaves in runs of 256 KiB; a volume of its own takes exactly these away.
 fn with_log(redo_bytes_per_tx: f64) -> Database {
     Database { log: Log { redo_bytes_per_tx, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None }, ..database() }
 }
@@ -292,8 +294,8 @@ fn arrays_multiply() {
     assert_near("copies on the instance", bench.steady(CROWD).tps, 5_000.0 / (reads + 2.0 * writes), EXACT);
 }
 
-fn arrivals(rates: &[f64]) -> Load {
-    Load::Arrivals(rates.to_vec())
+fn arrivals(rates: &[f64]) -> TransactionLoad {
+    TransactionLoad::Arrivals(rates.to_vec())
 }
 
 /// Arrivals are done or wait; what waits is worked off at what the cap leaves over, and the last one in waits for all before it.
@@ -382,10 +384,10 @@ fn scatter_keeps_the_mean_of_an_open_load() {
 /// last step that it does not fill: up to a step of what it takes away.
 #[test]
 fn steps_of_ten_seconds_agree_with_steps_of_one() {
-    for engine in [Engine::Innodb, Engine::Myrocks] {
+    for engine in [StorageEngine::Innodb, StorageEngine::Myrocks] {
         let database = standard::tpcc(engine, 200.0).unwrap();
         let bench = Bench::new(database, setup("gp3:300:6000:400"));
-        let followed = |step_s: f64| rows(&Scenario { start: Start::Cold, step_s, ..bench.scenario(Load::Clients(64), 7_200) });
+        let followed = |step_s: f64| rows(&Scenario { start: Start::Cold, step_s, ..bench.scenario(TransactionLoad::Clients(64), 7_200) });
         let (fine, coarse) = (followed(1.0), followed(10.0));
         let extreme =
             |pick: fn(f64, f64) -> f64, compacting: bool| fine[1_000..].iter().filter(|row| row.compacting == compacting).map(|row| row.tps).reduce(pick);
@@ -421,9 +423,9 @@ fn the_cache_follows_transactions_measured_and_modelled() {
 
 #[test]
 fn the_same_seed_gives_the_same_rows_and_another_others() {
-    let database = standard::tpcc(Engine::Innodb, 200.0).unwrap();
+    let database = standard::tpcc(StorageEngine::Innodb, 200.0).unwrap();
     let bench = Bench::new(database, setup("gp2:300"));
-    let text = |seed| format!("{:?}", rows(&Scenario { seed: Some(seed), start: Start::Cold, ..bench.scenario(Load::Clients(64), 600) }));
+    let text = |seed| format!("{:?}", rows(&Scenario { seed: Some(seed), start: Start::Cold, ..bench.scenario(TransactionLoad::Clients(64), 600) }));
     assert_eq!(text(7), text(7));
     assert_ne!(text(7), text(8));
 }
@@ -435,7 +437,7 @@ fn compacting() -> Database {
         Compaction { period_tx: 20_000.0, first_tx: 5_000.0, read_bytes_per_tx: reads, write_bytes_per_tx: writes, rate_bytes_s: 100e6, profile: vec![1.0] };
     let database = database();
     let writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, doublewrite: false, ..database.writes };
-    Database { engine: Engine::Myrocks, read_bytes: 8_192.0, writes, compaction: Some(compaction), ..database }
+    Database { engine: StorageEngine::Myrocks, read_bytes: 8_192.0, writes, compaction: Some(compaction), ..database }
 }
 
 /// Transactions done before each row in which a compaction begins, and the transactions of the row before.
@@ -462,7 +464,7 @@ fn compactions_come_every_period_and_move_their_bytes() {
         let due = 5_000.0 + 20_000.0 * index as f64;
         assert!(*tx >= due && *tx < due + row_before, "{index}: {tx} for {due}");
     }
-    // What was moved beside the reads of transactions, up to the last row in between: every compaction that has begun, whole.
+    // What compaction moved in addition to the reads of transactions, up to the last row in between: every compaction that has begun, whole.
     let calm = all.iter().rposition(|row| !row.compacting).unwrap();
     let moved: f64 = all[..=calm].iter().map(|row| row.mib_s * MIB - row.tps * row.reads_per_tx * 8_192.0).sum();
     let whole = all[..=calm].windows(2).filter(|pair| pair[1].compacting && !pair[0].compacting).count();
@@ -519,7 +521,7 @@ fn compaction_dips_where_bytes_are_short() {
 /// transactions and written what flushing builds up to: N is found from t on paper, without a step. Steps look back to their beginning, so N is less, by less than a step's transactions.
 #[test]
 fn a_fill_on_paper() {
-    let mut database = standard::tpcc(Engine::Innodb, 1_000.0).unwrap();
+    let mut database = standard::tpcc(StorageEngine::Innodb, 1_000.0).unwrap();
     database.log = Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None };
     database.clients.sharpness = SHARP;
     let mut bench = Bench::new(database, setup("gp3:1000:6000:1000"));
@@ -544,15 +546,15 @@ fn a_fill_on_paper() {
     assert!(all.last().unwrap().cached_share < 1.0 && tx < bench.warm_up.full_at_tx.unwrap());
 }
 
-/// Fixed runs, so that a change nobody meant shows. The figures are what this engine gave when the tests above, which say what they ought to be, had passed; each lies below its
+/// Fixed runs, so that an unintended change shows. The figures are what this engine gave when the tests above, which say what they ought to be, had passed; each lies below its
 /// first bound, 6,000 I/Os a second for an hour over the fewest a transaction takes.
 #[test]
 fn fixed_runs_stay_what_they_are() {
     for (engine, seed, golden) in GOLDEN {
         // The redo log's sync alone, with which the figures were made.
-        let redo_only = Settings { sync_binlog: Some(0), ..Settings::default() };
+        let redo_only = ServerSettings { sync_binlog: Some(0), ..ServerSettings::default() };
         let bench = Bench::new(redo_only.on(&standard::tpcc(engine, 500.0).unwrap()).unwrap(), setup("gp3:1000:6000:400"));
-        let all = rows(&Scenario { start: Start::Cold, seed, ..bench.scenario(Load::Clients(64), 3_600) });
+        let all = rows(&Scenario { start: Start::Cold, seed, ..bench.scenario(TransactionLoad::Clients(64), 3_600) });
         let fewest = all.iter().map(|row| row.iops / row.tps.max(1e-9)).fold(f64::INFINITY, f64::min);
         let sum = done(&all, 1.0);
         assert!(sum < 6_000.0 * 3_600.0 / fewest, "{engine:?}: {sum}");
@@ -561,11 +563,11 @@ fn fixed_runs_stay_what_they_are() {
     }
 }
 
-const GOLDEN: [(Engine, Option<u64>, f64); 4] = [
-    (Engine::Innodb, None, 1_656_890.949_328_011),
-    (Engine::Innodb, Some(1), 1_657_004.906_804_435_4),
-    (Engine::Myrocks, None, 4_074_862.715_601_984_4),
-    (Engine::Myrocks, Some(1), 4_075_031.270_861_006),
+const GOLDEN: [(StorageEngine, Option<u64>, f64); 4] = [
+    (StorageEngine::Innodb, None, 1_656_890.949_328_011),
+    (StorageEngine::Innodb, Some(1), 1_657_004.906_804_435_4),
+    (StorageEngine::Myrocks, None, 4_074_862.715_601_984_4),
+    (StorageEngine::Myrocks, Some(1), 4_075_031.270_861_006),
 ];
 
 /// Reads of one class settle within a few turnovers; what the flush list writes goes on along its ramp, ten times as long.

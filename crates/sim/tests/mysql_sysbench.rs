@@ -1,6 +1,6 @@
 //! The closed form of sysbench against sysbench's own way of drawing rows, and against figures worked out by hand.
 
-use headrace_sim::mysql::database::Engine;
+use headrace_sim::mysql::database::StorageEngine;
 use headrace_sim::mysql::sysbench::{classes, Distribution, Oltp, Overrides, Script, SPREADS};
 use headrace_sim::mysql::{PageClass, Popularity, WarmUp};
 use proptest::prelude::*;
@@ -317,7 +317,7 @@ fn what_fits_is_read_once() {
 
 #[test]
 fn myrocks_compacts_by_bytes_put() {
-    let oltp = Oltp { engine: Engine::Myrocks, script: Script::OltpUpdateNonIndex, table_size: 1_000_000, ..Oltp::default() };
+    let oltp = Oltp { engine: StorageEngine::Myrocks, script: Script::OltpUpdateNonIndex, table_size: 1_000_000, ..Oltp::default() };
     let database = oltp.database().unwrap();
     let compaction = database.compaction.unwrap();
     // 212 bytes and 60 of commit, 4 memtables of 64 MiB.
@@ -380,7 +380,7 @@ fn runs() -> impl Strategy<Value = Oltp> {
         |(script, distribution, rocks, tables, size, threads, skip_trx, (redo_gib, cache_gib, flush, log_bin, sync_binlog, memtable_mib))| Oltp {
             script,
             distribution,
-            engine: if rocks { Engine::Myrocks } else { Engine::Innodb },
+            engine: if rocks { StorageEngine::Myrocks } else { StorageEngine::Innodb },
             tables: if matches!(script, Script::SelectRandomPoints | Script::SelectRandomRanges) { 1 } else { tables },
             table_size: 10f64.powf(size) as u64,
             threads,

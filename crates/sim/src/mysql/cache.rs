@@ -21,7 +21,7 @@ const MOST_COHORTS: usize = 64;
 #[derive(Clone, Debug)]
 struct Cohort {
     pages: Vec<f64>,
-    /// Of those, in the cache since before its first eviction.
+    /// The part of them that has been in the cache since before its first eviction.
     first: Vec<f64>,
     total: f64,
 }

@@ -1,13 +1,10 @@
 //! One transaction in I/Os and bytes, as a storage counts them.
 
-use super::database::Database;
+use super::database::{Database, RUN_BYTES};
 use super::warmup::At;
-use crate::measure::{Counting, Measured};
-use crate::mixture::{OwnLatency, OwnLatencyKey};
+use crate::demand::measure::{Counting, Measured};
+use crate::demand::mixture::{OwnLatency, OwnLatencyKey};
 use crate::setup::Setup;
-
-/// Runs of pages are written and read in I/Os of this size: the doublewrite area, read-ahead, sorted files.
-pub const RUN_BYTES: f64 = 262_144.0;
 
 /// I/Os and bytes, of a transaction or a second.
 #[derive(Clone, Copy, Debug, Default)]

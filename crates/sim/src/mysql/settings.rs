@@ -1,10 +1,10 @@
-//! What server settings and memory do to a database: the one place that knows.
+//! What server settings and memory do to a database.
 //!
 //! Used by calibrations (what a run's settings decide outright), by the advice (what another setting would bring), by proofs (the same data behind another cache), by the
 //! planner and the lab's servers (how large a cache an instance has room for). Decided in docs/decisions/0006.
 
-use super::database::{Database, Engine, DIRTIED_SHARE};
-use crate::SimError;
+use super::database::{Database, StorageEngine, DIRTIED_SHARE};
+use crate::error::SimError;
 use serde::Deserialize;
 
 /// Share of memory given to the cache (InnoDB's buffer pool, MyRocks' block cache and memtables). MySQL's own rule for a server that has its machine to itself:
@@ -25,10 +25,12 @@ const BINLOG_WRITES: f64 = 2.0;
 
 /// The settings go to 2^64 - 1; no volume writes a million pages a second, and the standard's limit is none ([`super::database::UNLIMITED`]).
 const MOST_PAGES_PER_S: f64 = 1e6;
+/// Pages a second that no device reaches: as good as no limit.
 const NO_LIMIT_PER_S: f64 = 1e9;
 
 /// Of a pool, control blocks and hashes take a hundredth (MariaDB 10.11: Innodb_buffer_pool_pages_total over the pool's pages is 0.990).
 const MOST_USABLE: f64 = 0.99;
+/// Smallest share of a pool that is taken to hold pages (guess).
 const LEAST_USABLE: f64 = 0.5;
 
 /// Most that [`Database::check`] takes for a dirty share.
@@ -40,7 +42,7 @@ pub fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
     (memory_gib * share.unwrap_or(CACHE_SHARE)).min(memory_gib - left).max(0.0)
 }
 
-/// Synchronous writes, one after the other, of one commit that nobody shares. The redo log (or WAL) with `flush_log_at_trx_commit` = 1; with 3, as MariaDB up to 5.5 did
+/// Synchronous writes, one after the other, of a commit that shares no log write with others. The redo log (or WAL) with `flush_log_at_trx_commit` = 1; with 3, as MariaDB up to 5.5 did
 /// (its manual), at prepare and at commit where there is a binary log. The binary log at every `sync_binlog`-th commit, never with 0.
 pub fn syncs_per_commit(flush_log_at_trx_commit: u8, log_bin: bool, sync_binlog: u32) -> f64 {
     let redo = match flush_log_at_trx_commit {
@@ -54,7 +56,7 @@ pub fn syncs_per_commit(flush_log_at_trx_commit: u8, log_bin: bool, sync_binlog:
 /// Settings of a server, by the server's own names; what is not given stays as the database has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct ServerSettings {
     /// innodb_flush_log_at_trx_commit or rocksdb_flush_log_at_trx_commit. With one of the three that decide syncs given, the others are 1, as the database writes, and 1.
     pub flush_log_at_trx_commit: Option<u8>,
     /// Whether a binary log is written; its bytes are the database's.
@@ -75,7 +77,7 @@ pub struct Settings {
     pub compaction_write_bytes_s: Option<f64>,
 }
 
-impl Settings {
+impl ServerSettings {
     /// The database under these settings.
     ///
     /// # Errors
@@ -91,12 +93,12 @@ impl Settings {
             made.log.syncs_per_commit = database.log.commits() * syncs;
             made.log.commits_per_tx = Some(database.log.commits());
         }
-        if made.engine == Engine::Innodb {
+        if made.engine == StorageEngine::Innodb {
             let writes = &mut made.writes;
             writes.doublewrite = self.doublewrite.unwrap_or(writes.doublewrite);
             writes.background_per_s = self.io_capacity.map_or(writes.background_per_s, |pages| pages.min(MOST_PAGES_PER_S));
             writes.flush_limit_per_s = self.io_capacity_max.map_or(writes.flush_limit_per_s, |pages| pages.min(NO_LIMIT_PER_S));
-            writes.flush_per_tx *= self.redo_bytes.zip(self.measured_redo_bytes).map_or(1.0, |(now, measured)| oftener(database, now, measured));
+            writes.flush_per_tx *= self.redo_bytes.zip(self.measured_redo_bytes).map_or(1.0, |(now, measured)| flushing_ratio(database, now, measured));
         }
         if let (Some(compaction), Some(limit)) = (&mut made.compaction, self.compaction_write_bytes_s) {
             let (read, written) = (compaction.read_bytes_per_tx, compaction.write_bytes_per_tx);
@@ -110,7 +112,7 @@ impl Settings {
     fn check(&self) -> Result<(), SimError> {
         let flush = self.flush_log_at_trx_commit.unwrap_or(1);
         if flush > 3 {
-            return Err(SimError::Load { what: "flush_log_at_trx_commit", value: flush.to_string(), rule: "must be 0, 1 or 2 (3 in MariaDB)".into() });
+            return Err(SimError::refused("flush_log_at_trx_commit", flush, "must be 0, 1 or 2 (3 in MariaDB)", "Give 0, 1 or 2."));
         }
         let positive = [
             ("io_capacity (pages a second)", self.io_capacity, 0.0),
@@ -121,15 +123,15 @@ impl Settings {
         ];
         for (what, value, least) in positive {
             if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= least)) {
-                return Err(SimError::Load { what, value: value.to_string(), rule: format!("must be {least} or more") });
+                return Err(SimError::refused(what, value, format!("must be {least} or more"), format!("Give {least} or more.")));
             }
         }
         Ok(())
     }
 }
 
-/// How much oftener pages are flushed with a redo log of `now` bytes than with one of `measured`: a page changed many times within a window of the log is written once.
-fn oftener(database: &Database, now: f64, measured: f64) -> f64 {
+/// Pages flushed with a redo log of `now` bytes over those with one of `measured`: a page that changes many times within the log's length is written once.
+fn flushing_ratio(database: &Database, now: f64, measured: f64) -> f64 {
     let per_tx = database.log.redo_bytes_per_tx;
     if per_tx <= 0.0 {
         return 1.0;
@@ -157,7 +159,7 @@ fn oftener(database: &Database, now: f64, measured: f64) -> f64 {
 /// leaves, and what leaves it is cleaner; a smaller one loses them too. None: as in the calibration's.
 pub fn behind_cache(database: &Database, from_bytes: f64, to_bytes: f64, changed: Option<&[f64]>) -> Database {
     let mut made = database.clone();
-    if made.engine != Engine::Innodb {
+    if made.engine != StorageEngine::Innodb {
         return made;
     }
     if made.usable_share < MOST_USABLE {

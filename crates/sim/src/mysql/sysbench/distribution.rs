@@ -4,9 +4,8 @@
 //! says: the draw that chooses the window, always above 1 - res, is used again for the place in it, so that `rand-spec-res` % of the draws hit `rand-spec-res` % of `rand-spec-pct` %
 //! of the rows: 0.75 % by default, not 1 %. Inside the window all rows are alike; the other draws are the mean of `rand-spec-iter` uniforms over all rows.
 
-use super::within;
+use crate::error::SimError;
 use crate::mysql::popularity::PageClass;
-use crate::SimError;
 use serde::{Deserialize, Serialize};
 
 /// Which rows statements touch (`--rand-type`).
@@ -39,7 +38,7 @@ pub enum Distribution {
         #[serde(default = "default_h")]
         h: f64,
     },
-    /// Row r with weight r^-exponent (1.1).
+    /// RunRow r with weight r^-exponent (1.1).
     Zipfian {
         /// `--rand-zipfian-exp`.
         #[serde(default = "default_exponent")]
@@ -72,17 +71,17 @@ impl Default for Distribution {
 impl Distribution {
     /// Refuses options sysbench has no meaning for.
     pub fn check(&self) -> Result<(), SimError> {
-        let iterations = |n: u32| within("iterations (rand-spec-iter)", f64::from(n), 1.0, 24.0);
+        let iterations = |n: u32| SimError::check_range("iterations (rand-spec-iter)", f64::from(n), 1.0, 24.0);
         match *self {
             Distribution::Uniform {} => Ok(()),
             Distribution::Special { percent, share, iterations: n } => {
-                within("percent of special rows (rand-spec-pct)", percent, 0.001, 100.0)?;
-                within("share of special draws in percent (rand-spec-res)", share, 0.0, 99.9)?;
+                SimError::check_range("percent of special rows (rand-spec-pct)", percent, 0.001, 100.0)?;
+                SimError::check_range("share of special draws in percent (rand-spec-res)", share, 0.0, 99.9)?;
                 iterations(n)
             }
             Distribution::Gaussian { iterations: n } => iterations(n),
-            Distribution::Pareto { h } => within("h (rand-pareto-h)", h, 0.001, 0.999),
-            Distribution::Zipfian { exponent } => within("exponent (rand-zipfian-exp)", exponent, 0.0, 5.0),
+            Distribution::Pareto { h } => SimError::check_range("h (rand-pareto-h)", h, 0.001, 0.999),
+            Distribution::Zipfian { exponent } => SimError::check_range("exponent (rand-zipfian-exp)", exponent, 0.0, 5.0),
         }
     }
 
@@ -153,7 +152,7 @@ struct Cell {
     mass: f64,
 }
 
-/// Up to so many pages, each is a cell of its own.
+/// Up to this many pages, each page is a cell of its own.
 const EXACT_PAGES: f64 = 512.0;
 
 /// Pages of a table in runs short enough to be alike: geometric from both ends and the middle, with the window's first and last page alone.

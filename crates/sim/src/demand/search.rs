@@ -3,13 +3,13 @@
 //! Candidates are independent, so they are spread over the cores; the answer does not depend on how. Work that candidates share is done once:
 //! resolving limits (per storage), measuring the demand (per accounting and chunk), tabulating own latency (per type, layout and mix).
 
-use crate::cycle::{repeat, Cycle, Repeated};
-use crate::interval;
-use crate::load::OpenLoad;
-use crate::measure::MeasuredLoad;
-use crate::mixture::{OwnLatency, OwnLatencyKey};
+use crate::demand::cycle::{repeat, Cycle, Repeated};
+use crate::demand::interval;
+use crate::demand::load::OpenLoad;
+use crate::demand::measure::MeasuredLoad;
+use crate::demand::mixture::{OwnLatency, OwnLatencyKey};
+use crate::error::SimError;
 use crate::setup::Setup;
-use crate::SimError;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, StorageSpec};
 use rayon::prelude::*;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// A storage on an instance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
+pub struct DemandCandidate {
     /// The device.
     pub storage: StorageSpec,
     /// Index into the instances of the search; none: volumes alone.
@@ -27,7 +27,7 @@ pub struct Candidate {
 
 /// What the candidates have in common.
 #[derive(Clone, Debug)]
-pub struct Search<'a> {
+pub struct DemandSearch<'a> {
     /// Demand.
     pub load: &'a OpenLoad,
     /// Day of limits.
@@ -44,7 +44,7 @@ pub struct Search<'a> {
 
 /// What came of one candidate.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum DemandOutcome {
     /// Simulated.
     Simulated(Box<Repeated>),
     /// Cannot deliver the demand over its length: asked over sustainable (above 1).
@@ -53,7 +53,7 @@ pub enum Outcome {
     Invalid(String),
 }
 
-struct Shared {
+struct SharedLoad {
     measured: MeasuredLoad,
     own: Arc<OwnLatency>,
 }
@@ -61,9 +61,13 @@ struct Shared {
 type SharedKey = (headrace_catalog::VolumeType, Option<headrace_catalog::RaidLevel>, usize, u64);
 
 /// Evaluates all candidates, in their order. `progress` is told how many are done; returning false stops.
-pub fn evaluate(search: &Search<'_>, candidates: &[Candidate], progress: &mut (dyn FnMut(usize) -> bool + Send)) -> Result<Vec<Outcome>, SimError> {
+pub fn evaluate(
+    search: &DemandSearch<'_>,
+    candidates: &[DemandCandidate],
+    progress: &mut (dyn FnMut(usize) -> bool + Send),
+) -> Result<Vec<DemandOutcome>, SimError> {
     search.load.check()?;
-    let mut shared: HashMap<SharedKey, Arc<Shared>> = HashMap::new();
+    let mut shared: HashMap<SharedKey, Arc<SharedLoad>> = HashMap::new();
     let mut outcomes = Vec::with_capacity(candidates.len());
     for batch in candidates.chunks(2_048) {
         for candidate in batch {
@@ -86,35 +90,35 @@ fn key_of(storage: &StorageSpec) -> SharedKey {
     (storage.members[0].volume_type, storage.raid, storage.members.len(), storage.chunk_kib)
 }
 
-fn share(setup: &Setup, load: &OpenLoad) -> Shared {
+fn share(setup: &Setup, load: &OpenLoad) -> SharedLoad {
     let measured = interval::measure(setup, load);
     let key: OwnLatencyKey = measured.latency_key(setup);
-    Shared { own: OwnLatency::cached(&key), measured }
+    SharedLoad { own: OwnLatency::cached(&key), measured }
 }
 
-fn setup_of(search: &Search<'_>, candidate: &Candidate) -> Result<Setup, SimError> {
+fn setup_of(search: &DemandSearch<'_>, candidate: &DemandCandidate) -> Result<Setup, SimError> {
     let instance = candidate.instance.map(|index| &search.instances[index]);
     let limits = Catalog::embedded().storage_limits(&candidate.storage, search.as_of, instance)?;
     let start_balance_percent = search.start_balance_percent;
     Ok(Setup { start_balance_percent, ..Setup::plain(candidate.storage.clone(), limits, instance.cloned()) })
 }
 
-fn judge(search: &Search<'_>, candidate: &Candidate, shared: Option<&Shared>) -> Outcome {
+fn judge(search: &DemandSearch<'_>, candidate: &DemandCandidate, shared: Option<&SharedLoad>) -> DemandOutcome {
     let (setup, shared) = match (setup_of(search, candidate), shared) {
         (Ok(setup), Some(shared)) => (setup, shared),
-        (Err(error), _) => return Outcome::Invalid(error.to_string()),
-        (Ok(_), None) => return Outcome::Invalid("its type cannot be resolved".into()),
+        (Err(error), _) => return DemandOutcome::Invalid(error.to_string()),
+        (Ok(_), None) => return DemandOutcome::Invalid("its type cannot be resolved".into()),
     };
     let settled = search.cycle == Cycle::Settled && search.start_balance_percent.is_none();
-    let bound = crate::fluid::overload(&setup, &shared.measured, settled);
+    let bound = crate::demand::fluid::overload(&setup, &shared.measured, settled);
     if bound > search.prune_above {
-        return Outcome::Bounded(bound);
+        return DemandOutcome::Bounded(bound);
     }
     if !settled {
-        return Outcome::Simulated(Box::new(Repeated::first_only(interval::summarise(&setup, &shared.measured, &shared.own))));
+        return DemandOutcome::Simulated(Box::new(Repeated::first_only(interval::summarise(&setup, &shared.measured, &shared.own))));
     }
     match repeat(&setup, &shared.measured, &shared.own, None) {
-        Ok(repeated) => Outcome::Simulated(Box::new(repeated)),
-        Err(error) => Outcome::Invalid(error.to_string()),
+        Ok(repeated) => DemandOutcome::Simulated(Box::new(repeated)),
+        Err(error) => DemandOutcome::Invalid(error.to_string()),
     }
 }

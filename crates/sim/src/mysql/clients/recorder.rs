@@ -1,13 +1,70 @@
 //! Rows and the summary of the per-I/O form.
 
-use super::super::interval::{Binding, Second};
-use super::ClientsSummary;
+use super::background::RUN;
+use crate::mysql::interval::{Binding, Second};
+use crate::report::MIB;
 use hdrhistogram::Histogram;
 use headrace_model::{Cap, Decision, Host, Nanos};
+use serde::Serialize;
 
-const MIB: f64 = 1_048_576.0;
 /// Response times from 1 us to a day with three significant digits: an error of at most 0.1 %.
 const BOUNDS: (u64, u64, u8) = (1_000, 86_400_000_000_000, 3);
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ClientsSummary {
+    /// Length, s.
+    pub seconds: f64,
+    /// Transactions answered.
+    pub transactions: u64,
+    /// Mean response time, ms; in an open load from arrival on.
+    pub mean_ms: f64,
+    /// Percentiles of the same, ms (HDR histogram, three digits).
+    pub p50_ms: f64,
+    /// 95th percentile, ms.
+    pub p95_ms: f64,
+    /// 99th percentile, ms.
+    pub p99_ms: f64,
+    /// Requests answered by the data device.
+    pub data_ios: u64,
+    /// Requests answered by the log's own device.
+    pub log_ios: u64,
+    /// Of all those: reads of single pages.
+    pub page_reads: u64,
+    /// Read-ahead runs.
+    pub read_ahead_runs: u64,
+    /// Pages written in place.
+    pub pages_written: u64,
+    /// Runs to the doublewrite area.
+    pub doublewrite_runs: u64,
+    /// Synchronous log writes.
+    pub log_syncs: u64,
+    /// Log writes that no transaction waited for.
+    pub log_runs: u64,
+    /// Runs read and written by compaction.
+    pub compaction_ios: u64,
+    /// Pages handed to the cleaner.
+    pub pages_owed: u64,
+    /// Most it was behind, pages.
+    pub most_pages_behind: u64,
+    /// Time clients waited for the cleaner or the log buffer, s, summed over clients.
+    pub stalled_s: f64,
+    /// The cap that I/Os waited for most; `Demand` when none waited.
+    #[serde(skip)]
+    pub cap: Binding,
+    /// Waits of I/Os by cap, s, summed over I/Os: longest first.
+    #[serde(skip)]
+    pub waited_s: Vec<(Binding, f64)>,
+}
+
+/// Rows and summary.
+#[derive(Clone, Debug, Default)]
+pub struct ClientsRun {
+    /// One per step, in order.
+    pub rows: Vec<Second>,
+    /// Over all of them.
+    pub summary: ClientsSummary,
+}
 
 /// I/Os' waits by device (data, log) and cap, ns.
 type Waits = [[u64; Cap::ALL.len()]; 2];
@@ -27,7 +84,7 @@ struct Counts {
 }
 
 /// Counts, row by row.
-pub struct Book {
+pub(super) struct ClientsRecorder {
     pub rows: Vec<Second>,
     pub summary: ClientsSummary,
     row: Counts,
@@ -38,8 +95,8 @@ pub struct Book {
     binds_from: f64,
 }
 
-/// The state of a run that a row shows beside its counts.
-pub struct Standing {
+/// The state of a run that a row shows in addition to its counts.
+pub(super) struct RowState {
     /// Length of the row, s.
     pub seconds: f64,
     pub open: bool,
@@ -53,10 +110,10 @@ pub struct Standing {
     pub oldest: Option<Nanos>,
 }
 
-impl Book {
-    pub fn new(seconds: f64, sharpness: f64) -> Book {
+impl ClientsRecorder {
+    pub fn new(seconds: f64, sharpness: f64) -> ClientsRecorder {
         let (low, high, digits) = BOUNDS;
-        Book {
+        ClientsRecorder {
             rows: Vec::new(),
             summary: ClientsSummary { seconds, ..ClientsSummary::default() },
             row: Counts::default(),
@@ -80,7 +137,7 @@ impl Book {
     /// A request was answered.
     #[inline]
     pub fn answered_io(&mut self, device: usize, bytes: u32) {
-        self.row.units += u64::from(bytes.div_ceil(super::parts::RUN));
+        self.row.units += u64::from(bytes.div_ceil(RUN));
         self.row.bytes += u64::from(bytes);
         *(if device == 0 { &mut self.summary.data_ios } else { &mut self.summary.log_ios }) += 1;
     }
@@ -113,28 +170,28 @@ impl Book {
     }
 
     /// Closes the row that ends at `end`.
-    pub fn close_row(&mut self, end: Nanos, host: &Host, standing: &Standing) {
+    pub fn close_row(&mut self, end: Nanos, host: &Host, state: &RowState) {
         let row = std::mem::take(&mut self.row);
         let answered = row.answered as f64;
         let waited = (0..host.devices.len()).filter_map(|device| host.lowest_balance_percent(device, end));
         let balances = host.instance.as_ref().map(|instance| instance.balances(end)).unwrap_or_default();
         let instance = balances.ios.into_iter().chain(balances.bytes).map(|balance| balance.percent());
-        // Nobody was answered: the oldest waits at least this long.
-        let p95_ns = if row.answered > 0 { self.of_row.value_at_quantile(0.95) } else { standing.oldest.map_or(0, |arrived| end.since(arrived).0) };
+        // No transaction was answered: the oldest waits at least this long.
+        let p95_ns = if row.answered > 0 { self.of_row.value_at_quantile(0.95) } else { state.oldest.map_or(0, |arrived| end.since(arrived).0) };
         self.rows.push(Second {
             t_s: end.as_secs_f64(),
-            tps: answered / standing.seconds,
+            tps: answered / state.seconds,
             p95_ms: p95_ns as f64 / 1e6,
-            iops: row.units as f64 / standing.seconds,
-            mib_s: row.bytes as f64 / standing.seconds / MIB,
+            iops: row.units as f64 / state.seconds,
+            mib_s: row.bytes as f64 / state.seconds / MIB,
             balance_percent: waited.min_by(f64::total_cmp),
             instance_balance_percent: instance.min_by(f64::total_cmp),
-            binding: self.binding(&row, standing.open),
-            cached_share: standing.cached_share,
-            dirty_share: standing.dirty_share,
-            reads_per_tx: if row.answered > 0 { row.reads as f64 / answered } else { standing.curve_reads },
-            backlog: standing.backlog,
-            compacting: standing.compacting,
+            binding: self.binding(&row, state.open),
+            cached_share: state.cached_share,
+            dirty_share: state.dirty_share,
+            reads_per_tx: if row.answered > 0 { row.reads as f64 / answered } else { state.curve_reads },
+            backlog: state.backlog,
+            compacting: state.compacting,
         });
         self.of_row.reset();
         for (sum, waits) in self.waits.iter_mut().flatten().zip(row.waits.iter().flatten()) {
@@ -152,7 +209,7 @@ impl Book {
         cap.filter(|_| row.io_wait >= row.cpu_wait).unwrap_or(Binding::Cpu)
     }
 
-    pub fn finish(mut self) -> super::ClientsRun {
+    pub fn finish(mut self) -> ClientsRun {
         let ms = |ns: u64| ns as f64 / 1e6;
         let summary = &mut self.summary;
         if !self.of_all.is_empty() {
@@ -161,7 +218,7 @@ impl Book {
         }
         summary.waited_s = by_cap(&self.waits);
         summary.cap = summary.waited_s.first().map_or(Binding::Demand, |(cap, _)| *cap);
-        super::ClientsRun { rows: self.rows, summary: self.summary }
+        ClientsRun { rows: self.rows, summary: self.summary }
     }
 }
 

@@ -17,10 +17,11 @@
 //! length 0.01 to 400: their mean p99 is met within 6 %, their mean p95 within 12 %.
 
 use core::f64::consts::PI;
+use headrace_model::chance::normal_above;
 
 /// Utilisation of a cap from which independent arrivals are looked at: below, the chance that 1/64 s of tokens is used up is under exp(-2 x 47 x 0.25) at 3,000 IOPS.
 pub(crate) const CLUMPS_FROM: f64 = 0.8;
-/// A drift upwards decides by itself after this time in units of spread / drift^2: the walk is then a line with some noise.
+/// After this time, in units of spread / drift^2, a drift upwards outweighs chance: the walk is then a line with some noise (chosen, see the fit in the header).
 const OLD: f64 = 2.0;
 
 /// Drift and spread of what waits at a cap.
@@ -92,7 +93,7 @@ impl Walk {
         self.overflow(depth) - self.drift
     }
 
-    /// Upwards, and for so long that chance no longer matters.
+    /// Whether it drifts upwards and has done so for long enough that chance no longer matters.
     pub fn is_a_line(&self, seconds: f64) -> bool {
         self.drift > 0.0 && self.time(seconds) > OLD
     }
@@ -106,7 +107,7 @@ impl Walk {
         self.spread / self.drift.abs() * regulated_mean(self.time(seconds)) + self.drift.max(0.0) * seconds
     }
 
-    /// Mean of the settled walk; none where it grows for ever.
+    /// Mean of the settled walk; infinite where it grows without end.
     fn settled(&self) -> f64 {
         if self.drift < 0.0 {
             0.5 * self.spread / -self.drift
@@ -137,7 +138,7 @@ impl Walk {
 /// Mean at time `t` of a random walk from zero with drift -1 and spread 1 that cannot fall below zero.
 fn regulated_mean(t: f64) -> f64 {
     let root = t.sqrt();
-    let above = 0.5 * libm::erfc(root * core::f64::consts::FRAC_1_SQRT_2);
+    let above = normal_above(root);
     0.5 - (t + 1.0) * above + root * libm::exp(-0.5 * t) / (2.0 * PI).sqrt()
 }
 

@@ -1,21 +1,28 @@
-//! One bucket of a volume or an instance as a line in time, and the lines a storage and an instance have.
+//! One bucket of a volume or an instance as a line in time, and the buckets a storage and an instance have.
 
-use super::{is_a_day, DAY_S};
-use crate::measure::{Measure, Measured, MeasuredLoad};
-use crate::near_cap::{NearCap, Walk};
+use crate::demand::measure::{Measure, Measured, MeasuredLoad};
+use crate::demand::near_cap::{NearCap, Walk};
 use crate::setup::Setup;
 use headrace_catalog::{InstanceLimits, VolumeLimits};
 use headrace_model::array::Amplification;
 use headrace_model::bucket::{MAIN_DEPTH_S, RESERVE_REFILL};
-use headrace_model::modification::Rates;
+use headrace_model::rates::Rates;
 use headrace_model::Cap;
 
-/// A level below this share of its depth is what rounding leaves of nothing.
+/// As the model's instance: full again after a day.
+pub(super) const DAY_S: f64 = 86_400.0;
+
+/// Whether a load is long enough to be repeated day by day: a recording of a day may lack its last hour.
+pub(super) fn is_a_day(seconds: f64) -> bool {
+    seconds >= 23.0 / 24.0 * DAY_S
+}
+
+/// A level below this share of its depth is a rounding error and counts as empty.
 const EMPTY_SHARE: f64 = 1e-9;
 
 /// One bucket of a volume or instance.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct FluidBucket {
     pub(super) cap: Cap,
     pub(super) measure: Measure,
     pub(super) rate: f64,
@@ -37,11 +44,11 @@ pub(super) struct Line {
     pub(super) near: Option<NearCap>,
 }
 
-impl Line {
-    pub(super) fn cap(cap: Cap, measure: Measure, rate: f64, shares: (f64, f64), saved_second: bool) -> Line {
+impl FluidBucket {
+    pub(super) fn cap(cap: Cap, measure: Measure, rate: f64, shares: (f64, f64), saved_second: bool) -> FluidBucket {
         let main_depth = (rate * MAIN_DEPTH_S).max(1.0);
         let depth = if saved_second { rate.max(main_depth) } else { main_depth };
-        Line {
+        FluidBucket {
             cap,
             measure,
             rate,
@@ -59,12 +66,12 @@ impl Line {
         }
     }
 
-    pub(super) fn credits(cap: Cap, measure: Measure, refill: f64, capacity: f64, initial: f64, shares: (f64, f64)) -> Line {
-        Line { level: initial, main_depth: capacity, depth: capacity, ..Line::cap(cap, measure, refill, shares, false) }
+    pub(super) fn credits(cap: Cap, measure: Measure, refill: f64, capacity: f64, initial: f64, shares: (f64, f64)) -> FluidBucket {
+        FluidBucket { level: initial, main_depth: capacity, depth: capacity, ..FluidBucket::cap(cap, measure, refill, shares, false) }
     }
 
-    pub(super) fn is_like(&self, other: &Line) -> bool {
-        let shares = |line: &Line| (line.per_read, line.per_write);
+    pub(super) fn is_like(&self, other: &FluidBucket) -> bool {
+        let shares = |bucket: &FluidBucket| (bucket.per_read, bucket.per_write);
         self.cap == other.cap && self.measure == other.measure && self.rate == other.rate && self.depth == other.depth && shares(self) == shares(other)
     }
 
@@ -143,41 +150,41 @@ impl Line {
     }
 }
 
-pub(super) fn member_lines(limits: &VolumeLimits, rates: Rates, shares: (f64, f64), setup: &Setup) -> Vec<Line> {
+pub(super) fn member_buckets(limits: &VolumeLimits, rates: Rates, shares: (f64, f64), setup: &Setup) -> Vec<FluidBucket> {
     let rates = rates.scaled(setup.options.rate_per_mille);
     let saved = setup.options.saved_second;
     let hdd = limits.random_charges_full_unit;
     let byte_measure = if hdd { Measure::HddBytes } else { Measure::Bytes };
-    let mut lines = Vec::with_capacity(3);
+    let mut buckets = Vec::with_capacity(3);
     if let Some(iops) = rates.iops {
-        lines.push(Line::cap(Cap::VolumeIops, Measure::Units, iops as f64, shares, saved));
+        buckets.push(FluidBucket::cap(Cap::VolumeIops, Measure::Units, iops as f64, shares, saved));
     }
-    lines.push(Line::cap(Cap::VolumeThroughput, byte_measure, rates.bytes_s as f64, shares, saved));
+    buckets.push(FluidBucket::cap(Cap::VolumeThroughput, byte_measure, rates.bytes_s as f64, shares, saved));
     if let Some(burst) = &limits.io_burst {
         let (capacity, initial) = (burst.capacity_ios as f64, burst.initial_ios as f64);
-        lines.push(Line::credits(Cap::VolumeCredits, Measure::Units, limits.iops as f64, capacity, initial, shares));
+        buckets.push(FluidBucket::credits(Cap::VolumeCredits, Measure::Units, limits.iops as f64, capacity, initial, shares));
     }
     if let Some(burst) = &limits.byte_burst {
         let (capacity, initial) = (burst.capacity_bytes as f64, burst.initial_bytes as f64);
-        lines.push(Line::credits(Cap::VolumeCredits, byte_measure, burst.baseline_bytes_s as f64, capacity, initial, shares));
+        buckets.push(FluidBucket::credits(Cap::VolumeCredits, byte_measure, burst.baseline_bytes_s as f64, capacity, initial, shares));
     }
-    lines
+    buckets
 }
 
-pub(super) fn instance_lines(instance: &InstanceLimits, amplification: Amplification, saved: bool) -> Vec<Line> {
+pub(super) fn instance_buckets(instance: &InstanceLimits, amplification: Amplification, saved: bool) -> Vec<FluidBucket> {
     let shares = (amplification.reads_per_read, amplification.reads_per_write + amplification.writes_per_write);
-    let mut lines = Vec::with_capacity(4);
+    let mut buckets = Vec::with_capacity(4);
     let mut limit = |baseline: Option<u64>, max: Option<u64>, cap: Cap, measure: Measure| {
         let Some(max) = max.or(baseline) else { return };
         let baseline = baseline.unwrap_or(max);
         let bursts = baseline < max && instance.burst_seconds > 0;
-        lines.push(Line::cap(cap, measure, if bursts { max } else { baseline } as f64, shares, saved));
+        buckets.push(FluidBucket::cap(cap, measure, if bursts { max } else { baseline } as f64, shares, saved));
         if bursts {
             let capacity = ((max - baseline) * instance.burst_seconds) as f64;
-            lines.push(Line::credits(Cap::InstanceCredits, measure, baseline as f64, capacity, capacity, shares));
+            buckets.push(FluidBucket::credits(Cap::InstanceCredits, measure, baseline as f64, capacity, capacity, shares));
         }
     };
     limit(instance.baseline_iops, instance.max_iops, Cap::InstanceIops, Measure::Units);
     limit(instance.baseline_bytes_s, instance.max_bytes_s, Cap::InstanceThroughput, Measure::Bytes);
-    lines
+    buckets
 }

@@ -1,7 +1,7 @@
 //! Turns answered requests into rows and a summary.
 
-use crate::report::{Row, Run, Summary};
-use crate::windows::{SLOT_S, WINDOW_S};
+use crate::demand::windows::{SLOT_S, WINDOW_S};
+use crate::report::{Run, RunRow, Summary, MIB};
 use hdrhistogram::Histogram;
 use headrace_model::{Cap, Decision, Host, Nanos, Verdict};
 use std::collections::VecDeque;
@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 86_400_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
+/// Length of a slot of the worst five minutes.
 const SLOT: Nanos = Nanos::from_secs(SLOT_S as u64);
 
 fn histogram() -> Histogram<u32> {
@@ -24,11 +25,11 @@ pub(crate) struct Answered {
     pub decision: Decision,
 }
 
-pub(crate) struct Recorder {
+pub(crate) struct RunRecorder {
     interval: Nanos,
     end: Nanos,
     row_end: Nanos,
-    rows: Vec<Row>,
+    rows: Vec<RunRow>,
     row: RowCounts,
     summary: Summary,
     all: Histogram<u64>,
@@ -66,7 +67,7 @@ impl Windows {
             let mut fresh = fresh.unwrap_or_else(histogram);
             fresh.reset();
             self.past.push_back((self.slot_start, length, std::mem::replace(&mut self.slot, fresh)));
-            // Five minutes, or a run that is shorter; a last slot that is no whole minute stands with the five before it.
+            // Five minutes, or the whole of a shorter run; a last slot of less than a minute is looked at together with the five before it.
             if (known + length.0) as f64 >= WINDOW_S * 1e9 || (self.slot_end == end && !self.looked_at) {
                 self.look(summary);
             }
@@ -109,12 +110,12 @@ struct RowCounts {
     latencies: Option<Histogram<u32>>,
 }
 
-impl Recorder {
-    pub fn new(interval: Nanos, end: Nanos) -> Recorder {
+impl RunRecorder {
+    pub fn new(interval: Nanos, end: Nanos) -> RunRecorder {
         let all = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid");
         let row = RowCounts { latencies: Some(histogram()), ..RowCounts::default() };
         let summary = Summary { seconds: end.as_secs_f64(), ..Summary::default() };
-        Recorder {
+        RunRecorder {
             interval,
             end,
             row_end: interval.min(end),
@@ -129,7 +130,7 @@ impl Recorder {
         }
     }
 
-    /// A request came. Call in order of time, after [`Recorder::reach`].
+    /// A request came. Call in order of time, after [`RunRecorder::reach`].
     pub fn asked(&mut self, bytes: u32) {
         self.row.asked += 1;
         self.row.asked_bytes += u64::from(bytes);
@@ -200,13 +201,13 @@ impl Recorder {
         let worst = (0..counts.waits.len()).max_by_key(|&i| counts.waits[i]).filter(|&i| counts.waits[i] > 0);
         let latencies = counts.latencies.as_ref().filter(|latencies| !latencies.is_empty());
         let percentile = |q: f64| latencies.map(|latencies| latencies.value_at_quantile(q) as f64 / 1e6);
-        let row = Row {
+        let row = RunRow {
             t_s: start.as_secs_f64(),
             duration_s: seconds,
             asked_iops: counts.asked as f64 / seconds,
-            asked_mib_s: counts.asked_bytes as f64 / seconds / 1_048_576.0,
+            asked_mib_s: counts.asked_bytes as f64 / seconds / MIB,
             iops: counts.delivered as f64 / seconds,
-            mib_s: counts.delivered_bytes as f64 / seconds / 1_048_576.0,
+            mib_s: counts.delivered_bytes as f64 / seconds / MIB,
             queue: self.in_flight as f64,
             balance_percent: host.lowest_balance_percent(0, self.row_end),
             instance_io_balance_percent: balances.ios.map(|balance| balance.percent()),
@@ -227,7 +228,7 @@ impl Recorder {
         self.row_end = (self.row_end + self.interval).min(self.end);
     }
 
-    fn summarise(&mut self, row: &Row, end_s: f64) {
+    fn summarise(&mut self, row: &RunRow, end_s: f64) {
         let summary = &mut self.summary;
         summary.asked_ios += self.row.asked as f64;
         summary.delivered_ios += self.row.delivered as f64;

@@ -1,7 +1,7 @@
 //! A load repeated until the storage's balances settle: what a day looks like once every day is like it.
 //!
-//! A first day starts with full credits. The next starts with what that one left, and so on, until one ends as it began: settled. Where more is asked in a cycle than
-//! comes back, there is no such day: the credits run dry on some day, and from then on requests pile up from one day to the next.
+//! The first day starts with full credits. Each next day starts with what the day before left, until a day ends as it began: the balances have settled. Where a cycle takes
+//! more credits than come back, they never settle: the credits run dry on some day, and from then on requests pile up from one day to the next.
 //!
 //! ```text
 //!  balance  |\                                        |\    /\    /\      settled: the night brings back what the day takes
@@ -11,14 +11,15 @@
 //!             day 1  2   3  4
 //! ```
 //!
-//! Between days that differ only in their level nothing needs to be simulated: as long as no balance runs full or empty, each takes off the same.
+//! Days that differ only in the level of the balances need no simulation: as long as no balance runs full or empty, each day takes off the same amount.
 
-use crate::interval::{row_collector, Driver};
-use crate::measure::MeasuredLoad;
-use crate::mixture::OwnLatency;
-use crate::report::{Row, Summary};
+use crate::demand::interval::{cut, measure, row_collector, Driver};
+use crate::demand::load::OpenLoad;
+use crate::demand::measure::MeasuredLoad;
+use crate::demand::mixture::OwnLatency;
+use crate::error::SimError;
+use crate::report::{RunRow, Summary};
 use crate::setup::Setup;
-use crate::SimError;
 
 /// Which time through the load is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,14 +58,26 @@ impl Repeated {
     }
 }
 
+/// Runs an open load again and again until its balances settle: rows and summary are those of the settled cycle. Points longer than `interval_s` are cut into rows of that
+/// length.
+pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(Vec<RunRow>, Repeated), SimError> {
+    load.check()?;
+    let load = cut(load, interval_s)?;
+    let measured = measure(setup, &load);
+    let own = OwnLatency::new(&measured.latency_key(setup));
+    let mut rows = Vec::with_capacity(load.points.len());
+    let repeated = repeat(setup, &measured, &own, Some(&mut rows))?;
+    Ok((rows, repeated))
+}
+
 /// Cycles that are simulated at most. Two or three are usual; more only where a backlog needs several to settle.
 const MAX_CYCLES: usize = 40;
 
-/// Repeats a load; with `rows`, those of the cycle that the summary is of. What happens once (a modification, a degradation event, first touch) has no place in it.
-pub fn repeat(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, mut rows: Option<&mut Vec<Row>>) -> Result<Repeated, SimError> {
+/// Repeats a load; with `rows`, those of the cycle that the summary is of. Events that happen once (a modification, a degradation event, first touch) are refused.
+pub fn repeat(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, mut rows: Option<&mut Vec<RunRow>>) -> Result<Repeated, SimError> {
     if setup.has_events() || setup.snapshot.is_some() || !setup.failed_members.is_empty() {
-        let rule = "happens once; a settled cycle is one of many. Ask for the first cycle".into();
-        return Err(SimError::Load { what: "a modification, degradation, snapshot or lost member", value: setup.storage.to_string(), rule });
+        let what = "a modification, degradation, snapshot or lost member";
+        return Err(SimError::refused(what, &setup.storage, "happens once; a settled cycle is one of many", "Ask for the first cycle."));
     }
     let seconds = measured.seconds();
     let mut driver = Driver::new(setup, measured, own, true);
@@ -80,7 +93,7 @@ pub fn repeat(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, mut rows
     let mut dry_after_s = dry_at_s(&first);
     let mut last: Option<Summary> = None;
     let mut settled = false;
-    // Cycles so far, with those left out because they would be like the one before.
+    // Cycles so far, including those that were left out because they would be like the cycle before.
     let mut elapsed = 1.0;
     for _ in 1..MAX_CYCLES {
         driver.fluid.begin_again(seconds);

@@ -1,21 +1,18 @@
-//! The per-interval form: hours, days and fleets in microseconds, on the buckets of [`crate::fluid`].
+//! The per-interval form: hours, days and fleets in microseconds, on the buckets of [`crate::demand::fluid`].
 //!
 //! A row per point of the demand. What it adds to the buckets: latency (what requests waited plus their own distribution) and blocks that still
 //! lie in a snapshot, as a share of requests that need a fetch.
 
-use crate::cycle::{self, Repeated};
-use crate::fluid::{Fluid, Step};
-use crate::load::{ClosedLoad, OpenLoad, Point};
-use crate::measure::{Measured, MeasuredLoad};
-use crate::mixture::{OwnLatency, Waits};
-use crate::report::{Row, Run, Summary};
+use crate::demand::fluid::{Fluid, Step};
+use crate::demand::load::{ClosedLoad, OpenLoad, Point, MAX_ROWS};
+use crate::demand::measure::{Measured, MeasuredLoad};
+use crate::demand::mixture::{OwnLatency, Waits};
+use crate::demand::windows::{pieces, BusySlots};
+use crate::error::SimError;
+use crate::report::{Run, RunRow, Summary, MIB};
 use crate::setup::Setup;
-use crate::windows::{pieces, BusySlots};
-use crate::SimError;
 use headrace_model::first_touch::{CHUNK_BYTES, DEFAULT_FETCH_BYTES_S, FETCH_MEAN_NS};
 use headrace_model::Cap;
-
-const MIB: f64 = 1_048_576.0;
 
 /// Runs an open load. Points longer than `interval_s` are cut into rows of that length.
 pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimError> {
@@ -27,17 +24,6 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimE
     let mut rows = Vec::with_capacity(load.points.len());
     let summary = Driver::new(setup, &measured, &own, true).cycle(&mut row_collector(&mut rows, &own));
     Ok(Run { rows, summary })
-}
-
-/// The same, repeated until its balances settle: rows and summary are those of the settled cycle.
-pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(Vec<Row>, Repeated), SimError> {
-    load.check()?;
-    let load = cut(load, interval_s)?;
-    let measured = measure(setup, &load);
-    let own = OwnLatency::new(&measured.latency_key(setup));
-    let mut rows = Vec::with_capacity(load.points.len());
-    let repeated = cycle::repeat(setup, &measured, &own, Some(&mut rows))?;
-    Ok((rows, repeated))
 }
 
 /// Runs a closed load for `seconds`: its clients ask as fast as own latency lets them, and wait instead of piling up.
@@ -85,7 +71,7 @@ pub fn summarise(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency) -> Su
 }
 
 /// Highest mean latency of any five minutes of a closed load (Little's law), ms, and where they begin.
-fn slowest(measured: &MeasuredLoad, rows: &[Row], outstanding: f64) -> (Option<f64>, Option<f64>) {
+fn slowest(measured: &MeasuredLoad, rows: &[RunRow], outstanding: f64) -> (Option<f64>, Option<f64>) {
     let mut worst: Option<(f64, f64)> = None;
     for (from, until) in measured.slots.spans() {
         let inside = rows.iter().filter(|row| row.t_s + 0.5 * row.duration_s >= from && row.t_s + 0.5 * row.duration_s < until);
@@ -108,24 +94,23 @@ pub fn measure(setup: &Setup, load: &OpenLoad) -> MeasuredLoad {
 fn refuse_lost_members(setup: &Setup) -> Result<(), SimError> {
     match setup.failed_members.first() {
         None => Ok(()),
-        Some(member) => Err(SimError::Load {
-            what: "lost member",
-            value: member.to_string(),
-            rule: "needs the per-I/O form: the interval form does not know which requests meet it".into(),
-        }),
+        Some(member) => {
+            let rule = "needs the per-I/O form: the interval form does not know which requests meet it";
+            Err(SimError::refused("lost member", member, rule, "Ask for the per-I/O form (events)."))
+        }
     }
 }
 
-fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError> {
+/// Cuts points longer than `interval_s` into rows of that length.
+pub(crate) fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError> {
     if !(interval_s >= 1e-3 && interval_s.is_finite()) {
-        return Err(SimError::Load { what: "interval of the rows (s)", value: interval_s.to_string(), rule: "must be at least 0.001".into() });
+        return Err(SimError::refused("interval of the rows (s)", interval_s, "must be at least 0.001", "Give 0.001 or more."));
     }
     let mut points = Vec::with_capacity(load.points.len());
     for point in &load.points {
         let pieces = (point.duration_s / interval_s - 1e-9).ceil().max(1.0);
-        if points.len() as f64 + pieces > 10e6 {
-            let rule = "gives more than 10 million rows; use a longer interval".into();
-            return Err(SimError::Load { what: "interval of the rows (s)", value: interval_s.to_string(), rule });
+        if points.len() as f64 + pieces > MAX_ROWS {
+            return Err(SimError::refused("interval of the rows (s)", interval_s, "gives more than 10 million rows", "Use a longer interval."));
         }
         for piece in 0..pieces as u64 {
             let left = point.duration_s - piece as f64 * interval_s;
@@ -272,10 +257,11 @@ fn note_throttled(summary: &mut Summary, step: &Step, backlog: f64, end_s: f64) 
     summary.recovered_at_s = if backlog > 0.0 { None } else { last_end };
 }
 
+/// Percentiles of rows and summaries.
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 
 /// Collects rows.
-pub(crate) fn row_collector<'a>(rows: &'a mut Vec<Row>, own: &'a OwnLatency) -> impl FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a {
+pub(crate) fn row_collector<'a>(rows: &'a mut Vec<RunRow>, own: &'a OwnLatency) -> impl FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a {
     let unthrottled = own.percentiles_ms(&Waits::default(), QUANTILES);
     move |t_s, fluid, point, step, cold| {
         let mut row = row_of(fluid, point, step, t_s, own.mean_ms(), cold);
@@ -294,12 +280,12 @@ pub(crate) fn row_collector<'a>(rows: &'a mut Vec<Row>, own: &'a OwnLatency) -> 
     }
 }
 
-fn row_of(fluid: &Fluid, point: &Measured, step: &Step, t_s: f64, own_mean_ms: f64, (cold, cold_ms): (f64, f64)) -> Row {
+fn row_of(fluid: &Fluid, point: &Measured, step: &Step, t_s: f64, own_mean_ms: f64, (cold, cold_ms): (f64, f64)) -> RunRow {
     let seconds = point.duration_s;
     let instance = fluid.instance_percents();
     let waited_ms = (step.wait_sum_s * 1e3 + cold * cold_ms) / step.delivered.max(1e-9);
     let cap = step.cap();
-    Row {
+    RunRow {
         t_s,
         duration_s: seconds,
         asked_iops: point.iops,
@@ -313,6 +299,6 @@ fn row_of(fluid: &Fluid, point: &Measured, step: &Step, t_s: f64, own_mean_ms: f
         cap: if cap == Cap::None && cold > 0.01 * step.delivered { Cap::FirstTouch } else { cap },
         throttled_s: step.throttled_s(),
         mean_ms: (step.delivered > 0.0).then_some(own_mean_ms + waited_ms),
-        ..Row::default()
+        ..RunRow::default()
     }
 }

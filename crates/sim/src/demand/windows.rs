@@ -12,7 +12,7 @@
 //! Slots follow from the demand alone and are cut once per load. A storage then only notes the slots in which requests waited: where none did, the latency is the
 //! storage's own.
 
-use crate::mixture::{OwnLatency, Waits};
+use crate::demand::mixture::{OwnLatency, Waits};
 
 /// Length of a window, s.
 pub const WINDOW_S: f64 = 300.0;
@@ -34,13 +34,13 @@ pub(crate) fn pieces(duration_s: f64) -> usize {
 /// The slots of a load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
-    slots: Vec<Slot>,
+    slots: Vec<TimeSlot>,
     /// By point: its first slot.
     first: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct TimeSlot {
     start_s: f64,
     seconds: f64,
     /// Requests that come in it.
@@ -61,7 +61,7 @@ impl Slots {
             cut.first.push((cut.slots.len() - usize::from(open)) as u32);
             for piece in 0..pieces {
                 if !open {
-                    cut.slots.push(Slot { start_s: t_s + piece as f64 * piece_s, seconds: 0.0, requests: 0.0, window_end: 0 });
+                    cut.slots.push(TimeSlot { start_s: t_s + piece as f64 * piece_s, seconds: 0.0, requests: 0.0, window_end: 0 });
                 }
                 if let Some(slot) = cut.slots.last_mut() {
                     slot.seconds += piece_s;

@@ -1,13 +1,13 @@
-//! The planner's inner loop for transactions: its shortcuts against the plain interval run, second by second, and laws that must hold whatever the candidate.
+//! The planner's inner loop for transactions: its shortcuts against the plain interval run, second by second, and laws that must hold for every candidate.
 //!
 //! The reference follows a candidate in steps of 10 s and looks for the lowest hour by adding up every one; the planner looks first at twelve minutes, then takes closed forms.
 
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate, StorageSpec};
 use headrace_model::Cap;
-use headrace_sim::mysql::candidates::{evaluate, Candidate, Figures, Outcome, Search, WarmUps, SUSTAINED_S};
-use headrace_sim::mysql::interval::{run, Binding, Load, Scenario, Second, Start};
+use headrace_sim::mysql::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
+use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, WarmUps, SUSTAINED_S};
 use headrace_sim::mysql::standard::tpcc;
-use headrace_sim::mysql::{Database, Engine, PageWrites, WarmUp};
+use headrace_sim::mysql::{Database, PageWrites, StorageEngine, WarmUp};
 use headrace_sim::{Setup, SimError};
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ struct Case {
     storages: Vec<StorageSpec>,
     instances: Vec<InstanceLimits>,
     caches: Vec<f64>,
-    load: Load,
+    load: TransactionLoad,
     start: Start,
     seconds: f64,
     start_balance_percent: Option<f64>,
@@ -49,7 +49,7 @@ impl Case {
             storages: storages.iter().map(|text| text.parse().unwrap()).collect(),
             instances: instances.iter().map(|name| Catalog::embedded().instance(name, day()).unwrap()).collect(),
             caches: vec![2.5 * GIB],
-            load: Load::Clients(32),
+            load: TransactionLoad::Clients(32),
             start: Start::Warm,
             seconds: DAY_S,
             start_balance_percent: None,
@@ -57,8 +57,8 @@ impl Case {
         }
     }
 
-    fn search(&self) -> Search<'_> {
-        Search {
+    fn search(&self) -> DatabaseSearch<'_> {
+        DatabaseSearch {
             database: &self.database,
             storages: &self.storages,
             instances: &self.instances,
@@ -73,16 +73,16 @@ impl Case {
         }
     }
 
-    fn outcomes(&self, candidates: &[Candidate]) -> Vec<Outcome> {
+    fn outcomes(&self, candidates: &[DatabaseCandidate]) -> Vec<DatabaseOutcome> {
         evaluate(&self.search(), &WarmUps::default(), candidates, &mut |_| true).unwrap()
     }
 
-    fn figures(&self, candidate: Candidate) -> Figures {
+    fn figures(&self, candidate: DatabaseCandidate) -> Figures {
         ran(&self.outcomes(&[candidate])[0])
     }
 
     /// The plain interval run.
-    fn rows(&self, candidate: Candidate, step_s: f64) -> Vec<Second> {
+    fn rows(&self, candidate: DatabaseCandidate, step_s: f64) -> Vec<Second> {
         let warm_up = WarmUp::new(&self.database, self.caches[candidate.cache]);
         let instance = candidate.instance.map(|index| &self.instances[index]);
         let setup = |index: usize| Setup {
@@ -109,15 +109,15 @@ impl Case {
     }
 }
 
-fn ran(outcome: &Outcome) -> Figures {
+fn ran(outcome: &DatabaseOutcome) -> Figures {
     match outcome {
-        Outcome::Ran(figures) => **figures,
+        DatabaseOutcome::Ran(figures) => **figures,
         other => panic!("{other:?}"),
     }
 }
 
-const fn alone(data: usize) -> Candidate {
-    Candidate { data, log: None, instance: None, cache: 0 }
+const fn alone(data: usize) -> DatabaseCandidate {
+    DatabaseCandidate { data, log: None, instance: None, cache: 0 }
 }
 
 /// Lowest (or highest) mean over an hour, every hour added up by itself.
@@ -147,7 +147,7 @@ fn assert_near(what: &str, got: f64, wanted: f64, tolerance: f64) {
 }
 
 fn innodb() -> Database {
-    tpcc(Engine::Innodb, 100.0).unwrap()
+    tpcc(StorageEngine::Innodb, 100.0).unwrap()
 }
 
 /// Like the published m5 runs: the flush list writes at most 500 pages a second (innodb_io_capacity_max).
@@ -162,7 +162,7 @@ fn without_credits_the_first_look_says_what_a_day_would() {
         let case = Case::new(database, &["io1:200:3000", "io1:200:9000", "2xio1:100:4000", "gp3:200:6000:250", "io1:100:1000"], &["r5.24xlarge"]);
         for data in 0..4 {
             for (log, instance) in [(None, None), (Some(4), None), (None, Some(0)), (Some(4), Some(0))] {
-                let candidate = Candidate { data, log, instance, cache: 0 };
+                let candidate = DatabaseCandidate { data, log, instance, cache: 0 };
                 let (figures, rows) = (case.figures(candidate), case.rows(candidate, STEP_S));
                 let what = format!("{name}, {candidate:?}");
                 assert_near(&what, figures.tps, hourly(&rows[rows.len() / 2..], |row| row.tps, false), tolerance);
@@ -183,7 +183,7 @@ fn without_credits_the_first_look_says_what_a_day_would() {
 fn credits_that_run_dry_leave_the_baseline() {
     let case = Case::new(innodb(), &["gp2:200", "gp2:400", "2xgp2:150", "io1:100:2000"], &[]);
     for (data, log) in [(0, None), (1, None), (2, None), (0, Some(3))] {
-        let candidate = Candidate { data, log, instance: None, cache: 0 };
+        let candidate = DatabaseCandidate { data, log, instance: None, cache: 0 };
         let (figures, rows) = (case.figures(candidate), case.rows(candidate, STEP_S));
         let what = format!("{candidate:?}");
         assert_near(&what, figures.tps, hourly(&rows, |row| row.tps, false), SETTLED + AT_REST);
@@ -204,7 +204,7 @@ fn credits_that_run_dry_leave_the_baseline() {
 fn an_instance_that_bursts_is_judged_by_its_baseline() {
     let case = Case::new(innodb(), &["io1:400:16000"], &["m5.large", "m5.2xlarge"]);
     for instance in 0..2 {
-        let candidate = Candidate { instance: Some(instance), ..alone(0) };
+        let candidate = DatabaseCandidate { instance: Some(instance), ..alone(0) };
         let mut case = case.clone();
         // Without processors: m5.large has two, which bind first.
         case.database.clients.cpu_ms = 0.0;
@@ -223,13 +223,13 @@ fn an_instance_that_bursts_is_judged_by_its_baseline() {
 #[test]
 fn what_has_no_closed_form_is_followed() {
     let both = Case::new(innodb(), &["gp2:300", "gp2:34"], &["m5.large"]);
-    let candidate = Candidate { data: 0, log: Some(1), instance: Some(0), cache: 0 };
+    let candidate = DatabaseCandidate { data: 0, log: Some(1), instance: Some(0), cache: 0 };
     let cases = [
         ("two kinds of credits", both.clone()),
         ("half full", Case { start_balance_percent: Some(50.0), ..both.clone() }),
         ("6 h", Case { seconds: 21_600.0, ..both.clone() }),
-        ("arrivals", Case { load: Load::Arrivals(vec![180.0]), ..both.clone() }),
-        ("too many arrivals", Case { load: Load::Arrivals(vec![900.0]), ..both }),
+        ("arrivals", Case { load: TransactionLoad::Arrivals(vec![180.0]), ..both.clone() }),
+        ("too many arrivals", Case { load: TransactionLoad::Arrivals(vec![900.0]), ..both }),
     ];
     for (name, case) in cases {
         let (figures, rows) = (case.figures(candidate), case.rows(candidate, STEP_S));
@@ -261,7 +261,7 @@ fn a_cold_start_is_followed_through_its_warming() {
 /// Compaction comes in minutes: a step of 60 s cuts its beginning and end, and the hour that is lowest is found to a step.
 #[test]
 fn compaction_is_followed_through_its_periods() {
-    let database = tpcc(Engine::Myrocks, 100.0).unwrap();
+    let database = tpcc(StorageEngine::Myrocks, 100.0).unwrap();
     let case = Case::new(database, &["io1:200:4000", "gp3:200", "gp2:200", "gp2:20"], &[]);
     for data in 0..4 {
         let (figures, rows) = (case.figures(alone(data)), case.rows(alone(data), STEP_S));
@@ -278,17 +278,17 @@ fn compaction_is_followed_through_its_periods() {
 /// What is put aside as hopeless would not have come to the least asked for.
 #[test]
 fn a_bound_is_never_below_what_comes_of_it() {
-    for engine in [Engine::Innodb, Engine::Myrocks] {
+    for engine in [StorageEngine::Innodb, StorageEngine::Myrocks] {
         let storages: Vec<String> = (1..=12).map(|i| format!("gp2:{}", 60 * i)).chain((1..=12).map(|i| format!("io1:100:{}", 300 * i))).collect();
         let storages: Vec<&str> = storages.iter().map(String::as_str).collect();
         let case = Case { seconds: 28_800.0, ..Case::new(tpcc(engine, 100.0).unwrap(), &storages, &[]) };
-        let candidates: Vec<Candidate> = (0..storages.len()).map(alone).collect();
+        let candidates: Vec<DatabaseCandidate> = (0..storages.len()).map(alone).collect();
         let full: Vec<Figures> = case.outcomes(&candidates).iter().map(ran).collect();
         for least_tps in [100.0, 300.0, 500.0, 1_000.0] {
             let outcomes = Case { least_tps, ..case.clone() }.outcomes(&candidates);
             for ((outcome, full), storage) in outcomes.iter().zip(&full).zip(&storages) {
                 match outcome {
-                    Outcome::Bounded(bound) => assert!(full.tps < least_tps && bound.tps < least_tps, "{storage}: {} for {least_tps}", full.tps),
+                    DatabaseOutcome::Bounded(bound) => assert!(full.tps < least_tps && bound.tps < least_tps, "{storage}: {} for {least_tps}", full.tps),
                     other => assert_eq!(ran(other).tps, full.tps, "{storage}"),
                 }
             }
@@ -333,7 +333,7 @@ fn the_fifth_percentile_is_that_of_drawn_seconds() {
 #[test]
 fn local_disks_do_not_meet_the_ebs_limits() {
     let mut case = Case::new(innodb(), &["instance-store:442", "io1:400:20000"], &["i3.large"]);
-    let on = |data| Candidate { instance: Some(0), ..alone(data) };
+    let on = |data| DatabaseCandidate { instance: Some(0), ..alone(data) };
     let with_processors = case.figures(on(0));
     assert_eq!(with_processors.binding, Binding::Cpu);
     case.database.clients.cpu_ms = 0.0;
@@ -354,10 +354,10 @@ fn the_answer_depends_on_neither_order_nor_company_nor_what_was_asked_before() {
     let storages: Vec<&str> = storages.iter().map(String::as_str).collect();
     let mut case = Case::new(innodb(), &storages, &["r5.large", "m5.xlarge"]);
     case.caches = vec![2.0 * GIB, 5.0 * GIB];
-    let candidates: Vec<Candidate> = (0..storages.len())
-        .map(|data| Candidate { data, log: (data % 3 == 0).then_some(0), instance: [None, Some(0), Some(1)][data % 3], cache: data % 2 })
+    let candidates: Vec<DatabaseCandidate> = (0..storages.len())
+        .map(|data| DatabaseCandidate { data, log: (data % 3 == 0).then_some(0), instance: [None, Some(0), Some(1)][data % 3], cache: data % 2 })
         .collect();
-    let tps = |outcomes: Vec<Outcome>| outcomes.iter().map(|outcome| ran(outcome).tps).collect::<Vec<f64>>();
+    let tps = |outcomes: Vec<DatabaseOutcome>| outcomes.iter().map(|outcome| ran(outcome).tps).collect::<Vec<f64>>();
     let (warm_ups, mut told) = (WarmUps::default(), Vec::new());
     let first = tps(evaluate(&case.search(), &warm_ups, &candidates, &mut |done| {
         told.push(done);
@@ -367,7 +367,7 @@ fn the_answer_depends_on_neither_order_nor_company_nor_what_was_asked_before() {
     // Told after every batch, the last time with all.
     assert!(told.len() >= 2 && told.windows(2).all(|pair| pair[0] < pair[1]) && told.last() == Some(&candidates.len()));
     assert_eq!(tps(evaluate(&case.search(), &warm_ups, &candidates, &mut |_| true).unwrap()), first);
-    let backwards: Vec<Candidate> = candidates.iter().rev().copied().collect();
+    let backwards: Vec<DatabaseCandidate> = candidates.iter().rev().copied().collect();
     let mut again = tps(case.outcomes(&backwards));
     again.reverse();
     assert_eq!(again, first);
@@ -387,25 +387,30 @@ fn what_cannot_be_is_refused_or_marked() {
     let case = Case::new(innodb(), &["io1:100:2000", "gp3:100:2500", "io2:10:200000"], &["r5.large"]);
     // Not possible on the day: a verdict on the candidate, not an error for all.
     let outcomes = case.outcomes(&[alone(0), alone(1), alone(2)]);
-    assert!(matches!(outcomes[0], Outcome::Ran(_)));
+    assert!(matches!(outcomes[0], DatabaseOutcome::Ran(_)));
     for (outcome, word) in [(&outcomes[1], "2500"), (&outcomes[2], "200000")] {
-        assert!(matches!(outcome, Outcome::Invalid(why) if why.replace(',', "").contains(word)), "{outcome:?}");
+        assert!(matches!(outcome, DatabaseOutcome::Invalid(why) if why.replace(',', "").contains(word)), "{outcome:?}");
     }
-    let error = |case: &Case, candidate: Candidate| evaluate(&case.search(), &WarmUps::default(), &[candidate], &mut |_| true).unwrap_err().to_string();
+    let error = |case: &Case, candidate: DatabaseCandidate| evaluate(&case.search(), &WarmUps::default(), &[candidate], &mut |_| true).unwrap_err().to_string();
     for seconds in [f64::NAN, 0.0, 59.0, 3e6] {
         assert!(error(&Case { seconds, ..case.clone() }, alone(0)).contains("length"), "{seconds}");
     }
     for bytes in [f64::NAN, -1.0, 1e3, 1e15] {
         assert!(error(&Case { caches: vec![bytes], ..case.clone() }, alone(0)).contains("cache"), "{bytes}");
     }
-    for outside in [alone(3), Candidate { log: Some(3), ..alone(0) }, Candidate { instance: Some(1), ..alone(0) }, Candidate { cache: 1, ..alone(0) }] {
+    for outside in [
+        alone(3),
+        DatabaseCandidate { log: Some(3), ..alone(0) },
+        DatabaseCandidate { instance: Some(1), ..alone(0) },
+        DatabaseCandidate { cache: 1, ..alone(0) },
+    ] {
         assert!(error(&case, outside).contains("points outside"), "{outside:?}");
     }
     let mut broken = case.clone();
     broken.database.clients.sharpness = 0.0;
     assert!(error(&broken, alone(0)).contains("sharpness"));
-    let clients = Case { load: Load::Clients(0), ..case };
-    assert!(matches!(&clients.outcomes(&[alone(0)])[0], Outcome::Invalid(why) if why.contains("clients")));
+    let clients = Case { load: TransactionLoad::Clients(0), ..case };
+    assert!(matches!(&clients.outcomes(&[alone(0)])[0], DatabaseOutcome::Invalid(why) if why.contains("clients")));
 }
 
 proptest! {
@@ -422,7 +427,7 @@ proptest! {
         iops in 1_000u32..12_000,
         gib in 350u32..2_000,
     ) {
-        let engine = if myrocks { Engine::Myrocks } else { Engine::Innodb };
+        let engine = if myrocks { StorageEngine::Myrocks } else { StorageEngine::Innodb };
         let times = |value: u32| (f64::from(value) * more) as u32;
         let texts = [
             [format!("io1:1000:{iops}"), format!("io1:1000:{}", times(iops))],
@@ -432,8 +437,8 @@ proptest! {
         ];
         for [less, bought] in &texts {
             let mut case = Case::new(tpcc(engine, 100.0).unwrap(), &[less, bought], &[]);
-            (case.load, case.caches, case.seconds) = (Load::Clients(clients), vec![cache * GIB, cache * more * GIB], 28_800.0);
-            let [few, many, cached] = [alone(0), alone(1), Candidate { cache: 1, ..alone(0) }].map(|candidate| case.figures(candidate));
+            (case.load, case.caches, case.seconds) = (TransactionLoad::Clients(clients), vec![cache * GIB, cache * more * GIB], 28_800.0);
+            let [few, many, cached] = [alone(0), alone(1), DatabaseCandidate { cache: 1, ..alone(0) }].map(|candidate| case.figures(candidate));
             // Compactions that come faster than every five steps fall into steps unevenly: what is more by a few percent then says nothing.
             if case.database.compaction.as_ref().is_some_and(|merging| merging.period_tx / many.tps.max(cached.tps) < 300.0) {
                 continue;

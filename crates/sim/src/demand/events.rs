@@ -4,12 +4,13 @@
 //! `max_outstanding` of them in flight, the rest wait in the host, which is where a backlog builds up. Requests reach the model in order of
 //! time, so the same seed gives the same run.
 
-use crate::load::{Arrivals, ClosedLoad, OpenLoad, Point};
-use crate::recorder::{Answered, Recorder};
+use crate::demand::load::{whole_sectors, Arrivals, ClosedLoad, OpenLoad, Point, MAX_ROWS, YEAR_S};
+use crate::demand::recorder::{Answered, RunRecorder};
+use crate::error::SimError;
 use crate::report::Run;
 use crate::setup::Setup;
-use crate::SimError;
-use headrace_model::pacing::DeepQueueSpread;
+use headrace_model::bucket::DeepQueueSpread;
+use headrace_model::chance::{exponential, unit};
 use headrace_model::volume::FAILURE_TAKES;
 use headrace_model::{Cap, Decision, Host, Io, Nanos, Op, Verdict};
 use rand_chacha::ChaCha8Rng;
@@ -19,7 +20,6 @@ use std::collections::BinaryHeap;
 
 /// Keeps the load's draws apart from the volumes'.
 const LOAD_STREAM: u64 = 0x4c6f_6164;
-const TWO_53: f64 = 9_007_199_254_740_992.0;
 
 /// How often a long run tells how far it is, in requests.
 const PROGRESS_EVERY: u64 = 1 << 20;
@@ -27,18 +27,9 @@ const PROGRESS_EVERY: u64 = 1 << 20;
 /// Called with the share done (0-1) every now and then; returning false stops the run.
 pub type Progress<'a> = &'a mut dyn FnMut(f64) -> bool;
 
-/// A progress that does not care.
+/// Progress that is not reported.
 pub fn quiet(_: f64) -> bool {
     true
-}
-
-/// Uniform in [0, 1).
-pub(crate) fn unit(rng: &mut ChaCha8Rng) -> f64 {
-    (rng.next_u64() >> 11) as f64 / TWO_53
-}
-
-pub(crate) fn nanos(seconds: f64) -> Nanos {
-    Nanos((seconds * 1e9) as u64)
 }
 
 struct InFlight {
@@ -81,10 +72,10 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
     let mut host = setup.host();
     let lost = host.devices[0].is_lost();
     let mut source = ClosedSource::new(load, setup.span_bytes(load.span_bytes), setup.seed);
-    let end = nanos(seconds);
-    let mut recorder = Recorder::new(nanos(interval_s), end);
+    let end = Nanos::from_secs_f64(seconds);
+    let mut recorder = RunRecorder::new(Nanos::from_secs_f64(interval_s), end);
     let mut flight = InFlight::new(load.outstanding());
-    let mut submit = |flight: &mut InFlight, recorder: &mut Recorder, host: &mut Host, slot: u32, now: Nanos| {
+    let mut submit = |flight: &mut InFlight, recorder: &mut RunRecorder, host: &mut Host, slot: u32, now: Nanos| {
         let io = source.next(slot);
         recorder.asked(io.bytes);
         let decision = self::submit(host, lost, now, io);
@@ -129,8 +120,8 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
     check_times(seconds, interval_s)?;
     let mut host = setup.host();
     let lost = host.devices[0].is_lost();
-    let end = nanos(seconds);
-    let mut recorder = Recorder::new(nanos(interval_s), end);
+    let end = Nanos::from_secs_f64(seconds);
+    let mut recorder = RunRecorder::new(Nanos::from_secs_f64(interval_s), end);
     let mut flight = InFlight::new(load.max_outstanding);
     let mut source = OpenSource::new(load, setup.span_bytes(load.span_bytes), setup.seed);
     // Requests that have come but wait in the host are not kept: a second source, a step ahead, counts them as they come.
@@ -190,7 +181,7 @@ fn submit(host: &mut Host, lost: bool, now: Nanos, io: Io) -> Decision {
     host.submit(0, now, io)
 }
 
-fn count_coming(coming: &mut OpenSource<'_>, next: &mut Option<(Nanos, Io)>, until: Nanos, recorder: &mut Recorder, host: &Host) {
+fn count_coming(coming: &mut OpenSource<'_>, next: &mut Option<(Nanos, Io)>, until: Nanos, recorder: &mut RunRecorder, host: &Host) {
     while let Some((at, io)) = *next {
         if at > until {
             return;
@@ -202,15 +193,12 @@ fn count_coming(coming: &mut OpenSource<'_>, next: &mut Option<(Nanos, Io)>, unt
 }
 
 fn check_times(seconds: f64, interval_s: f64) -> Result<(), SimError> {
-    let year = 366.0 * 86_400.0;
     for (what, value) in [("length of the run (s)", seconds), ("interval of the rows (s)", interval_s)] {
-        if !(value >= 1e-3 && value <= year) {
-            return Err(SimError::Load { what, value: value.to_string(), rule: "must be between 0.001 and a year".into() });
-        }
+        SimError::check_range(what, value, 1e-3, YEAR_S)?;
     }
-    if seconds / interval_s > 10e6 {
-        let rule = format!("a run of {seconds} s gives more than 10 million rows; use a longer interval");
-        return Err(SimError::Load { what: "interval of the rows (s)", value: interval_s.to_string(), rule });
+    if seconds / interval_s > MAX_ROWS {
+        let rule = format!("gives more than 10 million rows over {seconds} s");
+        return Err(SimError::refused("interval of the rows (s)", interval_s, rule, "Use a longer interval."));
     }
     Ok(())
 }
@@ -277,7 +265,7 @@ impl OpenSource<'_> {
     fn gap(&mut self) -> f64 {
         match self.load.arrivals {
             Arrivals::Even => 1.0,
-            Arrivals::Poisson => -libm::log(1.0 - unit(&mut self.rng)),
+            Arrivals::Poisson => exponential(&mut self.rng),
         }
     }
 
@@ -290,7 +278,7 @@ impl OpenSource<'_> {
                 self.at_s += needed_s;
                 self.to_go = self.gap();
                 let io = self.request(point);
-                return Some((nanos(self.at_s), io));
+                return Some((Nanos::from_secs_f64(self.at_s), io));
             }
             self.to_go -= left_s * point.iops();
             self.point_start_s += point.duration_s;
@@ -315,7 +303,7 @@ impl OpenSource<'_> {
         } else {
             (Op::Write, point.write_bytes, self.load.sequential_write_share)
         };
-        let bytes = self.size(mean);
+        let bytes = whole_sectors(&mut self.rng, mean);
         let cursor = self.cursors[op as usize];
         let offset = if sequential > 0.0 && unit(&mut self.rng) < sequential && cursor + u64::from(bytes) <= self.span {
             cursor
@@ -327,14 +315,5 @@ impl OpenSource<'_> {
         };
         self.cursors[op as usize] = offset + u64::from(bytes);
         Io { op, offset, bytes }
-    }
-
-    /// A size in whole sectors whose mean is `mean` bytes.
-    fn size(&mut self, mean: f64) -> u32 {
-        let sectors = mean / 512.0;
-        let whole = sectors.floor();
-        let fraction = sectors - whole;
-        let extra = fraction > 0.0 && unit(&mut self.rng) < fraction;
-        ((whole as u32 + u32::from(extra)) * 512).max(512)
     }
 }

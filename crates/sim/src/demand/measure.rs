@@ -1,9 +1,10 @@
 //! Demand in what buckets count: 256 KiB units, bytes, and the whole mebibytes of HDD types. Computed once for a load, used for every storage.
 
-use crate::load::{Arrivals, OpenLoad, Point};
-use crate::mixture::OwnLatencyKey;
+use crate::demand::load::{Arrivals, OpenLoad, Point};
+use crate::demand::mixture::OwnLatencyKey;
+use crate::demand::windows::Slots;
+use crate::report::MIB;
 use crate::setup::Setup;
-use crate::windows::Slots;
 use headrace_catalog::{StorageSpec, VolumeLimits};
 use headrace_model::accounting::{Accounting, StorageCost};
 
@@ -42,12 +43,12 @@ pub struct MeasuredLoad {
     pub(crate) peak_bytes_s: (f64, f64),
     /// Minutes, for the worst five of them.
     pub(crate) slots: Slots,
-    mix: Mix,
+    mix: RequestMix,
 }
 
 /// What own latency depends on.
 #[derive(Clone, Copy, Debug)]
-struct Mix {
+struct RequestMix {
     read_share: f64,
     pub read_bytes: f64,
     pub write_bytes: f64,
@@ -93,7 +94,7 @@ pub struct OnVolumes {
     pub iops: f64,
     /// MiB a second.
     pub mib_s: f64,
-    /// MiB a second as HDD types count them, whatever the type of the volumes is.
+    /// MiB a second as HDD types count them, for volumes of any type.
     pub hdd_mib_s: f64,
 }
 
@@ -107,7 +108,7 @@ pub fn on_volumes(load: &OpenLoad, storage: &StorageSpec) -> Vec<OnVolumes> {
         let writes = counting.of(point.writes_per_s * cost.ios_per_write, point.write_bytes, load.sequential_write_share);
         let begin = t_s;
         t_s += point.duration_s;
-        let mib = |bytes: f64| bytes / 1_048_576.0;
+        let mib = |bytes: f64| bytes / MIB;
         OnVolumes { t_s: begin, duration_s: point.duration_s, iops: reads.0 + writes.0, mib_s: mib(reads.1 + writes.1), hdd_mib_s: mib(reads.2 + writes.2) }
     };
     load.points.iter().map(of).collect()
@@ -118,7 +119,7 @@ impl MeasuredLoad {
     pub fn new(load: &OpenLoad, chunk_bytes: Option<f64>, hdd: Option<&VolumeLimits>) -> MeasuredLoad {
         let counting = Counting::new(chunk_bytes, hdd);
         let measure = |rate: f64, bytes: f64, sequential: f64| counting.of(rate, bytes, sequential);
-        let mut mix = Mix { read_share: 0.0, read_bytes: 0.0, write_bytes: 0.0 };
+        let mut mix = RequestMix { read_share: 0.0, read_bytes: 0.0, write_bytes: 0.0 };
         let (mut reads, mut writes) = (0.0, 0.0);
         let points: Vec<Measured> = load
             .points

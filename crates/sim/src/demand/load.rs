@@ -1,7 +1,23 @@
 //! What is asked of the storage: closed loads in fio's terms, open loads as demand over time.
 
-use crate::SimError;
+use crate::error::SimError;
+use headrace_model::chance::around;
+use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+
+/// Bytes of a sector, the unit of a block device's requests.
+const SECTOR_BYTES: u32 = 512;
+
+/// Longest run, s: a leap year. This bound and those below are ours; they keep memory and time of a run within reason.
+pub(crate) const YEAR_S: f64 = 366.0 * 86_400.0;
+/// Most rows or points of a run.
+pub(crate) const MAX_ROWS: f64 = 10e6;
+/// Largest request, bytes: 64 MiB. Linux splits larger ones long before.
+const MAX_REQUEST_BYTES: f64 = 67_108_864.0;
+/// Most requests outstanding.
+const MAX_OUTSTANDING: f64 = 65_536.0;
+/// Most requests a second: far above any volume or instance.
+const MAX_REQUESTS_S: f64 = 1e7;
 
 /// fio's `rw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,16 +77,12 @@ impl ClosedLoad {
     }
 
     pub(crate) fn check(&self) -> Result<(), SimError> {
-        let range = |what: &'static str, value: u64, low: u64, high: u64| {
-            if (low..=high).contains(&value) {
-                return Ok(());
-            }
-            Err(SimError::Load { what, value: value.to_string(), rule: format!("must be between {low} and {high}") })
-        };
-        range("block size (bytes)", self.block_bytes.into(), 512, 64 << 20)?;
-        range("iodepth", self.iodepth.into(), 1, 65_536)?;
-        range("numjobs", self.numjobs.into(), 1, 4_096)?;
-        range("requests outstanding (iodepth x numjobs)", u64::from(self.iodepth) * u64::from(self.numjobs), 1, 65_536)
+        let check = |what, value: u32, low: f64, high: f64| SimError::check_range(what, f64::from(value), low, high);
+        check("block size (bytes)", self.block_bytes, f64::from(SECTOR_BYTES), MAX_REQUEST_BYTES)?;
+        check("iodepth", self.iodepth, 1.0, MAX_OUTSTANDING)?;
+        check("numjobs", self.numjobs, 1.0, 4_096.0)?;
+        let outstanding = f64::from(self.iodepth) * f64::from(self.numjobs);
+        SimError::check_range("requests outstanding (iodepth x numjobs)", outstanding, 1.0, MAX_OUTSTANDING)
     }
 }
 
@@ -141,35 +153,27 @@ impl OpenLoad {
     }
 
     pub(crate) fn check(&self) -> Result<(), SimError> {
-        let wrong = |what: &'static str, value: f64, rule: &str| Err(SimError::Load { what, value: value.to_string(), rule: rule.into() });
-        if self.points.is_empty() {
-            return wrong("number of points", 0.0, "must be at least 1");
-        }
+        SimError::check_range("number of points", self.points.len() as f64, 1.0, MAX_ROWS)?;
         for point in &self.points {
-            if !(point.duration_s > 0.0 && point.duration_s <= 366.0 * 86_400.0) {
-                return wrong("duration of a point (s)", point.duration_s, "must be above 0 and at most a year");
-            }
-            for (what, rate) in [("reads a second", point.reads_per_s), ("writes a second", point.writes_per_s)] {
-                if !(0.0..=1e7).contains(&rate) {
-                    return wrong(what, rate, "must be between 0 and 10,000,000");
-                }
-            }
+            SimError::check_range("duration of a point (s)", point.duration_s, 1e-9, YEAR_S)?;
+            SimError::check_range("reads a second", point.reads_per_s, 0.0, MAX_REQUESTS_S)?;
+            SimError::check_range("writes a second", point.writes_per_s, 0.0, MAX_REQUESTS_S)?;
             for (what, rate, size) in
                 [("size of a read (bytes)", point.reads_per_s, point.read_bytes), ("size of a write (bytes)", point.writes_per_s, point.write_bytes)]
             {
-                if rate > 0.0 && !(512.0..=67_108_864.0).contains(&size) {
-                    return wrong(what, size, "must be between 512 bytes and 64 MiB");
+                if rate > 0.0 {
+                    SimError::check_range(what, size, f64::from(SECTOR_BYTES), MAX_REQUEST_BYTES)?;
                 }
             }
         }
-        for (what, share) in [("sequential share of reads", self.sequential_read_share), ("sequential share of writes", self.sequential_write_share)] {
-            if !(0.0..=1.0).contains(&share) {
-                return wrong(what, share, "must be between 0 and 1");
-            }
-        }
-        if !(1..=65_536).contains(&self.max_outstanding) {
-            return wrong("requests outstanding", f64::from(self.max_outstanding), "must be between 1 and 65,536");
-        }
-        Ok(())
+        SimError::check_range("sequential share of reads", self.sequential_read_share, 0.0, 1.0)?;
+        SimError::check_range("sequential share of writes", self.sequential_write_share, 0.0, 1.0)?;
+        SimError::check_range("requests outstanding", f64::from(self.max_outstanding), 1.0, MAX_OUTSTANDING)
     }
+}
+
+/// A size in whole sectors whose mean is `mean_bytes`.
+#[inline]
+pub(crate) fn whole_sectors(rng: &mut ChaCha8Rng, mean_bytes: f64) -> u32 {
+    SECTOR_BYTES * around(rng, mean_bytes / f64::from(SECTOR_BYTES)).max(1)
 }

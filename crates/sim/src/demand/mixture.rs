@@ -214,10 +214,10 @@ impl OwnLatency {
 
     /// The latencies that shares `1 - q` of requests exceed, ms, with `waits` added; `quantiles` must rise. Without any requests: without waits.
     pub fn percentiles_ms<const N: usize>(&self, waits: &Waits, quantiles: [f64; N]) -> [f64; N] {
-        let mix = Mix::new(self, waits);
+        let mix = WaitMix::new(self, waits);
         let mut least = OWN.from;
         quantiles.map(|q| {
-            // A higher percentile is never below a lower one, whatever the last step left open.
+            // The last step of the search leaves a small interval open; a higher percentile must not fall below a lower one inside it.
             least = mix.percentile(q, least);
             least
         })
@@ -225,7 +225,7 @@ impl OwnLatency {
 
     /// Raises `best` to the same percentiles where these are higher.
     pub(crate) fn raise_percentiles_ms<const N: usize>(&self, waits: &Waits, quantiles: [f64; N], best: &mut [f64; N]) {
-        let mix = Mix::new(self, waits);
+        let mix = WaitMix::new(self, waits);
         let mut least = 0.0;
         for (q, best) in quantiles.into_iter().zip(best) {
             // One look tells whether it is higher; most are not.
@@ -242,7 +242,7 @@ impl OwnLatency {
 const RESOLUTION: f64 = 1e-5;
 
 /// Waits and own latency together.
-struct Mix<'a> {
+struct WaitMix<'a> {
     own: &'a OwnLatency,
     none: f64,
     total: f64,
@@ -250,11 +250,11 @@ struct Mix<'a> {
     used: Vec<(f64, f64)>,
 }
 
-impl Mix<'_> {
-    fn new<'a>(own: &'a OwnLatency, waits: &Waits) -> Mix<'a> {
+impl WaitMix<'_> {
+    fn new<'a>(own: &'a OwnLatency, waits: &Waits) -> WaitMix<'a> {
         let some = waits.total > 0.0;
         let used = waits.cells.iter().filter(|cell| cell.0 > 0.0).map(|&(weight, sum)| (sum / weight, weight)).collect();
-        Mix { own, none: if some { waits.none } else { 1.0 }, total: if some { waits.total } else { 1.0 }, used }
+        WaitMix { own, none: if some { waits.none } else { 1.0 }, total: if some { waits.total } else { 1.0 }, used }
     }
 
     /// Share of requests above `x_ms`.

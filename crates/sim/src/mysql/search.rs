@@ -1,7 +1,7 @@
 //! Many storages and instances under one database: the planner's inner loop for transactions.
 //!
-//! The cache is followed once per cache size and shared by every candidate that has it. A warm cache on volumes without credits does not change any more, so a
-//! few steps say what a day would; credits and compaction are followed through the hours. What counts is the worst hour, not the mean: a volume that bursts through the morning
+//! The cache is followed once per cache size and shared by every candidate that has it. A warm cache on volumes without credits does not change any more, so that a
+//! few steps stand for a day; credits and compaction are followed through the hours. What counts is the worst hour, not the mean: a volume that bursts through the morning
 //! and crawls afterwards sustains the crawl.
 //!
 //! ```text
@@ -11,12 +11,13 @@
 //! ```
 
 use super::database::{Compaction, Database};
-use super::interval::{run, Binding, Load, Scenario, Second, Start};
+use super::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
 use super::warmup::WarmUp;
+use crate::error::SimError;
 use crate::setup::Setup;
-use crate::SimError;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeLimits};
+use headrace_model::chance::normal_above;
 use headrace_model::Cap;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -33,19 +34,20 @@ const DAY_STEPS: f64 = 288.0;
 const MERGING_STEP_S: f64 = 60.0;
 const MERGING_PERIODS: f64 = 2.0;
 const MERGING_S: f64 = 12.0 * 3_600.0;
-/// Reads vary through a period of compaction around their mean, so the mean of tps may lie above the tps of mean reads: by a few percent at profiles seen, bounded by so much.
+/// Reads vary through a period of compaction around their mean, so the mean of tps may lie above the tps of mean reads: by a few percent with the profiles seen so far. This bounds it.
 const PROFILE_SLACK: f64 = 1.2;
 /// A cold cache changes fastest at the start.
 const COLD_STEPS: f64 = 1_440.0;
+/// Candidates between two reports of progress.
 const BATCH: usize = 2_048;
 /// Two steps that differ by less than this share are alike.
 const AT_REST: f64 = 1e-4;
 /// A balance below this share of full is dry, percent.
 const DRY_PERCENT: f64 = 0.1;
 
-/// A database on a storage and an instance, all as indices into the lists of [`Search`].
+/// A database on a storage and an instance, all as indices into the lists of [`DatabaseSearch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct DatabaseCandidate {
     /// Data volumes.
     pub data: usize,
     /// Volumes of redo and binary log; none: with the data.
@@ -58,7 +60,7 @@ pub struct Candidate {
 
 /// What the candidates have in common.
 #[derive(Clone, Debug)]
-pub struct Search<'a> {
+pub struct DatabaseSearch<'a> {
     /// The database.
     pub database: &'a Database,
     /// Storages that candidates point into.
@@ -70,7 +72,7 @@ pub struct Search<'a> {
     /// Day of limits.
     pub as_of: NaiveDate,
     /// What asks for transactions.
-    pub load: Load,
+    pub load: TransactionLoad,
     /// State of the cache at the start.
     pub start: Start,
     /// Length, s.
@@ -114,10 +116,10 @@ pub struct Figures {
 
 /// What came of one candidate.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum DatabaseOutcome {
     /// Followed.
     Ran(Box<Figures>),
-    /// Not followed: it cannot reach the least asked for. At most so many transactions a second.
+    /// Not followed: it cannot reach the least that is asked for. The figures are an upper bound.
     Bounded(Box<Figures>),
     /// Not possible on that day.
     Invalid(String),
@@ -152,11 +154,11 @@ impl WarmUps {
 /// Evaluates all candidates, in their order; the answer does not depend on how they are spread over cores. `warm_ups` belongs to this database. `progress` is told
 /// how many are done; returning false stops.
 pub fn evaluate(
-    search: &Search<'_>,
+    search: &DatabaseSearch<'_>,
     warm_ups: &WarmUps,
-    candidates: &[Candidate],
+    candidates: &[DatabaseCandidate],
     progress: &mut (dyn FnMut(usize) -> bool + Send),
-) -> Result<Vec<Outcome>, SimError> {
+) -> Result<Vec<DatabaseOutcome>, SimError> {
     search.database.check()?;
     check(search, candidates)?;
     let mut used = vec![false; search.caches.len()];
@@ -166,8 +168,8 @@ pub fn evaluate(
     let mut outcomes = Vec::with_capacity(candidates.len());
     for batch in candidates.chunks(BATCH) {
         outcomes.par_extend(batch.par_iter().map(|candidate| match &warm_ups[candidate.cache] {
-            Some(warm_up) => judge(search, &calm, candidate, warm_up).unwrap_or_else(|error| Outcome::Invalid(error.to_string())),
-            None => Outcome::Invalid("its cache was not followed".into()),
+            Some(warm_up) => judge(search, &calm, candidate, warm_up).unwrap_or_else(|error| DatabaseOutcome::Invalid(error.to_string())),
+            None => DatabaseOutcome::Invalid("its cache was not followed".into()),
         }));
         if !progress(outcomes.len()) {
             return Err(SimError::Interrupted);
@@ -176,14 +178,9 @@ pub fn evaluate(
     Ok(outcomes)
 }
 
-fn check(search: &Search<'_>, candidates: &[Candidate]) -> Result<(), SimError> {
-    let wrong = |what: &'static str, value: f64, rule: String| Err(SimError::Load { what, value: value.to_string(), rule });
-    if !(60.0..=31.0 * 86_400.0).contains(&search.seconds) {
-        return wrong("length (s)", search.seconds, "must be between 60 and 2,678,400".into());
-    }
-    if let Some(bytes) = search.caches.iter().find(|bytes| !(1_048_576.0..=7e13).contains(*bytes)) {
-        return wrong("cache (bytes)", *bytes, "must be between 1 MiB and 64 TiB".into());
-    }
+fn check(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Result<(), SimError> {
+    SimError::check_range("length (s)", search.seconds, 60.0, 31.0 * 86_400.0)?;
+    search.caches.iter().try_for_each(|bytes| SimError::check_range("cache (bytes)", *bytes, 1_048_576.0, 7e13))?;
     let within = |index: usize, length: usize| index < length;
     for candidate in candidates {
         let fine = within(candidate.data, search.storages.len())
@@ -191,43 +188,43 @@ fn check(search: &Search<'_>, candidates: &[Candidate]) -> Result<(), SimError> 
             && candidate.instance.is_none_or(|instance| within(instance, search.instances.len()))
             && within(candidate.cache, search.caches.len());
         if !fine {
-            return wrong("candidate", candidate.data as f64, "points outside the lists".into());
+            return Err(SimError::refused("candidate", candidate.data, "points outside the lists", "Give indices into the lists of the search."));
         }
     }
     Ok(())
 }
 
-fn setup_of(search: &Search<'_>, storage: &StorageSpec, instance: Option<&InstanceLimits>) -> Result<Setup, SimError> {
+fn setup_of(search: &DatabaseSearch<'_>, storage: &StorageSpec, instance: Option<&InstanceLimits>) -> Result<Setup, SimError> {
     let limits = Catalog::embedded().storage_limits(storage, search.as_of, instance)?;
     let limits = if search.settled { limits.into_iter().map(VolumeLimits::without_burst).collect() } else { limits };
     let start_balance_percent = search.start_balance_percent;
-    // Data and log volumes share the instance's limits: a candidate has them once, beside both.
+    // Data and log volumes share the instance's limits, so a candidate has these once, apart from both.
     Ok(Setup { instance: None, start_balance_percent, ..Setup::plain(storage.clone(), limits, instance.cloned()) })
 }
 
 /// A candidate resolved against the catalog.
-struct Resolved {
+struct ResolvedCandidate {
     data: Setup,
     log: Option<Setup>,
     host: Option<InstanceLimits>,
 }
 
-impl Resolved {
-    fn new(search: &Search<'_>, candidate: &Candidate) -> Result<Resolved, SimError> {
+impl ResolvedCandidate {
+    fn new(search: &DatabaseSearch<'_>, candidate: &DatabaseCandidate) -> Result<ResolvedCandidate, SimError> {
         let instance = candidate.instance.map(|index| &search.instances[index]);
         let data = setup_of(search, &search.storages[candidate.data], instance)?;
         let log = candidate.log.map(|index| setup_of(search, &search.storages[index], instance)).transpose()?;
         let host = instance.cloned().map(|limits| if search.settled { limits.without_burst() } else { limits });
-        Ok(Resolved { host, data, log })
+        Ok(ResolvedCandidate { host, data, log })
     }
 
     /// The same with every balance spent.
-    fn spent(&self) -> Resolved {
+    fn spent(&self) -> ResolvedCandidate {
         let empty = |setup: &Setup| Setup { start_balance_percent: Some(0.0), ..setup.clone() };
-        Resolved { data: empty(&self.data), log: self.log.as_ref().map(empty), host: self.host.clone() }
+        ResolvedCandidate { data: empty(&self.data), log: self.log.as_ref().map(empty), host: self.host.clone() }
     }
 
-    fn scenario<'a>(&'a self, search: &'a Search<'_>, database: &'a Database, warm_up: &'a WarmUp, seconds: f64, step_s: f64) -> Scenario<'a> {
+    fn scenario<'a>(&'a self, search: &'a DatabaseSearch<'_>, database: &'a Database, warm_up: &'a WarmUp, seconds: f64, step_s: f64) -> Scenario<'a> {
         Scenario {
             database,
             warm_up,
@@ -251,24 +248,24 @@ impl Resolved {
 }
 
 /// `calm`: the database without compaction.
-fn judge(search: &Search<'_>, calm: &Database, candidate: &Candidate, warm_up: &WarmUp) -> Result<Outcome, SimError> {
-    let resolved = Resolved::new(search, candidate)?;
+fn judge(search: &DatabaseSearch<'_>, calm: &Database, candidate: &DatabaseCandidate, warm_up: &WarmUp) -> Result<DatabaseOutcome, SimError> {
+    let resolved = ResolvedCandidate::new(search, candidate)?;
     let database = search.database;
     if search.start != Start::Warm {
         let step_s = (search.seconds / COLD_STEPS).clamp(1.0, 300.0);
-        return Ok(Outcome::Ran(Box::new(follow(&resolved.scenario(search, database, warm_up, search.seconds, step_s))?)));
+        return Ok(DatabaseOutcome::Ran(Box::new(follow(&resolved.scenario(search, database, warm_up, search.seconds, step_s))?)));
     }
     let first = steps_of(&resolved.scenario(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
     let best = sum_up(database, &first[FIRST_STEPS - 1..], FIRST_STEP_S);
     let (spends, grows) = (spends(&first), best.backlog_s > 0.0);
     let steady = !spends && !grows;
     if steady && database.compaction.is_none() {
-        return Ok(Outcome::Ran(Box::new(best)));
+        return Ok(DatabaseOutcome::Ran(Box::new(best)));
     }
     // It cannot be beaten later: credits only get fewer, and compaction only takes.
     let bound = best.tps * if database.compaction.is_some() { PROFILE_SLACK } else { 1.0 };
     if bound < search.least_tps && search.start_balance_percent.is_none() {
-        return Ok(Outcome::Bounded(Box::new(best)));
+        return Ok(DatabaseOutcome::Bounded(Box::new(best)));
     }
     if let Some(dry_s) = runs_dry_s(&first, &best, search).filter(|_| !grows && resolved.has_one_bucket()) {
         let spent = resolved.spent();
@@ -284,7 +281,7 @@ fn judge(search: &Search<'_>, calm: &Database, candidate: &Candidate, warm_up: &
         if let Some(floor) = floor {
             let share = dry_s / search.seconds;
             let tps_mean = share * best.tps + (1.0 - share) * floor.tps_mean;
-            return Ok(Outcome::Ran(Box::new(Figures { tps_mean, balance_percent: Some(0.0), dry_at_s: Some(dry_s), ..floor })));
+            return Ok(DatabaseOutcome::Ran(Box::new(Figures { tps_mean, balance_percent: Some(0.0), dry_at_s: Some(dry_s), ..floor })));
         }
     }
     // Several buckets at once, an open load or compaction: step by step.
@@ -293,7 +290,7 @@ fn judge(search: &Search<'_>, calm: &Database, candidate: &Candidate, warm_up: &
         Some(_) => (search.seconds, (search.seconds / (2.5 * DAY_STEPS)).clamp(1.0, 3_600.0)),
         None => (search.seconds, (search.seconds / DAY_STEPS).clamp(1.0, 3_600.0)),
     };
-    Ok(Outcome::Ran(Box::new(follow(&resolved.scenario(search, database, warm_up, seconds, step_s))?)))
+    Ok(DatabaseOutcome::Ran(Box::new(follow(&resolved.scenario(search, database, warm_up, seconds, step_s))?)))
 }
 
 /// Some periods of compaction, and an hour, s.
@@ -307,9 +304,10 @@ fn spends(seconds: &[Second]) -> bool {
     falls(|second| second.balance_percent) || falls(|second| second.instance_balance_percent)
 }
 
-/// When the one balance that falls in the first look is gone, s, if that leaves at least an hour of the length. From then on the volume or instance gives its baseline: closed form.
-fn runs_dry_s(first: &[Second], figures: &Figures, search: &Search<'_>) -> Option<f64> {
-    let (Load::Clients(_), None) = (&search.load, search.start_balance_percent) else { return None };
+/// When the balance that falls in the first look is gone, s: where exactly one falls, and at least an hour of the length is left then. From then on the volume or instance gives
+/// its baseline, so that the rest is known in closed form.
+fn runs_dry_s(first: &[Second], figures: &Figures, search: &DatabaseSearch<'_>) -> Option<f64> {
+    let (TransactionLoad::Clients(_), None) = (&search.load, search.start_balance_percent) else { return None };
     let fall = |of: fn(&Second) -> Option<f64>| -> f64 {
         let (from, to) = (of(&first[0]).unwrap_or(100.0), of(&first[FIRST_STEPS - 1]).unwrap_or(100.0));
         (from - to).max(0.0) / (FIRST_STEP_S * (FIRST_STEPS - 1) as f64)
@@ -392,7 +390,7 @@ fn fifth_percentile(database: &Database, rows: &[Second]) -> f64 {
         return (first - 1.644_854 * spread(first)).max(0.0);
     }
     let below = |x: f64| {
-        let of = |row: &Second| 0.5 * libm::erfc((row.tps - x) / spread(row.tps).max(1e-9) * std::f64::consts::FRAC_1_SQRT_2);
+        let of = |row: &Second| normal_above((row.tps - x) / spread(row.tps).max(1e-9));
         rows.iter().map(of).sum::<f64>() / rows.len() as f64
     };
     let (mut low, mut high) = (0.0, rows.iter().map(|row| row.tps).fold(0.0, f64::max));

@@ -13,35 +13,25 @@
 //! ```
 //!
 //! An array is the union of its members' buckets, each charged with its share of every request; the instance adds its own. Requests are fluid: no single one waits for a
-//! fraction of a token. Chance comes in once: independent arrivals just below a cap wait in clumps, by a formula. Holds are left out.
+//! fraction of a token. Chance enters in one place: independent arrivals just below a cap wait in clumps, by a formula. Holds are left out.
 
-use crate::measure::{Measure, Measured, MeasuredLoad};
-use crate::mixture::Waits;
-use crate::near_cap::{NearCap, CLUMPS_FROM};
+use crate::demand::measure::{Measure, Measured, MeasuredLoad};
+use crate::demand::mixture::Waits;
+use crate::demand::near_cap::{NearCap, CLUMPS_FROM};
 use crate::setup::Setup;
 use headrace_catalog::InstanceLimits;
 use headrace_model::array::Amplification;
 use headrace_model::bucket::RESERVE_REFILL;
-use headrace_model::modification::Rates;
+use headrace_model::rates::Rates;
 use headrace_model::Cap;
 use std::collections::VecDeque;
 
+mod bucket;
 mod cycles;
-mod line;
 mod step;
 
-use line::{instance_lines, member_lines, Line};
+use bucket::{instance_buckets, member_buckets, FluidBucket, DAY_S};
 pub(crate) use step::Step;
-
-/// A cycle has settled when its end is this near to its start.
-const SETTLED_SHARE: f64 = 1e-6;
-/// As the model's instance: full again after a day.
-const DAY_S: f64 = 86_400.0;
-
-/// Whether a load is long enough to be repeated day by day: a recording of a day may lack its last hour.
-pub(crate) fn is_a_day(seconds: f64) -> bool {
-    seconds >= 23.0 / 24.0 * DAY_S
-}
 
 /// A step shorter than this could vanish in the rounding of the time, and the interval would never end: a billionth of the time so far.
 fn least_step(now: f64) -> f64 {
@@ -51,13 +41,13 @@ fn least_step(now: f64) -> f64 {
 /// The buckets of a storage and its instance.
 #[derive(Clone, Debug)]
 pub(crate) struct Fluid {
-    lines: Vec<Line>,
+    buckets: Vec<FluidBucket>,
     backlog: VecDeque<Batch>,
     queued: f64,
     interval: u64,
     next_top_up_s: f64,
     has_credits: bool,
-    /// Requests that wait near a cap, and their bytes; some line is near its cap.
+    /// Requests that wait near a cap, and their bytes; some bucket is near its cap.
     clumped: (f64, f64),
     near: bool,
     /// Members that share the requests.
@@ -68,7 +58,7 @@ pub(crate) struct Fluid {
 
 /// Where a storage's buckets stand, to compare cycles by.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Balances {
+pub(crate) struct FluidBalances {
     levels: Vec<f64>,
     backlog: f64,
 }
@@ -89,35 +79,35 @@ impl Fluid {
         let amplification = Amplification::of(setup.storage.raid, setup.limits.len());
         let per_read = amplification.reads_per_read;
         let per_write = amplification.reads_per_write + amplification.writes_per_write;
-        let mut lines: Vec<Line> = Vec::new();
+        let mut buckets: Vec<FluidBucket> = Vec::new();
         for (limits, share) in setup.limits.iter().zip(setup.member_shares()) {
             // Like members carry like shares, so their buckets are one bucket, unless something happens to one of them.
-            for line in member_lines(limits, Rates::of(limits), (per_read * share, per_write * share), setup) {
-                if setup.has_events() || !lines.iter().any(|known| known.is_like(&line)) {
-                    lines.push(line);
+            for bucket in member_buckets(limits, Rates::of(limits), (per_read * share, per_write * share), setup) {
+                if setup.has_events() || !buckets.iter().any(|known| known.is_like(&bucket)) {
+                    buckets.push(bucket);
                 }
             }
         }
         if let Some(instance) = setup.instance.as_ref().filter(|_| !setup.is_local()) {
-            lines.extend(instance_lines(instance, amplification, setup.options.saved_second));
+            buckets.extend(instance_buckets(instance, amplification, setup.options.saved_second));
         }
-        let mut fluid = Fluid::of_lines(lines);
+        let mut fluid = Fluid::of_buckets(buckets);
         fluid.members = setup.limits.len() as f64;
         fluid.start_at(setup.start_balance_percent);
         fluid
     }
 
-    /// The instance's buckets alone, for storages that share them; volumes then go without ([`Setup::instance`] none). Writes count once per copy.
+    /// The instance's buckets alone, for storages that share them; the volumes are then simulated without an instance. Writes count once per copy.
     pub fn of_instance(instance: &InstanceLimits, saved_second: bool, start_balance_percent: Option<f64>) -> Fluid {
-        let mut fluid = Fluid::of_lines(instance_lines(instance, Amplification::of(None, 1), saved_second));
+        let mut fluid = Fluid::of_buckets(instance_buckets(instance, Amplification::of(None, 1), saved_second));
         fluid.start_at(start_balance_percent);
         fluid
     }
 
-    fn of_lines(lines: Vec<Line>) -> Fluid {
-        let has_credits = lines.iter().any(Line::is_credits);
+    fn of_buckets(buckets: Vec<FluidBucket>) -> Fluid {
+        let has_credits = buckets.iter().any(FluidBucket::is_credits);
         Fluid {
-            lines,
+            buckets,
             backlog: VecDeque::new(),
             queued: 0.0,
             interval: 0,
@@ -132,44 +122,44 @@ impl Fluid {
 
     fn start_at(&mut self, balance_percent: Option<f64>) {
         if let Some(percent) = balance_percent {
-            for line in self.lines.iter_mut().filter(|line| line.is_credits()) {
-                line.level = line.depth * (percent / 100.0).clamp(0.0, 1.0);
+            for bucket in self.buckets.iter_mut().filter(|bucket| bucket.is_credits()) {
+                bucket.level = bucket.depth * (percent / 100.0).clamp(0.0, 1.0);
             }
         }
     }
 
-    /// Credits hold at least what a step refills: [`Fluid::most`] never counts on it, so what a step leaves unused counts from the first one on.
+    /// Credits hold at least what a step refills: [`Fluid::max_rate`] never counts on it, so what a step leaves unused counts from the first one on.
     pub(crate) fn keep_a_refill(&mut self, seconds: f64) {
-        for line in self.lines.iter_mut().filter(|line| line.is_credits()) {
-            line.level = line.level.max((line.rate * seconds).min(line.depth));
+        for bucket in self.buckets.iter_mut().filter(|bucket| bucket.is_credits()) {
+            bucket.level = bucket.level.max((bucket.rate * seconds).min(bucket.depth));
         }
     }
 
-    /// Most repetitions a second of `each` that every bucket lets through over `seconds` beside `always`, and the cap that says so. What caps have saved is not counted on:
-    /// a load that presses on them has spent it.
+    /// Most repetitions a second of `each` that every bucket lets through over `seconds` on top of `always`, and the cap that limits them. Tokens that caps have saved are not
+    /// counted on: a load at the cap has spent them.
     #[inline]
-    pub fn most(&self, each: &Measured, always: &Measured, seconds: f64) -> (f64, Cap) {
-        let mut most = (f64::INFINITY, Cap::None);
-        for line in &self.lines {
-            let cost = line.demand(each);
+    pub fn max_rate(&self, each: &Measured, always: &Measured, seconds: f64) -> (f64, Cap) {
+        let mut lowest = (f64::INFINITY, Cap::None);
+        for bucket in &self.buckets {
+            let cost = bucket.demand(each);
             if cost > 0.0 {
                 // A step's refill stays behind: demand that scatters around what is let through then neither loses nor gains by an empty bucket.
-                let saved = if line.is_credits() { (line.level / seconds - line.rate).max(0.0) } else { 0.0 };
-                let rate = (line.rate + saved - line.demand(always)).max(0.0) / cost;
-                if rate < most.0 {
-                    most = (rate, line.cap);
+                let saved = if bucket.is_credits() { (bucket.level / seconds - bucket.rate).max(0.0) } else { 0.0 };
+                let rate = (bucket.rate + saved - bucket.demand(always)).max(0.0) / cost;
+                if rate < lowest.0 {
+                    lowest = (rate, bucket.cap);
                 }
             }
         }
-        most
+        lowest
     }
 
     /// Takes what `seconds` of a demand cost.
     #[inline]
-    pub fn take(&mut self, demand: &Measured, seconds: f64) {
-        for line in &mut self.lines {
-            let need = line.demand(demand);
-            line.pass(seconds, need);
+    pub fn charge(&mut self, demand: &Measured, seconds: f64) {
+        for bucket in &mut self.buckets {
+            let need = bucket.demand(demand);
+            bucket.pass(seconds, need);
         }
     }
 
@@ -182,16 +172,16 @@ impl Fluid {
         (by.reads_per_read, by.reads_per_write + by.writes_per_write)
     }
 
-    /// Leaves out byte caps that this load cannot reach: neither by what it asks nor by working off a backlog as fast as the IOPS cap beside them lets it.
+    /// Leaves out byte caps that this load cannot reach: neither by what it asks nor by working off a backlog as fast as the IOPS cap of the same volume lets it.
     pub fn leave_out_idle_caps(&mut self, load: &MeasuredLoad) {
-        let iops_caps: Vec<Line> = self.lines.iter().filter(|line| line.measure == Measure::Units && !line.is_credits()).cloned().collect();
-        self.lines.retain(|line| {
-            let asked = line.per_read * load.peak_bytes_s.0 + line.per_write * load.peak_bytes_s.1;
-            let idle = |iops: &Line| {
-                let same_place = iops.per_read == line.per_read && iops.per_write == line.per_write;
-                same_place && asked <= line.rate && iops.rate * load.bytes_per_unit <= line.rate && iops.depth * load.bytes_per_unit <= line.depth
+        let iops_caps: Vec<FluidBucket> = self.buckets.iter().filter(|bucket| bucket.measure == Measure::Units && !bucket.is_credits()).cloned().collect();
+        self.buckets.retain(|bucket| {
+            let asked = bucket.per_read * load.peak_bytes_s.0 + bucket.per_write * load.peak_bytes_s.1;
+            let idle = |iops: &FluidBucket| {
+                let same_place = iops.per_read == bucket.per_read && iops.per_write == bucket.per_write;
+                same_place && asked <= bucket.rate && iops.rate * load.bytes_per_unit <= bucket.rate && iops.depth * load.bytes_per_unit <= bucket.depth
             };
-            line.measure != Measure::Bytes || line.is_credits() || !iops_caps.iter().any(idle)
+            bucket.measure != Measure::Bytes || bucket.is_credits() || !iops_caps.iter().any(idle)
         });
     }
 
@@ -200,10 +190,10 @@ impl Fluid {
         let mut index = 0;
         for (member, limits) in setup.limits.iter().enumerate() {
             let (rates, limits) = setup.rates_around(member, limits, t_s, seconds);
-            for fresh in member_lines(limits, rates, (0.0, 0.0), setup) {
-                let line = &mut self.lines[index];
-                (line.rate, line.main_depth, line.depth) = (fresh.rate, fresh.main_depth, fresh.depth);
-                line.level = line.level.min(line.depth);
+            for fresh in member_buckets(limits, rates, (0.0, 0.0), setup) {
+                let bucket = &mut self.buckets[index];
+                (bucket.rate, bucket.main_depth, bucket.depth) = (fresh.rate, fresh.main_depth, fresh.depth);
+                bucket.level = bucket.level.min(bucket.depth);
                 index += 1;
             }
         }
@@ -213,8 +203,8 @@ impl Fluid {
     pub(crate) fn top_up(&mut self, t_s: f64) {
         while t_s >= self.next_top_up_s {
             self.next_top_up_s += DAY_S;
-            for line in self.lines.iter_mut().filter(|line| line.cap == Cap::InstanceCredits) {
-                line.level = line.depth;
+            for bucket in self.buckets.iter_mut().filter(|bucket| bucket.cap == Cap::InstanceCredits) {
+                bucket.level = bucket.depth;
             }
         }
     }
@@ -235,11 +225,11 @@ impl Fluid {
 
     /// Whether nothing can wait in this interval, nor clump.
     pub fn is_calm(&self, point: &Measured) -> bool {
-        let calm = |line: &Line| {
-            let need = line.demand(point);
-            need <= CLUMPS_FROM * line.rate || (line.is_credits() && (need - line.rate) * point.duration_s <= line.level)
+        let calm = |bucket: &FluidBucket| {
+            let need = bucket.demand(point);
+            need <= CLUMPS_FROM * bucket.rate || (bucket.is_credits() && (need - bucket.rate) * point.duration_s <= bucket.level)
         };
-        self.backlog.is_empty() && self.lines.iter().all(calm)
+        self.backlog.is_empty() && self.buckets.iter().all(calm)
     }
 
     /// One interval that begins at `t_s`; what came of it is added to `step`. `keep_queue` carries what was not delivered into the next.
@@ -248,10 +238,10 @@ impl Fluid {
         let seconds = point.duration_s;
         let mut free = self.backlog.is_empty();
         let mut near = false;
-        for line in &mut self.lines {
-            line.need = line.demand(point);
-            near |= line.need > CLUMPS_FROM * line.rate;
-            free &= line.need * seconds <= line.level + line.rate * seconds;
+        for bucket in &mut self.buckets {
+            bucket.need = bucket.demand(point);
+            near |= bucket.need > CLUMPS_FROM * bucket.rate;
+            free &= bucket.need * seconds <= bucket.level + bucket.rate * seconds;
         }
         if (near || self.near) && self.independent_arrivals && self.backlog.is_empty() {
             if self.can_clump(point) {
@@ -260,12 +250,12 @@ impl Fluid {
             }
             free &= !self.end_clumps(point, t_s, step);
             // Above a cap clumps use up the reserve before the mean does.
-            free &= !self.lines.iter().any(|line| !line.is_credits() && line.need > line.rate);
+            free &= !self.buckets.iter().any(|bucket| !bucket.is_credits() && bucket.need > bucket.rate);
         }
         if free {
-            for line in &mut self.lines {
-                let need = line.need;
-                line.pass(seconds, need);
+            for bucket in &mut self.buckets {
+                let need = bucket.need;
+                bucket.pass(seconds, need);
             }
             if self.has_credits {
                 self.note_levels(t_s + seconds);
@@ -299,69 +289,69 @@ impl Fluid {
     fn can_clump(&self, point: &Measured) -> bool {
         let seconds = point.duration_s;
         let mut some = false;
-        let within = |line: &Line| {
-            if line.is_credits() {
-                return line.need * seconds <= line.level + line.rate * seconds;
+        let within = |bucket: &FluidBucket| {
+            if bucket.is_credits() {
+                return bucket.need * seconds <= bucket.level + bucket.rate * seconds;
             }
-            if line.need <= CLUMPS_FROM * line.rate {
+            if bucket.need <= CLUMPS_FROM * bucket.rate {
                 return true;
             }
             some = true;
-            let walk = line.walk(point);
-            match &line.near {
+            let walk = bucket.walk(point);
+            match &bucket.near {
                 None => !walk.is_a_line(seconds),
                 Some(near) => {
                     let mut near = *near;
                     near.follow(walk);
-                    !near.is_a_line(seconds, line.main_depth)
+                    !near.is_a_line(seconds, bucket.main_depth)
                 }
             }
         };
-        self.lines.iter().all(within) && some
+        self.buckets.iter().all(within) && some
     }
 
-    /// Independent arrivals near a cap ([`crate::near_cap`]): the reserve takes what exceeds the main part, against its refill; once it is used up, requests wait.
+    /// Independent arrivals near a cap ([`crate::demand::near_cap`]): the reserve takes what exceeds the main part, against its refill; once it is used up, requests wait.
     fn clump(&mut self, point: &Measured, t_s: f64, step: &mut Step, waits: &mut Waits) {
         let seconds = point.duration_s;
         let came = point.iops * seconds;
         waits.add_none(came);
         let (mut waiting, mut longest_s) = (0.0, 0.0_f64);
         self.near = true;
-        for line in &mut self.lines {
-            if line.is_credits() || line.need <= CLUMPS_FROM * line.rate {
-                let need = line.need;
-                line.pass(seconds, need);
-                line.near = None;
+        for bucket in &mut self.buckets {
+            if bucket.is_credits() || bucket.need <= CLUMPS_FROM * bucket.rate {
+                let need = bucket.need;
+                bucket.pass(seconds, need);
+                bucket.near = None;
                 continue;
             }
-            let walk = line.walk(point);
-            let overflow = walk.overflow(line.main_depth);
-            let refill = if line.depth > line.main_depth { walk.unused(line.main_depth) * RESERVE_REFILL } else { 0.0 };
-            let reserve = (line.level - line.main_depth).max(0.0);
+            let walk = bucket.walk(point);
+            let overflow = walk.overflow(bucket.main_depth);
+            let refill = if bucket.depth > bucket.main_depth { walk.unused(bucket.main_depth) * RESERVE_REFILL } else { 0.0 };
+            let reserve = (bucket.level - bucket.main_depth).max(0.0);
             let drain = overflow - refill;
-            line.level = (line.main_depth + reserve - drain * seconds).clamp(line.main_depth, line.depth);
+            bucket.level = (bucket.main_depth + reserve - drain * seconds).clamp(bucket.main_depth, bucket.depth);
             let dry_s = seconds - reserve / drain;
             if drain <= 0.0 || dry_s <= 0.0 {
-                line.near = None;
+                bucket.near = None;
                 continue;
             }
-            let mut near = line.near.unwrap_or_else(|| NearCap::new(walk, line.main_depth));
+            let mut near = bucket.near.unwrap_or_else(|| NearCap::new(walk, bucket.main_depth));
             near.follow(walk);
-            let excess = near.pass(dry_s, line.main_depth);
-            line.near = Some(near);
+            let excess = near.pass(dry_s, bucket.main_depth);
+            bucket.near = Some(near);
             // What is put back into the reserve meanwhile takes its part of the clumps.
             let chance = excess.chance * drain / overflow;
             let requests = chance * point.iops * dry_s;
             let mut mean_s = 0.0;
             for (tokens, share) in excess.levels {
-                let wait_s = tokens / line.rate;
+                let wait_s = tokens / bucket.rate;
                 mean_s += share * wait_s;
                 step.delay(requests * share, wait_s * 1e3, waits);
             }
-            step.stretches.push((t_s + seconds - dry_s, chance * dry_s, line.cap));
+            step.stretches.push((t_s + seconds - dry_s, chance * dry_s, bucket.cap));
             step.wait_sum_s += requests * mean_s;
-            step.longest_wait_s = step.longest_wait_s.max(excess.most / line.rate);
-            longest_s = longest_s.max(excess.most / line.rate);
+            step.longest_wait_s = step.longest_wait_s.max(excess.most / bucket.rate);
+            longest_s = longest_s.max(excess.most / bucket.rate);
             // Little's law.
             waiting += point.iops * chance * mean_s;
         }
@@ -379,11 +369,11 @@ impl Fluid {
         let (requests, bytes) = std::mem::take(&mut self.clumped);
         self.near = false;
         let mut exceeded = false;
-        for line in self.lines.iter_mut().filter(|line| line.near.is_some()) {
-            line.near = None;
-            if line.need > CLUMPS_FROM * line.rate {
+        for bucket in self.buckets.iter_mut().filter(|bucket| bucket.near.is_some()) {
+            bucket.near = None;
+            if bucket.need > CLUMPS_FROM * bucket.rate {
                 exceeded = true;
-                line.level = 0.0;
+                bucket.level = 0.0;
             }
         }
         if requests <= 0.0 {
@@ -408,22 +398,22 @@ impl Fluid {
     /// Nothing waits: requests pass as they come, until a bucket that gives less than is asked runs empty. Returns the time reached.
     fn flow(&mut self, point: &Measured, now: f64, end: f64, step: &mut Step, waits: &mut Waits) -> f64 {
         let mut until = end;
-        for line in &mut self.lines {
-            line.need = line.demand(point);
-            if self.independent_arrivals && !line.is_credits() && line.need > line.rate && line.level > line.main_depth {
+        for bucket in &mut self.buckets {
+            bucket.need = bucket.demand(point);
+            if self.independent_arrivals && !bucket.is_credits() && bucket.need > bucket.rate && bucket.level > bucket.main_depth {
                 // Clumps use up the reserve faster than the mean does.
-                let walk = line.walk(point);
-                line.need = line.need.max(line.rate + walk.overflow(line.main_depth) - walk.unused(line.main_depth) * RESERVE_REFILL);
+                let walk = bucket.walk(point);
+                bucket.need = bucket.need.max(bucket.rate + walk.overflow(bucket.main_depth) - walk.unused(bucket.main_depth) * RESERVE_REFILL);
             }
             // The margin keeps rounding from calling a demand that equals the rate too much.
-            if line.need > line.rate * (1.0 + 1e-12) {
-                until = until.min(now + if line.is_empty() { 0.0 } else { (line.level / (line.need - line.rate)).max(least_step(now)) });
+            if bucket.need > bucket.rate * (1.0 + 1e-12) {
+                until = until.min(now + if bucket.is_empty() { 0.0 } else { (bucket.level / (bucket.need - bucket.rate)).max(least_step(now)) });
             }
         }
         let seconds = until - now;
-        for line in &mut self.lines {
-            let need = line.need;
-            line.pass(seconds, need);
+        for bucket in &mut self.buckets {
+            let need = bucket.need;
+            bucket.pass(seconds, need);
         }
         if seconds > 0.0 && point.iops > 0.0 {
             step.serve(point.iops * seconds, point.bytes_s / point.iops, (0.0, 0.0), waits);
@@ -439,23 +429,23 @@ impl Fluid {
     fn drain(&mut self, head: &Batch, point: &Measured, (now, end): (f64, f64), step: &mut Step, waits: &mut Waits) -> f64 {
         let per_request = 1.0 / head.point.iops;
         let mut at_once = head.requests;
-        for line in &mut self.lines {
-            line.cost = line.demand(&head.point) * per_request;
-            if line.is_empty() && line.cost > 0.0 {
+        for bucket in &mut self.buckets {
+            bucket.cost = bucket.demand(&head.point) * per_request;
+            if bucket.is_empty() && bucket.cost > 0.0 {
                 at_once = 0.0;
-            } else if line.cost * at_once > line.level {
-                at_once = line.level / line.cost;
+            } else if bucket.cost * at_once > bucket.level {
+                at_once = bucket.level / bucket.cost;
             }
         }
         if at_once > 0.0 {
-            for line in &mut self.lines {
-                line.level = (line.level - at_once * line.cost).max(0.0);
+            for bucket in &mut self.buckets {
+                bucket.level = (bucket.level - at_once * bucket.cost).max(0.0);
             }
         }
         if self.serve_head(at_once, now, now, step, waits) && head.interval != self.interval {
             return now;
         }
-        let limits = self.lines.iter().filter(|line| line.is_empty() && line.cost > 0.0).map(|line| (line.rate / line.cost, line.cap));
+        let limits = self.buckets.iter().filter(|bucket| bucket.is_empty() && bucket.cost > 0.0).map(|bucket| (bucket.rate / bucket.cost, bucket.cap));
         let Some((rate, cap)) = limits.min_by(|a, b| a.0.total_cmp(&b.0)) else {
             // Nothing is empty, so nothing needs to wait: the head was the interval's own batch and is worked off.
             self.backlog.clear();
@@ -465,14 +455,14 @@ impl Fluid {
         let inflow = if live { point.iops } else { 0.0 };
         let waiting = head.requests - at_once;
         let mut until = if rate > inflow { end.min(now + waiting / (rate - inflow)) } else { end };
-        for line in self.lines.iter().filter(|line| !line.is_empty() && rate * line.cost > line.rate) {
-            until = until.min(now + line.level / (rate * line.cost - line.rate));
+        for bucket in self.buckets.iter().filter(|bucket| !bucket.is_empty() && rate * bucket.cost > bucket.rate) {
+            until = until.min(now + bucket.level / (rate * bucket.cost - bucket.rate));
         }
         until = until.max(now + least_step(now)).min(end);
         let seconds = until - now;
-        for line in &mut self.lines {
-            let taken = rate * line.cost;
-            line.pass(seconds, taken);
+        for bucket in &mut self.buckets {
+            let taken = rate * bucket.cost;
+            bucket.pass(seconds, taken);
         }
         if let Some(last) = self.backlog.back_mut().filter(|last| last.interval == self.interval) {
             last.requests += point.iops * seconds;
@@ -505,15 +495,15 @@ impl Fluid {
         done
     }
 
-    /// Lowest level of the lines of one kind, percent.
+    /// Lowest level of the buckets of one kind, percent.
     pub fn percent_of(&self, cap: Cap) -> Option<f64> {
-        self.lines.iter().filter(|line| line.cap == cap).map(Line::percent).min_by(f64::total_cmp)
+        self.buckets.iter().filter(|bucket| bucket.cap == cap).map(FluidBucket::percent).min_by(f64::total_cmp)
     }
 
     /// Burst buckets of the instance for I/Os and bytes, percent.
     pub fn instance_percents(&self) -> [Option<f64>; 2] {
         [Measure::Units, Measure::Bytes]
-            .map(|measure| self.lines.iter().find(|line| line.cap == Cap::InstanceCredits && line.measure == measure).map(Line::percent))
+            .map(|measure| self.buckets.iter().find(|bucket| bucket.cap == Cap::InstanceCredits && bucket.measure == measure).map(FluidBucket::percent))
     }
 }
 
@@ -522,5 +512,5 @@ impl Fluid {
 pub(crate) fn overload(setup: &Setup, load: &MeasuredLoad, settled: bool) -> f64 {
     let seconds = load.seconds();
     let fluid = Fluid::new(setup);
-    fluid.lines.iter().map(|line| line.asked(load) / line.gives(seconds, settled)).fold(0.0, f64::max)
+    fluid.buckets.iter().map(|bucket| bucket.asked(load) / bucket.gives(seconds, settled)).fold(0.0, f64::max)
 }

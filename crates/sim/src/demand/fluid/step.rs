@@ -1,7 +1,7 @@
 //! What one interval came to: requests answered, waits, and when limits made them wait.
 
-use crate::mixture::Waits;
-use crate::windows::Served;
+use crate::demand::mixture::Waits;
+use crate::demand::windows::Served;
 use headrace_model::Cap;
 
 /// What one interval came to.
@@ -59,9 +59,9 @@ impl Step {
         }
     }
 
-    /// Time in which requests waited, s.
+    /// Time in which requests waited, s. Not `sum`: that of nothing is -0.0.
     pub fn throttled_s(&self) -> f64 {
-        self.stretches.iter().map(|(_, seconds, _)| seconds).sum()
+        self.stretches.iter().fold(0.0, |sum, (_, seconds, _)| sum + seconds)
     }
 
     /// The limit that made requests wait longest.

@@ -39,7 +39,7 @@ h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--
 .broad { width: 94vw; position: relative; left: 50%; transform: translateX(-50%); }
 table { border-collapse: collapse; font-size: .88rem; width: 100%; }
 .broad table { font-size: .82rem; } .broad th, .broad td { padding: .3rem .4rem; }
-.broad th { white-space: normal; vertical-align: bottom; } .broad .wide { min-width: 11rem; }
+.broad th { white-space: normal; vertical-align: bottom; } .broad .wide { min-width: 9rem; }
 th { text-align: left; font-weight: 600; }
 td:first-child { min-width: 5rem; } .broad td:first-child { min-width: 0; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; }

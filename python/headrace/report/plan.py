@@ -70,7 +70,9 @@ def _recommended(plan) -> list[Line]:
     named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
     lines: list[Line] = [(f"{named}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}.", "good")]
     if not same and plan.why_recommended:
-        lines.append((f"Cheapest that meets every goal: {plan.why_recommended}", ""))
+        # The cheapest of all, or what would be recommended if it needed no migration.
+        named = "Cheapest that meets every goal" if plan.why_recommended.startswith(f"{cheapest.place} ") else "Cheaper"
+        lines.append((f"{named}: {plan.why_recommended}", ""))
     if not best.persistent:
         lines.append(("Its data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn"))
     if best.headroom_percent == 0:
@@ -417,10 +419,10 @@ def _section(made: Page, plan, workload, runs: Runs) -> None:
     made.items([*plan.caveats, *_left_out(plan)])
 
 
-def add_choices(made: Page, plan) -> None:
-    """The ranked table."""
+def add_choices(made: Page, plan, most: int | None = None) -> None:
+    """The ranked table, of it at most so many rows."""
     columns, rows = choice_table(plan)
-    made.table(columns, rows, RIGHT, first=bool(plan.winners), prose=PROSE)
+    made.table(columns, rows[:most], RIGHT, first=bool(plan.winners), prose=("credits",))
 
 
 def _add_demand(made: Page, workload) -> None:
@@ -432,7 +434,7 @@ def _add_demand(made: Page, workload) -> None:
         made.chart(over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
 
 
-def add_cost(made: Page, plan) -> None:
+def add_cost(made: Page, plan, headed: bool = True) -> None:
     """Cost against what is delivered, where there is something to draw."""
     from headrace.report.charts import cost
 
@@ -445,9 +447,11 @@ def add_cost(made: Page, plan) -> None:
         limit = next((goal.limit for goal in plan.goals if goal.metric == "p99_ms"), None)
         chart, heading = cost.frontier(plan.frontier.to_dicts(), name, limit), "Cost against delivered performance"
         described = "Storages of every family by monthly cost and I/O p99 of the worst five minutes"
-    if chart is not None:
+    if chart is None:
+        return
+    if headed:
         made.heading(heading)
-        made.chart(chart, described)
+    made.chart(chart, described)
 
 
 def _add_balances(made: Page, workload, runs) -> None:

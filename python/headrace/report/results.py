@@ -15,6 +15,8 @@ from headrace.report.output import CHART_FORMATS, check_chart_path
 from headrace.report.words import latency, number, span
 
 SHOWN_CHOICES = 5  # rows of a notebook's table of choices
+# Points of a notebook's chart of a simulation: a notebook keeps every output in its file.
+SHOWN_POINTS = 240
 SOURCE = "docs/reference/python.md"
 
 
@@ -62,9 +64,8 @@ def _kind(result: object) -> Kind:
 def _plan(made: Page, result) -> None:
     line, mark = plan.found(result)[len(result.warnings)]
     made.paragraph(line, mark)
-    columns, rows = plan.choice_table(result)
-    made.table(columns, rows[:SHOWN_CHOICES], plan.RIGHT, first=bool(result.winners), prose=plan.PROSE)
-    plan.add_cost(made, result)
+    plan.add_choices(made, result, SHOWN_CHOICES)
+    plan.add_cost(made, result, headed=False)
 
 
 def _choice(made: Page, result) -> None:
@@ -88,7 +89,7 @@ def _simulation(made: Page, result) -> None:
         ("lowest credit balance", "-" if (low := summary["lowest_balance_percent"]) is None else f"{number(low)} %"),
     ]
     made.table((title, ""), rows, ("",))
-    made.chart(simulation.chart_of(result, result.workload, title), f"{title} over time")
+    made.chart(simulation.chart_of(result, result.workload, title, SHOWN_POINTS), f"{title} over time")
 
 
 def _prediction(made: Page, result) -> None:

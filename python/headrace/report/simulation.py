@@ -12,7 +12,7 @@ import polars as pl
 from headrace.base import caps
 from headrace.base.units import MIB
 from headrace.errors import InputError
-from headrace.report.charts.rows import on_clock
+from headrace.report.charts.rows import on_clock, shortened
 from headrace.report.tables import SPARK_WIDTH, sparkline, table
 from headrace.report.words import clock, latency, number, percent, row_labels, span
 from headrace.workload import ClosedWorkload
@@ -264,11 +264,11 @@ def document(run, workload, caveats: list[str], saved_second: bool = True) -> di
     }  # fmt: skip
 
 
-def chart_of(run, workload, title: str):
-    """The run over time."""
+def chart_of(run, workload, title: str, most: int = 720):
+    """The run over time, in at most so many points (as many as the chart has room for)."""
     from headrace.report.charts import over_time
 
-    return over_time.simulation(run.rows, title, clock_start(workload), isinstance(workload, ClosedWorkload))
+    return over_time.simulation(shortened(run.rows, most), title, clock_start(workload), isinstance(workload, ClosedWorkload))
 
 
 def write_simulation(path: Path, run, workload, notes: list[str]) -> None:

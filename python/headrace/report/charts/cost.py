@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from headrace.report.charts import style
-from headrace.report.charts.builders import SHORT, colour_of, lowest_and_highest, quantity
+from headrace.report.charts.builders import SHORT, colour_of, decades, lowest_and_highest
 from headrace.report.charts.over_time import ms_axis
 from headrace.report.words import number, usd
 
@@ -56,23 +56,27 @@ def frontier(points: Sequence[dict], winner: str | None, goal_ms: float | None, 
 
 
 def _cost_axis(frame: pl.DataFrame) -> alt.X:
-    axis = quantity(alt.X, frame, "cost", "cost (USD a month)", zero=False, far=APART, ticks=6)
-    axis.scale.nice, axis.scale.padding = True, 16
-    return axis
+    (low, high), title = lowest_and_highest(frame, "cost"), "cost (USD a month)"
+    far = high > APART * low
+    ticks = {"values": decades(low, high)} if far else {"tickCount": 6}
+    return alt.X("cost:Q", scale=_scale(far), axis=alt.Axis(title=title, labelExpr=SHORT, **ticks))
 
 
 def _latency_axis(frame: pl.DataFrame) -> alt.Y:
-    title = "I/O p99, waiting included"
-    low, high = lowest_and_highest(frame, "ms")
-    kind, axis = ("log", ms_axis(title)) if high > APART * low else ("linear", alt.Axis(title=f"{title} (ms)", tickCount=6))
-    return alt.Y("ms:Q", scale=alt.Scale(type=kind, zero=False, nice=True, padding=16), axis=axis)
+    (low, high), title = lowest_and_highest(frame, "ms"), "I/O p99, waiting included"
+    far = high > APART * low
+    return alt.Y("ms:Q", scale=_scale(far), axis=ms_axis(title) if far else alt.Axis(title=f"{title} (ms)", tickCount=6))
+
+
+def _scale(far: bool) -> alt.Scale:
+    return alt.Scale(type="log" if far else "linear", zero=False, nice=True, padding=16)
 
 
 def _goal(column: str, limit: float, label: str, colour: str) -> list[alt.Chart]:
     """A goal as a dashed line with its name at the left."""
     data = alt.Chart(pl.DataFrame({column: [float(limit)], "label": [label]})).encode(y=f"{column}:Q")
-    name = data.mark_text(align="left", baseline="bottom", dy=-3, color=colour)
-    return [data.mark_rule(strokeDash=[5, 4], color=colour), name.encode(x=alt.value(4), text="label:N")]
+    name = data.mark_text(align="right", baseline="bottom", dy=-3, color=colour)
+    return [data.mark_rule(strokeDash=[5, 4], color=colour), name.encode(x=alt.value("width"), text="label:N")]
 
 
 def _volume_type(point: dict) -> str:
@@ -93,8 +97,10 @@ def against_tps(plan) -> alt.LayerChart | None:
     dashes = [[4, 3] if "RAID" in name else [1, 0] for name in types]
     x = alt.X("cost_usd_month:Q", title="USD a month, instance included", scale=alt.Scale(zero=False))
     y = alt.Y("tps:Q", title="sustained tps (80 % interval)", scale=alt.Scale(zero=True))
-    dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=list(types), range=dashes), legend=None)
-    base = alt.Chart(frame).encode(x=x, color=colour_of("name", colours, columns=2))
+    legend = {"columns": 2, "symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 2, "symbolSize": 400}
+    drawn = alt.Legend(title=None, orient="bottom", **legend)
+    dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=list(types), range=dashes), legend=drawn)
+    base = alt.Chart(frame).encode(x=x, color=colour_of("name", colours, **legend))
     layers: list = [
         base.mark_rule(opacity=0.35, strokeWidth=3).encode(y=alt.Y("tps_low:Q"), y2="tps_high:Q"),
         base.mark_line(strokeWidth=2).encode(y=y, strokeDash=dash),

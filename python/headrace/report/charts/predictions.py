@@ -9,6 +9,7 @@ import polars as pl
 
 from headrace.report.charts import style
 from headrace.report.charts.builders import (
+    PERCENT,
     SHORT,
     TimeAxis,
     density,
@@ -40,7 +41,7 @@ def prediction(run, title: str) -> alt.VConcatChart:
     parts = [("cached_share", "cached", style.SIMULATED), ("dirty_share", "dirty", style.FAMILY_COLOURS["io2"])]
     if run.rows["balance_percent"].is_not_null().any():
         parts.append(("balance_percent", "credit balance", style.FAMILY_COLOURS["st1"]))
-    panels.append(lines(shares, time.x(True), "%", parts, linear("%", 0, 100), 80))
+    panels.append(lines(shares, time.x(True), "%", parts, linear("%", *PERCENT), 80))
     return stacked(panels, title, spacing=8)
 
 

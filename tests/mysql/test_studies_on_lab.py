@@ -10,7 +10,7 @@ import pytest
 
 from headrace.bench import Store, run
 from headrace.bench.server import cursor_on
-from headrace.report import pages
+from headrace.report.study import write_study
 from headrace.studies.measured import Options, cells, encryption, raid_arrays, session
 from headrace.studies.measured.bed import Bed
 
@@ -55,7 +55,7 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
     assert result.verdicts[-1].what == "the machine was at rest"
     # 2.3 times on a quiet machine; the caps alone allow 4, and below 1.5 something is wrong with the array.
     assert claims["RAID 0 of 4 clearly better than one volume"].within is True, claims
-    pages.write_study(tmp_path / "page.html", result)
+    write_study(tmp_path / "page.html", result)
     assert any("earlier session" in note for note in result.notes)
 
 

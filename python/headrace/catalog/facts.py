@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import did_you_mean
+from headrace.base.checks import did_you_mean, shown
+from headrace.base.clocks import Day, day_of
 from headrace.base.core import core_errors
 from headrace.base.units import MIB
 from headrace.errors import InputError
@@ -27,7 +28,7 @@ def volume_types() -> list[str]:
     return list(dict.fromkeys(era["volume_type"] for era in core.volume_eras(all_eras=True)))
 
 
-def volumes(as_of: str | None = None, volume_type: str | None = None, all_eras: bool = False) -> pl.DataFrame:
+def volumes(as_of: Day = None, volume_type: str | None = None, all_eras: bool = False) -> pl.DataFrame:
     """Limits of the volume types on a day (ISO; None: the newest known), or of every era.
 
     Columns: `volume_type`, `from`, `until` (days; null: still holds), `size_gib_min`, `size_gib_max` (GiB), `iops` and `throughput` (the
@@ -35,6 +36,7 @@ def volumes(as_of: str | None = None, volume_type: str | None = None, all_eras: 
     `afr_percent_high` (annual failure rate), `persistent`, `source` (ids), `unconfirmed` (fields and notes, "" when there are none).
     Raises InputError for an unknown type, one that did not exist yet, or a date that is none.
     """
+    as_of = day_of(as_of)
     with core_errors():
         eras = core.volume_eras(as_of, all_eras)
         if volume_type is not None:
@@ -45,8 +47,15 @@ def volumes(as_of: str | None = None, volume_type: str | None = None, all_eras: 
     return pl.DataFrame([_volume_row(era) for era in eras], schema=VOLUME_SCHEMA, orient="row")
 
 
+def _check_text(**texts: object) -> None:
+    for name, text in texts.items():
+        if text is not None and not isinstance(text, str):
+            raise InputError(f"{name} = {shown(text)}", "must be text", "docs/reference/python.md")
+
+
 def _type_name(text: str) -> str:
     """The catalog's name of a volume type or of one of its aliases (magnetic: standard)."""
+    _check_text(volume_type=text)
     if text in volume_types():
         return text
     if ":" in text:
@@ -158,7 +167,7 @@ def _unconfirmed(value: object, path: str = "") -> list[str]:
     return []
 
 
-def instances(as_of: str | None = None, region: str = "us-east-1", family: str | None = None) -> pl.DataFrame:
+def instances(as_of: Day = None, region: str = "us-east-1", family: str | None = None) -> pl.DataFrame:
     """Instance types on a day with their EBS limits and the price of an hour.
 
     `family`: `m5`, an exact name, or a pattern (`r6i.*`). Columns: `instance_type`, `vcpus`, `memory_gib`, `nitro`, `baseline_iops`,
@@ -167,6 +176,8 @@ def instances(as_of: str | None = None, region: str = "us-east-1", family: str |
     `price_as_of`,     `unconfirmed`. Raises InputError for a family that matches nothing, an unknown region, or a date that is none.
     """
     region = check_region(region)
+    as_of = day_of(as_of)
+    _check_text(family=family)
     with core_errors():
         known = core.instances(as_of)
         chosen = [item for item in known if family is None or matches(item["instance_type"], family)]
@@ -211,12 +222,13 @@ def _instance_row(item: dict, price: dict) -> dict:
     }  # fmt: skip
 
 
-def prices(region: str = "us-east-1", as_of: str | None = None) -> pl.DataFrame:
+def prices(region: str = "us-east-1", as_of: Day = None) -> pl.DataFrame:
     """EBS prices of a region on a day, US dollars: `product`, `component`, `from_quantity` (holds above it), `usd`, `unit`, `source`,
     `as_of` (days it was seen), `unconfirmed`. Raises InputError for a region that is unknown or has none, or a date that is none.
     """
+    _check_text(region=region)
     with core_errors():
-        answer = core.volume_prices(region, as_of)
+        answer = core.volume_prices(region, day_of(as_of))
     if not answer["items"]:
         raise no_ebs_prices(answer["region"])
     rows = [

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from headrace.base import core
 from headrace.base.checks import check_number, check_whole, did_you_mean, shown
+from headrace.base.clocks import Day, day_of
 from headrace.base.core import core_errors
 from headrace.base.files import read_bytes
+from headrace.base.units import HOURS_PER_MONTH
 from headrace.catalog.facts import check_region, no_ebs_prices
 from headrace.errors import InputError
 
-# AWS bills by the second and quotes months of 730 hours (365 x 24 / 12).
-HOURS_PER_MONTH = 730.0
 # What the hour of an instance is paid by, and how that is said.
 COMMITMENTS = {
     "on-demand": "on demand",
@@ -225,7 +225,7 @@ class PriceList:
     def __init__(
         self,
         region: str = "us-east-1",
-        as_of: str | None = None,
+        as_of: Day = None,
         *,
         discount_percent: float = 0.0,
         price_file: str | Path | None = None,
@@ -237,7 +237,7 @@ class PriceList:
         self.commitment: str = commitment
         self.region = check_region(region)
         with core_errors():
-            listed = core.volume_prices(self.region, as_of)
+            listed = core.volume_prices(self.region, day_of(as_of))
         self.as_of: str = listed["as_of"]
         self.file = None if price_file is None else read_price_file(price_file)
         self.ebs_discount_percent, self.instance_discount_percent = self._discounts(discount_percent)

@@ -28,8 +28,8 @@ def demo(
     """Plan a recorded day: what it asks, the ranked table, a report with charts; then two minutes of proof on a real server."""
     from headrace.cli.plan import make_plan, show_plan, write_report
     from headrace.report.output import check_chart_path
+    from headrace.report.simulation import spark_lines
     from headrace.report.tables import show
-    from headrace.report.workload import spark_lines
     from headrace.workload import demo_day
 
     check_chart_path(report, (".html",))

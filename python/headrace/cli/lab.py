@@ -147,14 +147,14 @@ def verify(
     from headrace.bench.compare.conformance import Finding
     from headrace.bench.compare.conformance import verify as measure
     from headrace.lab import Lab
-    from headrace.report.conformance import table_of, words_of, write_page
+    from headrace.report.benchmarks import conformance_in_words, conformance_table, write_conformance
 
     with Lab(data_dir, socket) as lab, progress("measuring") as tick:
         found = measure(lab, quick, lambda share, what: tick(share))
     if report is not None:
-        write_page(report, found)
+        write_conformance(report, found)
         say(f"report written to {report}")
     rows = [asdict(finding) for finding in found]
-    print_answer(rows, output, rows, tuple(field.name for field in fields(Finding)), lambda: (table_of(found), "", *words_of(found)))
+    print_answer(rows, output, rows, tuple(field.name for field in fields(Finding)), lambda: (conformance_table(found), "", *conformance_in_words(found)))
     if any(finding.within is False for finding in found):
         raise typer.Exit(1)

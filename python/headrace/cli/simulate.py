@@ -237,7 +237,7 @@ def needed(name: str, value: str | None) -> str:
 def replay_record(path: Path, output: Output) -> None:
     """Replays a record and prints what came of it."""
     from headrace.report.output import as_json
-    from headrace.report.replay import words_of
+    from headrace.report.simulation import replay_in_words
     from headrace.report.tables import show
     from headrace.simulation.demand import replay
 
@@ -250,7 +250,7 @@ def replay_record(path: Path, output: Output) -> None:
     if output is Output.json:
         data(as_json({"schema": "headrace-replay/1"} | found))
     else:
-        show(*words_of(found))
+        show(*replay_in_words(found))
     if found["equal"] != found["requests"]:
         raise typer.Exit(1)
 
@@ -343,7 +343,7 @@ def show_run(run, load, output: Output, plot: Path | None, saved_second: bool = 
 
     notes = catalog.caveats(run.storage, run.instance, run.as_of) + catalog.latency_caveats(run.storage, run.as_of) + list(load.notes())
     if plot is not None:
-        from headrace.report.pages import write_simulation
+        from headrace.report.simulation import write_simulation
 
         write_simulation(plot, run, load, notes)
         say(f"chart written to {plot}")

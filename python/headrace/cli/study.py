@@ -119,7 +119,7 @@ def run(
             studies.refuse_lab_options(given)
             result = studies.run_study(name, progress=tick)
     if report is not None:
-        from headrace.report.pages import write_study
+        from headrace.report.study import write_study
 
         write_study(report, result)
         say(f"report written to {report}")

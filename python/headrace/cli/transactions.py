@@ -104,7 +104,7 @@ def compare_run(
     known = read_transactions(str(workload))
     found = compare(load_run(run), known, seed=seed)
     if plot is not None:
-        from headrace.report.database_pages import write_comparison
+        from headrace.report.databases import write_comparison
 
         write_comparison(plot, found, known)
         say(f"chart written to {plot}")
@@ -147,7 +147,7 @@ def simulate_transactions(workload, storage: str, output: Output, plot: Path | N
         run = predict(workload, storage, progress=tick, **settings)
     run = replace(run, warnings=(*run.warnings, *report.log_warnings(run, workload)))
     if plot is not None:
-        from headrace.report.database_pages import write_prediction
+        from headrace.report.databases import write_prediction
 
         write_prediction(plot, run, workload)
         say(f"chart written to {plot}")

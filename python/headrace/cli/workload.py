@@ -235,7 +235,7 @@ def show(
         return _show_database(load, growth, plot, output)
     load = load.scaled(growth)
     if plot is not None:
-        from headrace.report.pages import write_workload
+        from headrace.report.simulation import write_workload
 
         write_workload(plot, load)
         say(f"chart written to {plot}")
@@ -273,7 +273,7 @@ def _show_database(load, growth: float, plot: Path | None, output: Output) -> No
 def _show(load, output: Output) -> None:
     from headrace.errors import InputError
     from headrace.report.output import as_csv, as_json
-    from headrace.report.workload import open_parts, spark_lines
+    from headrace.report.simulation import open_parts, spark_lines
     from headrace.workload import ClosedWorkload
 
     closed = isinstance(load, ClosedWorkload)

@@ -27,8 +27,8 @@ from typing import Any
 
 from headrace.errors import InputError
 from headrace.planner.goals import DATABASE, DEMAND, Goal, parse_goals
-from headrace.planner.plan import Engine
-from headrace.planner.question import Settings, make_question
+from headrace.planner.plan import PlanEngine
+from headrace.planner.question import PlanSettings, make_question
 from headrace.planner.reasons import compare_engines
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.workload import OpenWorkload, TransactionWorkload
@@ -69,7 +69,7 @@ def plan(
     Nothing meets the goals: `recommended` is None, `winners` empty, and `closest` says what comes nearest. IOPS, MiB/s and GiB are found to
     the unit. The same answer every time. Raises InputError for what cannot be planned.
     """
-    return Engine(make_question(workload, _settings(goals, settings)), progress).answer()
+    return PlanEngine(make_question(workload, _settings(goals, settings)), progress).answer()
 
 
 def plan_against(workload: TransactionWorkload, other: TransactionWorkload, **settings: Any) -> EngineComparison:
@@ -83,11 +83,11 @@ def plan_against(workload: TransactionWorkload, other: TransactionWorkload, **se
     return compare_engines((one, two))
 
 
-def _settings(goals: Sequence[str | Goal] | str, settings: dict[str, Any]) -> Settings:
-    known = {field.name for field in fields(Settings)}
+def _settings(goals: Sequence[str | Goal] | str, settings: dict[str, Any]) -> PlanSettings:
+    known = {field.name for field in fields(PlanSettings)}
     for name in settings:
         if name not in known:
             raise InputError(
                 f"{name} = {settings[name]!r}", "is no setting of a plan", "headrace.plan", f"Known: {', '.join(sorted(known))}."
             )
-    return Settings(goals=goals, **settings)
+    return PlanSettings(goals=goals, **settings)

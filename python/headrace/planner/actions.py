@@ -6,7 +6,7 @@ from headrace.base import core
 from headrace.base.clocks import span_in_words
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage, Volume
-from headrace.planner.market import family_of
+from headrace.planner.candidates import family_of
 from headrace.planner.result import Choice
 
 VOLUME_ID = "vol-0123456789abcdef0"  # stands for the user's own
@@ -110,7 +110,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
     wanted = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory {memory} --output diff"
-    found.append({"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""})
+    found.append({"what": "PlanSettings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""})
     return found
 
 

@@ -20,7 +20,7 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.catalog.price_list import PriceList
-from headrace.planner.candidates import Host, Pick
+from headrace.planner.candidates import Candidate, Host
 from headrace.planner.demand import Counts
 from headrace.planner.goals import Goal, headroom_of
 from headrace.workload.transactions import TransactionWorkload
@@ -72,31 +72,31 @@ class DatabaseJudge:
         self._usd: dict[str, float] = {}
         with core_errors():
             self.core = core.TransactionCandidates(self.database)
-        self.worlds = Worlds(self, workload, draws, seed)
+        self.scenarios = Scenarios(self, workload, draws, seed)
 
     # --- performance --------------------------------------------------------------------------------------------------
 
-    def run(self, picks: Sequence[Pick], *, bounds: bool = True) -> dict[str, np.ndarray]:
-        """Columns in the order of `picks`: `status` ("ran", "bounded": cannot reach the least tps, its figures are the bound, "invalid"),
+    def run(self, candidates: Sequence[Candidate], *, bounds: bool = True) -> dict[str, np.ndarray]:
+        """Columns in the order of `candidates`: `status` ("ran", "bounded": cannot reach the least tps, its figures are the bound, "invalid"),
         `why`, `cap` and FIGURES (NaN where there are none). `bounds` False follows every candidate to its end."""
-        columns = self.run_in([self.core], [1.0], picks, self.least_tps if bounds else 0.0)[0]
-        self.counts.note(picks, columns["status"].tolist())
+        columns = self.run_in([self.core], [1.0], candidates, self.least_tps if bounds else 0.0)[0]
+        self.counts.note(candidates, columns["status"].tolist())
         return columns
 
     def run_in(
         self,
         cores: Sequence,
         arrivals_by: Sequence[float],
-        picks: Sequence[Pick],
+        candidates: Sequence[Candidate],
         least_tps: float = 0.0,
         names: Sequence[str] = FIGURES,
         first: bool = False,
     ) -> list[dict[str, np.ndarray]]:
         """The same under several databases, each with a factor on its arrivals; `names`: the figures that are wanted; `first`: of a first
         day, bursts included, whatever is judged."""
-        texts = {text: None for data, log, _ in picks for text in (data, log) if text is not None}
+        texts = {text: None for data, log, _ in candidates for text in (data, log) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
-        used = {index: None for *_, index in picks}
+        used = {index: None for *_, index in candidates}
         named = [index for index in used if self.hosts[index].instance is not None]
         host_place = {index: position for position, index in enumerate(named)}
         caches = list(dict.fromkeys(self.hosts[index].cache_gib for index in used))
@@ -112,8 +112,8 @@ class DatabaseJudge:
         }  # fmt: skip
         with core_errors():
             answers = core.transaction_candidates(
-                list(cores), search, [place[data] for data, _, _ in picks], [None if log is None else place[log] for _, log, _ in picks],
-                [host_place.get(index) for *_, index in picks], [cache_place[self.hosts[index].cache_gib] for *_, index in picks],
+                list(cores), search, [place[data] for data, _, _ in candidates], [None if log is None else place[log] for _, log, _ in candidates],
+                [host_place.get(index) for *_, index in candidates], [cache_place[self.hosts[index].cache_gib] for *_, index in candidates],
                 arrivals_by=list(arrivals_by),
             )  # fmt: skip
         return [
@@ -121,18 +121,18 @@ class DatabaseJudge:
             for raw in answers
         ]
 
-    def performs(self, picks: Sequence[Pick]) -> list[bool]:
+    def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Which candidates meet every goal on performance by the best guess, head-room included."""
-        columns = self.run(picks)
+        columns = self.run(candidates)
         fine = columns["status"] == "ran"
         for goal in self.load_goals:
             fine &= goal.met(self.without_headroom(goal, columns[goal.metric]))
         return fine.tolist()
 
-    def surely(self, picks: Sequence[Pick], confidence: float | None = None) -> list[bool]:
+    def meets_with_confidence(self, candidates: Sequence[Candidate], confidence: float | None = None) -> list[bool]:
         """Which candidates meet them with the confidence asked for, or with another."""
         least = self.confidence if confidence is None else confidence
-        return [doubt.probability >= least for doubt in self.worlds.of(picks)]
+        return [doubt.probability >= least for doubt in self.scenarios.of(candidates)]
 
     def without_headroom(self, goal: Goal, value: np.ndarray) -> np.ndarray:
         """A rate less the head-room that goals ask for: what is held against the limit. Times stay as they are."""
@@ -149,20 +149,24 @@ class DatabaseJudge:
 
     # --- cost ---------------------------------------------------------------------------------------------------------
 
-    def costs(self, picks: Sequence[Pick]) -> np.ndarray:
+    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """USD a month of each candidate, NaN where a price is not known."""
-        texts = dict.fromkeys(text for data, log, _ in picks for text in (data, log) if text is not None)
+        texts = dict.fromkeys(text for data, log, _ in candidates for text in (data, log) if text is not None)
         new = [text for text in texts if text not in self._usd]
         if new:
             self._usd.update(zip(new, self.prices.volume_totals(new, 0.0), strict=True))
         usd = self._usd
         return np.array(
-            [usd[data] + (0.0 if log is None else usd[log]) + self.hosts[index].usd_month for data, log, index in picks], dtype=float
+            [usd[data] + (0.0 if log is None else usd[log]) + self.hosts[index].usd_month for data, log, index in candidates], dtype=float
         )
 
-    def items(self, pick: Pick) -> list[dict]:
+    def million_ios(self, storage: str) -> float:
+        """None: volumes that are billed by the request are not planned for databases."""
+        return 0.0
+
+    def items(self, candidate: Candidate) -> list[dict]:
         """The monthly bill of a candidate, item by item."""
-        data, log, place = pick
+        data, log, place = candidate
         host = self.hosts[place]
         items = [] if host.name is None else [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
         for part, storage in (("data", data), ("log", log)):
@@ -201,7 +205,7 @@ def _chance(needs: np.ndarray) -> float:
     return float(np.mean([0.5 * math.erfc(need / math.sqrt(2.0)) for need in needs]))
 
 
-class Worlds:
+class Scenarios:
     """The databases drawn, each with its followed caches, and what came of candidates in them."""
 
     def __init__(self, judge: DatabaseJudge, workload: TransactionWorkload, draws: int, seed: int) -> None:
@@ -213,36 +217,36 @@ class Worlds:
         order = np.random.default_rng(seed + 1).permutation(len(databases))
         self.deviations = normal_middles(len(databases))[order]
         self.workload = workload
-        self.known: dict[Pick, Doubt] = {}
+        self.known: dict[Candidate, Doubt] = {}
 
-    def of(self, picks: Sequence[Pick]) -> list[Doubt]:
+    def of(self, candidates: Sequence[Candidate]) -> list[Doubt]:
         """The doubt of each candidate."""
-        new = [pick for pick in dict.fromkeys(picks) if pick not in self.known]
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.known]
         if new:
             self._look_at(new)
-        return [self.known[pick] for pick in picks]
+        return [self.known[candidate] for candidate in candidates]
 
-    def _width(self, pick: Pick) -> float:
+    def _width(self, candidate: Candidate) -> float:
         """Standard deviation of the logarithm of the unexplained factor, with the cache of the candidate's instance."""
-        return self.workload.unexplained(self.judge.hosts[pick[2]].cache_gib)
+        return self.workload.unexplained(self.judge.hosts[candidate[2]].cache_gib)
 
-    def _look_at(self, picks: Sequence[Pick]) -> None:
+    def _look_at(self, candidates: Sequence[Candidate]) -> None:
         if self.judge.conditions.arrivals_tps is None:
-            return self._follow(picks, np.zeros(len(self.cores)))
+            return self._follow(candidates, np.zeros(len(self.cores)))
         # The factor enters an open load's run as a number: candidates with equally wide factors are run together.
-        by_width: dict[float, list[Pick]] = {}
-        for pick in picks:
-            by_width.setdefault(self._width(pick), []).append(pick)
+        by_width: dict[float, list[Candidate]] = {}
+        for candidate in candidates:
+            by_width.setdefault(self._width(candidate), []).append(candidate)
         for width, alike in by_width.items():
             self._follow(alike, width * self.deviations)
 
-    def _follow(self, picks: Sequence[Pick], factors: np.ndarray) -> None:
+    def _follow(self, candidates: Sequence[Candidate], factors: np.ndarray) -> None:
         """Runs the candidates in every world; `factors`: logarithm of the unexplained factor in each."""
         goals = self.judge.load_goals
         is_open = self.judge.conditions.arrivals_tps is not None
-        widths = np.array([self._width(pick) for pick in picks])
+        widths = np.array([self._width(candidate) for candidate in candidates])
         names = ("tps", *(goal.metric for goal in goals))
-        answers = self.judge.run_in(self.cores, np.exp(-factors).tolist(), picks, names=names)
+        answers = self.judge.run_in(self.cores, np.exp(-factors).tolist(), candidates, names=names)
         ran = np.stack([columns["status"] == "ran" for columns in answers])
         faster = np.exp(factors)[:, None]
         columns = {name: np.stack([answer[name] for answer in answers]) for name in names}
@@ -253,9 +257,9 @@ class Worlds:
             held = self.judge.without_headroom(goal, columns[goal.metric]) * (faster if goal.sign == ">=" else 1.0 / faster)
             value = np.where(ran, held, np.nan)
             needs[str(goal)] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
-        for place, pick in enumerate(picks):
+        for place, candidate in enumerate(candidates):
             each = {text: matrix[:, place] for text, matrix in needs.items()}
-            self.known[pick] = Doubt(np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place]))
+            self.known[candidate] = Doubt(np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place]))
 
 
 def _needed(goal: Goal, value: np.ndarray) -> np.ndarray:

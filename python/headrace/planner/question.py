@@ -1,4 +1,4 @@
-"""What was asked, checked: from the words of a command or a call to a Question the engine can answer."""
+"""What was asked, checked: from the words of a command or a call to a PlanQuestion the engine can answer."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_whole, shown
+from headrace.base.checks import check_number, check_whole
+from headrace.base.clocks import Day
 from headrace.base.core import core_errors
 from headrace.base.storage import Placement, parse_placement
 from headrace.base.units import DAY_S
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
-from headrace.planner.candidates import Host
-from headrace.planner.choice import Need
-from headrace.planner.database import Conditions
-from headrace.planner.goals import Goal, needed_tps, parse_goals
-from headrace.planner.market import (
+from headrace.planner.candidates import (
     LOCAL,
     NOT_ASKED_FOR,
     OWN_SHARE,
+    Host,
     cache_of,
     check_exclude,
     check_service,
@@ -32,6 +30,9 @@ from headrace.planner.market import (
     sensible_instances,
     undominated,
 )
+from headrace.planner.choice import Need
+from headrace.planner.database import Conditions
+from headrace.planner.goals import Goal, needed_tps, parse_goals
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.model import check_size
 from headrace.workload.observed import limits_met, short_note
@@ -44,7 +45,7 @@ DRAWS = 32  # databases drawn from the calibration
 
 
 @dataclass(frozen=True)
-class Settings:
+class PlanSettings:
     """The settings of a plan as `headrace.plan` documents them, before they are checked."""
 
     goals: Sequence[str | Goal] | str = ()
@@ -52,7 +53,7 @@ class Settings:
     size_gib: float | None = None
     free_percent: float = FREE_PERCENT
     region: str = "us-east-1"
-    as_of: str | None = None
+    as_of: Day = None
     growth: float = 1.0
     demand_growth: float | None = None
     data_growth: float | None = None
@@ -82,12 +83,12 @@ class Settings:
     seed: int | None = None
 
 
-# Settings that only a plan for a database has.
+# PlanSettings that only a plan for a database has.
 OF_DATABASES = ("threads", "arrivals_tps", "start", "hours", "cache_share", "confidence", "draws", "seed")
 
 
 @dataclass(frozen=True)
-class Question:
+class PlanQuestion:
     """What is planned for, checked. `workload`: grown and, where the recording was cut off by a limit, raised to what is known to have
     been asked. `size_gib`: data, grown; `need`: GiB the volumes must hold, free space included."""
 
@@ -123,7 +124,7 @@ class Question:
     warnings: tuple[str, ...] = ()
 
 
-def make_question(workload: object, settings: Settings) -> Question:
+def make_question(workload: object, settings: PlanSettings) -> PlanQuestion:
     """Checks everything that can be checked before anything is searched. Raises InputError."""
     if isinstance(workload, TransactionWorkload):
         return _of_database(workload, settings)
@@ -145,7 +146,7 @@ class Growth:
     data: float
 
 
-def _growth(settings: Settings, workload: OpenWorkload | None) -> Growth:
+def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
     check_number("growth", settings.growth, 0.001, 1_000.0)
     by_months = 1.0 if workload is None else workload.growth_over(settings.months)
     factors = []
@@ -160,7 +161,7 @@ def _growth(settings: Settings, workload: OpenWorkload | None) -> Growth:
     return Growth(*factors)
 
 
-def _months_note(settings: Settings, workload: OpenWorkload | None) -> list[str]:
+def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[str]:
     months = settings.months
     if months <= 0:
         return []
@@ -171,7 +172,7 @@ def _months_note(settings: Settings, workload: OpenWorkload | None) -> list[str]
     return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
 
 
-def _size(workload: OpenWorkload | TransactionWorkload, settings: Settings, growth: float) -> float:
+def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
     """GiB of data. A size that is given is the size that was asked for: it does not grow. Raises InputError where none is known."""
     given = check_size(settings.size_gib) if settings.size_gib is not None else None
     known = given if given is not None else workload.size_gib and workload.size_gib * growth
@@ -187,19 +188,13 @@ def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
     return Need(math.ceil(round(size_gib / share, 6)), math.ceil(round(logged_gib / share, 6)))
 
 
-def _prices(settings: Settings) -> PriceList:
-    for name, value in (("region", settings.region), ("as_of", settings.as_of or "")):
-        if not isinstance(value, str):
-            raise InputError(f"{name} = {shown(value)}", "must be text", SOURCE, "For example region us-east-1, as_of 2024-06-01.")
-    with core_errors():
-        day = settings.as_of or core.newest_date()
-    return PriceList(
-        settings.region, day, discount_percent=settings.discount_percent, price_file=settings.price_file, commitment=settings.commitment
-    )
+def _prices(settings: PlanSettings) -> PriceList:
+    names = ("discount_percent", "price_file", "commitment")
+    return PriceList(settings.region, settings.as_of, **{name: getattr(settings, name) for name in names})
 
 
-def _checked(settings: Settings) -> dict:
-    """Settings both kinds of plan have, checked."""
+def _checked(settings: PlanSettings) -> dict:
+    """PlanSettings both kinds of plan have, checked."""
     excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
@@ -225,7 +220,7 @@ def _checked(settings: Settings) -> dict:
     }  # fmt: skip
 
 
-def _snapshots(settings: Settings, prices: PriceList, size_gib: float, nodes: int) -> tuple[dict, ...]:
+def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float, nodes: int) -> tuple[dict, ...]:
     """The bill of daily snapshots of the data; those of one node suffice."""
     days = check_whole("snapshot_days", settings.snapshot_days, 0, 3_650)
     change = check_number("daily_change_percent", settings.daily_change_percent, 0.0, 100.0, "percent of the data")
@@ -234,7 +229,7 @@ def _snapshots(settings: Settings, prices: PriceList, size_gib: float, nodes: in
     return tuple({"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, size_gib * change / 100.0, days))
 
 
-def _today(settings: Settings) -> tuple[Placement | None, list[str]]:
+def _today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
     if settings.compare is None:
         return None, []
     placement = parse_placement(settings.compare)
@@ -244,7 +239,7 @@ def _today(settings: Settings) -> tuple[Placement | None, list[str]]:
 # --- demand -------------------------------------------------------------------------------------------------------------
 
 
-def _of_demand(workload: object, settings: Settings) -> Question:
+def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
     if isinstance(workload, ClosedWorkload):
         hint = "Describe the demand over time: headrace workload new, or import a recording."
         raise InputError(workload.name, "a plan needs demand over time; a closed load asks as fast as it is served", "headrace plan", hint)
@@ -270,7 +265,7 @@ def _of_demand(workload: object, settings: Settings) -> Question:
     prices = _prices(settings)
     hosts, skipped = _demand_hosts(settings, prices, today)
     notes += _months_note(settings, workload)
-    return Question(
+    return PlanQuestion(
         workload=grown, goals=goals, prices=prices, size_gib=size, need=_need(size, common["free_percent"]), demand_growth=growth.demand,
         data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *planned.notes()),
         today_family=family_of(today.instance) if today is not None and today.instance else None,
@@ -278,7 +273,7 @@ def _of_demand(workload: object, settings: Settings) -> Question:
     )  # fmt: skip
 
 
-def _demand_hosts(settings: Settings, prices: PriceList, today: Placement | None) -> tuple[list[Host], list[tuple[str, str]]]:
+def _demand_hosts(settings: PlanSettings, prices: PriceList, today: Placement | None) -> tuple[list[Host], list[tuple[str, str]]]:
     """The instances that were named, else today's, else none: volumes alone."""
     if not _means_none(settings.instances) and settings.instances is not None:
         return hosts_named(settings.instances, prices)
@@ -302,7 +297,7 @@ def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
 # --- databases ----------------------------------------------------------------------------------------------------------
 
 
-def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
+def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQuestion:
     common = _checked(settings)
     arrivals = settings.arrivals_tps
     goals = parse_goals(settings.goals, "database", defaults=settings.default_goals, arrivals=arrivals is not None)
@@ -325,7 +320,7 @@ def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
     if settings.growth != 1.0:
         notes.append("Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals.")
     common["excluded"] |= {"standard": "billed by the request and without a promise of IOPS: not planned for databases"}
-    return Question(
+    return PlanQuestion(
         workload=grown, goals=goals, prices=prices, size_gib=size, need=_need(size, common["free_percent"], logged), demand_growth=1.0,
         data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *_months_note(settings, None)), conditions=conditions,
         extra_items=_snapshots(settings, prices, size, common["nodes"]), cache_share=settings.cache_share, confidence=confidence,
@@ -334,7 +329,7 @@ def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
     )  # fmt: skip
 
 
-def _conditions(workload: TransactionWorkload, settings: Settings, goals: Sequence[Goal], cycle: str) -> Conditions:
+def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], cycle: str) -> Conditions:
     arrivals = settings.arrivals_tps
     if arrivals is not None:
         check_number("arrivals_tps", arrivals, 0.01, 1e6, "tps")
@@ -358,7 +353,7 @@ def _conditions(workload: TransactionWorkload, settings: Settings, goals: Sequen
     return Conditions(clients, arrivals, start, float(hours), settings.start_balance, cycle == "settled")
 
 
-def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: Settings) -> str | None:
+def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: PlanSettings) -> str | None:
     """The instance family a recommendation keeps to where it can: today's, else that of the runs, unless instances were named."""
     if settings.instances is not None and (today is None or today.instance is None):
         return None
@@ -367,7 +362,7 @@ def _todays_family(workload: TransactionWorkload, today: Placement | None, setti
 
 
 def _hosts(
-    workload: TransactionWorkload, settings: Settings, prices: PriceList, today_family: str | None
+    workload: TransactionWorkload, settings: PlanSettings, prices: PriceList, today_family: str | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     named = settings.instances
     listed = [named] if isinstance(named, str) else list(named or ())

@@ -10,7 +10,7 @@ from headrace.base import caps, core
 from headrace.base.clocks import span_in_words
 from headrace.base.units import MIB
 from headrace.planner.actions import migration
-from headrace.planner.candidates import Family, Pick
+from headrace.planner.candidates import Candidate, Family
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
@@ -209,11 +209,11 @@ def _engine_in_words(plan: Plan) -> str:
 # --- the arithmetic -----------------------------------------------------------------------------------------------------
 
 
-def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Pick, Choice]]) -> list[str]:
+def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Candidate, Choice]]) -> list[str]:
     """The arithmetic of some choices, line by line: capacity, demand against limits, bill, head-room."""
     lines: list[str] = []
-    for place, (pick, choice) in enumerate({choice.key: (pick, choice) for pick, choice in choices}.values(), 1):
-        own = _database_lines(chooser, pick, choice) if isinstance(chooser, DatabaseChooser) else _demand_lines(chooser, pick, choice)
+    for place, (candidate, choice) in enumerate({choice.key: (candidate, choice) for candidate, choice in choices}.values(), 1):
+        own = _database_lines(chooser, candidate, choice) if isinstance(chooser, DatabaseChooser) else _demand_lines(chooser, candidate, choice)
         lines.append(f"{place}. {choice.place}")
         lines += ["   " + line for line in [*own, *_bill_lines(choice)]]
     return lines
@@ -231,13 +231,13 @@ def _bill_lines(choice: Choice) -> list[str]:
     ]
 
 
-def _demand_lines(chooser: DemandChooser, pick: Pick, choice: Choice) -> list[str]:
-    limits = chooser.limits(pick)[0]
+def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) -> list[str]:
+    limits = chooser.limits(candidate)[0]
     lines = [
         f"{chooser.need.data_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable of {choice.members} x {limits['spec']['size_gib']:,} GiB"
     ]
-    lines += _capacity(chooser.directory.about(pick[0]).family, limits)
-    for used in chooser.utilisations(pick, limits):
+    lines += _capacity(chooser.directory.about(candidate[0]).family, limits)
+    for used in chooser.utilisations(candidate, limits):
         whose = "all volumes together" if used["cap"].startswith("instance") else "a volume"
         lines.append(
             f"peak {chooser.moment(used['at_s'])}: {used['asked']:,.1f} {used['unit']} asked of {whose}, "
@@ -282,10 +282,10 @@ def _capacity(family: Family, limits: core.VolumeLimits) -> list[str]:
     return [f"capacity: {limits['iops']:,} IOPS and {mib_s:,.0f} MiB/s a volume"]
 
 
-def _database_lines(chooser: DatabaseChooser, pick: Pick, choice: Choice) -> list[str]:
+def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choice) -> list[str]:
     judge = chooser.judge
     per, tps, need = choice.per_transaction or {}, choice.metrics["tps"], chooser.need
-    limits = chooser.limits(pick)
+    limits = chooser.limits(candidate)
     iops, mib_s = (sum(limit[name] or 0 for limit in limits) for name in ("iops", "throughput_bytes_s"))
     about = judge.conditions
     asks = f"{about.threads} clients" if about.threads else f"{about.arrivals_tps:g} transactions a second arrive"

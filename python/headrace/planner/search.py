@@ -24,7 +24,7 @@ from typing import Protocol
 
 import numpy as np
 
-from headrace.planner.candidates import Pick, Space
+from headrace.planner.candidates import Candidate, Space
 
 Point = tuple[int, int]
 # The search of a space stops where what is left could be cheaper by less than a thousandth: half a cent of five dollars.
@@ -36,11 +36,11 @@ Questions = Generator[list[Point], list[bool], None]
 class Judging(Protocol):
     """What the search asks: which candidates meet the goals, and what each costs (USD a month, NaN where no price is known)."""
 
-    def costs(self, picks: Sequence[Pick]) -> np.ndarray: ...
+    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray: ...
 
 
 @dataclass(eq=False)
-class Found:
+class SpaceResult:
     """What came of one space.
 
     `best`: the cheapest point that meets the goals, None where none does; `usd`: what it costs. `low`: no point below it on either
@@ -56,34 +56,34 @@ class Found:
     dear: float | None = None
 
     @property
-    def pick(self) -> Pick:
+    def candidate(self) -> Candidate:
         """The candidate found; what comes nearest where none meets the goals."""
-        return self.space.pick(self.best or self.high)
+        return self.space.candidate(self.best or self.high)
 
 
 @dataclass
 class Search:
-    """Searches spaces under one judge. `meets`: picks to booleans. `limit_usd`: of a space, the most that is worth looking at now; it is
+    """Searches spaces under one judge. `meets`: candidates to booleans. `limit_usd`: of a space, the most that is worth looking at now; it is
     asked again as the search goes on, so it may fall. `found`: told when a space is known to have a cheaper point."""
 
     judge: Judging
-    meets: Callable[[list[Pick]], Sequence[bool]]
+    meets: Callable[[list[Candidate]], Sequence[bool]]
     limit_usd: Callable[[Space], float]
-    found: Callable[[Found], None] = lambda found: None
+    found: Callable[[SpaceResult], None] = lambda found: None
     known_usd: dict[tuple[int, Point], float] = field(default_factory=dict)
 
-    def run(self, spaces: Iterable[Space | Found]) -> list[Found]:
-        """The answer for each space. A Found of an earlier search (of a judge that asks for less) starts where that one ended."""
-        answers = [one if isinstance(one, Found) else Found(one, *_corners(one)) for one in spaces]
-        talks: list[tuple[Found, Questions, list[Point]]] = []
+    def run(self, spaces: Iterable[Space | SpaceResult]) -> list[SpaceResult]:
+        """The answer for each space. A SpaceResult of an earlier search (of a judge that asks for less) starts where that one ended."""
+        answers = [one if isinstance(one, SpaceResult) else SpaceResult(one, *_corners(one)) for one in spaces]
+        talks: list[tuple[SpaceResult, Questions, list[Point]]] = []
         for answer in answers:
             talk = self._hunt(answer)
             asked = next(talk, None)
             if asked is not None:
                 talks.append((answer, talk, asked))
         while talks:
-            picks = [answer.space.pick(point) for answer, _, asked in talks for point in asked]
-            said = iter(self.meets(picks))
+            candidates = [answer.space.candidate(point) for answer, _, asked in talks for point in asked]
+            said = iter(self.meets(candidates))
             left = []
             for answer, talk, asked in talks:
                 with contextlib.suppress(StopIteration):
@@ -91,20 +91,20 @@ class Search:
             talks = left
         return answers
 
-    def _usd(self, answer: Found, point: Point) -> float:
+    def _usd(self, answer: SpaceResult, point: Point) -> float:
         key = (id(answer), point)
         usd = self.known_usd.get(key)
         if usd is None:
-            usd = self.known_usd[key] = float(self.judge.costs([answer.space.pick(point)])[0])
+            usd = self.known_usd[key] = float(self.judge.costs([answer.space.candidate(point)])[0])
         return usd
 
-    def _keep(self, answer: Found, point: Point) -> None:
+    def _keep(self, answer: SpaceResult, point: Point) -> None:
         usd = self._usd(answer, point)
         if usd < answer.usd:
             answer.best, answer.usd = point, usd
             self.found(answer)
 
-    def _is_dear(self, answer: Found, point: Point) -> bool:
+    def _is_dear(self, answer: SpaceResult, point: Point) -> bool:
         """Whether nothing from `point` on is worth looking at."""
         usd = self._usd(answer, point)
         # A space without a price cannot be ranked.
@@ -113,7 +113,7 @@ class Search:
             return True
         return False
 
-    def _hunt(self, answer: Found) -> Questions:
+    def _hunt(self, answer: SpaceResult) -> Questions:
         low, high = answer.low, answer.high
         if self._is_dear(answer, low):
             return
@@ -136,7 +136,7 @@ class Search:
             return self._keep(answer, corner)
         yield from self._stairs(answer, corner, high)
 
-    def _corner(self, answer: Found, low: Point, high: Point) -> Generator[list[Point], list[bool], Point | None]:
+    def _corner(self, answer: SpaceResult, low: Point, high: Point) -> Generator[list[Point], list[bool], Point | None]:
         """Least x with y free and least y with x free; None where that already costs too much."""
         # Below `x` and `y` nothing meets the goals; at (right, high y) and (high x, top) it does.
         (x, y), (right, top) = low, high
@@ -152,7 +152,7 @@ class Search:
                 y, top = (y, middle_y) if said.pop(0) else (middle_y + 1, top)
         return (x, y)
 
-    def _stairs(self, answer: Found, corner: Point, high: Point) -> Questions:
+    def _stairs(self, answer: SpaceResult, corner: Point, high: Point) -> Questions:
         """The cheapest of the boundary between two limits that trade for each other."""
         top_y = yield from self._least(lambda y: (corner[0], y), corner[1], high[1])
         right_x = yield from self._least(lambda x: (x, corner[1]), corner[0], high[0])

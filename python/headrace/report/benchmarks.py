@@ -1,15 +1,14 @@
-"""Measured runs in words, tables and pages. Reads the run store, runs nothing."""
+"""Measured runs, and the conformance of a lab's volumes, in words, tables and pages. Reads results, runs nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.report import benchmark_charts as charts
-from headrace.report import style
-from headrace.report.html import Page
-from headrace.report.output import write_text
-from headrace.report.pages import write_chart
+from headrace.report.charts import predictions, style
+from headrace.report.charts import runs as charts
+from headrace.report.html import Page, write_chart, write_page
+from headrace.report.tables import table
 from headrace.report.words import latency, number, percent, span
 
 LIST_COLUMNS = ("run", "state", "benchmark", "threads", "s", "server", "storage", "tps", "p95", "p99", "IOPS")
@@ -166,7 +165,7 @@ def write_run(path: Path, record) -> None:
         made.table(("figure", "measured"), figure_rows(record))
         made.heading("Second by second")
         made.chart(chart, f"{title_of(record)}: throughput, latency, disks, balance and caps over time")
-        spread = charts.density([(record.id, series, style.MEASURED)], unit)
+        spread = charts.spread([(record.id, series, style.MEASURED)], unit)
         if spread is not None:
             made.heading("Spread")
             made.chart(spread, f"How often each number of {unit} a second occurred")
@@ -203,7 +202,7 @@ def write_comparison(path: Path, comparison) -> None:
         chart = charts.over_each_other(parts, column, y_title)
         if chart is not None:
             made.chart(chart, f"{y_title} of both over time")
-    spread = charts.density(parts, unit)
+    spread = charts.spread(parts, unit)
     if spread is not None:
         made.chart(spread, f"How often each number of {unit} a second occurred")
     histograms = [(label, record.percentiles(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)]
@@ -215,4 +214,53 @@ def write_comparison(path: Path, comparison) -> None:
     for words, record in (("The first", first), ("The second", second)):
         made.heading(words)
         made.table(("what", "is"), setup_rows(record))
-    write_text(path, made.render())
+    write_page(path, made)
+
+
+# --- `headrace lab verify`: a lab's volumes, specified, simulated and measured ------------------------
+
+CONFORMANCE_COLUMNS = ("volume", "load", "figure", "specified", "published", "model", "measured", "error", "allowed", "within")
+CONFORMANCE_RIGHT = ("specified", "published", "model", "measured", "error", "allowed")
+WITHIN = {True: "yes", False: "NO", None: ""}
+
+
+def conformance_rows(found) -> list[tuple[str, ...]]:
+    """A row a figure; volume and load where they change."""
+    rows, last = [], None
+    for one in found:
+        here = (one.spec, one.load)
+        shown = here if here != last else ("", "")
+        last = here
+        allowed = "" if one.allowed_percent is None else f"± {one.allowed_percent:.1f} %"
+        specified, published = ("" if value is None else number(value) for value in (one.specified, one.published))
+        rows.append(
+            (*shown, f"{one.what} ({one.unit})", specified, published, number(one.model, 4), number(one.measured, 4), f"{one.error_percent:+.1f} %", allowed, WITHIN[one.within])
+        )  # fmt: skip
+    return rows
+
+
+def conformance_table(found):
+    """The figures as a table."""
+    return table(CONFORMANCE_COLUMNS, conformance_rows(found), title="Volumes of this lab: specified, model and measured", right=CONFORMANCE_RIGHT)
+
+
+def conformance_in_words(found) -> list[str]:
+    """How many figures are within what is allowed, and what the machine could not do."""
+    judged = [one for one in found if one.within is not None]
+    beyond = list(dict.fromkeys(one.note for one in found if one.note))
+    fine = sum(one.within for one in judged)
+    return [f"{fine} of {len(judged)} figures with a tolerance are within it.", *(f"note: {words} Not judged." for words in beyond)]
+
+
+def write_conformance(path: Path, found) -> None:
+    """The page, whole or not at all."""
+    page = Page(
+        "Conformance of this lab's volumes", "fio on every volume, beside the model under the same load and the cap of the specification"
+    )
+    for words in conformance_in_words(found):
+        page.paragraph(words)
+    page.heading("Latency")
+    page.chart(predictions.conformance(found), "50th and 99th percentile of completion latencies by volume and load, simulated and measured")
+    page.heading("Figures")
+    page.table(CONFORMANCE_COLUMNS, conformance_rows(found), right=CONFORMANCE_RIGHT)
+    write_page(path, page)

@@ -76,9 +76,14 @@ def as_csv(frame) -> str:
     return frame.with_columns(pl.when(floats == 0.0).then(0.0).otherwise(floats).name.keep()).write_csv()
 
 
-def write_text(path: Path, text: str) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all. Raises CouldNotRun."""
-    write_whole(Path(path), text.encode())
+    write_whole(Path(path), content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same of a text, in UTF-8."""
+    write_bytes(path, text.encode())
 
 
 def check_chart_path(path: Path | None, formats: tuple[str, ...] = CHART_FORMATS) -> None:

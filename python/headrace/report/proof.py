@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.report import proof_charts as charts
-from headrace.report.html import Page
-from headrace.report.output import write_text
+from headrace.report.charts import predictions
+from headrace.report.html import Page, write_page
 from headrace.report.words import latency, number
 
 COLUMNS = (
@@ -114,7 +113,7 @@ def write_proof(path: Path, proof) -> None:
     made = Page(title(proof), f"{proof.source}; begun {proof.began_at}")
     made.paragraph(proof.verdict, "good" if proof.holds else "" if proof.holds is None else "warn")
     made.table(COLUMNS, rows(proof), RIGHT)
-    for chart, described in charts.all_of(proof, name_of):
+    for chart, described in predictions.of_proof(proof, name_of):
         made.chart(chart, described)
     made.heading("How it was done")
     made.items(setup_lines(proof))
@@ -122,4 +121,4 @@ def write_proof(path: Path, proof) -> None:
     if said:
         made.heading("To know")
         made.items(said)
-    write_text(path, made.render())
+    write_page(path, made)

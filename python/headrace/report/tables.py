@@ -225,9 +225,10 @@ def _indented(line: str, width: int) -> list[str]:
 
 
 SPARKS = "▁▂▃▄▅▆▇█"
+SPARK_WIDTH = 72  # leaves room for the unit on a terminal of 80 columns
 
 
-def sparkline(values: Sequence[float], width: int = 72) -> str:
+def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
     """The values as blocks, each the highest of its stretch; the tallest block is the highest of all."""
     if not values:
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from headrace.base.clocks import span_in_words
@@ -98,3 +99,15 @@ def clock(t_s: float | None, clock_start: object = None, seconds: bool = False) 
         days = (then.date() - moment.date()).days
         text = then.strftime("%H:%M:%S" if seconds else "%H:%M")
     return f"{text} +{days}d" if days else text
+
+
+def row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
+    """When each row begins: hours and minutes, seconds and their parts where they are needed to tell."""
+    if all(abs(t - round(t / 60) * 60) < 5e-4 for t in starts_s[1:] or starts_s):
+        yield from (clock(t, start) for t in starts_s)
+    elif all(abs(t - round(t)) < 5e-4 for t in starts_s):
+        yield from (clock(round(t), start, seconds=True) for t in starts_s)
+    else:
+        for t in starts_s:
+            whole, _, part = f"{t:.3f}".partition(".")
+            yield f"{clock(int(whole), start, seconds=True)}.{part}"

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_whole
+from headrace.base.checks import check_number, check_whole, shown
+from headrace.base.clocks import Day, day_of, span_in_words
 from headrace.base.core import core_errors
+from headrace.base.shown import Shown
 from headrace.errors import InputError
 from headrace.workload.transactions import GIB, TransactionWorkload
 
@@ -44,8 +46,8 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Prediction(Shown):
     """The answer of `predict`.
 
     `rows`, one per second: `t_s` (start of the second, s), `tps`, `p95_ms`, `iops` (in 256 KiB units), `mib_s`, `balance_percent` (lowest credit balance of a
@@ -53,6 +55,7 @@ class Prediction:
     `reads_per_tx`, `backlog` (transactions that wait, open loads). `summary`: `tps` and its 5th, 50th and 95th percentile over the second half, `quarters`, `p95_ms`,
     `iops`, `mib_s`, `stalls_s`, `response_ms` (mean, p50, p95, p99 over the run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high` (80 % interval of the mean of the second half,
     from the calibration), `relative_spread` (its standard deviation over the mean). `warnings`: where the prediction leaves the range of the runs.
+    `workload`: the database that was run, grown. Two predictions are equal when they are one object.
     """
 
     rows: pl.DataFrame
@@ -65,6 +68,13 @@ class Prediction:
     cache_gib: float
     threads: int | None
     seed: int | None
+    workload: TransactionWorkload | None = None
+
+    def in_short(self) -> str:
+        """Storage, length and tps of the second half; see `Shown`."""
+        name = "" if self.workload is None else f"{self.workload.name} on "
+        where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
+        return f"{name}{where}, {span_in_words(self.rows.height)}: {self.summary['tps']:,.4g} tps"
 
 
 def predict(
@@ -76,7 +86,7 @@ def predict(
     cache_gib: float | None = None,
     threads: int | None = None,
     arrivals_tps: float | Sequence[float] | None = None,
-    as_of: str | None = None,
+    as_of: Day = None,
     seconds: int = 3600,
     start: str | float = "cold",
     start_balance_percent: float | None = None,
@@ -93,6 +103,10 @@ def predict(
     scatter; None gives means. `draws`: databases drawn from the calibration for the interval; 0 leaves it out. `form`: "interval", or "events" for every I/O of
     every client (short runs: response times with their true distribution; `summary` then has `response_ms`). `progress` is told the share done. Raises InputError.
     """
+    if not isinstance(workload, TransactionWorkload):
+        hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
+        raise InputError(shown(workload), "is no database in transactions", "headrace.predict", hint)
+    as_of = day_of(as_of)
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = workload.threads if threads is None else threads
     _check(seconds, cache, clients, growth, start_balance_percent, seed, draws)
@@ -149,6 +163,7 @@ def predict(
         cache,
         None if arrivals_tps is not None else clients,
         seed,
+        database_of,
     )
 
 

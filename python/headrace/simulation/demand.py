@@ -17,10 +17,14 @@ from typing import Literal
 import polars as pl
 
 from headrace.base import core
+from headrace.base.checks import check_number, check_whole, shown
+from headrace.base.clocks import Day, day_of, span_in_words
 from headrace.base.core import core_errors
+from headrace.base.shown import Shown
 from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.core_form import core_load
+from headrace.workload.model import MAX_GROWTH
 
 Form = Literal["auto", "events", "interval"]
 Cycle = Literal["first", "settled"]
@@ -58,8 +62,8 @@ ROWS_SCHEMA = {
 }
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation(Shown):
     """The answer of `simulate`.
 
     `rows`: one per interval: `t_s`, `duration_s` (s), `asked_iops`, `asked_mib_s`, `iops`, `mib_s` (delivered), `queue`
@@ -70,6 +74,7 @@ class Simulation:
     three significant digits, those of the interval form from the latency distribution and the waits. `worst_..._ms` of the summary are those
     of the worst five minutes. `repeated`: of a settled cycle, `settled` (False: credits or requests are lost for good in every cycle),
     `loses_percent_per_cycle`, `dry_after_s` (from the start of the first cycle) and `first` (its summary); None where one cycle was asked for.
+    `workload`: the load that was simulated, grown and cut. Two simulations are equal when they are one object.
     """
 
     rows: pl.DataFrame
@@ -81,6 +86,16 @@ class Simulation:
     seed: int
     usable_gib: float = 0.0
     repeated: dict | None = None
+    workload: OpenWorkload | ClosedWorkload | None = None
+
+    def in_short(self) -> str:
+        """Storage, length and what was delivered; see `Shown`."""
+        name = "" if self.workload is None else f"{self.workload.name} on "
+        where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
+        seconds = self.summary["seconds"]
+        iops = self.summary["delivered_ios"] / seconds
+        length, throttled = (span_in_words(round(value)) for value in (seconds, self.summary["throttled_s"]))
+        return f"{name}{where}, {length}: {iops:,.0f} IOPS, throttled {throttled}"
 
 
 def replay(path: str | Path, *, progress: Callable[[float], None] | None = None) -> dict:
@@ -99,7 +114,7 @@ def simulate(
     storage: str,
     *,
     instance: str | None = None,
-    as_of: str | None = None,
+    as_of: Day = None,
     seconds: float | None = None,
     interval_s: float | None = None,
     seed: int = 1,
@@ -120,14 +135,20 @@ def simulate(
 
     Raises InputError for an impossible volume, date or load.
     """
-    if start_balance is not None and not 0 <= start_balance <= 100:
-        raise InputError(
-            f"{start_balance}", "a start balance is between 0 and 100 percent", "headrace", "25 means a quarter of the credits"
-        )
-    if seconds is not None and not 0.001 <= seconds <= 366 * 86_400:
-        raise InputError(f"seconds = {seconds:g}", "a run is between 0.001 s and a year long", "headrace", "give seconds, for example 3600")
-    if not 0 <= seed < 2**64:
-        raise InputError(f"{seed}", "a seed is a whole number from 0 to 2^64 - 1", "headrace", "for example 1")
+    if not isinstance(workload, (OpenWorkload, ClosedWorkload)):
+        hint = "For example headrace.demo_day(), headrace.load(FILE); headrace.predict takes databases."
+        raise InputError(shown(workload), "is no demand in I/Os", "headrace.simulate", hint)
+    as_of = day_of(as_of)
+    if not isinstance(storage, str):
+        raise InputError(f"storage = {shown(storage)}", "must be text", "headrace.simulate", "For example gp3:500.")
+    if start_balance is not None:
+        check_number("start_balance", start_balance, 0, 100, "percent")
+    if seconds is not None:
+        check_number("seconds", seconds, 0.001, 366 * 86_400, "s")
+    if interval_s is not None:
+        check_number("interval_s", interval_s, 0.0, 366 * 86_400, "s")
+    check_number("growth", growth, 0.0, MAX_GROWTH)
+    check_whole("seed", seed, 0, 2**64 - 1)
     closed = isinstance(workload, ClosedWorkload)
     if not closed:
         workload = workload.scaled(growth)
@@ -176,7 +197,7 @@ def simulate(
     rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
     usable_gib = core.parse_storage(storage)["usable_gib"]
     day = as_of or core.newest_date()
-    return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"])
+    return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"], workload)
 
 
 def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, options: dict) -> str:

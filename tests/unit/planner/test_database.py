@@ -17,8 +17,8 @@ from headrace.base import core
 from headrace.base.units import GIB
 from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals, plan, plan_against
+from headrace.planner.candidates import OWN_SHARE, hosts_alone, hosts_named
 from headrace.planner.database import Conditions, DatabaseJudge
-from headrace.planner.market import OWN_SHARE, hosts_alone, hosts_named
 from headrace.planner.search import CLOSE_ENOUGH
 
 DAY = "2024-06-01"
@@ -73,13 +73,13 @@ def space(kind: str, data_gib: int, log_gib: int) -> list[tuple[str, str | None]
     return found
 
 
-def chances(workload, judge: DatabaseJudge, picks, goals, draws: int) -> np.ndarray:
+def chances(workload, judge: DatabaseJudge, candidates, goals, draws: int) -> np.ndarray:
     """Probability of each candidate, one database and one candidate at a time: the factor nobody explains is lognormal, and the hardest goal decides."""
     normal = statistics.NormalDist()
-    total = np.zeros(len(picks))
+    total = np.zeros(len(candidates))
     for database in workload.draws(draws, 1) or [workload.database]:
-        columns = judge.run_in([core.TransactionCandidates(database)], [1.0], picks)[0]
-        for i, (*_, host) in enumerate(picks):
+        columns = judge.run_in([core.TransactionCandidates(database)], [1.0], candidates)[0]
+        for i, (*_, host) in enumerate(candidates):
             width = workload.unexplained(judge.hosts[host].cache_gib)
             room = [
                 math.log(columns[metric][i] / limit) if sign == ">=" else math.log(limit / columns[metric][i])
@@ -111,15 +111,15 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
         confidence=confidence,
     )
     judge = judge_of(workload, instances)
-    picks = [(data, log, host) for data, log in space(kind, int(found.size_gib), found.log_gib) for host in range(2)]
-    fine = chances(workload, judge, picks, goals, draws) >= confidence
-    usd = np.where(fine, judge.costs(picks), np.inf)
+    candidates = [(data, log, host) for data, log in space(kind, int(found.size_gib), found.log_gib) for host in range(2)]
+    fine = chances(workload, judge, candidates, goals, draws) >= confidence
+    usd = np.where(fine, judge.costs(candidates), np.inf)
     assert np.isfinite(usd).any() and not fine.all()
     best = int(usd.argmin())
     # gp2 is enumerated to the GiB, the others in steps of 50 IOPS: the plan may be cheaper, never dearer.
-    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH), f"{found.winner.place} against {picks[best]}"
+    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH), f"{found.winner.place} against {candidates[best]}"
     if kind == "gp2":
-        assert found.winner.cost_usd_month == pytest.approx(usd[best], rel=CLOSE_ENOUGH), f"{found.winner.place} against {picks[best]}"
+        assert found.winner.cost_usd_month == pytest.approx(usd[best], rel=CLOSE_ENOUGH), f"{found.winner.place} against {candidates[best]}"
     place = (found.winner.storage, found.winner.log_storage, [host.name for host in judge.hosts].index(found.winner.instance))
     assert chances(workload, judge, [place], goals, draws)[0] == pytest.approx(found.winner.probability, abs=1e-9)
 
@@ -236,9 +236,9 @@ def test_a_log_volume_of_its_own_is_bought_where_it_pays():
     assert best.log_storage is not None and {item["part"] for item in best.items} == {"instance", "data", "log"}
     assert_bill(best)
     judge = judge_of(shop(), ["r6i.xlarge"])
-    picks = [(data, None, 0) for data, log in space("gp3", 9, found.log_gib) if log is None]
-    fine = chances(shop(), judge, picks, [("tps", ">=", 580.0)], 0) >= 0.8
-    assert judge.costs(picks)[fine].min() > best.cost_usd_month
+    candidates = [(data, None, 0) for data, log in space("gp3", 9, found.log_gib) if log is None]
+    fine = chances(shop(), judge, candidates, [("tps", ">=", 580.0)], 0) >= 0.8
+    assert judge.costs(candidates)[fine].min() > best.cost_usd_month
     # Where the included IOPS are enough the log stays with the data: 9 GiB, 8 of redo, 24.1 of binlogs.
     calm = planned(goals=["tps>=100"], instances=["r6i.xlarge"], draws=0).winner
     assert calm.log_storage is None and calm.usd("log") == 0.0 and calm.storage == "gp3:42"

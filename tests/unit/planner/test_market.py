@@ -9,18 +9,25 @@ from headrace.base import core
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
 from headrace.planner import plan
-from headrace.planner.candidates import Directory, Family, Shape, Space, combined_afr_percent, layout_afr_percent, member_counts, shapes_of
-from headrace.planner.market import (
+from headrace.planner.candidates import (
     NOT_ASKED_FOR,
     OWN_SHARE,
     TYPES,
+    Directory,
+    Family,
+    Shape,
+    Space,
     cache_of,
+    combined_afr_percent,
     families_on,
     hosts_alone,
     hosts_named,
+    layout_afr_percent,
     log_gib,
     log_volumes,
+    member_counts,
     sensible_instances,
+    shapes_of,
     spaces_of,
     undominated,
 )
@@ -188,4 +195,4 @@ def test_a_shape_is_written_once():
     gp2 = next(family for family in families(DAY)[0] if family.name == "gp2")
     shape = Shape(gp2, 1, 10, (10, 100))
     space = Space(shape, None, 0)
-    assert space.pick((50, 0)) == ("gp2:50", None, 0) and shape.storage((50, 0)) is shape.storage((50, 0))
+    assert space.candidate((50, 0)) == ("gp2:50", None, 0) and shape.storage((50, 0)) is shape.storage((50, 0))

@@ -13,8 +13,8 @@ import pytest
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.planner import plan
-from headrace.planner.demand import Demand
-from headrace.planner.search import CLOSE_ENOUGH, Found, Search
+from headrace.planner.demand import PlannedDemand
+from headrace.planner.search import CLOSE_ENOUGH, Search, SpaceResult
 from headrace.workload import OpenWorkload
 from headrace.workload.core_form import core_load
 from headrace.workload.model import make_points
@@ -37,26 +37,26 @@ class Terrain:
         self.space = SimpleNamespace(
             shape=SimpleNamespace(x=(0, width - 1), y=(0, height - 1), members=1),
             host=0,
-            pick=lambda point: (f"{point[0]}:{point[1]}", None, 0),
+            candidate=lambda point: (f"{point[0]}:{point[1]}", None, 0),
         )
 
     def usd(self, x: int, y: int) -> float:
         one, two, three = self.slopes
         return self.base + one * min(x, self.bend) + 0.7 * one * max(0, x - self.bend) + two * y + three * (x // self.step)
 
-    def meets(self, picks) -> list[bool]:
-        points = [tuple(map(int, text.split(":"))) for text, *_ in picks]
+    def meets(self, candidates) -> list[bool]:
+        points = [tuple(map(int, text.split(":"))) for text, *_ in candidates]
         self.asked += points
         return [any(x >= left and y >= low for left, low in self.corners) for x, y in points]
 
-    def costs(self, picks) -> np.ndarray:
-        return np.array([self.usd(*map(int, text.split(":"))) for text, *_ in picks])
+    def costs(self, candidates) -> np.ndarray:
+        return np.array([self.usd(*map(int, text.split(":"))) for text, *_ in candidates])
 
     def best(self) -> float:
         """The cheapest that meets the goals: cost rises along both axes, so it stands on a corner."""
         return min((self.usd(*corner) for corner in self.corners), default=math.inf)
 
-    def search(self, limit: float = math.inf, start: Found | None = None) -> Found:
+    def search(self, limit: float = math.inf, start: SpaceResult | None = None) -> SpaceResult:
         return Search(self, self.meets, lambda space: limit).run([start or self.space])[0]
 
 
@@ -73,7 +73,7 @@ def test_never_dearer_than_the_best_by_more_than_it_says():
         found = terrain.search()
         assert found.best is not None and not found.fails and found.dear is None, seed
         assert terrain.usd(*found.best) == found.usd, seed
-        assert terrain.meets([terrain.space.pick(found.best)]) == [True], seed
+        assert terrain.meets([terrain.space.candidate(found.best)]) == [True], seed
         best = terrain.best()
         assert best * (1 - ROUNDING) <= found.usd <= best / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), f"seed {seed}: {found.usd} against {best}"
         # Nothing below `low` on either axis meets the goals.
@@ -140,7 +140,7 @@ def test_a_second_search_starts_where_the_first_ended():
             terrain.space,
         )
         higher.corners = [(dice.randint(x, terrain.width - 1), dice.randint(y, terrain.height - 1)) for x, y in terrain.corners]
-        found = higher.search(start=Found(terrain.space, first.low, first.high))
+        found = higher.search(start=SpaceResult(terrain.space, first.low, first.high))
         assert found.usd <= higher.best() / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), f"seed {seed}: {found.usd} against {higher.best()}"
 
 
@@ -152,16 +152,16 @@ def test_many_spaces_are_searched_together_as_one_by_one():
         terrain.asked.clear()
 
     class All:
-        """One judge of all: a pick says of which space it is."""
+        """One judge of all: a candidate says of which space it is."""
 
-        def meets(self, picks):
-            return [lone[int(text.partition("/")[0])].meets([(text.partition("/")[2], None, 0)])[0] for text, *_ in picks]
+        def meets(self, candidates):
+            return [lone[int(text.partition("/")[0])].meets([(text.partition("/")[2], None, 0)])[0] for text, *_ in candidates]
 
-        def costs(self, picks):
-            return np.array([lone[int(text.partition("/")[0])].costs([(text.partition("/")[2], None, 0)])[0] for text, *_ in picks])
+        def costs(self, candidates):
+            return np.array([lone[int(text.partition("/")[0])].costs([(text.partition("/")[2], None, 0)])[0] for text, *_ in candidates])
 
     spaces = [
-        SimpleNamespace(shape=terrain.space.shape, host=0, pick=lambda point, place=place: (f"{place}/{point[0]}:{point[1]}", None, 0))
+        SimpleNamespace(shape=terrain.space.shape, host=0, candidate=lambda point, place=place: (f"{place}/{point[0]}:{point[1]}", None, 0))
         for place, terrain in enumerate(lone)
     ]
     together = All()
@@ -244,7 +244,7 @@ def test_demand_is_counted_as_the_core_counts_it(seed, storage):
     """A volume is throttled in some point exactly when our count of the demand says a limit is passed, up to the saved second."""
     workload = spiky(seed)
     limits = core.storage_limits(storage)[0]
-    volume = Demand(workload).per_member(storage, len(Storage.parse(storage).members))
+    volume = PlannedDemand(workload).per_member(storage, len(Storage.parse(storage).members))
     column, allowed = ("hdd_mib_s", limits["throughput_bytes_s"] / 2**20) if limits["byte_burst"] else ("iops", limits["iops"])
     excess = ((volume[column] / allowed - 1).clip(lower_bound=0.0) * volume["duration_s"]).sum()
     factor = 1.0 if excess > 0 else volume[column].max() / allowed

@@ -13,7 +13,7 @@ import pytest
 
 from headrace import InputError, studies
 from headrace.errors import CouldNotRun
-from headrace.report import pages
+from headrace.report.study import write_study
 from headrace.studies import measured, raid_2009, scaling_2018
 from headrace.studies.base import Source
 from headrace.studies.measured import Options, cells, machine, session, simulated, verdicts
@@ -261,7 +261,7 @@ def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_pa
     same = {verdict.what: verdict.within for verdict in burst_result(1.0, 149.0).verdicts}
     assert same["throughput in the burst over that without credits"] is False
     page = tmp_path / "burst.html"
-    pages.write_study(page, burst_result(1.0, 15.0))
+    write_study(page, burst_result(1.0, 15.0))
     text = page.read_text()
     for word in (
         "Published, simulated beforehand and measured",

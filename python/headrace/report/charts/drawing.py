@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -94,11 +95,24 @@ def _ended(code: int) -> str:
 _renderer = _Renderer()
 
 
-def drawn_svg(spec: str) -> str:
-    """A Vega-Lite specification as SVG text."""
-    return _renderer.draw(spec, "svg").decode()
+def svg(chart) -> str:
+    """An Altair chart as SVG text, drawn without a browser."""
+    drawn = _renderer.draw(chart.to_json(indent=None), "svg").decode()
+    # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is the same text every time.
+    numbers = {name: f"clip{index}" for index, name in enumerate(dict.fromkeys(re.findall(r"\bclip\d+\b", drawn)))}
+    return re.sub(r"\bclip\d+\b", lambda match: numbers[match[0]], drawn)
 
 
-def drawn_png(spec: str, scale: float) -> bytes:
-    """The same as PNG, `scale` pixels for each CSS pixel."""
-    return _renderer.draw(spec, "png", scale)
+def png(chart, scale: float = 2.0) -> bytes:
+    """An Altair chart as PNG on white, `scale` pixels for each CSS pixel."""
+    spec = chart.to_dict()
+    spec["config"]["background"] = "white"
+    return _renderer.draw(json.dumps(spec), "png", scale)
+
+
+def inline_svg(chart, prefix: str) -> str:
+    """SVG to put into a page: ids made unique, since charts on one page share a name space. Its ink follows the page by CSS."""
+    drawn = re.sub(r"^<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", svg(chart)).strip()
+    drawn = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', drawn)
+    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)
+    return re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', drawn)

@@ -14,6 +14,8 @@ FAMILY_COLOURS = {
     "sc1": "#B8A800", "standard": "#8C8C8C", "instance-store": "#7A5195",
 }  # fmt: skip
 OTHER_FAMILY = "#8C8C8C"
+# Of what has no colour of its own, in this order.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#8C8C8C")
 
 # Charts are drawn in these and the page turns them into its own text colour, light or dark (report/html.py).
 INK = "#2b2f36"
@@ -28,14 +30,14 @@ FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 
 def configured(chart, padding: int = 8):
     """The chart with our fonts, ticks and no frame. Applied once, to the outermost chart."""
+    inked = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11}
+    axis = {"tickColor": GRID, "domainColor": GRID, "gridColor": GRID, "gridOpacity": 0.5, "labelLimit": 320, "titlePadding": 6}
+    title = {"color": INK, "anchor": "start", "fontSize": 12, "fontWeight": "bold", "offset": 6}
     return (
         chart.configure(background="transparent", font=FONT, padding=padding)
         .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=INK, titleColor=INK, tickColor=GRID, domainColor=GRID, gridColor=GRID, gridOpacity=0.5, labelFontSize=11,
-            titleFontSize=11, titleFontWeight="normal", labelLimit=320, titlePadding=6,
-        )
-        .configure_title(color=INK, anchor="start", fontSize=12, fontWeight="bold", offset=6, subtitleColor=QUIET, subtitleFontSize=11)
-        .configure_legend(labelColor=INK, titleColor=INK, labelLimit=320, labelFontSize=11, titleFontSize=11)
+        .configure_axis(**inked, **axis, titleFontWeight="normal")
+        .configure_title(**title, subtitleColor=QUIET, subtitleFontSize=11)
+        .configure_legend(**inked, labelLimit=320)
         .configure_text(color=INK, fontSize=11)
-    )  # fmt: skip
+    )

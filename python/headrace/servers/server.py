@@ -149,7 +149,7 @@ def up(
         if storage is None:
             raise InputError(
                 name,
-                "is no server of this lab yet, and no storage was named for it",
+                "is not a server of this lab yet, and no storage was named for it",
                 GUIDE,
                 "Add --storage, for example --storage gp3:20.",
             )

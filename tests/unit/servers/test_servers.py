@@ -238,12 +238,12 @@ def test_a_record_of_a_later_headrace_is_read(where):
 )
 def test_a_record_that_is_none(where, content):
     where.record.write_bytes(content)
-    with pytest.raises(CouldNotRun, match="is no record of a server"):
+    with pytest.raises(CouldNotRun, match="is not a record of a server"):
         record.load(where)
 
 
 def test_no_such_server(tmp_path):
-    with pytest.raises(InputError, match="is no server of this lab.*There are: none"):
+    with pytest.raises(InputError, match="is not a server of this lab.*There are: none"):
         record.required(record.server_paths(tmp_path, "db"))
 
 
@@ -267,7 +267,7 @@ def test_programs_that_are_none(tmp_path, monkeypatch):
     with pytest.raises(CouldNotRun, match="cannot find libaio"):
         flavors.find_program("mysql", script)
     for wrong in (tmp_path, tmp_path / "nothing", "/etc/passwd"):
-        with pytest.raises(InputError, match="is no program that can be run"):
+        with pytest.raises(InputError, match="is not a program that can be run"):
             flavors.find_program("mysql", wrong)
     with pytest.raises(InputError, match="a flavor is one of"):
         flavors.find_program("postgres")

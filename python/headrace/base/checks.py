@@ -45,6 +45,13 @@ def did_you_mean(word: object, choices) -> str:
     return f"Did you mean {near[0]}?" if near else ""
 
 
+def check_text(what: str, value: object, hint: str = "") -> str:
+    """Text."""
+    if isinstance(value, str):
+        return value
+    raise InputError(f"{what} = {shown(value)}", "must be text", "docs/reference/python.md", hint)
+
+
 def check_number(what: str, value: object, low: float, high: float, unit: str = "") -> float:
     """A finite number from low to high, as float."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

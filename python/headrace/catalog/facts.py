@@ -9,12 +9,13 @@ The facts stand in data/ (see data/README.md); this file only lays them out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import did_you_mean, shown
+from headrace.base.checks import check_text, did_you_mean
 from headrace.base.clocks import Day, day_of
 from headrace.base.core import core_errors
 from headrace.base.units import MIB
@@ -47,15 +48,9 @@ def volumes(as_of: Day = None, volume_type: str | None = None, all_eras: bool = 
     return pl.DataFrame([_volume_row(era) for era in eras], schema=VOLUME_SCHEMA, orient="row")
 
 
-def _check_text(**texts: object) -> None:
-    for name, text in texts.items():
-        if text is not None and not isinstance(text, str):
-            raise InputError(f"{name} = {shown(text)}", "must be text", "docs/reference/python.md")
-
-
 def _type_name(text: str) -> str:
     """The catalog's name of a volume type or of one of its aliases (magnetic: standard)."""
-    _check_text(volume_type=text)
+    check_text("volume_type", text)
     if text in volume_types():
         return text
     if ":" in text:
@@ -71,7 +66,7 @@ VOLUME_SCHEMA = {
 }  # fmt: skip
 
 
-def _volume_row(era: dict) -> dict:
+def _volume_row(era: core.Era) -> dict:
     rules = {key: value for key, value in era.items() if key not in NOT_RULES}
     iops, iops_max = iops_words(era["iops"])
     throughput, throughput_max = throughput_words(era["throughput"])
@@ -177,7 +172,8 @@ def instances(as_of: Day = None, region: str = "us-east-1", family: str | None =
     """
     region = check_region(region)
     as_of = day_of(as_of)
-    _check_text(family=family)
+    if family is not None:
+        check_text("family", family)
     with core_errors():
         known = core.instances(as_of)
         chosen = [item for item in known if family is None or matches(item["instance_type"], family)]
@@ -186,7 +182,7 @@ def instances(as_of: Day = None, region: str = "us-east-1", family: str | None =
             raise InputError(str(family), "matches no instance type of this catalog", "data/instances.csv",
                              did_you_mean(family, families + [item["instance_type"] for item in known])
                              or "Name a family (m5), a type (m5.large) or a pattern (r6i.*).")  # fmt: skip
-        rows = [_instance_row(item, core.instance_price(item["instance_type"], region, as_of) or {}) for item in chosen]
+        rows = [_instance_row(item, core.instance_price(item["instance_type"], region, as_of)) for item in chosen]
     return pl.DataFrame(rows, schema=INSTANCE_SCHEMA, orient="row")
 
 
@@ -203,21 +199,23 @@ def matches(instance_type: str, family: str) -> bool:
     return instance_type == family or instance_type.split(".")[0] == family or fnmatchcase(instance_type, family)
 
 
-def _instance_row(item: dict, price: dict) -> dict:
-    mib_s = {key: None if item[key] is None else round(item[key] / MIB, 2) for key in ("baseline_bytes_s", "max_bytes_s")}
+def _instance_row(item: core.Instance, price: core.InstancePrice | None) -> dict:
+    limits = {key: item[key] for key in ("baseline_bytes_s", "max_bytes_s")}
+    mib_s = {key: None if value is None else round(value / MIB, 2) for key, value in limits.items()}
     notes = [f"{caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in item["caveats"]]
     if not price:
         notes.append("price: none known in this region on this day")
-    elif price.get("note"):
+    elif price["note"]:
         notes.append(f"price: {price['note']}")
+    paid: Mapping = price or {}
     return {
         "instance_type": item["instance_type"], "vcpus": item["vcpus"],
         "memory_gib": None if item["memory_mib"] is None else round(item["memory_mib"] / 1024, 3), "nitro": item["nitro"],
         "baseline_iops": item["baseline_iops"], "max_iops": item["max_iops"], "baseline_mib_s": mib_s["baseline_bytes_s"],
         "max_mib_s": mib_s["max_bytes_s"], "burst_min": (item["burst_seconds"] or 0) / 60,
         "instance_store_gb": item["instance_store_gb"], "as_of": item["as_of"],
-        "limits_source": item["limits_source"], "limits_as_of": item["limits_as_of"], "usd_hour": price.get("usd"),
-        "price_source": price.get("source"), "price_as_of": price.get("as_of"),
+        "limits_source": item["limits_source"], "limits_as_of": item["limits_as_of"], "usd_hour": paid.get("usd"),
+        "price_source": paid.get("source"), "price_as_of": paid.get("as_of"),
         "unconfirmed": "; ".join(note.replace("; ", ", ") for note in notes),
     }  # fmt: skip
 
@@ -226,9 +224,8 @@ def prices(region: str = "us-east-1", as_of: Day = None) -> pl.DataFrame:
     """EBS prices of a region on a day, US dollars: `product`, `component`, `from_quantity` (holds above it), `usd`, `unit`, `source`,
     `as_of` (days it was seen), `unconfirmed`. Raises InputError for a region that is unknown or has none, or a date that is none.
     """
-    _check_text(region=region)
     with core_errors():
-        answer = core.volume_prices(region, day_of(as_of))
+        answer = core.volume_prices(check_text("region", region), day_of(as_of))
     if not answer["items"]:
         raise no_ebs_prices(answer["region"])
     rows = [
@@ -253,7 +250,7 @@ def sources() -> pl.DataFrame:
 def check_region(region: str) -> str:
     """The region's code, or an InputError with the known ones."""
     with core_errors():
-        return core.region_code(region)
+        return core.region_code(check_text("region", region, "For example us-east-1."))
 
 
 def no_ebs_prices(region: str) -> InputError:

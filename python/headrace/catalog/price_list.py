@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_whole, did_you_mean, shown
+from headrace.base.checks import check_number, check_text, check_whole, did_you_mean, shown
 from headrace.base.clocks import Day, day_of
 from headrace.base.core import core_errors
 from headrace.base.files import read_bytes
@@ -126,14 +126,15 @@ class _Reader:
         return code, 1.0
 
     def volumes(self, per_usd: float) -> dict[str, dict[str, float | Steps]]:
-        types = {era["volume_type"] for era in core.volume_eras(all_eras=True)}
+        answers = (core.billed_as(era["volume_type"]) for era in core.volume_eras(all_eras=True))
+        billed = {product: components for product, components in filter(None, answers)}
         found: dict[str, dict[str, float | Steps]] = {}
         tables = self.table("volumes")
-        self.known("volumes", tables, sorted(kind for kind in types if core.billed_as(kind) and core.billed_as(kind)[0] == kind))
+        self.known("volumes", tables, sorted(billed))
         for kind in tables:
             place = f"volumes.{kind}"
             rates = self.table(place, tables[kind])
-            self.known(place, rates, [RATES[component] for component in core.billed_as(kind)[1]])
+            self.known(place, rates, [RATES[component] for component in billed[kind]])
             found[kind] = {}
             for key, value in rates.items():
                 steps = isinstance(value, list) and key in ("iops", "mib_s")
@@ -231,7 +232,7 @@ class PriceList:
         price_file: str | Path | None = None,
         commitment: str = "on-demand",
     ) -> None:
-        if commitment not in COMMITMENTS:
+        if check_text("commitment", commitment) not in COMMITMENTS:
             hint = did_you_mean(commitment, COMMITMENTS)
             raise InputError(f"commitment = {shown(commitment)}", f"must be one of {', '.join(COMMITMENTS)}", DOC, hint)
         self.commitment: str = commitment
@@ -243,29 +244,31 @@ class PriceList:
         self.ebs_discount_percent, self.instance_discount_percent = self._discounts(discount_percent)
         if commitment != "on-demand":
             self._commitment_factor("*")  # refuses a day before it was sold
-        self._table = listed | {"items": self._rated(listed["items"])}
+        self._table: core.RegionPrices = {**listed, "items": self._rated(listed["items"])}
         if not self._table["items"]:
             raise no_ebs_prices(self.region)
         self._hours: dict[str, tuple[dict, ...]] = {}
 
     def _discounts(self, discount_percent: float) -> tuple[float, float]:
         percent = check_number("discount_percent", discount_percent, 0.0, MAX_DISCOUNT_PERCENT, "%")
-        own = (None, None) if self.file is None else (self.file.ebs_discount_percent, self.file.instance_discount_percent)
+        if self.file is None:
+            return percent, percent
+        own = (self.file.ebs_discount_percent, self.file.instance_discount_percent)
         if percent and own != (None, None):
             raise InputError(f"discount of {percent:g} %", f"{self.file.name} states a discount too", DOC, "Give it in one place.")
         ebs, instances = (percent if value is None else value for value in own)
         return ebs, instances
 
-    def _rated(self, listed: list[dict]) -> list[dict]:
+    def _rated(self, listed: Sequence[core.PriceItem]) -> list[core.PriceItem]:
         """The rows of the region's table at the rates to be paid, in the order of the table."""
         factor = 1.0 - self.ebs_discount_percent / 100.0
-        rows = [row | {"usd": row["usd"] * factor} for row in listed]
+        rows: list[core.PriceItem] = [{**row, "usd": row["usd"] * factor} for row in listed]
         if self.file is None:
             return rows
         own = [
             (product, component, self._steps(product, component, rates[RATES[component]], rows))
             for product, rates in self.file.volumes.items()
-            for component in core.billed_as(product)[1]
+            for component in (core.billed_as(product) or ("", ()))[1]
             if RATES[component] in rates
         ]
         if self.file.snapshot_gib is not None:
@@ -275,7 +278,7 @@ class PriceList:
             rows += [_own_row(product, component, above, usd, self.file.name) for above, usd in steps]
         return rows
 
-    def _steps(self, product: str, component: str, rate: float | Steps, rows: list[dict]) -> Steps:
+    def _steps(self, product: str, component: str, rate: float | Steps, rows: Sequence[core.PriceItem]) -> Steps:
         """The steps of a rate of the file: its own, or one price from where AWS begins to bill."""
         if isinstance(rate, tuple):
             return rate
@@ -305,17 +308,12 @@ class PriceList:
     def headed(self, instances: bool = True) -> str:
         """The same, of volumes alone where no instance is priced. A price `last seen` on a day may have changed since."""
         seen = core.prices_seen(self.region, self.as_of)
+        spans = {"volume": seen["volumes"]} | ({"instance": seen["instances"]} if instances else {})
         days = "; ".join(
-            f"{what} prices last seen {first}" + (f" to {last}" if last != first else "")
-            for what, (first, last) in (
-                (what, seen[f"{what}s"] or (None, None)) for what in (("volume", "instance") if instances else ("volume",))
-            )
-            if first
+            f"{what} prices last seen {span[0]}" + (f" to {span[1]}" if span[1] != span[0] else "") for what, span in spans.items() if span
         )
         parts = [f"{'On-demand Linux' if instances else 'List'} prices of {self.region} in {self.currency}; {days}"]
-        parts += [
-            f"no price of {what} is known there" for what in (("volumes", "instances") if instances else ("volumes",)) if not seen[what]
-        ]
+        parts += [f"no price of {what}s is known there" for what, span in spans.items() if not span]
         parts += self._discount_words()
         if instances and self.commitment != "on-demand":
             own = self.file is not None and self.commitment in self.file.commitment_factors
@@ -362,10 +360,10 @@ class PriceList:
             found[RATES[component]] = steps if component in ("iops", "throughput") else steps[0][1]
         return found
 
-    def _rows(self, product: str, component: str) -> list[dict]:
+    def _rows(self, product: str, component: str) -> list[core.PriceItem]:
         return [row for row in self._table["items"] if (row["product"], row["component"]) == (product, component)]
 
-    def volume_items(self, storage: str, million_ios: float = 0.0) -> list[dict]:
+    def volume_items(self, storage: str, million_ios: float = 0.0) -> list[core.CostItem]:
         """Items of a storage's monthly bill: `item`, `quantity`, `unit`, `unit_price_usd`, `usd`, `source`, `as_of` (days the price was
         seen). `million_ios`: requests a month, in millions, billed for magnetic volumes. Raises InputError where a price is not known."""
         with core_errors():
@@ -443,7 +441,7 @@ class PriceList:
         return found["factor"], found["source"], f"x {found['factor']:g} ({found['note']}{doubt})"
 
 
-def _own_row(product: str, component: str, above: int, usd: float, source: str) -> dict:
+def _own_row(product: str, component: str, above: int, usd: float, source: str) -> core.PriceItem:
     """A row of the region's table that the price file states."""
     unit = {"storage": "GB-month", "iops": "IOPS-month", "throughput": "MiB/s-month", "million_ios": "million I/Os"}[component]
     return {"product": product, "component": component, "from_quantity": above, "usd": usd, "unit": unit, "source": source,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -28,7 +29,7 @@ class Caps:
     usable_gib: float
 
 
-def check_storage(key: str, text: object, as_of: date, instance: str | None) -> tuple[str, Caps, dict | None]:
+def check_storage(key: str, text: object, as_of: date, instance: str | None) -> tuple[str, Caps, core.Instance | None]:
     """(the storage in the catalog's notation, what it gives on that instance, the instance or None). Raises InputError naming `key`."""
     if not isinstance(text, str) or not text.strip() or len(text) > 200:
         raise InputError(f"{key} = {shown(text)}", "must be storage in text such as io1:1024:20000", DOC, "TYPE:SIZE_GIB[:IOPS[:MIB_S]].")
@@ -38,7 +39,7 @@ def check_storage(key: str, text: object, as_of: date, instance: str | None) -> 
         if instance is not None:
             host = core.instance(instance, day)
     except core.CoreError as error:
-        raise _refusal("instance", instance, error) from None
+        raise _refusal("instance", str(instance), error) from None
     try:
         parsed = core.parse_storage(text)
         members = core.storage_limits(text, day, instance)
@@ -53,7 +54,7 @@ def _refusal(key: str, text: str, error: Exception) -> InputError:
     return InputError(f"{key} = {shown(text)}" + (f": {told[:120]}" if told else ""), rule, source, hint)
 
 
-def _caps(usable_gib: float, members: list[dict], host: dict | None) -> Caps:
+def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.Instance | None) -> Caps:
     """Members add up: no layout carries more I/Os to its members than they take together."""
     if any(caveat["field"].endswith(".fallback") or ".fallback_" in caveat["field"] for member in members for caveat in member["caveats"]):
         return Caps(math.inf, math.inf, math.inf, math.inf, float(usable_gib))  # the catalog knows no figure of these disks

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -561,7 +562,7 @@ class PlanEngine:
             storage, log, host = candidate
             place = {"storage": storage, "log_storage": log, "instance": self.hosts[host].name, "family": wanted[candidate]}
             points += [] if figures is None else [place | {"cost_usd_month": cost} | figures]
-        text = dict.fromkeys(("storage", "log_storage", "instance", "family"), pl.String)
+        text: dict[str, Any] = dict.fromkeys(("storage", "log_storage", "instance", "family"), pl.String)
         return pl.DataFrame(points, schema=None if points else text, schema_overrides=text, infer_schema_length=None)
 
 

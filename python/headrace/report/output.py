@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import json
 import math
 import sys
@@ -38,7 +39,7 @@ def spell_in_ascii() -> None:
 
     codecs.register_error("headrace", nearest)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="headrace")
 
 
@@ -48,10 +49,9 @@ def clean(value: object) -> object:
         return value
     if isinstance(value, float):
         return value + 0.0 if math.isfinite(value) else None  # -0.0 becomes 0.0
-    if hasattr(value, "to_dicts"):
-        return clean(value.to_dicts())
-    if hasattr(value, "to_dict") and not isinstance(value, type):
-        return clean(value.to_dict())
+    for name in ("to_dicts", "to_dict"):
+        if not isinstance(value, type) and (convert := getattr(value, name, None)) is not None:
+            return clean(convert())
     if is_dataclass(value) and not isinstance(value, type):
         return clean(asdict(value))
     if isinstance(value, Mapping):

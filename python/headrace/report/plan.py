@@ -69,7 +69,7 @@ def _recommended(plan) -> list[Line]:
     same = cheapest is not None and cheapest.key == best.key
     named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
     lines: list[Line] = [(f"{named}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}.", "good")]
-    if not same and plan.why_recommended:
+    if cheapest is not None and not same and plan.why_recommended:
         # The cheapest of all, or what would be recommended if it needed no migration.
         named = "Cheapest that meets every goal" if plan.why_recommended.startswith(f"{cheapest.place} ") else "Cheaper"
         lines.append((f"{named}: {plan.why_recommended}", ""))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.base.files import path_of
 from headrace.errors import InputError
 from headrace.report import databases, plan, proof, simulation, study
 from headrace.report.charts import over_time, predictions, studies
@@ -43,10 +44,9 @@ def write_report(result: object, path: str | Path) -> None:
     kind = _kind(result)
     if kind.write is None:
         raise InputError(type(result).__name__, "has no page of its own", SOURCE, "Give the result it belongs to.")
-    if not isinstance(path, (str, Path)):
-        raise InputError(repr(path)[:60], "is no file name", SOURCE, "For example report.html.")
-    check_chart_path(Path(path), kind.endings)
-    kind.write(Path(path), result)
+    file = path_of(path)
+    check_chart_path(file, kind.endings)
+    kind.write(file, result)
 
 
 def _kind(result: object) -> Kind:

@@ -17,7 +17,7 @@ from typing import Literal
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_whole, shown
+from headrace.base.checks import check_choice, check_number, check_text, check_whole, shown
 from headrace.base.clocks import Day, day_of, span_in_words
 from headrace.base.core import core_errors
 from headrace.base.shown import Shown
@@ -139,8 +139,12 @@ def simulate(
         hint = "For example headrace.demo_day(), headrace.load(FILE); headrace.predict takes databases."
         raise InputError(shown(workload), "is no demand in I/Os", "headrace.simulate", hint)
     as_of = day_of(as_of)
-    if not isinstance(storage, str):
-        raise InputError(f"storage = {shown(storage)}", "must be text", "headrace.simulate", "For example gp3:500.")
+    check_text("storage", storage, "For example gp3:500.")
+    if instance is not None:
+        check_text("instance", instance, "For example m5.large.")
+    check_choice("cycle", cycle, ("first", "settled"))
+    if options is not None and not isinstance(options, dict):
+        raise InputError(f"options = {shown(options)}", "must be a dict", "docs/reference/python.md")
     if start_balance is not None:
         check_number("start_balance", start_balance, 0, 100, "percent")
     if seconds is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shlex
@@ -123,6 +124,14 @@ def test_python_example_of_the_readme_runs(folder):
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "minutes throttled" in done.stdout
+
+
+def test_the_python_reference_shows_what_is_given(folder, monkeypatch):
+    """The `>>>` examples of docs/reference/python.md, one after the other, in a folder like a clone's."""
+    monkeypatch.chdir(folder)
+    page = ROOT / "docs/reference/python.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert tried > 10 and not failed
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

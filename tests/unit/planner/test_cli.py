@@ -192,7 +192,7 @@ def test_two_databases_side_by_side(tmp_path):
 
 def test_arrivals_need_no_goal():
     code, out, _ = database("--arrivals-tps", "200")
-    assert code == 0 and "backlog_s<=1" in out and "200 arriving a second" in out
+    assert code == 0 and "backlog_s<=1" in out and "200 transactions a second arrive" in out
 
 
 def test_the_old_notation_is_read_with_a_note():

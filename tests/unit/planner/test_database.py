@@ -394,7 +394,7 @@ def test_counts_add_up_and_winners_are_ordered():
     assert [one.outcome for one in found.families][0] == "wins"
     ratios = [one.cost_ratio for one in found.families if one.outcome in ("wins", "costs more") and one.best]
     assert ratios == sorted(ratios) and ratios[0] == 1.0
-    for point in found.frontier:
+    for point in found.frontier.to_dicts():
         assert point["tps_low"] <= point["tps"] <= point["tps_high"] and 0 <= point["probability"] <= 1
 
 

@@ -312,10 +312,10 @@ def test_the_arithmetic_and_the_frontier_are_there():
     text = "\n".join(found.explain)
     assert "3 IOPS/GiB x 334 GiB = 1,002" in text
     assert "5,400,000 credits / (3,000 - 1,002) = 2,703 s" in text
-    gp2 = [point for point in found.frontier if point["family"] == "gp2"]
+    gp2 = [point for point in found.frontier.to_dicts() if point["family"] == "gp2"]
     assert [point["cost_usd_month"] for point in gp2] == sorted(point["cost_usd_month"] for point in gp2)
     assert any(point["meets_goals"] and point["storage"] == "gp2:334" for point in gp2)
-    assert any(not point["meets_goals"] for point in found.frontier)
+    assert any(not point["meets_goals"] for point in found.frontier.to_dicts())
 
 
 def test_more_data_than_volumes_can_hold_is_a_verdict_not_an_error():

@@ -27,6 +27,8 @@ NINES = {2: "p50", 10: "p90", 20: "p95", 100: "p99", 1_000: "p99.9", 10_000: "p9
 MOST_NINES = float(max(NINES))
 alt.data_transformers.disable_max_rows()
 
+# What altair makes of layers: with a property set it says no more than this.
+Drawing = alt.LayerChart | alt.FacetChart
 # A column, its label and its colour.
 Part = tuple[str, str, str]
 
@@ -71,7 +73,7 @@ def thinned(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
 def lowest_and_highest(frame: pl.DataFrame, column: str) -> tuple[float, float]:
     """The ends of a column of numbers; 0 and 0 where it has none."""
     values = frame[column].drop_nulls().cast(pl.Float64)
-    return (float(values.min() or 0.0), float(values.max() or 0.0)) if values.len() else (0.0, 0.0)  # type: ignore[arg-type]
+    return (values.to_numpy().min().item(), values.to_numpy().max().item()) if values.len() else (0.0, 0.0)
 
 
 def decades(low: float, high: float) -> list[float]:
@@ -128,7 +130,7 @@ def lines(
     parts: Sequence[Part],
     y: Callable[[str], alt.Y] | None = None,
     height: int = style.PANEL_HEIGHT,
-) -> alt.LayerChart:
+) -> Drawing:
     """Step lines of several columns over time, each named at the top right in its own colour. `y`: the axis of a
     column, from 0 up if left out; a column has no line where it is null."""
     highest = max(lowest_and_highest(frame, column)[1] for column, _, _ in parts)

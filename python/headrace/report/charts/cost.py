@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from headrace.report.charts import style
-from headrace.report.charts.builders import SHORT, colour_of, decades, lowest_and_highest
+from headrace.report.charts.builders import SHORT, Drawing, colour_of, decades, lowest_and_highest
 from headrace.report.charts.over_time import ms_axis
 from headrace.report.words import number, usd
 
@@ -17,7 +17,7 @@ APART = 10
 MEETS, FAILS = "meets every goal", "fails a goal"
 
 
-def frontier(points: Sequence[dict], winner: str | None, goal_ms: float | None, goal_name: str = "I/O p99") -> alt.LayerChart | None:
+def frontier(points: Sequence[dict], winner: str | None, goal_ms: float | None, goal_name: str = "I/O p99") -> Drawing | None:
     """Cost against delivered latency: a point per storage, types in colours, the winner named, the latency goal as a line.
 
     `points`: dicts of `storage`, `instance`, `family`, `cost_usd_month`, `p99_ms`, `meets_goals`. None where there is
@@ -45,7 +45,7 @@ def frontier(points: Sequence[dict], winner: str | None, goal_ms: float | None, 
     layers: list = [points_drawn.encode(x=x, y=y, color=colour, shape=alt.Shape("meets:N", scale=shapes, legend=legend))]
     if goal_ms is not None:
         layers += _goal("ms", goal_ms, f"goal: {goal_name} ≤ {number(goal_ms)} ms", style.QUIET)
-    best = frame.filter(pl.col("label") == winner).head(1)
+    best = frame.filter(pl.col("label") == pl.lit(winner, pl.String)).head(1)
     if best.height:
         to_left = best["cost"][0] > 0.6 * lowest_and_highest(frame, "cost")[1]
         ringed = alt.Chart(best).encode(x="cost:Q", y="ms:Q")
@@ -58,8 +58,8 @@ def frontier(points: Sequence[dict], winner: str | None, goal_ms: float | None, 
 def _cost_axis(frame: pl.DataFrame) -> alt.X:
     (low, high), title = lowest_and_highest(frame, "cost"), "cost (USD a month)"
     far = high > APART * low
-    ticks = {"values": decades(low, high)} if far else {"tickCount": 6}
-    return alt.X("cost:Q", scale=_scale(far), axis=alt.Axis(title=title, labelExpr=SHORT, **ticks))
+    values = decades(low, high) if far else alt.Undefined
+    return alt.X("cost:Q", scale=_scale(far), axis=alt.Axis(title=title, labelExpr=SHORT, tickCount=6, values=values))
 
 
 def _latency_axis(frame: pl.DataFrame) -> alt.Y:
@@ -84,7 +84,7 @@ def _volume_type(point: dict) -> str:
     return named if named in style.FAMILY_COLOURS else "standard"
 
 
-def against_tps(plan) -> alt.LayerChart | None:
+def against_tps(plan) -> Drawing | None:
     """Sustained tps with the 80 % interval against monthly cost: a line for each family, the goal dashed, the
     recommended choice ringed. None where there are fewer than two points."""
     frame = plan.frontier
@@ -116,7 +116,7 @@ def against_tps(plan) -> alt.LayerChart | None:
     return style.configured(alt.layer(*layers).properties(width=style.WIDTH, height=2.5 * style.PANEL_HEIGHT))
 
 
-def bills(choices: Sequence[tuple[str, Sequence[dict]]]) -> alt.LayerChart:
+def bills(choices: Sequence[tuple[str, Sequence[dict]]]) -> Drawing:
     """The monthly bill of several choices as stacked bars. `choices`: name and its items (`item`, `usd`)."""
     rows = [{"choice": name, "item": item["item"], "usd": float(item["usd"])} for name, items in choices for item in items if item["usd"]]
     frame = pl.DataFrame(rows, schema={"choice": pl.String, "item": pl.String, "usd": pl.Float64}, orient="row")

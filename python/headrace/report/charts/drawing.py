@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+from typing import IO
 
 from headrace.errors import CouldNotRun
 
@@ -43,13 +44,13 @@ class _Renderer:
         """The chart as SVG text or PNG. Raises CouldNotRun."""
         with self._lock:
             try:
-                process = self._started()
-                process.stdin.write(json.dumps({"form": form, "spec": spec, "scale": scale}).encode() + b"\n")
-                process.stdin.flush()
-                length = int(process.stdout.readline() or -2)
+                wanted, answer = self._started()
+                wanted.write(json.dumps({"form": form, "spec": spec, "scale": scale}).encode() + b"\n")
+                wanted.flush()
+                length = int(answer.readline() or -2)
                 if length == -1:
-                    raise ValueError(process.stdout.readline().decode().strip())
-                drawn = process.stdout.read(length) if length >= 0 else b""
+                    raise ValueError(answer.readline().decode().strip())
+                drawn = answer.read(length) if length >= 0 else b""
             except OSError as error:
                 self._end()
                 raise CouldNotRun("the chart", f"could not be drawn: {error.strerror or error}", "", HINT) from None
@@ -60,7 +61,8 @@ class _Renderer:
                 raise CouldNotRun("the chart", f"could not be drawn: the renderer {_ended(self._end())}", "vl-convert", HINT)
             return drawn
 
-    def _started(self) -> subprocess.Popen:
+    def _started(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Where the process takes what is wanted, and where it answers."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
             # In a session of its own: Ctrl-C is for the command, and the renderer ends with its standard input.
             self._process = subprocess.Popen(
@@ -71,16 +73,17 @@ class _Renderer:
                 start_new_session=True,
             )
             self._owner = os.getpid()
-        return self._process
+        assert self._process.stdin is not None and self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
 
     def _end(self) -> int:
         """Ends the process; returns how it ended, as subprocess counts."""
         process, self._process = self._process, None
         if process is None:
             return 0
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                pipe and pipe.close()
         try:
             return process.wait(5)
         except subprocess.TimeoutExpired:

@@ -8,7 +8,19 @@ import altair as alt
 import polars as pl
 
 from headrace.report.charts import style
-from headrace.report.charts.builders import MOST_POINTS, PERCENT, Part, TimeAxis, closed_at_end, linear, lines, shade, stacked
+from headrace.report.charts.builders import (
+    MOST_POINTS,
+    PERCENT,
+    Drawing,
+    Part,
+    TimeAxis,
+    closed_at_end,
+    linear,
+    lines,
+    lowest_and_highest,
+    shade,
+    stacked,
+)
 from headrace.report.charts.rows import shortened
 from headrace.workload.describe import with_totals
 
@@ -71,10 +83,10 @@ def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
     shown = [part for part in BALANCES if frame[part[0]].is_not_null().any()]
     if shown:
         panels.append(("balance (%)", shown, linear("balance (%)", *PERCENT)))
-    shown = [part for part in LATENCIES if frame[part[0]].is_not_null().any() and frame[part[0]].max() > 0]
+    shown = [part for part in LATENCIES if frame[part[0]].is_not_null().any() and lowest_and_highest(frame, part[0])[1] > 0]
     if shown:
-        high = max(frame[name].max() for name, _, _ in shown)
-        low = min(frame[name].filter(frame[name] > 0).min() for name, _, _ in shown)
+        ends = [lowest_and_highest(frame.filter(pl.col(name) > 0), name) for name, _, _ in shown]
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
         if high <= LATENCIES_APART * low:
             return [*panels, ("latency (ms)", shown, None)]
         scale, axis = alt.Scale(type="log", domainMax=1.5 * high), ms_axis("latency", 5)
@@ -112,7 +124,7 @@ def workload(load) -> alt.VConcatChart:
     return stacked(drawn, f"Demand of {load.name}")
 
 
-def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> alt.LayerChart | None:
+def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> Drawing | None:
     """Credit balance over the day of several storages, each named in its colour; None when none of them has credits.
 
     `runs`: name and the rows of its simulation. Those without credits are named below the title.

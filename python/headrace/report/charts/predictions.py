@@ -11,6 +11,7 @@ from headrace.report.charts import style
 from headrace.report.charts.builders import (
     PERCENT,
     SHORT,
+    Drawing,
     TimeAxis,
     density,
     linear,
@@ -32,7 +33,7 @@ def prediction(run, title: str) -> alt.VConcatChart:
     """tps, p95, IOPS, MiB/s, cache and balance over time."""
     time = TimeAxis(None, float(run.rows.height))
     frame = time.add(_each_second(run.rows))
-    panels = [_band(frame, time.x(False), style.SIMULATED)]
+    panels: list[Drawing] = [_band(frame, time.x(False), style.SIMULATED)]
     for column, name in (("p95_ms", "p95 (ms)"), ("iops", "I/Os a second"), ("mib_s", "MiB/s")):
         y = quantity(alt.Y, frame, column, name, zero=True, far=float("inf"), ticks=4)
         line = alt.Chart(frame).mark_line(color=style.SIMULATED, strokeWidth=1.2).encode(x=time.x(False), y=y)
@@ -51,7 +52,7 @@ def _each_second(rows: pl.DataFrame) -> pl.DataFrame:
     return thin.with_columns(pl.lit(1.0).alias("duration_s"))
 
 
-def _band(frame: pl.DataFrame, x: alt.X, colour: str, height: int = style.PANEL_HEIGHT) -> alt.LayerChart:
+def _band(frame: pl.DataFrame, x: alt.X, colour: str, height: int = style.PANEL_HEIGHT) -> Drawing:
     """tps as a line, with all its values as a band."""
     title = "transactions a second"
     y = quantity(alt.Y, frame, "tps", title, zero=True, far=float("inf"), ticks=5)
@@ -85,14 +86,15 @@ def of_proof(proof, name_of: Callable) -> Iterator[tuple[alt.TopLevelMixin, str]
         yield chart, "transactions a second over time, predicted and measured, of each configuration"
 
 
-def _bars(proof, name_of: Callable, column: str, title: str) -> alt.LayerChart | None:
+def _bars(proof, name_of: Callable, column: str, title: str) -> Drawing | None:
     """Bars of predicted and measured, with the 80 % interval of a predicted tps."""
     found = []
     for step in proof.steps:
         for role, figures in zip(ROLES, (step.predicted, step.measured), strict=True):
-            value = None if figures is None else getattr(figures, column)
+            value = getattr(figures, column, None)
             if value is not None:
-                low, high = (figures.tps_low, figures.tps_high) if (column, role) == ("tps", "simulated") else (None, None)
+                ends = ("tps_low", "tps_high") if (column, role) == ("tps", "simulated") else ("", "")
+                low, high = (getattr(figures, end, None) for end in ends)
                 text = f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
                 found.append((name_of(step), role, float(value), low, high, text))
     if not found:

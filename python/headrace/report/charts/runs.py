@@ -11,6 +11,7 @@ from headrace.report.charts import style
 from headrace.report.charts.builders import (
     FAR_APART,
     MOST_NINES,
+    Drawing,
     Part,
     TimeAxis,
     colour_of,
@@ -58,7 +59,7 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
     shown = [(y_title, [part for part in parts if known(frame, part[0])]) for y_title, parts in panels]
     shown = [panel for panel in shown if panel[1]]
     # An instance without limits holds nothing back: of its limits only those that were reached are shown.
-    strip = [name for name in CAPS if known(frame, name) and (name.startswith("cap_volume") or frame[name].max() > 0)]
+    strip = [name for name in CAPS if known(frame, name) and (name.startswith("cap_volume") or lowest_and_highest(frame, name)[1] > 0)]
     height = 84 if len(shown) > 4 else style.PANEL_HEIGHT
     warm = frame.filter(pl.col("phase") == "warmup")
     span = warm.select(pl.col("at").first(), pl.col("until").last())
@@ -97,7 +98,7 @@ def _colours(parts: list[Labelled]) -> alt.Color:
     return colour_of("run", {label: shade for label, _, shade in parts}, "bottom" if len(parts) > 1 else None)
 
 
-def spread(parts: list[Labelled], unit: str = "transactions") -> alt.LayerChart | None:
+def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
     """How often each throughput of a second occurred after the warm-up. None where nothing varies."""
     frames = []
     for label, series, _ in parts:
@@ -118,7 +119,7 @@ def spread(parts: list[Labelled], unit: str = "transactions") -> alt.LayerChart 
     return style.configured(drawn.properties(title="How often each throughput occurred"))
 
 
-def percentiles(parts: list[Labelled]) -> alt.LayerChart | None:
+def percentiles(parts: list[Labelled]) -> Drawing | None:
     """Latency over the percentile, up to where ten transactions are slower. Frames: `value_ms`, `count`, `share`."""
     frames, share = [], pl.col("share")
     for label, histogram, _ in parts:
@@ -135,7 +136,7 @@ def percentiles(parts: list[Labelled]) -> alt.LayerChart | None:
     return style.configured(alt.layer(drawn).properties(width=style.WIDTH, height=220, title="Latency percentiles"))
 
 
-def over_each_other(parts: list[Labelled], column: str, y_title: str) -> alt.LayerChart | None:
+def over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing | None:
     """One figure of several runs over time, from the end of each one's warm-up. None where one does not have it."""
     if not all(known(series, column) for _, series, _ in parts):
         return None
@@ -152,7 +153,7 @@ def over_each_other(parts: list[Labelled], column: str, y_title: str) -> alt.Lay
     return style.configured(alt.layer(line.properties(width=style.WIDTH, height=180)).properties(title=f"{y_title} after the warm-up"))
 
 
-def intervals(differences) -> alt.LayerChart | None:
+def intervals(differences) -> Drawing | None:
     """Changes with their intervals, in percent; what has no interval is left out."""
     rows = []
     for one in differences:

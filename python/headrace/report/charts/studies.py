@@ -12,7 +12,7 @@ import altair as alt
 import polars as pl
 
 from headrace.report.charts import style
-from headrace.report.charts.builders import SHORT, percentile_axis, quantity, role_colour
+from headrace.report.charts.builders import SHORT, Drawing, lowest_and_highest, percentile_axis, quantity, role_colour
 from headrace.report.words import number
 
 FEW_POINTS = 24  # up to here every point of a line is marked
@@ -92,10 +92,10 @@ def _x(frame: pl.DataFrame, chart_data, named: bool, **axis) -> alt.X:
     return quantity(alt.X, frame, "x", chart_data.x_title, zero=False)
 
 
-def _line(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
+def _line(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     x, y = _x(frame, chart_data, named, labelAngle=0), quantity(alt.Y, frame, "y", chart_data.y_title, zero=True)
     base = alt.Chart(frame).encode(x=x, y=y, color=_colour(frame), detail="series:N")
-    few = frame.group_by("series").len()["len"].max() <= FEW_POINTS
+    few = all(count <= FEW_POINTS for count in frame.group_by("series").len()["len"])
     # Published lies broad and pale, so that a simulated line on it can still be seen.
     published = "datum.role == 'published'"
     width = {
@@ -107,7 +107,7 @@ def _line(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
     return alt.layer(*layers).properties(width=style.WIDTH, height=260)
 
 
-def _bar(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
+def _bar(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     text = pl.col("y").map_elements(number, return_dtype=pl.String)
     told = pl.concat_str([text, pl.col("series")], separator="  ") if _several(frame) else text
     order = frame["series"].unique(maintain_order=True).to_list()
@@ -121,7 +121,7 @@ def _bar(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
     return alt.layer(bars, labels).properties(width=style.WIDTH - 160, height=alt.Step(15))
 
 
-def _quantiles(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
+def _quantiles(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     left_over = (1.0 - pl.col("x")).clip(lower_bound=LEAST_LEFT_OVER)
     nines = frame.with_columns((1.0 / left_over).round(3).alias("nines"))
     y = quantity(alt.Y, nines, "y", chart_data.y_title, zero=True)
@@ -137,7 +137,7 @@ def _scatter(frame: pl.DataFrame, chart_data, named: bool) -> alt.Chart:
     return base.mark_point(size=55, opacity=0.9).properties(width=style.WIDTH, height=300)
 
 
-def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
+def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     """Densities, one row for each series, the first at the bottom; published percentiles are marks on their rows."""
     labels = frame["series"].unique(maintain_order=True).to_list()
     row_of = {label: float(index) for index, label in enumerate(labels)}
@@ -160,7 +160,7 @@ def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
     return alt.layer(*layers).properties(width=style.WIDTH - 90, height=RIDGE_STEP * (len(labels) + 1))
 
 
-def _curves(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
+def _curves(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     """A line for each simulated series with its name at its end; published ones as points in their own colour."""
     x = quantity(alt.X, frame, "x", chart_data.x_title, zero=False, far=float("inf"), ticks=8)
     y = quantity(alt.Y, frame, "y", chart_data.y_title, zero=True, far=float("inf"))
@@ -170,7 +170,7 @@ def _curves(frame: pl.DataFrame, chart_data, named: bool) -> alt.LayerChart:
     if points.height:
         shapes = alt.Shape("series:N", legend=alt.Legend(**LEGEND, symbolFillColor=style.PUBLISHED))
         layers.append(alt.Chart(points).mark_point(filled=True, size=75).encode(x=x, y=y, color=colour, shape=shapes))
-    names = alt.Chart(_names(drawn, frame["y"].max())).mark_text(align="left", dx=6, fontSize=10, clip=False)
+    names = alt.Chart(_names(drawn, lowest_and_highest(frame, "y")[1])).mark_text(align="left", dx=6, fontSize=10, clip=False)
     layers.append(names.encode(x=x, y=alt.Y("at:Q", title=chart_data.y_title), text="name:N", color=colour))
     return alt.layer(*layers).properties(width=style.WIDTH - 150, height=300)
 
@@ -180,7 +180,8 @@ def _names(drawn: pl.DataFrame, top: float) -> pl.DataFrame:
     last = [pl.col(name).sort_by("x").last() for name in ("x", "y")]
     ends = drawn.group_by("series", maintain_order=True).agg(pl.col("role").first(), *last)
     # Only names at the right edge, its last fifth, stand in one column.
-    edge = drawn["x"].max() - 0.2 * (drawn["x"].max() - drawn["x"].min())
+    low, high = lowest_and_highest(drawn, "x")
+    edge = high - 0.2 * (high - low)
     rows: list[dict] = []
     lowest = float("-inf")
     for row in ends.sort("y").iter_rows(named=True):

@@ -1,4 +1,5 @@
-//! How many volumes an instance takes: EBS volumes by its attachment limit, local disks by their number.
+//! How many volumes an instance takes: EBS volumes by its attachment limit, local disks by their
+//! number.
 
 use crate::error::{CatalogError, Problem};
 use crate::spec::{StorageSpec, VolumeType};

@@ -1,4 +1,5 @@
-//! What a commitment of one or three years saves on the hour of an instance: `data/prices_commitments.csv`.
+//! What a commitment of one or three years saves on the hour of an instance:
+//! `data/prices_commitments.csv`.
 
 use crate::error::{broken, did_you_mean, CatalogError, Problem};
 use crate::source::Sources;

@@ -6,16 +6,17 @@
 //! group   = [count "x"] type ":" size_gib [":" [iops] [":" mib_s]]
 //! ```
 //!
-//! More than one member without a level is RAID 0. Unlike members are joined with `+`. The chunk is written only where
-//! it is not [`DEFAULT_CHUNK_KIB`]. Reading says nothing about limits: that is [`crate::Catalog::volume_limits`].
+//! More than one member without a level is RAID 0. Unlike members are joined with `+`. The chunk is
+//! written only where it is not [`DEFAULT_CHUNK_KIB`]. Reading says nothing about limits: that is
+//! [`crate::Catalog::volume_limits`].
 
 use crate::error::{did_you_mean, CatalogError, Problem};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Chunk of an array in KiB where none is written. The published RAID study on EBS used 256 KiB chunks; `mdadm` itself
-/// has taken 512 KiB since version 3.1 (2009).
+/// Chunk of an array in KiB where none is written. The published RAID study on EBS used 256 KiB
+/// chunks; `mdadm` itself has taken 512 KiB since version 3.1 (2009).
 pub const DEFAULT_CHUNK_KIB: u64 = 256;
 
 /// Most members of an array: the most EBS attachments of any type in `data/instances.csv`.
@@ -274,9 +275,9 @@ impl StorageSpec {
         Ok(storage)
     }
 
-    /// Space for a file system in GiB. RAID 0 holds the sum of its members: where the smallest ends, md stripes on over the
-    /// others (md(4), RAID0: zones); a GiB is a whole number of chunks. On every other level an unlike member counts as the
-    /// smallest.
+    /// Space for a file system in GiB. RAID 0 holds the sum of its members: where the smallest
+    /// ends, md stripes on over the others (md(4), RAID0: zones); a GiB is a whole number of
+    /// chunks. On every other level an unlike member counts as the smallest.
     pub fn usable_gib(&self) -> u64 {
         let sizes = || self.members.iter().map(|member| member.size_gib);
         if self.raid == Some(RaidLevel::Raid0) {

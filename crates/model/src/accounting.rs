@@ -1,10 +1,13 @@
 //! What a request costs in tokens: the 256 KiB and 1 MiB rules.
 //!
-//! SSD types (gp2, gp3, io1, io2): one I/O per started 256 KiB; bytes are bytes.
-//! HDD types (st1, sc1): throughput is what is metered. A sequential request costs its bytes, any other one at least 1 MiB
-//! ("each non-sequential I/O of up to 1 MiB costs a whole 1 MiB credit"); small sequential requests are only put together when they are
-//! larger than 32 KiB. Several queues of a host deliver requests out of order, and a disk that reads in units of 1 MiB cannot tell the order inside a unit:
-//! a request that begins within a unit of the end of the last one counts as sequential (guess; the documents do not say how near). Sources: EC2 user guide, volume types (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
+//! SSD types (gp2, gp3, io1, io2): one I/O per started 256 KiB; bytes are bytes. HDD types (st1,
+//! sc1): throughput is what is metered. A sequential request costs its bytes, any other one at
+//! least 1 MiB ("each non-sequential I/O of up to 1 MiB costs a whole 1 MiB credit"); small
+//! sequential requests are only put together when they are larger than 32 KiB. Several queues of a
+//! host deliver requests out of order, and a disk that reads in units of 1 MiB cannot tell the
+//! order inside a unit: a request that begins within a unit of the end of the last one counts as
+//! sequential (guess; the documents do not say how near). Sources: EC2 user guide, volume types
+//! (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
 
 use crate::array::{copies, Amplification};
 use crate::io::{Io, Nanos, Op};
@@ -14,7 +17,8 @@ use serde::{Deserialize, Serialize};
 /// HDD types put sequential requests together only above this size (AWS knowledge centre).
 pub const HDD_SEQUENTIAL_MIN_BYTES: u32 = 32 * 1024;
 
-/// SSD types and instances count I/Os in units of this size (EC2 user guide, "I/O size and throughput").
+/// SSD types and instances count I/Os in units of this size (EC2 user guide, "I/O size and
+/// throughput").
 pub const SSD_UNIT_BYTES: u64 = 256 * 1024;
 
 /// HDD types charge a request that is not sequential for a whole unit of this size (the same page).
@@ -52,7 +56,8 @@ impl Accounting {
         Accounting { unit_bytes: HDD_UNIT_BYTES, random_charges_full_unit: true }
     }
 
-    /// Whether a request that begins at `offset` is charged as a continuation of the request that ended at `end`.
+    /// Whether a request that begins at `offset` is charged as a continuation of the request that
+    /// ended at `end`.
     #[inline]
     pub fn continues(&self, end: u64, offset: u64) -> bool {
         let near = if self.random_charges_full_unit { self.unit_bytes } else { 0 };
@@ -73,7 +78,8 @@ impl Accounting {
         Charge { ios, bytes }
     }
 
-    /// Mean tokens of requests of `bytes` of which a share is sequential: the interval form of [`Accounting::charge`].
+    /// Mean tokens of requests of `bytes` of which a share is sequential: the interval form of
+    /// [`Accounting::charge`].
     pub fn mean_charge(&self, bytes: f64, sequential_share: f64) -> (f64, f64) {
         if bytes <= 0.0 {
             return (0.0, 0.0);
@@ -87,7 +93,8 @@ impl Accounting {
     }
 }
 
-/// What one read and one write of a storage's user become on its volumes, and the units they are counted in there.
+/// What one read and one write of a storage's user become on its volumes, and the units they are
+/// counted in there.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StorageCost {
     /// Volumes.
@@ -151,7 +158,8 @@ struct WaitingIo {
 pub struct Merger {
     limit_bytes: u64,
     last: Option<WaitingIo>,
-    // Starts of the last few requests: the oldest still ahead of `now` means more than MIN_WAITING wait.
+    // Starts of the last few requests: the oldest still ahead of `now` means more than MIN_WAITING
+    // wait.
     recent_starts: [Nanos; MIN_WAITING as usize],
     cursor: usize,
 }
@@ -222,7 +230,8 @@ mod tests {
         }
     }
 
-    /// What a storage is said to cost is what its geometry does: mean parts of small requests, each inside one chunk, over every chunk of many stripes.
+    /// What a storage is said to cost is what its geometry does: mean parts of small requests, each
+    /// inside one chunk, over every chunk of many stripes.
     #[test]
     fn the_cost_of_a_storage_is_what_its_layout_splits_a_small_request_into() {
         use crate::array::{Layout, Part};

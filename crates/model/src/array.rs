@@ -1,8 +1,9 @@
 //! RAID: which members a request touches.
 //!
-//! Pure geometry, as Linux md lays it out (md(4)): chunks go round the members; `raid10` is md's near-2 layout; `raid10f2` its far-2 layout, whose
-//! second copy lies in the other half of the next member; `raid5` is left-symmetric. How fast a member answers, and whether it has failed, is known to the volume
-//! alone: nothing here needs to know that a slow member slows the stripe.
+//! Pure geometry, as Linux md lays it out (md(4)): chunks go round the members; `raid10` is md's
+//! near-2 layout; `raid10f2` its far-2 layout, whose second copy lies in the other half of the next
+//! member; `raid5` is left-symmetric. How fast a member answers, and whether it has failed, is
+//! known to the volume alone: nothing here needs to know that a slow member slows the stripe.
 
 use crate::io::{Io, Op};
 use headrace_catalog::RaidLevel;
@@ -41,7 +42,8 @@ pub struct Layout {
     chunk: u64,
     /// Where the far copies begin on each member.
     far_offset: u64,
-    /// RAID 0 of unlike members: where the smaller end, the rest goes on over the others. Empty for like members.
+    /// RAID 0 of unlike members: where the smaller end, the rest goes on over the others. Empty for
+    /// like members.
     zones: Vec<Zone>,
 }
 
@@ -70,7 +72,8 @@ impl Layout {
         Layout { level, members: members as u64, chunk: chunk_bytes, far_offset: half, zones: Vec::new() }
     }
 
-    /// Members of these sizes: unlike ones matter to RAID 0 alone, on every other level md uses as much of each member as the smallest has.
+    /// Members of these sizes: unlike ones matter to RAID 0 alone, on every other level md uses as
+    /// much of each member as the smallest has.
     pub fn of_sizes(level: RaidLevel, sizes: &[u64], chunk_bytes: u64) -> Layout {
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let mut layout = Layout::new(level, sizes.len(), chunk_bytes, smallest);
@@ -87,7 +90,8 @@ impl Layout {
         layout
     }
 
-    /// Bytes from the start in which every row has a chunk of each member: all of them, but for RAID 0 of unlike members.
+    /// Bytes from the start in which every row has a chunk of each member: all of them, but for
+    /// RAID 0 of unlike members.
     pub fn even_bytes(&self) -> u64 {
         self.zones.get(1).map_or(u64::MAX, |zone| zone.first * self.chunk)
     }
@@ -135,7 +139,8 @@ impl Layout {
         self.runs(&io).map(|run| self.piece(run)).collect()
     }
 
-    /// The pieces of a mirrored array that have a copy on `member` in `bytes` from `offset` on, as the member counts; empty for RAID 0 and 5.
+    /// The pieces of a mirrored array that have a copy on `member` in `bytes` from `offset` on, as
+    /// the member counts; empty for RAID 0 and 5.
     pub fn pieces_on(&self, member: usize, offset: u64, bytes: u32) -> Vec<Piece> {
         let (n, m) = (self.members, member as u64);
         let on_member = Io { op: Op::Read, offset, bytes };
@@ -172,7 +177,8 @@ impl Layout {
         }
     }
 
-    /// Splits `io` into the parts its members see; `failed` tells which members are lost. Empty when the data is lost.
+    /// Splits `io` into the parts its members see; `failed` tells which members are lost. Empty
+    /// when the data is lost.
     pub fn split(&self, io: &Io, failed: impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
         parts.clear();
         if self.level == RaidLevel::Raid5 {
@@ -209,7 +215,8 @@ impl Layout {
             parts.extend(live().map(|(member, offset)| part(member, op, offset, run.bytes)));
             return parts.len() > before;
         }
-        // md's far layout reads the first copy, so that reads stripe over all members; the others go where less is waiting.
+        // md's far layout reads the first copy, so that reads stripe over all members; the others
+        // go where less is waiting.
         let far = self.level == RaidLevel::Raid10F2;
         // Start the choice at another copy for each chunk, so that ties are shared out.
         let turn = if far { 0 } else { run.chunk % copies(self.level, self.members) };
@@ -258,8 +265,9 @@ impl Layout {
         parts.extend(others.map(|other| part(other, Op::Read, offset, run.bytes)));
     }
 
-    /// A write to part of a stripe needs the old contents for the parity. md reads whichever is less: the old data and parity
-    /// (read-modify-write) or the rest of the stripe (reconstruct-write), the latter on a tie (raid5.c, handle_stripe_dirtying).
+    /// A write to part of a stripe needs the old contents for the parity. md reads whichever is
+    /// less: the old data and parity (read-modify-write) or the rest of the stripe
+    /// (reconstruct-write), the latter on a tie (raid5.c, handle_stripe_dirtying).
     fn raid5_write(&self, stripe: u64, group: &[ChunkRun], failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
         let data = self.members - 1;
         let from = group.iter().map(|run| run.within).min().unwrap_or(0);
@@ -294,8 +302,9 @@ impl Layout {
     }
 }
 
-/// Mean member requests per logical read and write of `bytes`, all members together: for the interval form. Chunk-aligned random placement in
-/// units of 4 KiB is assumed for the share that straddles a chunk.
+/// Mean member requests per logical read and write of `bytes`, all members together: for the
+/// interval form. Chunk-aligned random placement in units of 4 KiB is assumed for the share that
+/// straddles a chunk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Amplification {
     /// Member reads per logical read.
@@ -396,7 +405,8 @@ mod tests {
         assert_eq!(split(RaidLevel::Raid5, 5, io(Op::Write, 0, 16_384)).iter().filter(|p| p.io.op == Op::Read).count(), 2);
     }
 
-    /// md(4): of members of 4, 2 and 3 chunks, two rows go over all, one over the first and the third, one over the first.
+    /// md(4): of members of 4, 2 and 3 chunks, two rows go over all, one over the first and the
+    /// third, one over the first.
     #[test]
     fn raid0_of_unlike_members_uses_all_of_each() {
         let layout = Layout::of_sizes(RaidLevel::Raid0, &[4 * CHUNK, 2 * CHUNK, 3 * CHUNK], CHUNK);
@@ -417,7 +427,8 @@ mod tests {
         assert_eq!(like.even_bytes(), u64::MAX);
     }
 
-    /// The data path and the charging path must mean the same places: a mirrored or striped write goes to exactly the copies of its pieces.
+    /// The data path and the charging path must mean the same places: a mirrored or striped write
+    /// goes to exactly the copies of its pieces.
     #[test]
     fn pieces_lie_where_the_parts_of_a_write_go() {
         for (level, members) in [(RaidLevel::Raid0, 3), (RaidLevel::Raid1, 2), (RaidLevel::Raid10, 4), (RaidLevel::Raid10F2, 3), (RaidLevel::Raid5, 4)] {

@@ -1,7 +1,7 @@
 //! Draws from the distributions that the model and the simulations use, and their quantiles.
 //!
-//! Generators are handed in and seeded by the caller. Functions of real numbers come from `libm` and
-//! not from the machine's own library, so that the same seed gives the same draws everywhere.
+//! Generators are handed in and seeded by the caller. Functions of real numbers come from `libm`
+//! and not from the machine's own library, so that the same seed gives the same draws everywhere.
 
 use core::f64::consts::{FRAC_1_SQRT_2, SQRT_2, TAU};
 use rand_core::RngCore;
@@ -9,8 +9,8 @@ use rand_core::RngCore;
 /// Numbers that the 53 bits of a mantissa can tell apart.
 const TWO_53: f64 = 9_007_199_254_740_992.0;
 
-/// Poisson draws with a larger mean are made in pieces of this mean: exp(-500) is still far above the
-/// smallest number that a double holds.
+/// Poisson draws with a larger mean are made in pieces of this mean: exp(-500) is still far above
+/// the smallest number that a double holds.
 const POISSON_PIECE: f64 = 500.0;
 
 /// Uniform in [0, 1).
@@ -36,8 +36,8 @@ pub fn normal(rng: &mut impl RngCore) -> f64 {
     normal_of(open_unit(rng.next_u64()), open_unit(rng.next_u64()))
 }
 
-/// Standard normal of two uniform numbers, the first above 0 (Box and Muller; the second normal number
-/// that they would give is not used).
+/// Standard normal of two uniform numbers, the first above 0 (Box and Muller; the second normal
+/// number that they would give is not used).
 pub fn normal_of(radius: f64, angle: f64) -> f64 {
     libm::sqrt(-2.0 * libm::log(radius)) * libm::cos(TAU * angle)
 }
@@ -57,7 +57,8 @@ pub fn poisson(rng: &mut impl RngCore, mean: f64) -> u32 {
     number
 }
 
-/// A whole number around `mean`: the one below it, or the next with the probability of the fraction.
+/// A whole number around `mean`: the one below it, or the next with the probability of the
+/// fraction.
 #[inline]
 pub fn around(rng: &mut impl RngCore, mean: f64) -> u32 {
     let whole = mean.floor();
@@ -101,8 +102,8 @@ pub fn lognormal_above(x: f64, median: f64, sigma: f64) -> f64 {
     0.5 * libm::erfc(libm::log(x / median) / (sigma * SQRT_2))
 }
 
-/// The number of a gamma distribution that corresponds to a standard normal number `z`, by the cube of
-/// Wilson and Hilferty; `variation` is the coefficient of variation.
+/// The number of a gamma distribution that corresponds to a standard normal number `z`, by the cube
+/// of Wilson and Hilferty; `variation` is the coefficient of variation.
 pub fn gamma_of_normal(z: f64, mean: f64, variation: f64) -> f64 {
     let square = (variation * variation / 9.0).min(1.0);
     let root = (1.0 - square + square.sqrt() * z).max(0.0);

@@ -1,8 +1,9 @@
 //! First touch: a volume made from a snapshot loads each block when it is first used.
 //!
-//! Measured: about 30 ms for a first access; 17 MiB/s when read through at low depth; never-written blocks cost nothing
-//! (ldoughty.com 2018; ebs_behaviour notes d). Chunk size and the share of very slow ones are guesses. A provisioned initialization
-//! rate (100-300 MiB/s) bounds the whole volume; without one the service's own bound is not published and 100 MiB/s is assumed.
+//! Measured: about 30 ms for a first access; 17 MiB/s when read through at low depth; never-written
+//! blocks cost nothing (ldoughty.com 2018; ebs_behaviour notes d). Chunk size and the share of very
+//! slow ones are guesses. A provisioned initialization rate (100-300 MiB/s) bounds the whole
+//! volume; without one the service's own bound is not published and 100 MiB/s is assumed.
 
 use crate::bucket::{Bucket, BucketState};
 use crate::chance::{open_unit, quick_normal_quantile};
@@ -109,7 +110,8 @@ impl FirstTouch {
         self.background = Some((rate, reached.max(done)));
     }
 
-    /// When the chunks that `io` touches are there, if it starts at `start`; `start` itself when they are already.
+    /// When the chunks that `io` touches are there, if it starts at `start`; `start` itself when
+    /// they are already.
     pub fn ready(&mut self, start: Nanos, io: &Io, uniform: u64) -> Nanos {
         if self.cold_chunks == 0 {
             return start;
@@ -129,7 +131,8 @@ impl FirstTouch {
     }
 }
 
-/// A lognormal draw with this median and sigma. The approximation of the quantile errs far less than what is known of the distribution.
+/// A lognormal draw with this median and sigma. The approximation of the quantile errs far less
+/// than what is known of the distribution.
 fn fetch_latency(uniform: u64) -> Nanos {
     let z = quick_normal_quantile(open_unit(uniform));
     Nanos((FETCH_MEDIAN_NS * libm::exp(FETCH_SIGMA * z)) as u64)

@@ -4,13 +4,16 @@
 //!  request -> instance limits -> array layout -> member volumes -> answered when the last part is
 //! ```
 //!
-//! One host may have several devices (data, redo log, binary log), which share the instance's limits. The instance comes first: a request leaves the host in order of
-//! arrival, then meets its volume's own limiter.
+//! One host may have several devices (data, redo log, binary log), which share the instance's
+//! limits. The instance comes first: a request leaves the host in order of arrival, then meets its
+//! volume's own limiter.
 //!
-//! Every instance type has EBS limits in IOPS (of 16 KiB) and bytes a second. Small sizes have a baseline and a maximum: AWS promises the maximum for
-//! at least 30 minutes once every 24 hours. How its burst bucket works is not published. Assumed is one that holds
-//! 30 minutes of (maximum - baseline), refills with the part of the baseline that is not used, and is full again after 24 hours in any case. I/Os and bytes have
-//! balances of their own (CloudWatch: EBSIOBalance%, EBSByteBalance%).
+//! Every instance type has EBS limits in IOPS (of 16 KiB) and bytes a second. Small sizes have a
+//! baseline and a maximum: AWS promises the maximum for at least 30 minutes once every 24 hours.
+//! How its burst bucket works is not published. Assumed is one that holds 30 minutes of (maximum -
+//! baseline), refills with the part of the baseline that is not used, and is full again after 24
+//! hours in any case. I/Os and bytes have balances of their own (CloudWatch: EBSIOBalance%,
+//! EBSByteBalance%).
 
 use crate::accounting::Accounting;
 use crate::array::{Layout, Part};
@@ -231,7 +234,8 @@ pub struct Host {
 }
 
 impl Device {
-    /// A device of `spec` whose members have these limits. Each member draws from a seed of its own, derived from `seed`.
+    /// A device of `spec` whose members have these limits. Each member draws from a seed of its
+    /// own, derived from `seed`.
     pub fn new(spec: &StorageSpec, limits: &[VolumeLimits], options: &ModelOptions, seed: u64) -> Device {
         let member_seed = |index: usize| seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let members: Vec<Volume> = limits.iter().enumerate().map(|(index, limits)| Volume::new(limits.clone(), options.clone(), member_seed(index))).collect();
@@ -274,7 +278,8 @@ impl Device {
         }
     }
 
-    /// What the last request to an array became: member, request and answer of each part. Empty for a single volume.
+    /// What the last request to an array became: member, request and answer of each part. Empty for
+    /// a single volume.
     pub fn last_parts(&self) -> impl Iterator<Item = (usize, Io, Decision)> + '_ {
         self.parts.iter().zip(&self.answers).map(|(part, answer)| (part.member, part.io, *answer))
     }
@@ -346,7 +351,8 @@ impl Host {
         self.devices[device].submit(self.instance.as_mut(), now, io)
     }
 
-    /// Answers one request to a member alone, as a rebuild makes them; none when there is no such member.
+    /// Answers one request to a member alone, as a rebuild makes them; none when there is no such
+    /// member.
     pub fn submit_member(&mut self, device: usize, member: usize, now: Nanos, io: Io) -> Option<Decision> {
         let volume = self.devices.get_mut(device)?.members.get_mut(member)?;
         Some(through(self.instance.as_mut(), volume, now, now, io))
@@ -362,7 +368,8 @@ impl Host {
         self.devices.iter().filter_map(Device::next_wakeup).min()
     }
 
-    /// The lowest credit balance of a device's members in percent; none where no member has credits.
+    /// The lowest credit balance of a device's members in percent; none where no member has
+    /// credits.
     pub fn lowest_balance_percent(&self, device: usize, now: Nanos) -> Option<f64> {
         let percents = self.devices[device].members.iter().filter_map(|member| member.balance(now));
         percents.map(|balance| balance.percent()).min_by(f64::total_cmp)
@@ -453,7 +460,8 @@ pub enum HostChange {
     },
 }
 
-/// The instance of a record, with the saved second that rested ones have: the same at its beginning and in a change.
+/// The instance of a record, with the saved second that rested ones have: the same at its beginning
+/// and in a change.
 fn recorded_instance(saved: &SavedInstance) -> Instance {
     let mut instance = Instance::new(&saved.limits, true);
     instance.restore(&saved.state);
@@ -468,7 +476,8 @@ impl Host {
                 act(volume);
             }
         };
-        // Planned changes that were due before this one come first, even if no request came meanwhile.
+        // Planned changes that were due before this one come first, even if no request came
+        // meanwhile.
         self.advance(now);
         match change {
             // A record has 16 bits for the number of a device, so no request could name this slot.
@@ -511,7 +520,8 @@ impl Host {
         }
     }
 
-    /// The host a record begins with. A record is of real devices, whose volumes and instances have the saved second.
+    /// The host a record begins with. A record is of real devices, whose volumes and instances have
+    /// the saved second.
     pub fn from_saved(saved: &SavedHost) -> Host {
         let instance = saved.instance.as_ref().map(recorded_instance);
         let mut host = Host { instance, devices: Vec::new() };

@@ -1,7 +1,9 @@
-//! The volume model: what an EBS volume, an array of them and the instance in front of them do to a request.
+//! The volume model: what an EBS volume, an array of them and the instance in front of them do to a
+//! request.
 //!
-//! Pure: no clock, no I/O, no threads, no hidden chance. Time is an argument in integer nanoseconds, chance a seeded generator. The same model runs behind
-//! a virtual clock (`headrace-sim`) and behind a wall clock (a block device). One file is one idea:
+//! Pure: no clock, no I/O, no threads, no hidden chance. Time is an argument in integer
+//! nanoseconds, chance a seeded generator. The same model runs behind a virtual clock
+//! (`headrace-sim`) and behind a wall clock (a block device). One file is one idea:
 //!
 //! | file | idea |
 //! |---|---|

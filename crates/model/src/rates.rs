@@ -1,21 +1,21 @@
-//! The rates of a volume, and what changes them while it is used: a modification (size, type, IOPS or
-//! MiB/s) and degradation events.
+//! The rates of a volume, and what changes them while it is used: a modification (size, type, IOPS
+//! or MiB/s) and degradation events.
 //!
 //! ```text
 //!   modification started    modifying_until            optimizing_until
 //!            |   old limits         |     in between           |   new limits
 //! ```
 //!
-//! AWS says that performance while optimizing lies between that of the source and of the target, and
-//! never below the source's (or below the target's, when limits are lowered). No measurement of it was
-//! found, so the lower of the two is taken for every limit: the least that is promised. A larger size
-//! counts from `modifying_until` on.
+//! AWS says that performance while optimizing lies between that of the source and of the target,
+//! and never below the source's (or below the target's, when limits are lowered). No measurement of
+//! it was found, so the lower of the two is taken for every limit: the least that is promised. A
+//! larger size counts from `modifying_until` on.
 //!
-//! Degradation events are minutes in which a volume delivers a fraction of what was bought. Published
-//! (ebs_behaviour notes c): gp2 and gp3 promise 90 % of their IOPS 99 % of the time, io1 and io2 99.9 %,
-//! and nothing is said about the rest; events last 1-10 minutes, and during the severe ones an operation
-//! takes 200-500 ms (PlanetScale, "The real fail rate of EBS", 2025). **How often they come is our
-//! guess**, so nothing draws them unless asked.
+//! Degradation events are minutes in which a volume delivers a fraction of what was bought.
+//! Published (ebs_behaviour notes c): gp2 and gp3 promise 90 % of their IOPS 99 % of the time, io1
+//! and io2 99.9 %, and nothing is said about the rest; events last 1-10 minutes, and during the
+//! severe ones an operation takes 200-500 ms (PlanetScale, "The real fail rate of EBS", 2025).
+//! **How often they come is our guess**, so nothing draws them unless asked.
 
 use crate::chance::{lognormal_mean, normal, open_unit};
 use crate::io::Nanos;
@@ -26,7 +26,8 @@ use serde::{Deserialize, Serialize};
 /// The rates of a volume that its limiters follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// IOPS cap while credits last (or always, without credits); `None` for HDD types, which are capped in bytes only.
+    /// IOPS cap while credits last (or always, without credits); `None` for HDD types, which are
+    /// capped in bytes only.
     pub iops: Option<u64>,
     /// Byte cap while credits last, bytes/s.
     pub bytes_s: u64,
@@ -54,14 +55,16 @@ impl Rates {
         }
     }
 
-    /// The caps in thousandths: what a degradation event leaves, or what Xen hosts were measured to deliver. The refill of credits stays.
+    /// The caps in thousandths: what a degradation event leaves, or what Xen hosts were measured to
+    /// deliver. The refill of credits stays.
     pub fn scaled(self, per_mille: u64) -> Rates {
         let scale = |rate: u64| (rate * per_mille / 1_000).max(1);
         Rates { iops: self.iops.map(scale), bytes_s: scale(self.bytes_s), credit_refill: self.credit_refill }
     }
 }
 
-/// How long optimizing takes, guessed around reports of 6-24 h per TiB: 6 h and 12 h per TiB in use.
+/// How long optimizing takes, guessed around reports of 6-24 h per TiB: 6 h and 12 h per TiB in
+/// use.
 pub fn default_optimizing(used_gib: u64) -> Nanos {
     Nanos::from_secs(6 * 3_600 + 12 * 3_600 * used_gib / 1_024)
 }
@@ -123,7 +126,8 @@ pub struct Degradation {
     pub extra_latency: Nanos,
 }
 
-/// The share of time a volume of this type spends in events: a fifth of what its design point allows (guess).
+/// The share of time a volume of this type spends in events: a fifth of what its design point
+/// allows (guess).
 pub fn default_degraded_share(volume_type: VolumeType) -> f64 {
     match volume_type {
         VolumeType::Io1 | VolumeType::Io2 | VolumeType::Io2BlockExpress => 0.0002,

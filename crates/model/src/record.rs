@@ -1,7 +1,9 @@
-//! The journal of decisions: every request with its arrival and what the model decided, every change made to the model meanwhile, as a file.
+//! The journal of decisions: every request with its arrival and what the model decided, every
+//! change made to the model meanwhile, as a file.
 //!
-//! A wall-clock device writes it; replaying the arrivals through the same model on a virtual clock must give the same decisions to the nanosecond. A frame of its own
-//! after a request says how late the wall clock answered; the replay does not use it.
+//! A wall-clock device writes it; replaying the arrivals through the same model on a virtual clock
+//! must give the same decisions to the nanosecond. A frame of its own after a request says how late
+//! the wall clock answered; the replay does not use it.
 //!
 //! ```text
 //!  "HRREC1\n"  header length u32  check u32  header JSON  frames ...
@@ -9,7 +11,8 @@
 //!         2  now u64  length u32  check u32  change JSON
 //!         3  late u32 (ns, at most 4.29 s)
 //! ```
-//! Numbers are little-endian; a check is the 32-bit FNV-1a of the text behind it. A file may end inside a frame (its writer was killed): what was whole counts.
+//! Numbers are little-endian; a check is the 32-bit FNV-1a of the text behind it. A file may end
+//! inside a frame (its writer was killed): what was whole counts.
 
 use crate::host::SavedDevice;
 pub use crate::host::{HostChange, SavedHost, SavedInstance};
@@ -19,7 +22,8 @@ use std::fmt;
 
 /// What a record begins with; the digit is the version of the format.
 const MAGIC: &[u8; 7] = b"HRREC1\n";
-/// Longest header or change that is read, bytes: 64 arrays of 32 members stay far below. A longer one means that the file is damaged.
+/// Longest header or change that is read, bytes: 64 arrays of 32 members stay far below. A longer
+/// one means that the file is damaged.
 const MOST_JSON: u32 = 64 << 20;
 /// Kinds of frames, the length of a request's, and the member that stands for the whole device.
 const REQUEST: u8 = 1;
@@ -80,7 +84,8 @@ impl SavedHost {
         bytes
     }
 
-    /// The host a record begins with, and how many bytes that took; none while `bytes` are too few to tell.
+    /// The host a record begins with, and how many bytes that took; none while `bytes` are too few
+    /// to tell.
     pub fn decode(bytes: &[u8]) -> Result<Option<(SavedHost, usize)>, NotARecord> {
         let begun = bytes.len().min(MAGIC.len());
         if bytes[..begun] != MAGIC[..begun] {

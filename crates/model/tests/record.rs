@@ -1,5 +1,6 @@
-//! Records and saved hosts: what is written is read again, what is damaged is said, and a host that was saved and made again in the middle of its life goes on to the
-//! nanosecond as the one that was not.
+//! Records and saved hosts: what is written is read again, what is damaged is said, and a host that
+//! was saved and made again in the middle of its life goes on to the nanosecond as the one that was
+//! not.
 
 use headrace_catalog::{Catalog, NaiveDate, StorageSpec};
 use headrace_model::first_touch::SnapshotOrigin;
@@ -106,7 +107,8 @@ fn change() -> impl Strategy<Value = HostChange> {
     ]
 }
 
-/// What happens and how long after the thing before, ns: mostly close together, now and then far apart.
+/// What happens and how long after the thing before, ns: mostly close together, now and then far
+/// apart.
 fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
     let gap = prop_oneof![6 => 0u64..2_000_000, 1 => Just(0), 1 => 0u64..60_000_000_000];
     let event = prop_oneof![20 => io().prop_map(Event::Ask), 1 => (0usize..5, io()).prop_map(|(member, io)| Event::AskMember(member, io)), 2 => change().prop_map(Event::Change)];
@@ -139,7 +141,8 @@ fn happen(host: &mut Host, device: usize, now: Nanos, event: &Event) -> Option<D
     }
 }
 
-/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and tried first on the next run.
+/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and
+/// tried first on the next run.
 fn cases(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let file = FileFailurePersistence::Direct("proptest-regressions/record.txt");
@@ -289,7 +292,8 @@ fn changes_of_what_is_not_there_change_nothing() {
     assert_eq!(save(&mut host, &kept, Nanos(5)), before);
 }
 
-/// A modification that ended while nothing was asked ends before a change that comes later is made, as it would have with a request in between.
+/// A modification that ended while nothing was asked ends before a change that comes later is made,
+/// as it would have with a request in between.
 #[test]
 fn what_was_due_comes_before_a_change() {
     let target = Catalog::embedded().volume_limits(&"gp2:40".parse().expect("a volume"), day(), None).expect("limits");

@@ -1,7 +1,8 @@
 //! `headrace._core`: the Rust crates as Python sees them. Conversions only, no logic.
 //!
-//! Tables go over as columns (lists of equal length), everything else as plain dicts, dates as ISO strings. Errors carry value, rule, source and hint
-//! as `args`, so that the Python side can show them without parsing text. The interpreter is released while a simulation runs, and asked for
+//! Tables go over as columns (lists of equal length), everything else as plain dicts, dates as ISO
+//! strings. Errors carry value, rule, source and hint as `args`, so that the Python side can show
+//! them without parsing text. The interpreter is released while a simulation runs, and asked for
 //! signals between steps, so Ctrl-C works.
 
 mod catalog;

@@ -102,7 +102,8 @@ impl RunArgs {
     }
 }
 
-/// Simulates a database on several storages; each run is a dict (see `headrace.mysql_model`). Returns columns per run.
+/// Simulates a database on several storages; each run is a dict (see `headrace.mysql_model`).
+/// Returns columns per run.
 #[pyfunction]
 fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let database = database_of(database)?;
@@ -123,7 +124,8 @@ fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'
     rows.map_err(sim_error)?.iter().map(|rows| columns(py, rows)).collect()
 }
 
-/// The per-I/O form of one run: every request of every client. Returns columns and a summary of response times, ms, and I/Os.
+/// The per-I/O form of one run: every request of every client. Returns columns and a summary of
+/// response times, ms, and I/Os.
 #[pyfunction]
 #[pyo3(signature = (database, run, progress=None))]
 fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound<'py, PyAny>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
@@ -182,8 +184,9 @@ fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64)
     to_python(py, &tpcc(engine, warehouses).map_err(sim_error)?)
 }
 
-/// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them. Returns the database, its pages' GiB and, for each of its classes,
-/// the share of touches that change a page.
+/// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them.
+/// Returns the database, its pages' GiB and, for each of its classes, the share of touches that
+/// change a page.
 #[pyfunction]
 fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let options: Oltp = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {

@@ -136,8 +136,10 @@ fn cycle_named(name: &str) -> PyResult<Cycle> {
     }
 }
 
-/// Simulates a load on a storage. `form` is "interval" or "events"; `cycle` is "first" or "settled" (an open load in the interval form, repeated until its balances settle).
-/// Returns {"rows": columns, "summary": dict, "repeated": None, or {"settled", "loses_percent_per_cycle", "dry_after_s", "first": summary of the first cycle}}.
+/// Simulates a load on a storage. `form` is "interval" or "events"; `cycle` is "first" or "settled"
+/// (an open load in the interval form, repeated until its balances settle). Returns {"rows":
+/// columns, "summary": dict, "repeated": None, or {"settled", "loses_percent_per_cycle",
+/// "dry_after_s", "first": summary of the first cycle}}.
 #[pyfunction]
 #[pyo3(signature = (
     storage, load, *, form, interval_s, seconds=None, instance=None, as_of=None, seed=1, start_balance_percent=None, options=None, progress=None, cycle="first"
@@ -249,12 +251,15 @@ pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
     }
 }
 
-/// Evaluates many storages against one open load. Returns columns in the candidates' order: `status` ("simulated", "bounded", "invalid"),
-/// `overload` (asked over sustainable, where bounded), `why` (where invalid) and every number of the summary (None where not simulated).
+/// Evaluates many storages against one open load. Returns columns in the candidates' order:
+/// `status` ("simulated", "bounded", "invalid"), `overload` (asked over sustainable, where
+/// bounded), `why` (where invalid) and every number of the summary (None where not simulated).
 ///
-/// `cycle` is "settled" (the load repeated until its balances settle; not with a start balance) or "first". The figures are those of that cycle; `settled` says whether there
-/// is one (None: not looked at), `loses_percent_per_cycle` what the worst balance loses each time, `dry_after_s` when credits were first gone, and
-/// `first_throttled_s`, `first_worst_p99_ms`, `first_lowest_balance_percent` tell of the first cycle.
+/// `cycle` is "settled" (the load repeated until its balances settle; not with a start balance) or
+/// "first". The figures are those of that cycle; `settled` says whether there is one (None: not
+/// looked at), `loses_percent_per_cycle` what the worst balance loses each time, `dry_after_s` when
+/// credits were first gone, and `first_throttled_s`, `first_worst_p99_ms`,
+/// `first_lowest_balance_percent` tell of the first cycle.
 #[pyfunction]
 #[pyo3(signature = (load, storages, instance_index, instances, *, as_of=None, start_balance_percent=None, prune_above=1.0, progress=None, cycle="first"))]
 #[allow(clippy::too_many_arguments)]

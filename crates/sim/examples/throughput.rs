@@ -1,6 +1,7 @@
 //! How fast the two forms run, for `make bench`: one JSON object per line.
 //!
-//! Measures are the best and the median of several repetitions of the same work (same seed), and a checksum that shows the work was done.
+//! Measures are the best and the median of several repetitions of the same work (same seed), and a
+//! checksum that shows the work was done.
 
 use headrace_catalog::NaiveDate;
 use headrace_model::{Io, ModelOptions, Nanos, Op, Volume};
@@ -37,7 +38,8 @@ fn measure(name: &str, unit: &str, mut work: impl FnMut() -> (f64, u64)) {
     );
 }
 
-/// Requests straight through one gp2 volume: 16 in flight, each submitted when the one 16 before it was answered or its own turn came.
+/// Requests straight through one gp2 volume: 16 in flight, each submitted when the one 16 before it
+/// was answered or its own turn came.
 fn through_one_volume(options: ModelOptions) -> (f64, u64) {
     const REQUESTS: u64 = 3_000_000;
     let mut volume = Volume::new(setup("gp2:500").limits.remove(0), options, 1);
@@ -87,7 +89,8 @@ fn main() {
     database_hours();
 }
 
-/// An hour of a database at one-second steps, with scatter; and following its cache through that hour, which is done once per database and cache size.
+/// An hour of a database at one-second steps, with scatter; and following its cache through that
+/// hour, which is done once per database and cache size.
 fn database_hours() {
     const HOURS: u32 = 20;
     let database = tpcc(StorageEngine::Innodb, 5_000.0).unwrap();

@@ -1,8 +1,10 @@
-//! Replays a record of a real device on the virtual clock: one model, two clocks, the same decisions.
+//! Replays a record of a real device on the virtual clock: one model, two clocks, the same
+//! decisions.
 //!
-//! The record holds the host as it was, then every request with its arrival and its decision, and every change made meanwhile. Here the host is built again, asked again,
-//! and each answer (start, completion, cap, verdict) compared to the nanosecond. The record also says how late the wall clock answered; this is summed up, and no verdict
-//! depends on it.
+//! The record holds the host as it was, then every request with its arrival and its decision, and
+//! every change made meanwhile. Here the host is built again, asked again, and each answer (start,
+//! completion, cap, verdict) compared to the nanosecond. The record also says how late the wall
+//! clock answered; this is summed up, and no verdict depends on it.
 
 use hdrhistogram::Histogram;
 use headrace_model::record::{Frame, HostChange, NotARecord, SavedHost};
@@ -13,7 +15,8 @@ use std::io::{ErrorKind, Read};
 
 /// Bytes that are read from the file at once.
 const READ_AT_ONCE: usize = 1 << 20;
-/// Lateness is kept up to what a frame can say (4.29 s) with three significant digits: an error of at most 0.1 %.
+/// Lateness is kept up to what a frame can say (4.29 s) with three significant digits: an error of
+/// at most 0.1 %.
 const LATEST_NS: u64 = u32::MAX as u64;
 const SIGNIFICANT_DIGITS: u8 = 3;
 /// No device runs longer than this (292 years): a later time means a damaged record.
@@ -62,7 +65,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How late the wall clock answered, ns: quantiles by rank, each at most 0.1 % above the value of that rank.
+/// How late the wall clock answered, ns: quantiles by rank, each at most 0.1 % above the value of
+/// that rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lateness {
     /// Answers that were timed.
@@ -77,7 +81,8 @@ pub struct Lateness {
     pub p99_9_ns: u64,
     /// Latest; all above 4.29 s count as that.
     pub max_ns: u64,
-    /// Upper bounds (1, 2, 5, 10, ... us) and how many answers were that late or less but later than the bound before; up to the latest.
+    /// Upper bounds (1, 2, 5, 10, ... us) and how many answers were that late or less but later
+    /// than the bound before; up to the latest.
     pub histogram: Vec<(u64, u64)>,
 }
 
@@ -103,7 +108,8 @@ pub struct Replayed {
 /// Replays the record that `input` holds.
 ///
 /// # Errors
-/// [`ReplayError::Damaged`] for bytes that are no record of this program: nothing is guessed behind them.
+/// [`ReplayError::Damaged`] for bytes that are no record of this program: nothing is guessed behind
+/// them.
 pub fn replay(input: impl Read, progress: BytesProgress<'_>) -> Result<Replayed, ReplayError> {
     let mut source = RecordReader { input, bytes: Vec::new(), used: 0, before: 0, part_at: 0, ended: false };
     let Some(saved) = source.next(SavedHost::decode, progress)? else {

@@ -1,6 +1,8 @@
-//! The per-I/O form of the MySQL engines: held together with the interval form, with laws that must hold, and with its own accounts.
+//! The per-I/O form of the MySQL engines: held together with the interval form, with laws that must
+//! hold, and with its own accounts.
 //!
-//! Statistical tolerances are three standard errors, from the spread of response times and the number of transactions.
+//! Statistical tolerances are three standard errors, from the spread of response times and the
+//! number of transactions.
 
 mod common;
 
@@ -19,7 +21,8 @@ use headrace_sim::{Setup, SimError};
 
 const RUN: f64 = 262_144.0;
 const CACHE_BYTES: f64 = 8e9;
-/// Seconds left out at the start: the saved second, which the interval form does not count on, and the queues' filling.
+/// Seconds left out at the start: the saved second, which the interval form does not count on, and
+/// the queues' filling.
 const LEFT_OUT: usize = 5;
 /// A log volume that nothing here comes near the limits of.
 const LOG: &str = "io1:400:20000";
@@ -80,7 +83,8 @@ impl Bench {
         self.at().evicted_dirty + self.at().flushed
     }
 
-    /// I/Os of a transaction on the data device but for the log's: pages are written once in place and in runs of 16.
+    /// I/Os of a transaction on the data device but for the log's: pages are written once in place
+    /// and in runs of 16.
     fn ios_per_tx(&self) -> f64 {
         self.at().reads + self.pages_per_tx() * 17.0 / 16.0
     }
@@ -101,7 +105,8 @@ impl Bench {
         // Own time is lognormal: sigma solves p95 over mean = exp(1.645 sigma - sigma^2/2).
         let sigma = 1.645 - (1.645f64 * 1.645 - 2.0 * self.database.clients.p95_over_mean.ln()).sqrt();
         let own_sd = base_s * ((sigma * sigma).exp() - 1.0).sqrt();
-        // A Poisson number of reads whose latencies vary about as much as their mean: variance 2 x number x mean^2.
+        // A Poisson number of reads whose latencies vary about as much as their mean: variance 2 x
+        // number x mean^2.
         let sd = (own_sd * own_sd + 2.0 * reads * read_s * read_s).sqrt();
         (base_s + reads * read_s + self.database.log.syncs_per_commit * mean_s(self.log.as_ref().unwrap_or(&self.data), Op::Write), sd)
     }
@@ -146,7 +151,8 @@ fn both_forms(bench: &Bench) -> Vec<(u32, f64, f64)> {
         .collect()
 }
 
-/// The sharpness at which the interval form comes closest, and the root mean square of what is left.
+/// The sharpness at which the interval form comes closest, and the root mean square of what is
+/// left.
 fn best_sharpness(bench: &Bench, measured: &[(u32, f64, f64)]) -> (f64, f64) {
     let rms = |p: f64| {
         let squares = measured.iter().map(|&(clients, tps, _)| (bench.interval(clients, p) / tps).ln().powi(2));
@@ -156,11 +162,15 @@ fn best_sharpness(bench: &Bench, measured: &[(u32, f64, f64)]) -> (f64, f64) {
     grid.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
 }
 
-/// Volumes' queues alone turn from one limit to the next far more sharply than p = 4: a token bucket serves evenly and forgives bursts of 1/64 s.
+/// Volumes' queues alone turn from one limit to the next far more sharply than p = 4: a token
+/// bucket serves evenly and forgives bursts of 1/64 s.
 ///
-/// Against p = 64, all but the plain minimum: three standard errors, 1.1 % for what p = 64 takes off where the limits cross (1 - 2^(-1/64)), and 1 % because members of
-/// a stripe do not get exactly equal shares; with the log on the same volume 1 % more, since the interval form's syncs per commit are an approximation (one sync is 7 % of a
-/// transaction's I/Os here). Against p = 4: where the limits cross it takes off 1 - 2^(-1/4) = 15.9 %, so the per-I/O form is up to 18.9 % above.
+/// Against p = 64, all but the plain minimum: three standard errors, 1.1 % for what p = 64 takes
+/// off where the limits cross (1 - 2^(-1/64)), and 1 % because members of a stripe do not get
+/// exactly equal shares; with the log on the same volume 1 % more, since the interval form's syncs
+/// per commit are an approximation (one sync is 7 % of a transaction's I/Os here). Against p = 4:
+/// where the limits cross it takes off 1 - 2^(-1/4) = 15.9 %, so the per-I/O form is up to 18.9 %
+/// above.
 #[test]
 fn the_two_forms_agree_on_the_mean() {
     for (storage, log, forms) in
@@ -184,19 +194,22 @@ fn the_two_forms_agree_on_the_mean() {
     }
 }
 
-/// Transactions of very unlike length round the corner: found 10-16 for a p95 of three times the mean.
+/// Transactions of very unlike length round the corner: found 10-16 for a p95 of three times the
+/// mean.
 #[test]
 fn unlike_transactions_turn_less_sharply() {
     for storage in ["gp2:1000", "io1:200:5000", "2xgp3:500"] {
         let bench = Bench::new(slow(3.0), storage, Some(LOG));
         let (p, rms) = best_sharpness(&bench, &both_forms(&bench));
         println!("{storage}: best sharpness {p:.0} (rms {:.2} %)", 100.0 * rms);
-        // One in twenty clients under way is several times longer, and the standard error of a mean is up to 1 %.
+        // One in twenty clients under way is several times longer, and the standard error of a mean
+        // is up to 1 %.
         assert!((7.0..=24.0).contains(&p) && rms < 0.015, "{storage}: {p} {rms}");
     }
 }
 
-/// The cache curve is walked by transactions in both forms; at p = 64 their means differ by 2 % at most (above), and the cache fills with tps.
+/// The cache curve is walked by transactions in both forms; at p = 64 their means differ by 2 % at
+/// most (above), and the cache fills with tps.
 #[test]
 fn a_cold_start_walks_the_same_curve() {
     let mut sharp = database();
@@ -215,7 +228,8 @@ fn a_cold_start_walks_the_same_curve() {
     assert!(run.rows[299].reads_per_tx < 0.9 * run.rows[0].reads_per_tx);
 }
 
-/// With nothing to wait for, responses spread as the database says. A p95 of 40,000 lognormal draws has a standard error of 0.5 %.
+/// With nothing to wait for, responses spread as the database says. A p95 of 40,000 lognormal draws
+/// has a standard error of 0.5 %.
 #[test]
 fn responses_spread_as_calibrated() {
     for wanted in [1.2, 1.6, 3.0] {
@@ -238,7 +252,8 @@ fn one_client_takes_the_sum_of_its_parts() {
         let bench = Bench::new(database, storage, None);
         let run = bench.run(TransactionLoad::Clients(1), 120);
         let (alone_s, sd_s) = bench.alone();
-        // 1 % more: page writes come 16 and a run at a time, and a read behind them may wait. Sizes other than 16 KiB cost next to nothing.
+        // 1 % more: page writes come 16 and a run at a time, and a read behind them may wait. Sizes
+        // other than 16 KiB cost next to nothing.
         let transactions = run.summary.transactions as f64;
         assert_near(storage, transactions / 120.0, 1.0 / alone_s, 3.0 * sd_s / alone_s / transactions.sqrt() + 0.01);
         assert_near(storage, run.summary.mean_ms, alone_s * 1e3, 3.0 * sd_s / alone_s / transactions.sqrt() + 0.01);
@@ -259,7 +274,8 @@ fn many_clients_get_the_cap() {
     }
 }
 
-/// Commits that come independently of each other, one write of length D under way: a write carries max(1, N) of them, N Poisson of mean w = rate x D, so w + e^-w on average.
+/// Commits that come independently of each other, one write of length D under way: a write carries
+/// max(1, N) of them, N Poisson of mean w = rate x D, so w + e^-w on average.
 #[test]
 fn group_commit_shares_writes() {
     let mut in_memory = database();
@@ -270,7 +286,8 @@ fn group_commit_shares_writes() {
     for rate in [200.0, 1_000.0, 3_000.0, 10_000.0] {
         let run = bench.run(TransactionLoad::Arrivals(vec![rate]), 40);
         let w = rate * write_s;
-        // Writes vary by some 20 % in length, which moves e^-w by at most w^2 e^-w x 0.02 (0.5 %); commits near the ends 0.1 %; chance 3 / sqrt(8,000 writes) x spread.
+        // Writes vary by some 20 % in length, which moves e^-w by at most w^2 e^-w x 0.02 (0.5 %);
+        // commits near the ends 0.1 %; chance 3 / sqrt(8,000 writes) x spread.
         assert_near("syncs a commit", run.summary.log_syncs as f64 / run.summary.transactions as f64, 1.0 / (w + (-w).exp()), 0.03);
         assert_near("transactions a second", run.summary.transactions as f64 / 40.0, rate, 3.0 / (rate * 40.0).sqrt() + 0.001);
     }
@@ -303,7 +320,8 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// Without latencies a commit takes no time and shares nothing, so the same arrivals ask for exactly the same pages.
+/// Without latencies a commit takes no time and shares nothing, so the same arrivals ask for
+/// exactly the same pages.
 #[test]
 fn an_own_log_volume_takes_exactly_the_logs_ios() {
     let of = |log: Option<&str>| {
@@ -335,7 +353,8 @@ fn a_bucket_that_runs_dry_is_a_step() {
     for row in &run.rows {
         let burst_s = (dry_s - (row.t_s - 1.0)).clamp(0.0, 1.0);
         let expected = 3_000.0 * burst_s + 300.0 * (1.0 - burst_s) + if row.t_s == 1.0 { 3_000.0 / 64.0 } else { 0.0 };
-        // Counted when answered, some milliseconds after their start: holds last up to 10 ms (30 I/Os), the last wait carries the rest.
+        // Counted when answered, some milliseconds after their start: holds last up to 10 ms (30
+        // I/Os), the last wait carries the rest.
         assert!((row.iops - expected).abs() <= 35.0, "{} s: {} for {expected}", row.t_s, row.iops);
         let cap = if row.t_s > dry_s + 2.0 { Cap::VolumeCredits } else { Cap::VolumeIops };
         if (row.t_s - dry_s).abs() > 2.0 {
@@ -355,7 +374,8 @@ fn pages_that_are_not_written_hold_up_reads() {
     let run = bench.run(TransactionLoad::Clients(clients), 65);
     assert_accounts(&run);
     let s = &run.summary;
-    // Each client's transaction under way has handed over its pages, and finds out that it must wait at its next read.
+    // Each client's transaction under way has handed over its pages, and finds out that it must
+    // wait at its next read.
     let bound = PAGES_BEHIND as f64 + f64::from(clients) * (bench.pages_per_tx() + 1.0);
     assert!(s.most_pages_behind > PAGES_BEHIND && (s.most_pages_behind as f64) <= bound, "{} within {bound}", s.most_pages_behind);
     assert!(s.pages_owed - s.pages_written <= s.most_pages_behind);
@@ -364,7 +384,8 @@ fn pages_that_are_not_written_hold_up_reads() {
     // Up to 64 pages are between their run and their place, 64 more under way to it.
     assert!((0.0..=9.0).contains(&(s.doublewrite_runs as f64 - s.pages_written as f64 / 16.0)));
     assert!(s.stalled_s > 1.0);
-    // Reads go at the pace of the writes: 60 s of 3,000 I/Os, up to a bound's worth of pages more or less behind (2,000 of 180,000).
+    // Reads go at the pace of the writes: 60 s of 3,000 I/Os, up to a bound's worth of pages more
+    // or less behind (2,000 of 180,000).
     assert_near("transactions a second", mean_tps(&run), 3_000.0 / bench.ios_per_tx(), 0.025);
 }
 
@@ -403,7 +424,8 @@ fn an_open_load_is_served_or_piles_up() {
     assert_near("served", mean_tps(&served), 0.5 * most, 3.0 / (0.5 * most * 60.0).sqrt());
     assert!(served.rows.iter().all(|row| row.backlog == 0.0 && row.binding == Binding::Demand));
     let over = bench.run(TransactionLoad::Arrivals(vec![1.5 * most]), 125);
-    // 1,024 are under way once the threads are full: each takes 5 s, so leave the first ten times that out.
+    // 1,024 are under way once the threads are full: each takes 5 s, so leave the first ten times
+    // that out.
     let late = over.rows[75..].iter().map(|row| row.tps).sum::<f64>() / 50.0;
     assert_near("overloaded", late, most, 0.015);
     // What came is answered, under way or waiting.

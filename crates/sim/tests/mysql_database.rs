@@ -1,4 +1,5 @@
-//! What a database and a load on it may be: everything has a range, and what lies within gives numbers.
+//! What a database and a load on it may be: everything has a range, and what lies within gives
+//! numbers.
 
 use headrace_sim::mysql::{interval, standard, Compaction, Database, Scenario, Second, Start, StorageEngine, TransactionLoad, WarmUp};
 use headrace_sim::{Setup, SimError};
@@ -74,7 +75,8 @@ fn compaction(database: &mut Database) -> &mut Compaction {
 proptest! {
     #![proptest_config(config(256))]
 
-    /// Every field has a range; its ends are taken, beyond is refused by name with the value, and so is what is not a number.
+    /// Every field has a range; its ends are taken, beyond is refused by name with the value, and
+    /// so is what is not a number.
     #[test]
     fn a_database_out_of_range_is_refused(index in 0..FIELDS.len(), beyond in 1e-6f64..1e6, inside in 0.0f64..1.0) {
         let (what, set, low, high) = FIELDS[index];
@@ -95,7 +97,8 @@ proptest! {
         }
     }
 
-    /// What the check lets through gives finite rows: fields drawn over their ranges, a few at a time.
+    /// What the check lets through gives finite rows: fields drawn over their ranges, a few at a
+    /// time.
     #[test]
     fn what_is_accepted_gives_numbers(fields in prop::collection::vec((0..FIELDS.len(), 0.0f64..1.0, 0.0f64..1.0), 0..5), cold in any::<bool>(), open in any::<bool>()) {
         let mut database = myrocks();

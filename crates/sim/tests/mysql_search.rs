@@ -1,6 +1,8 @@
-//! The planner's inner loop for transactions: its shortcuts against the plain interval run, second by second, and laws that must hold for every candidate.
+//! The planner's inner loop for transactions: its shortcuts against the plain interval run, second
+//! by second, and laws that must hold for every candidate.
 //!
-//! The reference follows a candidate in steps of 10 s and looks for the lowest hour by adding up every one; the planner looks first at twelve minutes, then takes closed forms.
+//! The reference follows a candidate in steps of 10 s and looks for the lowest hour by adding up
+//! every one; the planner looks first at twelve minutes, then takes closed forms.
 
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate, StorageSpec};
 use headrace_model::Cap;
@@ -14,14 +16,18 @@ use proptest::prelude::*;
 const GIB: f64 = 1_073_741_824.0;
 const DAY_S: f64 = 86_400.0;
 const STEP_S: f64 = 10.0;
-/// The first look takes its figures from the last of twelve steps. How many commits share a log write is taken from the step before, and each step at least halves what is left:
-/// 2^-11 of a first difference that stays below a fifth (the log is 1 of 5 or more I/Os of a transaction).
+/// The first look takes its figures from the last of twelve steps. How many commits share a log
+/// write is taken from the step before, and each step at least halves what is left: 2^-11 of a
+/// first difference that stays below a fifth (the log is 1 of 5 or more I/Os of a transaction).
 const SETTLED: f64 = 0.2 / 2_048.0;
-/// Where the page cleaner binds, its pace goes 0.4 of the way a step: (0.6 + 0.4 x 0.4)^11 of a first difference below a twentieth is left, since flushing is at most 0.4 of the I/O.
+/// Where the page cleaner binds, its pace goes 0.4 of the way a step: (0.6 + 0.4 x 0.4)^11 of a
+/// first difference below a twentieth is left, since flushing is at most 0.4 of the I/O.
 const PACED: f64 = 0.05 * 0.05;
-/// What spent credits leave counts as settled when two steps differ by less than 1e-4: as much is left, since each step halves it.
+/// What spent credits leave counts as settled when two steps differ by less than 1e-4: as much is
+/// left, since each step halves it.
 const AT_REST: f64 = 1e-4;
-/// A step of a followed day is 300 s: credits run dry somewhere within one, and the worst hour then holds up to one step of the time before.
+/// A step of a followed day is 300 s: credits run dry somewhere within one, and the worst hour then
+/// holds up to one step of the time before.
 const DRY_STEP_S: f64 = 300.0;
 
 fn day() -> NaiveDate {
@@ -131,7 +137,8 @@ fn hourly(rows: &[Second], of: fn(&Second) -> f64, highest: bool) -> f64 {
     }
 }
 
-/// When credits are gone, the refill of a step left out, which always stays behind: from then on they bind.
+/// When credits are gone, the refill of a step left out, which always stays behind: from then on
+/// they bind.
 fn dry_s(rows: &[Second]) -> Option<f64> {
     let gone = |binding| matches!(binding, Binding::Data(Cap::VolumeCredits | Cap::InstanceCredits) | Binding::Log(Cap::VolumeCredits));
     rows.iter().find(|row| gone(row.binding)).map(|row| row.t_s)
@@ -150,7 +157,8 @@ fn innodb() -> Database {
     tpcc(StorageEngine::Innodb, 100.0).unwrap()
 }
 
-/// Like the published m5 runs: the flush list writes at most 500 pages a second (innodb_io_capacity_max).
+/// Like the published m5 runs: the flush list writes at most 500 pages a second
+/// (innodb_io_capacity_max).
 fn held_flushing() -> Database {
     let database = innodb();
     Database { writes: PageWrites { flush_limit_per_s: 500.0, ..database.writes }, ..database }
@@ -178,7 +186,8 @@ fn without_credits_the_first_look_says_what_a_day_would() {
     }
 }
 
-/// A volume that bursts, then lives on its baseline: the closed form says what the day does. The moment it runs dry is known to a step of the first look, 60 s, of the hours it takes.
+/// A volume that bursts, then lives on its baseline: the closed form says what the day does. The
+/// moment it runs dry is known to a step of the first look, 60 s, of the hours it takes.
 #[test]
 fn credits_that_run_dry_leave_the_baseline() {
     let case = Case::new(innodb(), &["gp2:200", "gp2:400", "2xgp2:150", "io1:100:2000"], &[]);
@@ -192,7 +201,8 @@ fn credits_that_run_dry_leave_the_baseline() {
         assert_eq!(figures.balance_percent, Some(0.0));
         let dry_s = dry_s(&rows).unwrap();
         assert_near(&what, figures.dry_at_s.unwrap(), dry_s, 0.001 + 60.0 / dry_s);
-        // Of the day a step more or less at the burst, and what the first look's last step is short of.
+        // Of the day a step more or less at the burst, and what the first look's last step is short
+        // of.
         assert_near(&what, figures.tps_mean, mean(&rows), 60.0 / DAY_S * 5.0 + SETTLED);
         let first = &rows[20];
         assert!(first.tps > 1.3 * figures.tps, "{what}: nothing burst");
@@ -208,7 +218,8 @@ fn an_instance_that_bursts_is_judged_by_its_baseline() {
         let mut case = case.clone();
         // Without processors: m5.large has two, which bind first.
         case.database.clients.cpu_ms = 0.0;
-        // Nor the syncs of the binary log: on m5.2xlarge bytes drain with them as well as I/Os, and days of two buckets are followed in long steps.
+        // Nor the syncs of the binary log: on m5.2xlarge bytes drain with them as well as I/Os, and
+        // days of two buckets are followed in long steps.
         case.database.log.syncs_per_commit = 1.0;
         let (figures, rows) = (case.figures(candidate), case.rows(candidate, STEP_S));
         let what = format!("{candidate:?}");
@@ -219,7 +230,8 @@ fn an_instance_that_bursts_is_judged_by_its_baseline() {
     }
 }
 
-/// Several buckets, open loads, a start balance, short runs and cold starts are followed step by step.
+/// Several buckets, open loads, a start balance, short runs and cold starts are followed step by
+/// step.
 #[test]
 fn what_has_no_closed_form_is_followed() {
     let both = Case::new(innodb(), &["gp2:300", "gp2:34"], &["m5.large"]);
@@ -234,7 +246,8 @@ fn what_has_no_closed_form_is_followed() {
     for (name, case) in cases {
         let (figures, rows) = (case.figures(candidate), case.rows(candidate, STEP_S));
         let (lowest, highest) = (hourly(&rows, |row| row.tps, false), rows.iter().map(|row| row.tps).fold(0.0, f64::max));
-        // The hour that is lowest lies within a step: it holds at most one step of the highest rate.
+        // The hour that is lowest lies within a step: it holds at most one step of the highest
+        // rate.
         let step = DRY_STEP_S / SUSTAINED_S * (highest / lowest - 1.0);
         assert_near(name, figures.tps, lowest, SETTLED + step);
         assert_near(name, figures.tps_mean, mean(&rows), SETTLED + DRY_STEP_S / case.seconds * (highest / lowest - 1.0));
@@ -258,7 +271,8 @@ fn a_cold_start_is_followed_through_its_warming() {
     assert!(figures.cached_share <= 1.0 && figures.tps < figures.tps_mean);
 }
 
-/// Compaction comes in minutes: a step of 60 s cuts its beginning and end, and the hour that is lowest is found to a step.
+/// Compaction comes in minutes: a step of 60 s cuts its beginning and end, and the hour that is
+/// lowest is found to a step.
 #[test]
 fn compaction_is_followed_through_its_periods() {
     let database = tpcc(StorageEngine::Myrocks, 100.0).unwrap();
@@ -321,7 +335,8 @@ fn the_fifth_percentile_is_that_of_drawn_seconds() {
     run(&scenario, &mut |second| tps.push(second.tps)).unwrap();
     tps.sort_by(f64::total_cmp);
     let drawn = tps[tps.len() / 20];
-    // Standard error of a quantile: sqrt(q (1 - q) / n) / density, 2.11 standard deviations / sqrt(n) at 5 %; four of them.
+    // Standard error of a quantile: sqrt(q (1 - q) / n) / density, 2.11 standard deviations /
+    // sqrt(n) at 5 %; four of them.
     let spread = (figures.tps - figures.tps_p5) / 1.644_854;
     let tolerance = 4.0 * 2.11 * spread / f64::from(seconds).sqrt();
     assert!((figures.tps_p5 - drawn).abs() <= tolerance, "{} for {drawn}, tolerance {tolerance:.2}", figures.tps_p5);
@@ -329,7 +344,8 @@ fn the_fifth_percentile_is_that_of_drawn_seconds() {
     assert!((below - 0.05).abs() <= 4.0 * (0.05f64 * 0.95 / f64::from(seconds)).sqrt(), "{below}");
 }
 
-/// Local disks do not pass the EBS limits of their instance, EBS volumes do; processors count for both.
+/// Local disks do not pass the EBS limits of their instance, EBS volumes do; processors count for
+/// both.
 #[test]
 fn local_disks_do_not_meet_the_ebs_limits() {
     let mut case = Case::new(innodb(), &["instance-store:442", "io1:400:20000"], &["i3.large"]);
@@ -416,8 +432,10 @@ fn what_cannot_be_is_refused_or_marked() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(40), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// More of what is bought never makes fewer transactions, on volumes of 1,000 IOPS or more: below, the page cleaner's 250 pages a second take so much that what transactions
-    /// leave it to write, and it leaves them, swings from step to step by some percent. The worst hour of credits is found to a step of 300 s, and the sharing of log writes is settled to `SETTLED`.
+    /// More of what is bought never makes fewer transactions, on volumes of 1,000 IOPS or more:
+    /// below, the page cleaner's 250 pages a second take so much that what transactions leave it to
+    /// write, and it leaves them, swings from step to step by some percent. The worst hour of
+    /// credits is found to a step of 300 s, and the sharing of log writes is settled to `SETTLED`.
     #[test]
     fn more_never_makes_fewer(
         myrocks in any::<bool>(),
@@ -439,11 +457,13 @@ proptest! {
             let mut case = Case::new(tpcc(engine, 100.0).unwrap(), &[less, bought], &[]);
             (case.load, case.caches, case.seconds) = (TransactionLoad::Clients(clients), vec![cache * GIB, cache * more * GIB], 28_800.0);
             let [few, many, cached] = [alone(0), alone(1), DatabaseCandidate { cache: 1, ..alone(0) }].map(|candidate| case.figures(candidate));
-            // Compactions that come faster than every five steps fall into steps unevenly: what is more by a few percent then says nothing.
+            // Compactions that come faster than every five steps fall into steps unevenly: what is
+            // more by a few percent then says nothing.
             if case.database.compaction.as_ref().is_some_and(|merging| merging.period_tx / many.tps.max(cached.tps) < 300.0) {
                 continue;
             }
-            // MyRocks: one step of 60 s more of compaction in the hour, which takes at most 85 %, of an hour whose best is up to half above its mean.
+            // MyRocks: one step of 60 s more of compaction in the hour, which takes at most 85 %,
+            // of an hour whose best is up to half above its mean.
             let slack = if myrocks { 0.85 * 60.0 / SUSTAINED_S * 1.5 } else if less.starts_with("gp2") { 0.01 } else { 2.0 * PACED };
             prop_assert!(many.tps >= few.tps * (1.0 - slack), "{less} -> {bought}: {} -> {}", few.tps, many.tps);
             // Response times grow to 1 / 0.15 in that step.

@@ -1,5 +1,6 @@
-//! One model, two clocks: what a real device (FUSE, loop device, wall clock) decided is decided again on the virtual clock, equal to the nanosecond. For every volume
-//! type, for arrays of every level, with an instance shared by two volumes, with changes in between.
+//! One model, two clocks: what a real device (FUSE, loop device, wall clock) decided is decided
+//! again on the virtual clock, equal to the nanosecond. For every volume type, for arrays of every
+//! level, with an instance shared by two volumes, with changes in between.
 
 #[path = "../../device/tests/common/mod.rs"]
 mod common;
@@ -37,7 +38,8 @@ fn frames(path: &Path) -> Vec<Frame> {
     found
 }
 
-/// Random direct reads and writes of 512 bytes to 256 KiB, a third of them one behind the other, from some threads at once. Requests that fail are part of it.
+/// Random direct reads and writes of 512 bytes to 256 KiB, a third of them one behind the other,
+/// from some threads at once. Requests that fail are part of it.
 fn load(volume: &Attached, seed: u64, threads: u64, lasting: Duration) {
     let until = Instant::now() + lasting;
     let span = volume.line.backing.bytes().min(4 << 30);
@@ -66,7 +68,8 @@ fn assert_equal(found: &Replayed, recorded: u64, least: u64) {
     assert_eq!((found.equal, found.requests), (recorded, recorded));
     assert!(recorded >= least, "only {recorded} requests: the load did not run");
     assert!(!found.cut_tail);
-    // Requests that are under way when a record begins are answered in it, those under way when it ends are not: at most a queue each.
+    // Requests that are under way when a record begins are answered in it, those under way when it
+    // ends are not: at most a queue each.
     let under_way = 4 * 128;
     assert!(found.lateness.answers.abs_diff(recorded) <= under_way, "{} answers for {recorded} requests", found.lateness.answers);
     let late = &found.lateness;
@@ -217,7 +220,8 @@ fn changes_in_between() {
                     member: 0,
                     event: Degradation { from: soon(10), until: soon(60), caps_per_mille: 300, extra_latency: Nanos::from_micros(200) },
                 },
-                // The first one is over before the second is asked for: modifying, optimizing and completed all pass under load.
+                // The first one is over before the second is asked for: modifying, optimizing and
+                // completed all pass under load.
                 2 => HostChange::Modify {
                     device: 0,
                     targets: vec![VolumeModification {
@@ -313,7 +317,8 @@ fn a_difference_is_found_and_told() {
     assert!(difference.to_string().contains("complete"), "{difference}");
 }
 
-/// Threads ask while another makes changes, without devices: the order in the record is the order of the decisions.
+/// Threads ask while another makes changes, without devices: the order in the record is the order
+/// of the decisions.
 #[test]
 fn a_record_of_many_threads() {
     for seed in 1..=8u64 {
@@ -414,7 +419,8 @@ fn a_cut_tail_is_fine_and_said() {
     }
 }
 
-/// Whatever is wrong with a file: words or a difference, never a panic, and never equal where a decision was changed.
+/// Whatever is wrong with a file: words or a difference, never a panic, and never equal where a
+/// decision was changed.
 #[test]
 fn damage_is_said_and_never_a_panic() {
     let bytes = small();
@@ -428,7 +434,8 @@ fn damage_is_said_and_never_a_panic() {
                 refused += 1;
             }
             Ok(found) if found.equal < found.requests => differing += 1,
-            // A length that is too large looks like a cut file; no verdict depends on how late an answer was.
+            // A length that is too large looks like a cut file; no verdict depends on how late an
+            // answer was.
             Ok(_) => {}
         }
     }

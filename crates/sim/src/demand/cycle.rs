@@ -1,7 +1,10 @@
-//! A load repeated until the storage's balances settle: what a day looks like once every day is like it.
+//! A load repeated until the storage's balances settle: what a day looks like once every day is
+//! like it.
 //!
-//! The first day starts with full credits. Each next day starts with what the day before left, until a day ends as it began: the balances have settled. Where a cycle takes
-//! more credits than come back, they never settle: the credits run dry on some day, and from then on requests pile up from one day to the next.
+//! The first day starts with full credits. Each next day starts with what the day before left,
+//! until a day ends as it began: the balances have settled. Where a cycle takes more credits than
+//! come back, they never settle: the credits run dry on some day, and from then on requests pile up
+//! from one day to the next.
 //!
 //! ```text
 //!  balance  |\                                        |\    /\    /\      settled: the night brings back what the day takes
@@ -11,7 +14,8 @@
 //!             day 1  2   3  4
 //! ```
 //!
-//! Days that differ only in the level of the balances need no simulation: as long as no balance runs full or empty, each day takes off the same amount.
+//! Days that differ only in the level of the balances need no simulation: as long as no balance
+//! runs full or empty, each day takes off the same amount.
 
 use crate::demand::interval::{cut, measure, row_collector, Driver};
 use crate::demand::load::OpenLoad;
@@ -40,7 +44,8 @@ pub struct Repeated {
     pub first: Option<Box<Summary>>,
     /// Whether cycles end as they begin; none where only the first was looked at.
     pub settled: Option<bool>,
-    /// What the worst balance loses in each cycle until it is dry, percent of it when full; none where cycles settle or no credits are lost.
+    /// What the worst balance loses in each cycle until it is dry, percent of it when full; none
+    /// where cycles settle or no credits are lost.
     pub loses_percent_per_cycle: Option<f64>,
     /// When credits were first gone, s from the start of the first cycle; none: never.
     pub dry_after_s: Option<f64>,
@@ -58,8 +63,8 @@ impl Repeated {
     }
 }
 
-/// Runs an open load again and again until its balances settle: rows and summary are those of the settled cycle. Points longer than `interval_s` are cut into rows of that
-/// length.
+/// Runs an open load again and again until its balances settle: rows and summary are those of the
+/// settled cycle. Points longer than `interval_s` are cut into rows of that length.
 pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(Vec<RunRow>, Repeated), SimError> {
     load.check()?;
     let load = cut(load, interval_s)?;
@@ -70,10 +75,12 @@ pub fn open_settled(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<(
     Ok((rows, repeated))
 }
 
-/// Cycles that are simulated at most. Two or three are usual; more only where a backlog needs several to settle.
+/// Cycles that are simulated at most. Two or three are usual; more only where a backlog needs
+/// several to settle.
 const MAX_CYCLES: usize = 40;
 
-/// Repeats a load; with `rows`, those of the cycle that the summary is of. Events that happen once (a modification, a degradation event, first touch) are refused.
+/// Repeats a load; with `rows`, those of the cycle that the summary is of. Events that happen once
+/// (a modification, a degradation event, first touch) are refused.
 pub fn repeat(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, mut rows: Option<&mut Vec<RunRow>>) -> Result<Repeated, SimError> {
     if setup.has_events() || setup.snapshot.is_some() || !setup.failed_members.is_empty() {
         let what = "a modification, degradation, snapshot or lost member";
@@ -93,7 +100,8 @@ pub fn repeat(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, mut rows
     let mut dry_after_s = dry_at_s(&first);
     let mut last: Option<Summary> = None;
     let mut settled = false;
-    // Cycles so far, including those that were left out because they would be like the cycle before.
+    // Cycles so far, including those that were left out because they would be like the cycle
+    // before.
     let mut elapsed = 1.0;
     for _ in 1..MAX_CYCLES {
         driver.fluid.begin_again(seconds);

@@ -1,8 +1,9 @@
 //! The per-I/O form: every request by itself, through an event queue, in nanoseconds.
 //!
-//! Closed loads keep a fixed number of requests outstanding. Open loads bring requests at their own times; the host keeps at most
-//! `max_outstanding` of them in flight, the rest wait in the host, which is where a backlog builds up. Requests reach the model in order of
-//! time, so the same seed gives the same run.
+//! Closed loads keep a fixed number of requests outstanding. Open loads bring requests at their own
+//! times; the host keeps at most `max_outstanding` of them in flight, the rest wait in the host,
+//! which is where a backlog builds up. Requests reach the model in order of time, so the same seed
+//! gives the same run.
 
 use crate::demand::load::{whole_sectors, Arrivals, ClosedLoad, OpenLoad, Point, MAX_ROWS, YEAR_S};
 use crate::demand::recorder::{Answered, RunRecorder};
@@ -102,8 +103,8 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
     Ok(recorder.finish(&host))
 }
 
-/// How unevenly the host's queues are served: not at all for one queue (Xen) or a stripe (whose members get unequal shares anyway), less where the
-/// instance's cap is the lower one.
+/// How unevenly the host's queues are served: not at all for one queue (Xen) or a stripe (whose
+/// members get unequal shares anyway), less where the instance's cap is the lower one.
 fn deep_queue_spread(setup: &Setup, load: &ClosedLoad) -> Option<DeepQueueSpread> {
     if setup.storage.raid.is_some() || setup.options.xen {
         return None;
@@ -124,7 +125,8 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
     let mut recorder = RunRecorder::new(Nanos::from_secs_f64(interval_s), end);
     let mut flight = InFlight::new(load.max_outstanding);
     let mut source = OpenSource::new(load, setup.span_bytes(load.span_bytes), setup.seed);
-    // Requests that have come but wait in the host are not kept: a second source, a step ahead, counts them as they come.
+    // Requests that have come but wait in the host are not kept: a second source, a step ahead,
+    // counts them as they come.
     let mut coming = OpenSource::new(load, setup.span_bytes(load.span_bytes), setup.seed);
     let mut next_coming = coming.next();
     let mut count = 0u64;
@@ -172,7 +174,8 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
     Ok(recorder.finish(&host))
 }
 
-/// Answers a request. A device whose data are gone serves nothing: its file system has gone read-only, or with it.
+/// Answers a request. A device whose data are gone serves nothing: its file system has gone
+/// read-only, or with it.
 #[inline]
 fn submit(host: &mut Host, lost: bool, now: Nanos, io: Io) -> Decision {
     if lost {
@@ -247,7 +250,8 @@ struct OpenSource<'a> {
     point: usize,
     point_start_s: f64,
     at_s: f64,
-    /// Requests' worth of waiting until the next one comes: 1 for even arrivals, exponential for Poisson.
+    /// Requests' worth of waiting until the next one comes: 1 for even arrivals, exponential for
+    /// Poisson.
     to_go: f64,
     read_credit: f64,
     cursors: [u64; 2],
@@ -308,7 +312,8 @@ impl OpenSource<'_> {
         let offset = if sequential > 0.0 && unit(&mut self.rng) < sequential && cursor + u64::from(bytes) <= self.span {
             cursor
         } else {
-            // Aligned to the next power of two, so that a request no larger than a chunk stays inside one.
+            // Aligned to the next power of two, so that a request no larger than a chunk stays
+            // inside one.
             let align = u64::from(bytes.max(4_096)).next_power_of_two();
             let places = (self.span / align).max(1);
             (((u128::from(self.rng.next_u64()) * u128::from(places)) >> 64) as u64) * align

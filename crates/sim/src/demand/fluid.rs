@@ -1,7 +1,8 @@
 //! The model's buckets in closed form: the arithmetic of the per-interval form.
 //!
-//! Within an interval demand is constant, so every level is a line in time until something happens: a bucket runs empty, a backlog is worked off, or the interval ends.
-//! Between two such moments everything is known in closed form:
+//! Within an interval demand is constant, so every level is a line in time until something happens:
+//! a bucket runs empty, a backlog is worked off, or the interval ends. Between two such moments
+//! everything is known in closed form:
 //!
 //! ```text
 //!  tokens |\                      . empty: requests now leave at this bucket's rate
@@ -12,8 +13,10 @@
 //!                      ^ what comes from here on waits; the backlog is served first in, first out, each part at its own cost
 //! ```
 //!
-//! An array is the union of its members' buckets, each charged with its share of every request; the instance adds its own. Requests are fluid: no single one waits for a
-//! fraction of a token. Chance enters in one place: independent arrivals just below a cap wait in clumps, by a formula. Holds are left out.
+//! An array is the union of its members' buckets, each charged with its share of every request; the
+//! instance adds its own. Requests are fluid: no single one waits for a fraction of a token. Chance
+//! enters in one place: independent arrivals just below a cap wait in clumps, by a formula. Holds
+//! are left out.
 
 use crate::demand::measure::{Measure, Measured, MeasuredLoad};
 use crate::demand::mixture::Waits;
@@ -33,7 +36,8 @@ mod step;
 use bucket::{instance_buckets, member_buckets, FluidBucket, DAY_S};
 pub(crate) use step::Step;
 
-/// A step shorter than this could vanish in the rounding of the time, and the interval would never end: a billionth of the time so far.
+/// A step shorter than this could vanish in the rounding of the time, and the interval would never
+/// end: a billionth of the time so far.
 fn least_step(now: f64) -> f64 {
     1e-9 * now.max(1.0)
 }
@@ -63,7 +67,8 @@ pub(crate) struct FluidBalances {
     backlog: f64,
 }
 
-/// Requests of one interval that wait, in order of arrival. The last batch may be that of the interval at hand, which still grows.
+/// Requests of one interval that wait, in order of arrival. The last batch may be that of the
+/// interval at hand, which still grows.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     point: Measured,
@@ -81,7 +86,8 @@ impl Fluid {
         let per_write = amplification.reads_per_write + amplification.writes_per_write;
         let mut buckets: Vec<FluidBucket> = Vec::new();
         for (limits, share) in setup.limits.iter().zip(setup.member_shares()) {
-            // Like members carry like shares, so their buckets are one bucket, unless something happens to one of them.
+            // Like members carry like shares, so their buckets are one bucket, unless something
+            // happens to one of them.
             for bucket in member_buckets(limits, Rates::of(limits), (per_read * share, per_write * share), setup) {
                 if setup.has_events() || !buckets.iter().any(|known| known.is_like(&bucket)) {
                     buckets.push(bucket);
@@ -97,7 +103,8 @@ impl Fluid {
         fluid
     }
 
-    /// The instance's buckets alone, for storages that share them; the volumes are then simulated without an instance. Writes count once per copy.
+    /// The instance's buckets alone, for storages that share them; the volumes are then simulated
+    /// without an instance. Writes count once per copy.
     pub fn of_instance(instance: &InstanceLimits, saved_second: bool, start_balance_percent: Option<f64>) -> Fluid {
         let mut fluid = Fluid::of_buckets(instance_buckets(instance, Amplification::of(None, 1), saved_second));
         fluid.start_at(start_balance_percent);
@@ -128,22 +135,25 @@ impl Fluid {
         }
     }
 
-    /// Credits hold at least what a step refills: [`Fluid::max_rate`] never counts on it, so what a step leaves unused counts from the first one on.
+    /// Credits hold at least what a step refills: [`Fluid::max_rate`] never counts on it, so what a
+    /// step leaves unused counts from the first one on.
     pub(crate) fn keep_a_refill(&mut self, seconds: f64) {
         for bucket in self.buckets.iter_mut().filter(|bucket| bucket.is_credits()) {
             bucket.level = bucket.level.max((bucket.rate * seconds).min(bucket.depth));
         }
     }
 
-    /// Most repetitions a second of `each` that every bucket lets through over `seconds` on top of `always`, and the cap that limits them. Tokens that caps have saved are not
-    /// counted on: a load at the cap has spent them.
+    /// Most repetitions a second of `each` that every bucket lets through over `seconds` on top of
+    /// `always`, and the cap that limits them. Tokens that caps have saved are not counted on: a
+    /// load at the cap has spent them.
     #[inline]
     pub fn max_rate(&self, each: &Measured, always: &Measured, seconds: f64) -> (f64, Cap) {
         let mut lowest = (f64::INFINITY, Cap::None);
         for bucket in &self.buckets {
             let cost = bucket.demand(each);
             if cost > 0.0 {
-                // A step's refill stays behind: demand that scatters around what is let through then neither loses nor gains by an empty bucket.
+                // A step's refill stays behind: demand that scatters around what is let through
+                // then neither loses nor gains by an empty bucket.
                 let saved = if bucket.is_credits() { (bucket.level / seconds - bucket.rate).max(0.0) } else { 0.0 };
                 let rate = (bucket.rate + saved - bucket.demand(always)).max(0.0) / cost;
                 if rate < lowest.0 {
@@ -163,7 +173,8 @@ impl Fluid {
         }
     }
 
-    /// How an array multiplies I/Os on their way through the instance: (per read, per write). Those of local disks do not pass its EBS limits.
+    /// How an array multiplies I/Os on their way through the instance: (per read, per write). Those
+    /// of local disks do not pass its EBS limits.
     pub fn amplification(setup: &Setup) -> (f64, f64) {
         if setup.is_local() {
             return (0.0, 0.0);
@@ -172,7 +183,8 @@ impl Fluid {
         (by.reads_per_read, by.reads_per_write + by.writes_per_write)
     }
 
-    /// Leaves out byte caps that this load cannot reach: neither by what it asks nor by working off a backlog as fast as the IOPS cap of the same volume lets it.
+    /// Leaves out byte caps that this load cannot reach: neither by what it asks nor by working off
+    /// a backlog as fast as the IOPS cap of the same volume lets it.
     pub fn leave_out_idle_caps(&mut self, load: &MeasuredLoad) {
         let iops_caps: Vec<FluidBucket> = self.buckets.iter().filter(|bucket| bucket.measure == Measure::Units && !bucket.is_credits()).cloned().collect();
         self.buckets.retain(|bucket| {
@@ -232,7 +244,8 @@ impl Fluid {
         self.backlog.is_empty() && self.buckets.iter().all(calm)
     }
 
-    /// One interval that begins at `t_s`; what came of it is added to `step`. `keep_queue` carries what was not delivered into the next.
+    /// One interval that begins at `t_s`; what came of it is added to `step`. `keep_queue` carries
+    /// what was not delivered into the next.
     #[inline]
     pub fn step(&mut self, point: &Measured, t_s: f64, keep_queue: bool, waits: &mut Waits, step: &mut Step) {
         let seconds = point.duration_s;
@@ -285,7 +298,8 @@ impl Fluid {
         }
     }
 
-    /// Whether what waits in this interval waits in clumps, if at all: some cap is near, none is exceeded for long, and credits last.
+    /// Whether what waits in this interval waits in clumps, if at all: some cap is near, none is
+    /// exceeded for long, and credits last.
     fn can_clump(&self, point: &Measured) -> bool {
         let seconds = point.duration_s;
         let mut some = false;
@@ -310,7 +324,8 @@ impl Fluid {
         self.buckets.iter().all(within) && some
     }
 
-    /// Independent arrivals near a cap ([`crate::demand::near_cap`]): the reserve takes what exceeds the main part, against its refill; once it is used up, requests wait.
+    /// Independent arrivals near a cap ([`crate::demand::near_cap`]): the reserve takes what
+    /// exceeds the main part, against its refill; once it is used up, requests wait.
     fn clump(&mut self, point: &Measured, t_s: f64, step: &mut Step, waits: &mut Waits) {
         let seconds = point.duration_s;
         let came = point.iops * seconds;
@@ -364,7 +379,8 @@ impl Fluid {
         self.clumped = waiting;
     }
 
-    /// The clumps near a cap end with this interval: what waits is served at once, or is a backlog from now on (true).
+    /// The clumps near a cap end with this interval: what waits is served at once, or is a backlog
+    /// from now on (true).
     fn end_clumps(&mut self, point: &Measured, t_s: f64, step: &mut Step) -> bool {
         let (requests, bytes) = std::mem::take(&mut self.clumped);
         self.near = false;
@@ -395,7 +411,8 @@ impl Fluid {
         self.backlog.push_back(Batch { point: *point, interval: self.interval, arrived_s: now, requests: 0.0 });
     }
 
-    /// Nothing waits: requests pass as they come, until a bucket that gives less than is asked runs empty. Returns the time reached.
+    /// Nothing waits: requests pass as they come, until a bucket that gives less than is asked runs
+    /// empty. Returns the time reached.
     fn flow(&mut self, point: &Measured, now: f64, end: f64, step: &mut Step, waits: &mut Waits) -> f64 {
         let mut until = end;
         for bucket in &mut self.buckets {
@@ -424,8 +441,9 @@ impl Fluid {
         until
     }
 
-    /// The head of the backlog is served: at once while every bucket holds something, then at the rate of the slowest that is empty, until the head is
-    /// worked off, another bucket runs empty or the interval ends. Returns the time reached.
+    /// The head of the backlog is served: at once while every bucket holds something, then at the
+    /// rate of the slowest that is empty, until the head is worked off, another bucket runs empty
+    /// or the interval ends. Returns the time reached.
     fn drain(&mut self, head: &Batch, point: &Measured, (now, end): (f64, f64), step: &mut Step, waits: &mut Waits) -> f64 {
         let per_request = 1.0 / head.point.iops;
         let mut at_once = head.requests;
@@ -447,7 +465,8 @@ impl Fluid {
         }
         let limits = self.buckets.iter().filter(|bucket| bucket.is_empty() && bucket.cost > 0.0).map(|bucket| (bucket.rate / bucket.cost, bucket.cap));
         let Some((rate, cap)) = limits.min_by(|a, b| a.0.total_cmp(&b.0)) else {
-            // Nothing is empty, so nothing needs to wait: the head was the interval's own batch and is worked off.
+            // Nothing is empty, so nothing needs to wait: the head was the interval's own batch and
+            // is worked off.
             self.backlog.clear();
             return now;
         };
@@ -507,8 +526,10 @@ impl Fluid {
     }
 }
 
-/// What a load asks over what a storage can give in that time, every balance spent: above 1 it cannot be delivered in full. A bound, without simulating. With `settled`
-/// balances count for nothing, but for an instance's, which are filled up every day: what a repeated load spends must come back.
+/// What a load asks over what a storage can give in that time, every balance spent: above 1 it
+/// cannot be delivered in full. A bound, without simulating. With `settled` balances count for
+/// nothing, but for an instance's, which are filled up every day: what a repeated load spends must
+/// come back.
 pub(crate) fn overload(setup: &Setup, load: &MeasuredLoad, settled: bool) -> f64 {
     let seconds = load.seconds();
     let fluid = Fluid::new(setup);

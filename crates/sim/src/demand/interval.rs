@@ -1,7 +1,9 @@
-//! The per-interval form: hours, days and fleets in microseconds, on the buckets of [`crate::demand::fluid`].
+//! The per-interval form: hours, days and fleets in microseconds, on the buckets of
+//! [`crate::demand::fluid`].
 //!
-//! A row per point of the demand. What it adds to the buckets: latency (what requests waited plus their own distribution) and blocks that still
-//! lie in a snapshot, as a share of requests that need a fetch.
+//! A row per point of the demand. What it adds to the buckets: latency (what requests waited plus
+//! their own distribution) and blocks that still lie in a snapshot, as a share of requests that
+//! need a fetch.
 
 use crate::demand::fluid::{Fluid, Step};
 use crate::demand::load::{ClosedLoad, OpenLoad, Point, MAX_ROWS};
@@ -26,7 +28,8 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimE
     Ok(Run { rows, summary })
 }
 
-/// Runs a closed load for `seconds`: its clients ask as fast as own latency lets them, and wait instead of piling up.
+/// Runs a closed load for `seconds`: its clients ask as fast as own latency lets them, and wait
+/// instead of piling up.
 pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -> Result<Run, SimError> {
     load.check()?;
     refuse_lost_members(setup)?;
@@ -65,12 +68,14 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -
     Ok(Run { rows, summary })
 }
 
-/// Only the summary of an open load that is measured and whose own latency is known: the planner's inner loop.
+/// Only the summary of an open load that is measured and whose own latency is known: the planner's
+/// inner loop.
 pub fn summarise(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency) -> Summary {
     Driver::new(setup, measured, own, true).cycle(&mut |_, _, _, _, _| {})
 }
 
-/// Highest mean latency of any five minutes of a closed load (Little's law), ms, and where they begin.
+/// Highest mean latency of any five minutes of a closed load (Little's law), ms, and where they
+/// begin.
 fn slowest(measured: &MeasuredLoad, rows: &[RunRow], outstanding: f64) -> (Option<f64>, Option<f64>) {
     let mut worst: Option<(f64, f64)> = None;
     for (from, until) in measured.slots.spans() {
@@ -120,7 +125,8 @@ pub(crate) fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError
     Ok(OpenLoad { points, ..load.clone() })
 }
 
-/// Blocks still in a snapshot, for random requests: the share of them that must be fetched, and how fast they can be.
+/// Blocks still in a snapshot, for random requests: the share of them that must be fetched, and how
+/// fast they can be.
 struct Cold {
     bytes: f64,
     written: f64,
@@ -153,7 +159,8 @@ impl Cold {
     }
 }
 
-/// Called after each interval: its start (s), buckets, demand, what came of it, and the requests that met cold blocks with their delay, ms.
+/// Called after each interval: its start (s), buckets, demand, what came of it, and the requests
+/// that met cold blocks with their delay, ms.
 pub(crate) type Each<'a> = dyn FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a;
 
 /// Takes a load through a storage's buckets, once or again and again.
@@ -167,7 +174,8 @@ pub(crate) struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    /// At the storage's start. `keep_queue` lets requests pile up; without it they give up, as clients of a closed load that never sent them.
+    /// At the storage's start. `keep_queue` lets requests pile up; without it they give up, as
+    /// clients of a closed load that never sent them.
     pub fn new(setup: &'a Setup, measured: &'a MeasuredLoad, own: &'a OwnLatency, keep_queue: bool) -> Driver<'a> {
         let mut fluid = Fluid::new(setup);
         fluid.independent_arrivals = measured.independent_arrivals && keep_queue;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a sector, the unit of a block device's requests.
 const SECTOR_BYTES: u32 = 512;
 
-/// Longest run, s: a leap year. This bound and those below are ours; they keep memory and time of a run within reason.
+/// Longest run, s: a leap year. This bound and those below are ours; they keep memory and time of a
+/// run within reason.
 pub(crate) const YEAR_S: f64 = 366.0 * 86_400.0;
 /// Most rows or points of a run.
 pub(crate) const MAX_ROWS: f64 = 10e6;
@@ -135,7 +136,8 @@ pub struct OpenLoad {
     pub sequential_write_share: f64,
     /// How requests arrive within a point.
     pub arrivals: Arrivals,
-    /// Requests the host keeps outstanding at most; more wait in the host. NVMe queues of EBS hold 1,024.
+    /// Requests the host keeps outstanding at most; more wait in the host. NVMe queues of EBS hold
+    /// 1,024.
     pub max_outstanding: u32,
     /// Part of the device that is used, bytes; 0 for all of it.
     pub span_bytes: u64,

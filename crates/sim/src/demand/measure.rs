@@ -1,4 +1,5 @@
-//! Demand in what buckets count: 256 KiB units, bytes, and the whole mebibytes of HDD types. Computed once for a load, used for every storage.
+//! Demand in what buckets count: 256 KiB units, bytes, and the whole mebibytes of HDD types.
+//! Computed once for a load, used for every storage.
 
 use crate::demand::load::{Arrivals, OpenLoad, Point};
 use crate::demand::mixture::OwnLatencyKey;
@@ -19,7 +20,8 @@ pub(crate) enum Measure {
     HddBytes,
 }
 
-/// Demand of one point in every measure, for reads and writes: computed once, used for every storage.
+/// Demand of one point in every measure, for reads and writes: computed once, used for every
+/// storage.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
     pub duration_s: f64,
@@ -62,7 +64,8 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// For stripes with chunks of `chunk_bytes` (none: single volumes); `hdd` gives the 1 MiB accounting.
+    /// For stripes with chunks of `chunk_bytes` (none: single volumes); `hdd` gives the 1 MiB
+    /// accounting.
     pub fn new(chunk_bytes: Option<f64>, hdd: Option<&VolumeLimits>) -> Counting {
         Counting { chunk_bytes, hdd: hdd.map(Accounting::new) }
     }
@@ -83,7 +86,8 @@ impl Counting {
     }
 }
 
-/// What all volumes of a storage together are asked for at one point of a load, copies and parity included.
+/// What all volumes of a storage together are asked for at one point of a load, copies and parity
+/// included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OnVolumes {
     /// Begin of the point, s.
@@ -115,7 +119,8 @@ pub fn on_volumes(load: &OpenLoad, storage: &StorageSpec) -> Vec<OnVolumes> {
 }
 
 impl MeasuredLoad {
-    /// Measures a load for devices whose stripes have chunks of `chunk_bytes` (none: single volumes). `hdd` gives the 1 MiB accounting.
+    /// Measures a load for devices whose stripes have chunks of `chunk_bytes` (none: single
+    /// volumes). `hdd` gives the 1 MiB accounting.
     pub fn new(load: &OpenLoad, chunk_bytes: Option<f64>, hdd: Option<&VolumeLimits>) -> MeasuredLoad {
         let counting = Counting::new(chunk_bytes, hdd);
         let measure = |rate: f64, bytes: f64, sequential: f64| counting.of(rate, bytes, sequential);

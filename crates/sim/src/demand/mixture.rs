@@ -1,7 +1,9 @@
-//! Latency percentiles of the interval form: what requests waited, plus what they take once started.
+//! Latency percentiles of the interval form: what requests waited, plus what they take once
+//! started.
 //!
-//! The interval form knows how long requests waited for a limit in each interval, and the distribution of their own latency. The share of requests above x is then
-//! the sum over waits w of weight(w) * P(own > x - w), and a percentile is the x at which that falls to 1 - q.
+//! The interval form knows how long requests waited for a limit in each interval, and the
+//! distribution of their own latency. The share of requests above x is then the sum over waits w of
+//! weight(w) * P(own > x - w), and a percentile is the x at which that falls to 1 - q.
 
 use headrace_catalog::{RaidLevel, VolumeType};
 use headrace_model::latency::LatencyProfile;
@@ -11,8 +13,8 @@ use std::sync::{Arc, Mutex};
 /// Mixes whose tables are kept: types x layouts of a plan, several times over; 6 KiB each.
 const MAX_TABLES: usize = 512;
 
-/// A scale that is logarithmic by octave and linear inside one: a number's exponent and the first bits of its mantissa, read off its
-/// representation. No logarithm, and the same on every machine.
+/// A scale that is logarithmic by octave and linear inside one: a number's exponent and the first
+/// bits of its mantissa, read off its representation. No logarithm, and the same on every machine.
 #[derive(Clone, Copy, Debug)]
 struct Octaves {
     /// A power of two.
@@ -44,10 +46,12 @@ impl Octaves {
     }
 }
 
-/// Waits are kept in cells of an eighth of an octave from 1 us to 300 h, ms, each with the mean of its waits: a wait is at most a sixteenth off, usually far less.
+/// Waits are kept in cells of an eighth of an octave from 1 us to 300 h, ms, each with the mean of
+/// its waits: a wait is at most a sixteenth off, usually far less.
 const WAIT_CELLS: usize = 320;
 const WAITS: Octaves = Octaves { from: 1.0 / 1_024.0, bits: 3, cells: WAIT_CELLS };
-/// The own-latency distribution is tabulated at 32 places per octave from 8 us to 137 s and interpolated.
+/// The own-latency distribution is tabulated at 32 places per octave from 8 us to 137 s and
+/// interpolated.
 const OWN: Octaves = Octaves { from: 1.0 / 128.0, bits: 5, cells: 24 * 32 };
 
 /// Waits for limits, weighted by requests.
@@ -154,7 +158,8 @@ pub struct OwnLatencyKey {
 }
 
 impl OwnLatency {
-    /// The table of a mix; kept, because plans ask for the same few again and again. The oldest are dropped when there are many.
+    /// The table of a mix; kept, because plans ask for the same few again and again. The oldest are
+    /// dropped when there are many.
     pub fn cached(key: &OwnLatencyKey) -> Arc<OwnLatency> {
         static TABLES: Mutex<Vec<(OwnLatencyKey, Arc<OwnLatency>)>> = Mutex::new(Vec::new());
         let find = |tables: &[(OwnLatencyKey, Arc<OwnLatency>)]| tables.iter().find(|(known, _)| known == key).map(|(_, table)| Arc::clone(table));
@@ -175,7 +180,8 @@ impl OwnLatency {
     pub fn new(key: &OwnLatencyKey) -> OwnLatency {
         let read = LatencyProfile::of(key.volume_type, Op::Read, key.as_of);
         let write = LatencyProfile::of(key.volume_type, Op::Write, key.as_of);
-        // A mirrored write is done when the last copy is; a small RAID 5 write first reads, then writes two.
+        // A mirrored write is done when the last copy is; a small RAID 5 write first reads, then
+        // writes two.
         let copies = match key.raid {
             Some(RaidLevel::Raid1) => key.members as i32,
             Some(RaidLevel::Raid10 | RaidLevel::Raid10F2 | RaidLevel::Raid5) => 2,
@@ -212,12 +218,14 @@ impl OwnLatency {
         }
     }
 
-    /// The latencies that shares `1 - q` of requests exceed, ms, with `waits` added; `quantiles` must rise. Without any requests: without waits.
+    /// The latencies that shares `1 - q` of requests exceed, ms, with `waits` added; `quantiles`
+    /// must rise. Without any requests: without waits.
     pub fn percentiles_ms<const N: usize>(&self, waits: &Waits, quantiles: [f64; N]) -> [f64; N] {
         let mix = WaitMix::new(self, waits);
         let mut least = OWN.from;
         quantiles.map(|q| {
-            // The last step of the search leaves a small interval open; a higher percentile must not fall below a lower one inside it.
+            // The last step of the search leaves a small interval open; a higher percentile must
+            // not fall below a lower one inside it.
             least = mix.percentile(q, least);
             least
         })

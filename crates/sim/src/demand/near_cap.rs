@@ -1,8 +1,10 @@
 //! Independent arrivals near a cap: what a random walk does that a line does not.
 //!
-//! Just below a cap, and at it, requests that come independently of each other wait in clumps. What waits (W, in tokens) is a random walk that cannot fall below zero: it
-//! drifts by demand less rate, and spreads by demand times the tokens of a request a second (Poisson arrivals). Its main part, 1/64 s of tokens, absorbs small clumps, the
-//! reserve larger ones until it is used up. From then on requests wait for what W exceeds the main part by.
+//! Just below a cap, and at it, requests that come independently of each other wait in clumps. What
+//! waits (W, in tokens) is a random walk that cannot fall below zero: it drifts by demand less
+//! rate, and spreads by demand times the tokens of a request a second (Poisson arrivals). Its main
+//! part, 1/64 s of tokens, absorbs small clumps, the reserve larger ones until it is used up. From
+//! then on requests wait for what W exceeds the main part by.
 //!
 //! ```text
 //!  W |                     __/\        what exceeds the main part waits
@@ -11,17 +13,21 @@
 //!    |___/__________________________\___ t
 //! ```
 //!
-//! Mean of such a walk from zero: Abate and Whitt, "Transient behavior of regulated Brownian motion I" (1987): m(t) in units of spread / drift, with t in units of
-//! spread / drift^2. A run is one walk, not the mean of many: how W is spread over the time of a *typical* run follows a Weibull distribution of that mean whose exponent
-//! falls from 3 (young: the walk has not turned yet) to 1 (old: exponential, as in the settled queue). Exponent and its 1 + 2 / (1 + t) were fitted to 400 walks each of
-//! length 0.01 to 400: their mean p99 is met within 6 %, their mean p95 within 12 %.
+//! Mean of such a walk from zero: Abate and Whitt, "Transient behavior of regulated Brownian motion
+//! I" (1987): m(t) in units of spread / drift, with t in units of spread / drift^2. A run is one
+//! walk, not the mean of many: how W is spread over the time of a *typical* run follows a Weibull
+//! distribution of that mean whose exponent falls from 3 (young: the walk has not turned yet) to 1
+//! (old: exponential, as in the settled queue). Exponent and its 1 + 2 / (1 + t) were fitted to 400
+//! walks each of length 0.01 to 400: their mean p99 is met within 6 %, their mean p95 within 12 %.
 
 use core::f64::consts::PI;
 use headrace_model::chance::normal_above;
 
-/// Utilisation of a cap from which independent arrivals are looked at: below, the chance that 1/64 s of tokens is used up is under exp(-2 x 47 x 0.25) at 3,000 IOPS.
+/// Utilisation of a cap from which independent arrivals are looked at: below, the chance that 1/64
+/// s of tokens is used up is under exp(-2 x 47 x 0.25) at 3,000 IOPS.
 pub(crate) const CLUMPS_FROM: f64 = 0.8;
-/// After this time, in units of spread / drift^2, a drift upwards outweighs chance: the walk is then a line with some noise (chosen, see the fit in the header).
+/// After this time, in units of spread / drift^2, a drift upwards outweighs chance: the walk is
+/// then a line with some noise (chosen, see the fit in the header).
 const OLD: f64 = 2.0;
 
 /// Drift and spread of what waits at a cap.
@@ -45,7 +51,8 @@ pub(crate) struct NearCap {
     since_s: f64,
 }
 
-/// Shares of the requests that wait which wait longer than each of the levels looked at: the middles, and how many requests lie around each.
+/// Shares of the requests that wait which wait longer than each of the levels looked at: the
+/// middles, and how many requests lie around each.
 const TAIL: [(f64, f64); 14] = [
     (0.9, 0.2),
     (0.7, 0.2),
@@ -78,17 +85,20 @@ impl Walk {
     /// Of a demand in tokens a second, `cost` tokens a request, at a cap of `rate`.
     pub fn new(need: f64, rate: f64, cost: f64) -> Walk {
         let drift = need - rate;
-        // A drift below a hundred-thousandth of the rate makes no difference within hours, and would divide by zero.
+        // A drift below a hundred-thousandth of the rate makes no difference within hours, and
+        // would divide by zero.
         let least = 1e-5 * rate;
         Walk { drift: if drift.abs() >= least { drift } else { least.copysign(drift) }, spread: need * cost }
     }
 
-    /// Tokens a second that exceed a main part of `depth`, if what exceeds it is taken away at once (by the reserve): loss of a walk between two walls.
+    /// Tokens a second that exceed a main part of `depth`, if what exceeds it is taken away at once
+    /// (by the reserve): loss of a walk between two walls.
     pub fn overflow(&self, depth: f64) -> f64 {
         self.drift / -libm::expm1(-2.0 * self.drift * depth / self.spread)
     }
 
-    /// Tokens a second that the walk is pushed up by at zero in that case: what the bucket does not need.
+    /// Tokens a second that the walk is pushed up by at zero in that case: what the bucket does not
+    /// need.
     pub fn unused(&self, depth: f64) -> f64 {
         self.overflow(depth) - self.drift
     }
@@ -135,7 +145,8 @@ impl Walk {
     }
 }
 
-/// Mean at time `t` of a random walk from zero with drift -1 and spread 1 that cannot fall below zero.
+/// Mean at time `t` of a random walk from zero with drift -1 and spread 1 that cannot fall below
+/// zero.
 fn regulated_mean(t: f64) -> f64 {
     let root = t.sqrt();
     let above = normal_above(root);
@@ -143,7 +154,8 @@ fn regulated_mean(t: f64) -> f64 {
 }
 
 impl NearCap {
-    /// The reserve has just been used up: the main part, of `depth` tokens, is empty, or as empty as the walk makes it.
+    /// The reserve has just been used up: the main part, of `depth` tokens, is empty, or as empty
+    /// as the walk makes it.
     pub fn new(walk: Walk, depth: f64) -> NearCap {
         let mean = depth.min(0.999 * walk.settled());
         NearCap { mean, age_s: walk.age(mean), walk, since_s: 0.0 }
@@ -157,7 +169,8 @@ impl NearCap {
         }
     }
 
-    /// What waits is a backlog by now: it grows by its drift, or is far more than chance would hold together.
+    /// What waits is a backlog by now: it grows by its drift, or is far more than chance would hold
+    /// together.
     pub fn is_a_line(&self, seconds: f64, depth: f64) -> bool {
         self.walk.is_a_line(self.age_s + seconds) || self.mean > 3.0 * (self.walk.settled() + depth)
     }
@@ -175,7 +188,8 @@ impl NearCap {
         self.age_s += seconds;
         self.since_s += seconds;
         let time = self.walk.time(self.since_s);
-        // Highest point of the walk: its square root at first, later the logarithm of the time. The factors are those of the two limits.
+        // Highest point of the walk: its square root at first, later the logarithm of the time. The
+        // factors are those of the two limits.
         let most =
             0.5 * self.walk.spread / self.walk.drift.abs() * libm::log(1.0 + 2.507 * time.sqrt() + 3.56 * time) + self.walk.drift.max(0.0) * self.since_s;
         Excess { chance: libm::exp(-passed), levels: TAIL.map(|(share, weight)| (level(share), weight)), most: (most - depth).max(0.0) }

@@ -6,7 +6,8 @@ use hdrhistogram::Histogram;
 use headrace_model::{Cap, Decision, Host, Nanos, Verdict};
 use std::collections::VecDeque;
 
-/// Latencies are kept from 1 us to a day with three significant digits: an error of at most 0.1 %, or half a microsecond.
+/// Latencies are kept from 1 us to a day with three significant digits: an error of at most 0.1 %,
+/// or half a microsecond.
 const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 86_400_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -67,7 +68,8 @@ impl Windows {
             let mut fresh = fresh.unwrap_or_else(histogram);
             fresh.reset();
             self.past.push_back((self.slot_start, length, std::mem::replace(&mut self.slot, fresh)));
-            // Five minutes, or the whole of a shorter run; a last slot of less than a minute is looked at together with the five before it.
+            // Five minutes, or the whole of a shorter run; a last slot of less than a minute is
+            // looked at together with the five before it.
             if (known + length.0) as f64 >= WINDOW_S * 1e9 || (self.slot_end == end && !self.looked_at) {
                 self.look(summary);
             }
@@ -140,7 +142,8 @@ impl RunRecorder {
         }
     }
 
-    /// A request was handed to the storage, which decided; `arrived` may be earlier (it waited in the host).
+    /// A request was handed to the storage, which decided; `arrived` may be earlier (it waited in
+    /// the host).
     pub fn decided(&mut self, arrived: Nanos, decision: &Decision) {
         let wait = decision.start.since(arrived);
         if wait == Nanos::ZERO || decision.cap == Cap::None {
@@ -236,7 +239,8 @@ impl RunRecorder {
         summary.see_balance(end_s, row.balance_percent);
         summary.see_instance_balance([row.instance_io_balance_percent, row.instance_byte_balance_percent]);
         if row.throttled_s > 0.0 {
-            // What is still in flight at the end of a row was let go long ago unless the row was throttled throughout.
+            // What is still in flight at the end of a row was let go long ago unless the row was
+            // throttled throughout.
             let over = row.throttled_s < row.duration_s * 0.999 && self.waited_until < self.row_end;
             summary.recovered_at_s = over.then_some(self.waited_until.as_secs_f64().min(end_s));
         }

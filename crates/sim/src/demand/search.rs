@@ -1,7 +1,8 @@
 //! Many storages against one demand: the planner's inner loop.
 //!
-//! Candidates are independent, so they are spread over the cores; the answer does not depend on how. Work that candidates share is done once:
-//! resolving limits (per storage), measuring the demand (per accounting and chunk), tabulating own latency (per type, layout and mix).
+//! Candidates are independent, so they are spread over the cores; the answer does not depend on
+//! how. Work that candidates share is done once: resolving limits (per storage), measuring the
+//! demand (per accounting and chunk), tabulating own latency (per type, layout and mix).
 
 use crate::demand::cycle::{repeat, Cycle, Repeated};
 use crate::demand::interval;
@@ -36,9 +37,11 @@ pub struct DemandSearch<'a> {
     pub instances: &'a [InstanceLimits],
     /// Credits at the start, percent; none: as AWS gives them.
     pub start_balance_percent: Option<f64>,
-    /// The first cycle, or the settled one. Credits at the start are those of the first: with them, only that one is looked at.
+    /// The first cycle, or the settled one. Credits at the start are those of the first: with them,
+    /// only that one is looked at.
     pub cycle: Cycle,
-    /// A candidate is not simulated when the demand's own mean is above what it can sustain by this factor: it cannot hold, and the bound says by how much.
+    /// A candidate is not simulated when the demand's own mean is above what it can sustain by this
+    /// factor: it cannot hold, and the bound says by how much.
     pub prune_above: f64,
 }
 
@@ -60,7 +63,8 @@ struct SharedLoad {
 
 type SharedKey = (headrace_catalog::VolumeType, Option<headrace_catalog::RaidLevel>, usize, u64);
 
-/// Evaluates all candidates, in their order. `progress` is told how many are done; returning false stops.
+/// Evaluates all candidates, in their order. `progress` is told how many are done; returning false
+/// stops.
 pub fn evaluate(
     search: &DemandSearch<'_>,
     candidates: &[DemandCandidate],

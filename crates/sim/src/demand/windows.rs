@@ -1,7 +1,9 @@
 //! The worst five minutes of a run, for the interval form.
 //!
-//! A window is as few consecutive slots as make five minutes; one begins at every slot. A slot is a minute: points of a recording that are shorter are put together, longer
-//! ones are cut, so that the answer does not depend on how finely the same demand was written down. A run shorter than five minutes is one window.
+//! A window is as few consecutive slots as make five minutes; one begins at every slot. A slot is a
+//! minute: points of a recording that are shorter are put together, longer ones are cut, so that
+//! the answer does not depend on how finely the same demand was written down. A run shorter than
+//! five minutes is one window.
 //!
 //! ```text
 //!  slots     | 60 s | 60 s | 60 s | 60 s | 60 s | 60 s | 60 s |
@@ -9,8 +11,8 @@
 //!                   |------------- 2 --------------|
 //! ```
 //!
-//! Slots follow from the demand alone and are cut once per load. A storage then only notes the slots in which requests waited: where none did, the latency is the
-//! storage's own.
+//! Slots follow from the demand alone and are cut once per load. A storage then only notes the
+//! slots in which requests waited: where none did, the latency is the storage's own.
 
 use crate::demand::mixture::{OwnLatency, Waits};
 
@@ -169,11 +171,13 @@ impl BusySlots {
         self.served.extend_from_slice(served);
     }
 
-    /// The worst of all windows; `calm` are the percentiles without any wait, which is what windows without waits have.
+    /// The worst of all windows; `calm` are the percentiles without any wait, which is what windows
+    /// without waits have.
     pub fn worst(&self, slots: &Slots, own: &OwnLatency, quantiles: [f64; 4], calm: [f64; 4]) -> Worst {
         let mut worst = Worst { mean_ms: own.mean_ms(), percentiles_ms: calm, at_s: None };
         let mut windows = self.windows(slots);
-        // Those with the longest waits first: once the rest cannot come near, they need not be looked at.
+        // Those with the longest waits first: once the rest cannot come near, they need not be
+        // looked at.
         windows.sort_by(|a, b| b.longest_ms.total_cmp(&a.longest_ms));
         let can_raise = |window: &Window, best: &[f64; 4]| (0..4).any(|i| window.longest_ms + calm[i] > best[i]);
         for window in &windows {
@@ -205,7 +209,8 @@ impl BusySlots {
                 first -= 1;
             }
             start = start.max(first);
-            // The run's last windows end with it; a slot behind their starts is in the last of them.
+            // The run's last windows end with it; a slot behind their starts is in the last of
+            // them.
             while start <= self.busy[next].slot && slots.slots[start].window_end > 0 {
                 let end = slots.slots[start].window_end as usize;
                 while from < self.busy.len() && self.busy[from].slot < start {

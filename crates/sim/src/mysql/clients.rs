@@ -1,4 +1,5 @@
-//! The per-I/O form: every client, every page read, every log write by itself, through an event queue, in nanoseconds.
+//! The per-I/O form: every client, every page read, every log write by itself, through an event
+//! queue, in nanoseconds.
 //!
 //! ```text
 //!  client: own time -> processor -> page reads, one after the other -> commit -> next transaction
@@ -11,10 +12,13 @@
 //!
 //! Nothing is tuned here: caps, latency and waiting are the volume model's. These choices are ours:
 //!
-//! * Own time and processor time of a transaction share one lognormal factor of mean 1, as wide as the database's p95 over mean: a long transaction is long in both.
-//!   Reads are a Poisson number around the cache curve.
-//! * A transaction waits for its read-ahead runs like for other reads. With two syncs a commit the first is the redo log's, the second the binary log's.
-//! * One-second scatter comes from queues and draws alone; the database's measured noise is not added.
+//! * Own time and processor time of a transaction share one lognormal factor of mean 1, as wide as
+//!   the database's p95 over mean: a long transaction is long in both. Reads are a Poisson number
+//!   around the cache curve.
+//! * A transaction waits for its read-ahead runs like for other reads. With two syncs a commit the
+//!   first is the redo log's, the second the binary log's.
+//! * One-second scatter comes from queues and draws alone; the database's measured noise is not
+//!   added.
 //! * An open load is served by at most 1,024 transactions at once; the rest wait to begin.
 
 mod background;
@@ -37,9 +41,11 @@ const MOST_EVENTS: f64 = 2e9;
 /// How often a long run tells how far it is, in events.
 const PROGRESS_EVERY: u64 = 1 << 20;
 
-/// Runs a scenario I/O by I/O; a row every `step_s`. The scenario's seed (none: 0) decides every draw, those of the volumes together with their own seeds.
+/// Runs a scenario I/O by I/O; a row every `step_s`. The scenario's seed (none: 0) decides every
+/// draw, those of the volumes together with their own seeds.
 ///
-/// Errors: what the interval form refuses; runs of more than 2 billion I/Os and transactions; storage that fails; a `progress` that says stop.
+/// Errors: what the interval form refuses; runs of more than 2 billion I/Os and transactions;
+/// storage that fails; a `progress` that says stop.
 pub fn run(scenario: &Scenario<'_>, progress: Progress<'_>) -> Result<ClientsRun, SimError> {
     // No step of the interval form: its rules on loads, steps and databases are the same.
     interval::run(&Scenario { seconds: 0, ..scenario.clone() }, &mut |_| {})?;

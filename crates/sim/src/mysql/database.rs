@@ -1,11 +1,13 @@
-//! A database as its storage sees it. Every number here is identified from a run (with what certainty, the workload file says) or taken from a standard
-//! benchmark; nothing here knows a volume.
+//! A database as its storage sees it. Every number here is identified from a run (with what
+//! certainty, the workload file says) or taken from a standard benchmark; nothing here knows a
+//! volume.
 
 use super::popularity::Popularity;
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
 
-/// Runs of pages are written and read in I/Os of this size: the doublewrite area, read-ahead, sorted files.
+/// Runs of pages are written and read in I/Os of this size: the doublewrite area, read-ahead,
+/// sorted files.
 pub const RUN_BYTES: f64 = 262_144.0;
 
 /// Storage engine.
@@ -24,15 +26,19 @@ pub enum StorageEngine {
 pub struct PageWrites {
     /// Pages that a transaction makes the flush list write once checkpointing runs steadily.
     pub flush_per_tx: f64,
-    /// Transactions over which that builds up from nothing (an exponential approach): right after the start the redo log is young.
+    /// Transactions over which that builds up from nothing (an exponential approach): right after
+    /// the start the redo log is young.
     pub flush_ramp_tx: f64,
-    /// Share of dirty pages among those evicted that were read while the cache filled: the page cleaner had not written them back.
+    /// Share of dirty pages among those evicted that were read while the cache filled: the page
+    /// cleaner had not written them back.
     pub first_dirty: f64,
     /// The same for pages read later.
     pub later_dirty: f64,
-    /// How much the share of dirty pages among those evicted rises for rarely touched pages: it goes with (touches of a page / mean over all pages)^-slope. 0: it is the same for all.
+    /// How much the share of dirty pages among those evicted rises for rarely touched pages: it
+    /// goes with (touches of a page / mean over all pages)^-slope. 0: it is the same for all.
     pub dirty_slope: f64,
-    /// Pages a second the page cleaner writes at any load, once the cache is full (innodb_io_capacity).
+    /// Pages a second the page cleaner writes at any load, once the cache is full
+    /// (innodb_io_capacity).
     pub background_per_s: f64,
     /// Most pages a second the flush list writes, background included (innodb_io_capacity_max).
     pub flush_limit_per_s: f64,
@@ -48,10 +54,12 @@ pub struct Log {
     pub redo_bytes_per_tx: f64,
     /// Binary log, bytes of a transaction.
     pub binlog_bytes_per_tx: f64,
-    /// Synchronous writes, one after the other, of a transaction whose commits share no log write with others: [`super::settings::syncs_per_commit`] times its commits; 0 when the log is
+    /// Synchronous writes, one after the other, of a transaction whose commits share no log write
+    /// with others: [`super::settings::syncs_per_commit`] times its commits; 0 when the log is
     /// synced once a second.
     pub syncs_per_commit: f64,
-    /// Commits of a transaction: none of one that only reads, one per writing statement under autocommit. Not known (files before it was kept): see [`Log::commits`].
+    /// Commits of a transaction: none of one that only reads, one per writing statement under
+    /// autocommit. Not known (files before it was kept): see [`Log::commits`].
     #[serde(default)]
     pub commits_per_tx: Option<f64>,
 }
@@ -60,7 +68,8 @@ pub struct Log {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compaction {
-    /// Transactions from one to the next: memtable size / bytes per transaction x files in level 0 that start it.
+    /// Transactions from one to the next: memtable size / bytes per transaction x files in level 0
+    /// that start it.
     pub period_tx: f64,
     /// Transactions until the first.
     pub first_tx: f64,
@@ -70,7 +79,8 @@ pub struct Compaction {
     pub write_bytes_per_tx: f64,
     /// Bytes a second it moves at most, reads and writes together.
     pub rate_bytes_s: f64,
-    /// I/Os per transaction through a period over their mean, in equal parts of it: merged files come uncached, then warm up again.
+    /// I/Os per transaction through a period over their mean, in equal parts of it: merged files
+    /// come uncached, then warm up again.
     pub profile: Vec<f64>,
 }
 
@@ -134,7 +144,8 @@ pub struct Noise {
     pub cv: f64,
 }
 
-/// What the physics leaves unexplained in the run that was measured: I/Os per transaction, measured over modelled. Points are sorted; ends hold.
+/// What the physics leaves unexplained in the run that was measured: I/Os per transaction, measured
+/// over modelled. Points are sorted; ends hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoShape {
@@ -144,7 +155,8 @@ pub struct IoShape {
     pub full: Vec<(f64, f64)>,
 }
 
-/// Share of touches that change a page. Guess: a third; TPC-C writes about half of the rows it touches without the reads of stock-level.
+/// Share of touches that change a page. Guess: a third; TPC-C writes about half of the rows it
+/// touches without the reads of stock-level.
 pub(crate) const DIRTIED_SHARE: f64 = 1.0 / 3.0;
 
 /// A database.
@@ -161,9 +173,11 @@ pub struct Database {
     pub popularity: Popularity,
     /// Share of the cache that holds pages.
     pub usable_share: f64,
-    /// Share of the list behind the midpoint, where pages enter: 3/8 by default in InnoDB; 1 for plain LRU.
+    /// Share of the list behind the midpoint, where pages enter: 3/8 by default in InnoDB; 1 for
+    /// plain LRU.
     pub old_share: f64,
-    /// Hits reorder the list while the cache fills. Not in InnoDB: nothing moves before the first eviction (buf_page_peek_if_too_old).
+    /// Hits reorder the list while the cache fills. Not in InnoDB: nothing moves before the first
+    /// eviction (buf_page_peek_if_too_old).
     pub ordered_while_filling: bool,
     /// Share of reads that come in runs of 256 KiB: read-ahead of scans.
     pub read_ahead_share: f64,
@@ -181,7 +195,8 @@ pub struct Database {
     pub shape: IoShape,
 }
 
-/// I/Os and bytes of one page of `page_bytes` written back: in its place, and with the doublewrite area there first, in runs of 256 KiB.
+/// I/Os and bytes of one page of `page_bytes` written back: in its place, and with the doublewrite
+/// area there first, in runs of 256 KiB.
 pub fn page_write(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
     if doublewrite {
         (1.0 + page_bytes / RUN_BYTES, 2.0 * page_bytes)
@@ -194,7 +209,8 @@ pub fn page_write(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
 pub(crate) const UNLIMITED: f64 = 1e9;
 
 impl Log {
-    /// Commits of a transaction. Where they are not known: none of one that logs nothing, else one, or as many as its syncs need at three each (full durability).
+    /// Commits of a transaction. Where they are not known: none of one that logs nothing, else one,
+    /// or as many as its syncs need at three each (full durability).
     pub fn commits(&self) -> f64 {
         let guessed = if self.redo_bytes_per_tx + self.binlog_bytes_per_tx > 0.0 { (self.syncs_per_commit / 3.0).max(1.0) } else { 0.0 };
         self.commits_per_tx.unwrap_or(guessed)
@@ -216,8 +232,8 @@ impl PageWrites {
         }
     }
 
-    /// Pages the cleaner writes in the background a second at `tps`: not more than transactions dirty less what is written already,
-    /// `written_per_tx`. 0 tps: not known yet.
+    /// Pages the cleaner writes in the background a second at `tps`: not more than transactions
+    /// dirty less what is written already, `written_per_tx`. 0 tps: not known yet.
     #[inline]
     pub fn background(&self, tps: f64, touches_per_tx: f64, written_per_tx: f64) -> f64 {
         let dirtied = (DIRTIED_SHARE * touches_per_tx - written_per_tx).max(0.0) * tps;
@@ -228,7 +244,8 @@ impl PageWrites {
         }
     }
 
-    /// Pages of `flushed` per transaction that the limit lets the flush list write at `tps`, on top of the background.
+    /// Pages of `flushed` per transaction that the limit lets the flush list write at `tps`, on top
+    /// of the background.
     #[inline]
     pub fn limited(&self, flushed: f64, tps: f64) -> f64 {
         flushed.min((self.flush_limit_per_s - self.background_per_s).max(0.0) / tps.max(1e-9))

@@ -23,13 +23,17 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 use serde::Serialize;
 
-/// Share of a second's change the pace takes over: buf_flush_page_cleaner averages over innodb_flushing_avg_loops, some tens of seconds.
+/// Share of a second's change the pace takes over: buf_flush_page_cleaner averages over
+/// innodb_flushing_avg_loops, some tens of seconds.
 const PACE_FOLLOWS: f64 = 0.1;
-/// Most that a long step takes over: background writes follow the pace and reduce it, so that taking over all of the change would make both oscillate.
+/// Most that a long step takes over: background writes follow the pace and reduce it, so that
+/// taking over all of the change would make both oscillate.
 const MOST_FOLLOWS: f64 = 0.4;
-/// Coefficient of variation from which the scatter is no longer drawn from a normal distribution: its tail would reach below zero.
+/// Coefficient of variation from which the scatter is no longer drawn from a normal distribution:
+/// its tail would reach below zero.
 const NORMAL_UP_TO: f64 = 0.15;
-/// Largest share of a device that compaction takes from the clients, since its threads wait in the same queue. Guess: eight background jobs among a few dozen clients.
+/// Largest share of a device that compaction takes from the clients, since its threads wait in the
+/// same queue. Guess: eight background jobs among a few dozen clients.
 const COMPACTION_SHARE: f64 = 0.85;
 
 /// What asks for transactions.
@@ -37,7 +41,8 @@ const COMPACTION_SHARE: f64 = 0.85;
 pub enum TransactionLoad {
     /// Clients that each wait for their answer, then ask again.
     Clients(u32),
-    /// Transactions a second that arrive however long the answers take, one figure per step; the last one holds.
+    /// Transactions a second that arrive however long the answers take, one figure per step; the
+    /// last one holds.
     Arrivals(Vec<f64>),
 }
 
@@ -88,7 +93,8 @@ pub struct Scenario<'a> {
     pub database: &'a Database,
     /// Its cache, followed from a cold start.
     pub warm_up: &'a WarmUp,
-    /// The data device. Its instance is not used: it is given separately, because data and log share it.
+    /// The data device. Its instance is not used: it is given separately, because data and log
+    /// share it.
     pub data: &'a Setup,
     /// The device of redo and binary log; none: with the data.
     pub log: Option<&'a Setup>,
@@ -104,7 +110,8 @@ pub struct Scenario<'a> {
     pub step_s: f64,
     /// Seed of the one-second scatter; none: means only.
     pub seed: Option<u64>,
-    /// Transactions done since the start by the middle of each step, as measured: the state then follows the run instead of the model. For calibration.
+    /// Transactions done since the start by the middle of each step, as measured: the state then
+    /// follows the run instead of the model. For calibration.
     pub follow: Option<&'a [f64]>,
 }
 
@@ -236,7 +243,8 @@ impl Devices {
         lowest
     }
 
-    /// How many times these bytes a second the data device could move for compaction, with the clients' part left to them.
+    /// How many times these bytes a second the data device could move for compaction, with the
+    /// clients' part left to them.
     fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64 {
         let flow = self.places.of_second(database, 0.0, compacted);
         COMPACTION_SHARE * self.max_rate((&flow, &Flow::default()), &Flow::default(), seconds).0
@@ -270,7 +278,8 @@ struct ScenarioState {
     tx: f64,
     start_tx: f64,
     hint: usize,
-    /// Transactions a second and response time (s) of the step before: how many commits share a log write.
+    /// Transactions a second and response time (s) of the step before: how many commits share a log
+    /// write.
     before: (f64, f64),
     /// Transactions a second, smoothed over some ten seconds: what the page cleaner goes by.
     pace: f64,
@@ -318,7 +327,8 @@ impl ScenarioState {
         let mut always = self.devices.places.of_second(database, background, compacted);
         let (mut storage, mut bound) = self.devices.max_rate((&data, &log), &always, seconds);
         if storage <= 0.0 && self.pace <= 0.0 {
-            // Background writes alone fill the device, and the pace that limits them is not known before the first transactions: these begin without them.
+            // Background writes alone fill the device, and the pace that limits them is not known
+            // before the first transactions: these begin without them.
             always = self.devices.places.of_second(database, 0.0, compacted);
             (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
@@ -349,7 +359,8 @@ impl ScenarioState {
         }
     }
 
-    /// Transactions a second that storage, processors and the load itself let through, their response time in s, and what binds.
+    /// Transactions a second that storage, processors and the load itself let through, their
+    /// response time in s, and what binds.
     fn served(&mut self, scenario: &Scenario<'_>, step: usize, (storage, bound): (f64, Binding), cpu: f64, unloaded_s: f64) -> (f64, f64, Binding) {
         let (database, seconds) = (scenario.database, scenario.step_s);
         let sharpness = database.clients.sharpness;
@@ -388,14 +399,16 @@ impl ScenarioState {
         }
     }
 
-    /// Response time with nothing to wait for but one's own I/O, s: reads come one after the other, then the commit.
+    /// Response time with nothing to wait for but one's own I/O, s: reads come one after the other,
+    /// then the commit.
     fn unloaded_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
         let reads_ms = at.reads * at.shape * reads_by * self.devices.places.data.read_ms;
         let commit_ms = database.log.syncs_per_commit * self.devices.places.log_or_data().write_ms;
         (database.clients.base_ms + reads_ms + commit_ms) / 1e3
     }
 
-    /// Log writes of one commit: those that come while one is under way share the next. At a cap a log write waits like any other I/O of the transaction, and more share it.
+    /// Log writes of one commit: those that come while one is under way share the next. At a cap a
+    /// log write waits like any other I/O of the transaction, and more share it.
     fn syncs(&self, database: &Database, at: &At, unloaded_s: f64) -> f64 {
         let unshared = database.log.syncs_per_commit;
         let (tps, response_s) = self.before;
@@ -417,7 +430,8 @@ impl ScenarioState {
     }
 }
 
-/// Factor of reads after `tx` transactions, and the bytes a second that compaction reads and writes in a step.
+/// Factor of reads after `tx` transactions, and the bytes a second that compaction reads and writes
+/// in a step.
 fn compact(clock: &mut CompactionClock, compaction: Option<&Compaction>, tx: f64, seconds: f64, spare: &dyn Fn((f64, f64)) -> f64) -> (f64, (f64, f64)) {
     let Some(compaction) = compaction else { return (1.0, (0.0, 0.0)) };
     let factor = clock.reach(compaction, tx);
@@ -431,7 +445,8 @@ fn compact(clock: &mut CompactionClock, compaction: Option<&Compaction>, tx: f64
     (factor, (moved.0 / seconds, moved.1 / seconds))
 }
 
-/// Share of `tps` that `vcpus` virtual processors leave of it, by the law that joins all limits; 1 where a transaction takes no processor time.
+/// Share of `tps` that `vcpus` virtual processors leave of it, by the law that joins all limits; 1
+/// where a transaction takes no processor time.
 pub fn processor_share(tps: f64, vcpus: f64, clients: &Clients) -> f64 {
     if tps <= 0.0 || clients.cpu_ms <= 0.0 {
         return 1.0;
@@ -439,7 +454,8 @@ pub fn processor_share(tps: f64, vcpus: f64, clients: &Clients) -> f64 {
     weakest_limit(&[tps, vcpus * 1e3 / clients.cpu_ms], clients.sharpness) / tps
 }
 
-/// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where they are alike.
+/// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where
+/// they are alike.
 #[inline]
 fn weakest_limit(limits: &[f64], sharpness: f64) -> f64 {
     let least = limits.iter().copied().fold(f64::INFINITY, f64::min);

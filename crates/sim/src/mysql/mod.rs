@@ -1,4 +1,5 @@
-//! MySQL on the volume model: what a transaction asks of its storage, and how many a second come of it.
+//! MySQL on the volume model: what a transaction asks of its storage, and how many a second come of
+//! it.
 //!
 //! | file | idea |
 //! |---|---|

@@ -1,8 +1,9 @@
 //! Many storages and instances under one database: the planner's inner loop for transactions.
 //!
-//! The cache is followed once per cache size and shared by every candidate that has it. A warm cache on volumes without credits does not change any more, so that a
-//! few steps stand for a day; credits and compaction are followed through the hours. What counts is the worst hour, not the mean: a volume that bursts through the morning
-//! and crawls afterwards sustains the crawl.
+//! The cache is followed once per cache size and shared by every candidate that has it. A warm
+//! cache on volumes without credits does not change any more, so that a few steps stand for a day;
+//! credits and compaction are followed through the hours. What counts is the worst hour, not the
+//! mean: a volume that bursts through the morning and crawls afterwards sustains the crawl.
 //!
 //! ```text
 //!  tps |-----------.                       first look: credits as at the start. What it gives is a bound, since credits only fall
@@ -25,16 +26,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is sustained is the lowest mean over so long, s.
 pub const SUSTAINED_S: f64 = 3_600.0;
-/// The first look: enough steps for commits to have found how many share a log write (each step halves what is left of the difference, or better).
+/// The first look: enough steps for commits to have found how many share a log write (each step
+/// halves what is left of the difference, or better).
 const FIRST_STEPS: usize = 12;
 const FIRST_STEP_S: f64 = 60.0;
-/// Steps of a day with credits; a step spends what credits it has evenly, so nothing is lost by its length but the moment they run dry.
+/// Steps of a day with credits; a step spends what credits it has evenly, so nothing is lost by its
+/// length but the moment they run dry.
 const DAY_STEPS: f64 = 288.0;
-/// Compaction comes and goes in minutes: length of a step, periods and most length when it is followed alone.
+/// Compaction comes and goes in minutes: length of a step, periods and most length when it is
+/// followed alone.
 const MERGING_STEP_S: f64 = 60.0;
 const MERGING_PERIODS: f64 = 2.0;
 const MERGING_S: f64 = 12.0 * 3_600.0;
-/// Reads vary through a period of compaction around their mean, so the mean of tps may lie above the tps of mean reads: by a few percent with the profiles seen so far. This bounds it.
+/// Reads vary through a period of compaction around their mean, so the mean of tps may lie above
+/// the tps of mean reads: by a few percent with the profiles seen so far. This bounds it.
 const PROFILE_SLACK: f64 = 1.2;
 /// A cold cache changes fastest at the start.
 const COLD_STEPS: f64 = 1_440.0;
@@ -79,7 +84,8 @@ pub struct DatabaseSearch<'a> {
     pub seconds: f64,
     /// Credits at the start, percent; none: as AWS gives them.
     pub start_balance_percent: Option<f64>,
-    /// Bursts are not counted on: a load that is the same day after day has spent what its baseline does not give, or never needed it.
+    /// Bursts are not counted on: a load that is the same day after day has spent what its baseline
+    /// does not give, or never needed it.
     pub settled: bool,
     /// A candidate whose bound is below this many transactions a second is not followed further.
     pub least_tps: f64,
@@ -100,7 +106,8 @@ pub struct Figures {
     pub backlog_s: f64,
     /// What binds in the worst hour.
     pub binding: Binding,
-    /// Lowest credit balance of a volume or burst bucket of the instance, percent; none without any.
+    /// Lowest credit balance of a volume or burst bucket of the instance, percent; none without
+    /// any.
     pub balance_percent: Option<f64>,
     /// When the first of them is gone, s from the start.
     pub dry_at_s: Option<f64>,
@@ -125,7 +132,8 @@ pub enum DatabaseOutcome {
     Invalid(String),
 }
 
-/// Caches of one database that have been followed, by size: a search asks for the same few again and again.
+/// Caches of one database that have been followed, by size: a search asks for the same few again
+/// and again.
 #[derive(Debug, Default)]
 pub struct WarmUps(Mutex<HashMap<u64, Arc<WarmUp>>>);
 
@@ -151,8 +159,9 @@ impl WarmUps {
     }
 }
 
-/// Evaluates all candidates, in their order; the answer does not depend on how they are spread over cores. `warm_ups` belongs to this database. `progress` is told
-/// how many are done; returning false stops.
+/// Evaluates all candidates, in their order; the answer does not depend on how they are spread over
+/// cores. `warm_ups` belongs to this database. `progress` is told how many are done; returning
+/// false stops.
 pub fn evaluate(
     search: &DatabaseSearch<'_>,
     warm_ups: &WarmUps,
@@ -198,7 +207,8 @@ fn setup_of(search: &DatabaseSearch<'_>, storage: &StorageSpec, instance: Option
     let limits = Catalog::embedded().storage_limits(storage, search.as_of, instance)?;
     let limits = if search.settled { limits.into_iter().map(VolumeLimits::without_burst).collect() } else { limits };
     let start_balance_percent = search.start_balance_percent;
-    // Data and log volumes share the instance's limits, so a candidate has these once, apart from both.
+    // Data and log volumes share the instance's limits, so a candidate has these once, apart from
+    // both.
     Ok(Setup { instance: None, start_balance_percent, ..Setup::plain(storage.clone(), limits, instance.cloned()) })
 }
 
@@ -304,8 +314,9 @@ fn spends(seconds: &[Second]) -> bool {
     falls(|second| second.balance_percent) || falls(|second| second.instance_balance_percent)
 }
 
-/// When the balance that falls in the first look is gone, s: where exactly one falls, and at least an hour of the length is left then. From then on the volume or instance gives
-/// its baseline, so that the rest is known in closed form.
+/// When the balance that falls in the first look is gone, s: where exactly one falls, and at least
+/// an hour of the length is left then. From then on the volume or instance gives its baseline, so
+/// that the rest is known in closed form.
 fn runs_dry_s(first: &[Second], figures: &Figures, search: &DatabaseSearch<'_>) -> Option<f64> {
     let (TransactionLoad::Clients(_), None) = (&search.load, search.start_balance_percent) else { return None };
     let fall = |of: fn(&Second) -> Option<f64>| -> f64 {
@@ -380,7 +391,8 @@ fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
     }
 }
 
-/// 5th percentile of one-second tps: each step's mean with the scatter of seconds around it, `variance = fano x mean + (cv x mean)^2`.
+/// 5th percentile of one-second tps: each step's mean with the scatter of seconds around it,
+/// `variance = fano x mean + (cv x mean)^2`.
 fn fifth_percentile(database: &Database, rows: &[Second]) -> f64 {
     let noise = &database.noise;
     let spread = |mean: f64| (noise.fano * mean + (noise.cv * mean) * (noise.cv * mean)).sqrt();

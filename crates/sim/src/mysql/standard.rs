@@ -1,4 +1,5 @@
-//! sysbench-tpcc as a database of which no run was measured: the start of a calibration, and, with wide intervals, what is used where there is no run.
+//! sysbench-tpcc as a database of which no run was measured: the start of a calibration, and, with
+//! wide intervals, what is used where there is no run.
 //!
 //! Popularity: `data/mysql/popularity.csv`. Everything else is a constant here, with its source.
 
@@ -10,10 +11,12 @@ use crate::error::SimError;
 /// Popularity of pages by benchmark and engine.
 const POPULARITY: &str = include_str!("../../../../data/mysql/popularity.csv");
 
-/// Pages InnoDB writes in the background a second where no setting is given: on every volume of the c5 runs 220 to 330 IOPS remain after the fill; innodb_io_capacity is 200 by
-/// default, and purge and the journal add to it.
+/// Pages InnoDB writes in the background a second where no setting is given: on every volume of the
+/// c5 runs 220 to 330 IOPS remain after the fill; innodb_io_capacity is 200 by default, and purge
+/// and the journal add to it.
 pub const BACKGROUND: f64 = 250.0;
-/// Compressed 16 KiB blocks as read, bytes: 471 GB in InnoDB are 100 GB in MyRocks (LZ4); 3,600 IOPS moved 24 MiB/s on m5 in 2018, that is 6.9 KiB each.
+/// Compressed 16 KiB blocks as read, bytes: 471 GB in InnoDB are 100 GB in MyRocks (LZ4); 3,600
+/// IOPS moved 24 MiB/s on m5 in 2018, that is 6.9 KiB each.
 const MYROCKS_READ_BYTES: f64 = 7_066.0;
 /// InnoDB page, bytes (innodb_page_size).
 const PAGE_BYTES: f64 = 16_384.0;
@@ -42,8 +45,9 @@ pub fn tpcc(engine: StorageEngine, warehouses: f64) -> Result<Database, SimError
     }
 }
 
-/// What a transaction appends besides `redo_bytes_per_tx`, as in the published runs these figures come from: redo synced at every commit, the binary log almost never
-/// (`sync_binlog = 10000`, their README). Of a server with other settings: [`super::settings::ServerSettings`].
+/// What a transaction appends besides `redo_bytes_per_tx`, as in the published runs these figures
+/// come from: redo synced at every commit, the binary log almost never (`sync_binlog = 10000`,
+/// their README). Of a server with other settings: [`super::settings::ServerSettings`].
 fn log_of(redo_bytes_per_tx: f64) -> Log {
     Log { redo_bytes_per_tx, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: syncs_per_commit(1, true, 0), commits_per_tx: Some(1.0) }
 }
@@ -56,11 +60,13 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
         popularity: popularity("sysbench-tpcc", "innodb", warehouses)?,
         // Control blocks and the adaptive hash index take some (guess: 4 %).
         usable_share: 0.96,
-        // innodb_old_blocks_pct is 37 by default; what acts like more is hits that come too late to move a page.
+        // innodb_old_blocks_pct is 37 by default; what acts like more is hits that come too late to
+        // move a page.
         old_share: 0.45,
         ordered_while_filling: false,
         read_ahead_share: 0.0,
-        // Dirty shares and flushing: between what calibrations to the published c5 and m5 runs of 2018 find.
+        // Dirty shares and flushing: between what calibrations to the published c5 and m5 runs of
+        // 2018 find.
         writes: PageWrites {
             flush_per_tx: 4.5,
             flush_ramp_tx: 4.0 * warehouses,
@@ -69,15 +75,18 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
             // The m5 pools of 5 and 25 GB together ask for 0.38, the c5 ones for 0.2.
             dirty_slope: 0.3,
             background_per_s: BACKGROUND,
-            // The published c5 runs flush in proportion to transactions at 5,000 as at 20,000 IOPS: no limit showed. The m5 ones, with innodb_io_capacity_max 500, flush 500
-            // pages a second.
+            // The published c5 runs flush in proportion to transactions at 5,000 as at 20,000 IOPS:
+            // no limit showed. The m5 ones, with innodb_io_capacity_max 500, flush 500 pages a
+            // second.
             flush_limit_per_s: UNLIMITED,
             doublewrite: true,
         },
-        // 12 KiB a transaction on m5, the flushing of pages left out: redo and the row images of the binlog. How they share them is a guess.
+        // 12 KiB a transaction on m5, the flushing of pages left out: redo and the row images of
+        // the binlog. How they share them is a guess.
         log: log_of(9_000.0),
         compaction: None,
-        // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against 72 clients at 10,000 and 20,000 IOPS leave room for.
+        // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against
+        // 72 clients at 10,000 and 20,000 IOPS leave room for.
         clients: Clients { base_ms: 15.0, cpu_ms: 4.8, sharpness: 4.0, p95_over_mean: 3.0 },
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
@@ -97,7 +106,8 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         writes: PageWrites::none(),
         // 256 MiB memtables hold 81,500 transactions: 3.3 kB each. Binlog as for InnoDB.
         log: log_of(3_300.0),
-        // Four memtables start one (level0_file_num_compaction_trigger). Bytes: vmstat of the m5 runs, 13 KiB written a transaction, the log left out.
+        // Four memtables start one (level0_file_num_compaction_trigger). Bytes: vmstat of the m5
+        // runs, 13 KiB written a transaction, the log left out.
         compaction: Some(Compaction {
             period_tx: 4.0 * 268_435_456.0 / 3_294.0,
             first_tx: 4.0 * 268_435_456.0 / 3_294.0,
@@ -106,7 +116,8 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
             rate_bytes_s: 100e6,
             profile: vec![1.0],
         }),
-        // Base: 32 clients at 30,000 IOPS, where nothing else binds. Processor: 57 % of 8 vCPUs at 790 tps on m5.
+        // Base: 32 clients at 30,000 IOPS, where nothing else binds. Processor: 57 % of 8 vCPUs at
+        // 790 tps on m5.
         clients: Clients { base_ms: 8.7, cpu_ms: 5.8, sharpness: 5.0, p95_over_mean: 2.0 },
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),

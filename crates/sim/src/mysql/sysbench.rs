@@ -6,11 +6,13 @@
 //!   redo size                      -> how long a page may stay dirty -> pages flushed per transaction
 //! ```
 //!
-//! Scripts and their default options are those of sysbench 1.0.20 (its Lua files); how rows are drawn is in `distribution`. `k` of a row is drawn as its id is, so a lookup by `k`
-//! finds many rows where draws are skewed.
+//! Scripts and their default options are those of sysbench 1.0.20 (its Lua files); how rows are
+//! drawn is in `distribution`. `k` of a row is drawn as its id is, so a lookup by `k` finds many
+//! rows where draws are skewed.
 //!
-//! Left out: growth by `oltp_insert`, rows that `oltp_delete` no longer finds, the change buffer, undo pages, page splits. Constants that are guessed say so;
-//! [`SPREADS`] has how far each may be off.
+//! Left out: growth by `oltp_insert`, rows that `oltp_delete` no longer finds, the change buffer,
+//! undo pages, page splits. Constants that are guessed say so; [`SPREADS`] has how far each may be
+//! off.
 
 mod distribution;
 
@@ -31,18 +33,23 @@ const MOST_CLASSES: usize = 24;
 
 /// InnoDB page, bytes (innodb_page_size).
 const PAGE_BYTES: f64 = 16_384.0;
-/// Of which hold records: less file header 38, page header 56, infimum and supremum 26, their directory slots 4, trailer 8 (InnoDB COMPACT format).
+/// Of which hold records: less file header 38, page header 56, infimum and supremum 26, their
+/// directory slots 4, trailer 8 (InnoDB COMPACT format).
 const PAGE_ROOM: f64 = PAGE_BYTES - 132.0;
-/// Left free when rows come in key order: 1/16 of the page (dev.mysql.com, "The Physical Structure of an InnoDB Index": 15/16 full).
+/// Left free when rows come in key order: 1/16 of the page (dev.mysql.com, "The Physical Structure
+/// of an InnoDB Index": 15/16 full).
 const FREE_IN_ORDER: f64 = PAGE_BYTES / 16.0;
-/// sbtest row, bytes: header 5, id 4, transaction id 6, roll pointer 7, k 4, c 120, pad 60, and its 1/6 of a 2-byte directory slot. One byte a character.
+/// sbtest row, bytes: header 5, id 4, transaction id 6, roll pointer 7, k 4, c 120, pad 60, and its
+/// 1/6 of a 2-byte directory slot. One byte a character.
 const ROW_BYTES: f64 = 5.0 + 4.0 + 6.0 + 7.0 + 4.0 + 120.0 + 60.0 + 2.0 / 6.0;
-/// Entry of the secondary index, bytes: header 5, k 4, id 4, directory 1/3. A node pointer of the clustered index is as long.
+/// Entry of the secondary index, bytes: header 5, k 4, id 4, directory 1/3. A node pointer of the
+/// clustered index is as long.
 const ENTRY_BYTES: f64 = 5.0 + 4.0 + 4.0 + 2.0 / 6.0;
 /// Fill of its pages. Guess between 1 (freshly built) and ln 2 (random inserts for long: Yao 1978).
 const INDEX_FILL: f64 = 0.85;
 
-/// MyRocks: bytes of a row and an index entry in a block: keys with the sequence number, less shared prefixes. Guess.
+/// MyRocks: bytes of a row and an index entry in a block: keys with the sequence number, less
+/// shared prefixes. Guess.
 const ROCKS_ROW_BYTES: f64 = 199.0;
 /// The same for an entry of the secondary index.
 const ROCKS_ENTRY_BYTES: f64 = 17.0;
@@ -52,22 +59,26 @@ const ROCKS_BLOCK_BYTES: f64 = 16_384.0;
 const ROCKS_COMPRESSION: f64 = 2.0;
 /// Level-0 files that start a compaction (level0_file_num_compaction_trigger, default).
 const ROCKS_TRIGGER: f64 = 4.0;
-/// Bytes written, flush included, per byte put (both compressed). Guess for levelled compaction; it reads as many less the flush.
+/// Bytes written, flush included, per byte put (both compressed). Guess for levelled compaction; it
+/// reads as many less the flush.
 const ROCKS_WRITE_AMPLIFICATION: f64 = 8.0;
 /// Bytes a second compaction moves at most. Guess.
 const ROCKS_COMPACTION_RATE: f64 = 200.0 * MIB;
 
-/// Redo of MySQL 5.7 and 8.0 up to 8.0.29: 2 files of 48 MiB. From 8.0.30 innodb_redo_log_capacity is 100 MiB.
+/// Redo of MySQL 5.7 and 8.0 up to 8.0.29: 2 files of 48 MiB. From 8.0.30 innodb_redo_log_capacity
+/// is 100 MiB.
 const DEFAULT_REDO_BYTES: f64 = 96.0 * MIB;
 /// Share of the buffer pool that holds pages: less adaptive hash and control structures. Guess.
 const USABLE_SHARE: f64 = 0.96;
 /// Share of the list behind the midpoint: innodb_old_blocks_pct, 37.
 const OLD_SHARE: f64 = 0.375;
 
-/// Processor of one point select, ms: 8 vCPUs / 50,733 a second (published 2020-07-13: MySQL 8.0.15 on m5.2xlarge, gp2 at 3,000 IOPS, 32 threads; 64 threads give
-/// 46,203, so processors bind, not clients). sysbench may have run on the same machine.
+/// Processor of one point select, ms: 8 vCPUs / 50,733 a second (published 2020-07-13: MySQL 8.0.15
+/// on m5.2xlarge, gp2 at 3,000 IOPS, 32 threads; 64 threads give 46,203, so processors bind, not
+/// clients). sysbench may have run on the same machine.
 const POINT_CPU_MS: f64 = 8e3 / 50_733.0;
-/// What a round trip takes without processor time, ms: 5,365 a second of one thread in the same table.
+/// What a round trip takes without processor time, ms: 5,365 a second of one thread in the same
+/// table.
 const ROUND_TRIP_MS: f64 = 1e3 / 5_365.0 - POINT_CPU_MS;
 /// Processor of BEGIN or COMMIT, ms. Guess.
 const BRACKET_CPU_MS: f64 = 0.05;
@@ -76,9 +87,12 @@ const RANGE_ROW_CPU_MS: f64 = 0.002;
 /// Processor of a row found by the secondary index, ms. Guess.
 const INDEXED_ROW_CPU_MS: f64 = 0.005;
 
-/// What one writing statement adds. Processor: guess, twice to three times a point select; with these a default oltp_read_write takes 4.7 ms, and the table above allows at most
-/// 8 vCPUs / 1,644 a second = 4.9 ms, an index update 1.28 (6,264) and another one 0.88 (9,100); the tuned run of the AWS whitepaper (2017: 3,292 a second, 10 point selects and
-/// 4 writes, 32 vCPUs) allows 9.7 where this gives 3.2, so processors did not bind it. Redo: record sizes in undo and page logs, guessed +-40 %. Binlog: full row images.
+/// What one writing statement adds. Processor: guess, twice to three times a point select; with
+/// these a default oltp_read_write takes 4.7 ms, and the table above allows at most 8 vCPUs / 1,644
+/// a second = 4.9 ms, an index update 1.28 (6,264) and another one 0.88 (9,100); the tuned run of
+/// the AWS whitepaper (2017: 3,292 a second, 10 point selects and 4 writes, 32 vCPUs) allows 9.7
+/// where this gives 3.2, so processors did not bind it. Redo: record sizes in undo and page logs,
+/// guessed +-40 %. Binlog: full row images.
 struct WriteCost {
     cpu_ms: f64,
     redo_bytes: f64,
@@ -86,7 +100,8 @@ struct WriteCost {
     /// Bytes put into MyRocks' memtable and WAL.
     put_bytes: f64,
 }
-/// Old and new k in undo and redo (120), index entry marked (25), inserted (50), purged (55), page and transaction headers (100). Binlog: table map 60, event 35, images 2 x 191.
+/// Old and new k in undo and redo (120), index entry marked (25), inserted (50), purged (55), page
+/// and transaction headers (100). Binlog: table map 60, event 35, images 2 x 191.
 const INDEX_UPDATE: WriteCost = WriteCost { cpu_ms: 0.45, redo_bytes: 350.0, binlog_bytes: 477.0, put_bytes: 260.0 };
 /// c twice (undo, redo) with headers.
 const NON_INDEX_UPDATE: WriteCost = WriteCost { cpu_ms: 0.35, redo_bytes: 550.0, binlog_bytes: 477.0, put_bytes: 212.0 };
@@ -94,7 +109,8 @@ const NON_INDEX_UPDATE: WriteCost = WriteCost { cpu_ms: 0.35, redo_bytes: 550.0,
 const DELETE: WriteCost = WriteCost { cpu_ms: 0.35, redo_bytes: 300.0, binlog_bytes: 286.0, put_bytes: 48.0 };
 /// The row, its undo, its index entry.
 const INSERT: WriteCost = WriteCost { cpu_ms: 0.40, redo_bytes: 500.0, binlog_bytes: 286.0, put_bytes: 236.0 };
-/// Commit: transaction state in undo headers; GTID, BEGIN and XID events 79 + 75 + 31; prepare and commit markers.
+/// Commit: transaction state in undo headers; GTID, BEGIN and XID events 79 + 75 + 31; prepare and
+/// commit markers.
 const COMMIT: WriteCost = WriteCost { cpu_ms: 0.0, redo_bytes: 100.0, binlog_bytes: 185.0, put_bytes: 60.0 };
 
 /// How far a parameter of [`Oltp::database`] may be off where nothing was measured.
@@ -197,7 +213,8 @@ pub struct Oltp {
     pub skip_trx: bool,
     /// Redo log, GiB; none: 96 MiB, the default up to 8.0.29.
     pub redo_gib: Option<f64>,
-    /// Buffer pool for which page writes are split between flush list and eviction, GiB; none: half of the pages fit.
+    /// Buffer pool for which page writes are split between flush list and eviction, GiB; none: half
+    /// of the pages fit.
     pub cache_gib: Option<f64>,
     /// innodb_flush_log_at_trx_commit, rocksdb_flush_log_at_trx_commit: 0, 1 or 2; 3 in MariaDB.
     pub flush_log_at_trx_commit: u8,
@@ -211,7 +228,8 @@ pub struct Oltp {
     pub doublewrite: bool,
     /// MyRocks' memtable (write_buffer_size), MiB.
     pub memtable_mib: f64,
-    /// Round trip of a statement without processor time, ms; none: as between client and server on one network.
+    /// Round trip of a statement without processor time, ms; none: as between client and server on
+    /// one network.
     pub round_trip_ms: Option<f64>,
 }
 
@@ -394,8 +412,9 @@ impl Oltp {
             .collect()
     }
 
-    /// Leaf pages of index k. An entry is as popular as its row and anywhere: pages are sorted by the hottest class of rows they hold an entry of. Inserts and lookups
-    /// go anywhere. MyRocks writes its index blindly.
+    /// Leaf pages of index k. An entry is as popular as its row and anywhere: pages are sorted by
+    /// the hottest class of rows they hold an entry of. Inserts and lookups go anywhere. MyRocks
+    /// writes its index blindly.
     fn index_leaf_pages(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let (rows, tables, pages) = (self.table_size as f64, f64::from(self.tables), self.index_pages(layout));
         let (by_row, inserted) = match self.engine {
@@ -438,7 +457,8 @@ impl Oltp {
         parts
     }
 
-    /// Share of touches that change the page, for each class of [`Self::database`]: a leaf of an index is changed by nearly all, one of rows by some, a node page by next to none.
+    /// Share of touches that change the page, for each class of [`Self::database`]: a leaf of an
+    /// index is changed by nearly all, one of rows by some, a node page by next to none.
     pub fn changed(&self) -> Vec<f64> {
         let (statements, layout) = (self.statements(), self.layout());
         let share = |part: PagePart| (part.writes_per_tx / part.class.touches_per_tx).min(1.0);
@@ -458,7 +478,8 @@ impl Oltp {
         let cached_bytes = if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES };
         let writes = if innodb { self.page_writes(&statements, &layout, &parts, log.redo_bytes_per_tx) } else { PageWrites::none() };
         let mut classes: Vec<PageClass> = parts.iter().map(|part| part.class).collect();
-        // Node pages (index and filter blocks in MyRocks): few, and every statement passes one, so they are never evicted.
+        // Node pages (index and filter blocks in MyRocks): few, and every statement passes one, so
+        // they are never evicted.
         let upper = self.pages() * ENTRY_BYTES / PAGE_ROOM + 2.0 * f64::from(self.tables);
         classes.push(PageClass { pages: upper, touches_per_tx: (statements.round_trips() - statements.brackets) / upper });
         let database = Database {
@@ -470,13 +491,15 @@ impl Oltp {
             // RocksDB's block cache is plain LRU.
             old_share: if innodb { OLD_SHARE } else { 1.0 },
             ordered_while_filling: !innodb,
-            // Ranges of 100 rows are 2 or 3 pages; linear read-ahead begins after 56 of 64 (innodb_read_ahead_threshold).
+            // Ranges of 100 rows are 2 or 3 pages; linear read-ahead begins after 56 of 64
+            // (innodb_read_ahead_threshold).
             read_ahead_share: 0.0,
             writes,
             compaction: if innodb { None } else { self.compaction(log.redo_bytes_per_tx) },
             log,
             clients: self.clients(&statements),
-            // Variance of one-second tps on io1, TPC-C of 2018: fano 2 to 4, cv 0.05 to 0.06. Guess for sysbench.
+            // Variance of one-second tps on io1, TPC-C of 2018: fano 2 to 4, cv 0.05 to 0.06. Guess
+            // for sysbench.
             noise: Noise { fano: 3.0, cv: 0.055 },
             shape: IoShape::default(),
         };
@@ -494,8 +517,8 @@ impl Oltp {
         }
     }
 
-    /// Pages the server writes. A page changed is written back once: when its redo is about to be overwritten, after as many transactions as the log holds, or when it is
-    /// evicted before that.
+    /// Pages the server writes. A page changed is written back once: when its redo is about to be
+    /// overwritten, after as many transactions as the log holds, or when it is evicted before that.
     fn page_writes(&self, statements: &Statements, layout: &RowLayout, parts: &[PagePart], redo_per_tx: f64) -> PageWrites {
         let sum = |of: &dyn Fn(&PagePart) -> f64| parts.iter().map(|part| part.class.pages * of(part)).sum::<f64>();
         let none = PageWrites { doublewrite: self.doublewrite, ..PageWrites::none() };
@@ -509,11 +532,13 @@ impl Oltp {
         let missed = |part: &PagePart| libm::exp(-part.class.touches_per_tx * stay);
         let misses = sum(&|part| part.class.touches_per_tx * missed(part));
         let misses_written = sum(&|part| part.writes_per_tx * missed(part));
-        // Guess: a page read for a change is still dirty if it leaves before its redo must; with the midpoint it stays for the old part of the list only.
+        // Guess: a page read for a change is still dirty if it leaves before its redo must; with
+        // the midpoint it stays for the old part of the list only.
         let evicted_first = window / (window + OLD_SHARE * stay);
         let share = if misses > 0.0 { misses_written / misses } else { sum(&|part| part.writes_per_tx) / sum(&|part| part.class.touches_per_tx) };
         let dirty = share.min(1.0) * evicted_first;
-        // Pages that stay are written once a window in which they were changed; the others as far as eviction does not come first.
+        // Pages that stay are written once a window in which they were changed; the others as far
+        // as eviction does not come first.
         let staying = |part: &PagePart| (1.0 - missed(part)) * -libm::expm1(-part.writes_per_tx * window) / window;
         let flush_per_tx = sum(&|part| staying(part) + part.writes_per_tx * missed(part) * (1.0 - evicted_first));
         PageWrites {

@@ -1,6 +1,9 @@
-//! The cache followed from a cold start over transactions: computed once for a database and a cache size, then used for every storage.
+//! The cache followed from a cold start over transactions: computed once for a database and a cache
+//! size, then used for every storage.
 //!
-//! It depends on transactions alone, not on time. A slow volume goes through the same curve more slowly, so for hours it is slower by more than the ratio of its IOPS: its cache is colder as well.
+//! It depends on transactions alone, not on time. A slow volume goes through the same curve more
+//! slowly, so for hours it is slower by more than the ratio of its IOPS: its cache is colder as
+//! well.
 
 use super::cache::Cache;
 use super::database::Database;
@@ -8,11 +11,13 @@ use super::database::Database;
 /// A step moves at most this share of the cache, and of the transactions so far (chosen).
 const STEP_OF_CACHE: f64 = 0.02;
 const STEP_OF_TX: f64 = 0.08;
-/// The cache is followed until reads change by less than this share over one turnover, or for at most 24 turnovers.
+/// The cache is followed until reads change by less than this share over one turnover, or for at
+/// most 24 turnovers.
 const SETTLED: f64 = 1e-3;
 const MOST_TURNOVERS: f64 = 24.0;
-/// From there the curve is extended with settled rates up to this many turnovers, each point 15 % further than the last, so that the shape that a calibration found over many
-/// turnovers has its effect.
+/// From there the curve is extended with settled rates up to this many turnovers, each point 15 %
+/// further than the last, so that the shape that a calibration found over many turnovers has its
+/// effect.
 const LAST_TURNOVER: f64 = 256.0;
 const FURTHER: f64 = 1.15;
 /// Most points of a curve: a bound on time and memory.
@@ -105,7 +110,8 @@ impl WarmUp {
         }
     }
 
-    /// Transactions at the end of the curve: from there on nothing changes. Where a warm run stands.
+    /// Transactions at the end of the curve: from there on nothing changes. Where a warm run
+    /// stands.
     pub fn settled_tx(&self) -> f64 {
         self.points.last().map_or(0.0, |point| point.tx)
     }
@@ -115,7 +121,8 @@ impl WarmUp {
         &self.points
     }
 
-    /// The cache at `tx`, linear between points. `hint` is where the search begins and ends: transactions mostly grow.
+    /// The cache at `tx`, linear between points. `hint` is where the search begins and ends:
+    /// transactions mostly grow.
     pub fn at(&self, tx: f64, hint: &mut usize) -> At {
         let last = self.points.len() - 1;
         if *hint > last || self.points[*hint].tx > tx {
@@ -161,7 +168,8 @@ fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first
     }
 }
 
-/// Pages the flush list writes per transaction after `tx` transactions; it still grows when reads have long settled.
+/// Pages the flush list writes per transaction after `tx` transactions; it still grows when reads
+/// have long settled.
 fn flushed(database: &Database, tx: f64) -> f64 {
     let writes = &database.writes;
     let ramp = if writes.flush_ramp_tx > 0.0 { -libm::expm1(-tx / writes.flush_ramp_tx) } else { 1.0 };

@@ -4,7 +4,8 @@ use headrace_sim::mysql::{Clients, Database, IoShape, Log, Noise, PageClass, Pag
 
 pub const PAGE: f64 = 16_384.0;
 
-/// Some ten reads and three page writes a transaction once settled; no log, no background, no scatter.
+/// Some ten reads and three page writes a transaction once settled; no log, no background, no
+/// scatter.
 pub fn plain_database(sharpness: f64) -> Database {
     let hot = PageClass { pages: 20_000.0, touches_per_tx: 1e-3 };
     let rest = PageClass { pages: 1_000_000.0, touches_per_tx: 2e-5 };

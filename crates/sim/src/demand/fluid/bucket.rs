@@ -1,4 +1,5 @@
-//! One bucket of a volume or an instance as a line in time, and the buckets a storage and an instance have.
+//! One bucket of a volume or an instance as a line in time, and the buckets a storage and an
+//! instance have.
 
 use crate::demand::measure::{Measure, Measured, MeasuredLoad};
 use crate::demand::near_cap::{NearCap, Walk};
@@ -12,7 +13,8 @@ use headrace_model::Cap;
 /// As the model's instance: full again after a day.
 pub(super) const DAY_S: f64 = 86_400.0;
 
-/// Whether a load is long enough to be repeated day by day: a recording of a day may lack its last hour.
+/// Whether a load is long enough to be repeated day by day: a recording of a day may lack its last
+/// hour.
 pub(super) fn is_a_day(seconds: f64) -> bool {
     seconds >= 23.0 / 24.0 * DAY_S
 }
@@ -99,7 +101,8 @@ impl FluidBucket {
         load.points.iter().map(|point| self.demand(point) * point.duration_s).sum()
     }
 
-    /// Tokens it can give in a load's time: from its start, or every time that the load is repeated.
+    /// Tokens it can give in a load's time: from its start, or every time that the load is
+    /// repeated.
     pub(super) fn gives(&self, seconds: f64, settled: bool) -> f64 {
         let saved = match self.cap {
             // Filled up once a day: at the start, and within.

@@ -1,4 +1,5 @@
-//! A load repeated: how low credits were, whether the balances of two cycles are alike, and cycles left out.
+//! A load repeated: how low credits were, whether the balances of two cycles are alike, and cycles
+//! left out.
 
 use super::bucket::{is_a_day, FluidBucket};
 use super::{Fluid, FluidBalances};
@@ -38,8 +39,9 @@ impl Fluid {
         FluidBalances { levels: self.buckets.iter().map(|bucket| bucket.level).collect(), backlog: self.backlog() }
     }
 
-    /// The load begins again: time counts from its start, and an instance's burst buckets are full where it is a day long. A shorter one is repeated without that: most of
-    /// its repetitions in a day see none.
+    /// The load begins again: time counts from its start, and an instance's burst buckets are full
+    /// where it is a day long. A shorter one is repeated without that: most of its repetitions in a
+    /// day see none.
     pub fn begin_again(&mut self, seconds: f64) {
         for batch in &mut self.backlog {
             batch.arrived_s -= seconds;
@@ -51,15 +53,16 @@ impl Fluid {
         }
     }
 
-    /// Whether credits and backlog are what they were: to a millionth of their depth, and of the requests that come.
+    /// Whether credits and backlog are what they were: to a millionth of their depth, and of the
+    /// requests that come.
     pub fn is_at(&self, before: &FluidBalances, load: &MeasuredLoad) -> bool {
         let moved = |(bucket, level): (&FluidBucket, &f64)| bucket.is_credits() && (bucket.level - level).abs() > SETTLED_SHARE * bucket.depth;
         let came: f64 = load.points.iter().map(|point| point.iops * point.duration_s).sum();
         (self.backlog() - before.backlog).abs() <= SETTLED_SHARE * came && !self.buckets.iter().zip(&before.levels).any(moved)
     }
 
-    /// Whether the cycle that began at `before` will repeat without settling: more is asked than comes back, requests are carried over from cycle to cycle, and the
-    /// credits are gone.
+    /// Whether the cycle that began at `before` will repeat without settling: more is asked than
+    /// comes back, requests are carried over from cycle to cycle, and the credits are gone.
     pub fn is_beyond_help(&self, before: &FluidBalances, load: &MeasuredLoad) -> bool {
         let seconds = load.seconds();
         let mut over = self.buckets.iter().zip(&before.levels).filter(|(bucket, _)| bucket.asked(load) > bucket.gives(seconds, true)).peekable();
@@ -68,8 +71,9 @@ impl Fluid {
         any && before.backlog > 0.0 && (credits.peek().is_none() || credits.any(|(bucket, level)| bucket.is_empty_at(*level)))
     }
 
-    /// Leaves out the cycles that would be like the one that began at `before`, and says how many: as long as no balance runs full or empty, each cycle changes the
-    /// balances by the same amounts. It stops before the first cycle in which a balance does.
+    /// Leaves out the cycles that would be like the one that began at `before`, and says how many:
+    /// as long as no balance runs full or empty, each cycle changes the balances by the same
+    /// amounts. It stops before the first cycle in which a balance does.
     pub fn leave_out_like_cycles(&mut self, before: &FluidBalances) -> f64 {
         if self.backlog() != before.backlog {
             return 0.0;

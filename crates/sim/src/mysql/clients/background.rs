@@ -10,7 +10,8 @@ pub const RUN: u32 = RUN_BYTES as u32;
 pub const CLEANER_DEPTH: u32 = 64;
 /// I/Os compaction keeps outstanding (guess).
 pub const COMPACTION_DEPTH: u32 = 32;
-/// Background work is handed out this often, ten milliseconds: finer than a row, coarser than an I/O.
+/// Background work is handed out this often, ten milliseconds: finer than a row, coarser than an
+/// I/O.
 pub const TICK: Nanos = Nanos(10_000_000);
 
 /// One log: at most one write under way, and the transactions that wait for it and for the next.
@@ -44,7 +45,8 @@ impl LogWriter {
 pub struct Cleaner {
     pub fraction: f64,
     pub owed: u64,
-    /// Not yet in the doublewrite area; on the way there; through it, to be written in place; written.
+    /// Not yet in the doublewrite area; on the way there; through it, to be written in place;
+    /// written.
     pub waiting: u64,
     pub in_runs: u64,
     pub ready: u64,
@@ -91,7 +93,8 @@ impl Cleaner {
     /// The slot and pages of the next write: 0 is one page in its place.
     pub fn next(&mut self) -> Option<(u32, u64)> {
         let slot = *self.free.last()?;
-        // Runs are mixed with single pages. All runs first would wait for the byte cap and all pages after them for the IOPS cap, each while the other cap is idle.
+        // Runs are mixed with single pages. All runs first would wait for the byte cap and all
+        // pages after them for the IOPS cap, each while the other cap is idle.
         let room = self.ready + self.in_runs + self.batch <= u64::from(CLEANER_DEPTH).max(self.batch);
         let carries = if room && self.waiting >= self.batch {
             self.waiting -= self.batch;
@@ -141,7 +144,8 @@ impl<'a> CompactionRuns<'a> {
         self.credit = if self.is_running() { (self.credit + earned).min(2.0 * earned + 8.0 * RUN_BYTES) } else { 0.0 };
     }
 
-    /// The next run that the rate and the outstanding ones allow, over the places of the data device.
+    /// The next run that the rate and the outstanding ones allow, over the places of the data
+    /// device.
     pub fn next(&mut self, draws: &Draws) -> Option<(u32, Io)> {
         let of = self.of?;
         // Reads and writes advance in proportion.

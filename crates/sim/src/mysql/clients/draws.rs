@@ -6,8 +6,8 @@ use headrace_model::Nanos;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// The front of the data device: the doublewrite area (of this size by choice; it only decides which
-/// offsets are written), then three circular logs; pages and sorted files lie behind them.
+/// The front of the data device: the doublewrite area (of this size by choice; it only decides
+/// which offsets are written), then three circular logs; pages and sorted files lie behind them.
 pub const DOUBLEWRITE_BYTES: u64 = 16 << 20;
 /// One circular log, bytes (chosen likewise).
 pub const LOG_AREA_BYTES: u64 = 64 << 20;

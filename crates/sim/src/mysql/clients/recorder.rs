@@ -77,7 +77,8 @@ struct Counts {
     units: u64,
     bytes: u64,
     waits: Waits,
-    /// Of transactions, ns: waiting for I/O to start (or for room), for a processor, and all their time.
+    /// Of transactions, ns: waiting for I/O to start (or for room), for a processor, and all their
+    /// time.
     io_wait: u64,
     cpu_wait: u64,
     spent: u64,
@@ -91,7 +92,8 @@ pub(super) struct ClientsRecorder {
     of_row: Histogram<u32>,
     of_all: Histogram<u64>,
     waits: Waits,
-    /// Waiting above this share of the rest of a transaction's time binds: where the interval form's limits cross.
+    /// Waiting above this share of the rest of a transaction's time binds: where the interval
+    /// form's limits cross.
     binds_from: f64,
 }
 

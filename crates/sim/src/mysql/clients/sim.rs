@@ -1,4 +1,5 @@
-//! The event loop's steps: what clients, logs, the page cleaner and compaction do when something they waited for is done.
+//! The event loop's steps: what clients, logs, the page cleaner and compaction do when something
+//! they waited for is done.
 
 use super::background::{Cleaner, CompactionRuns, LogWriter, CLEANER_DEPTH, COMPACTION_DEPTH, RUN, TICK};
 use super::draws::{Draws, PoissonArrivals, DOUBLEWRITE_BYTES, LOG_AREA_BYTES};
@@ -19,7 +20,8 @@ pub const PAGES_BEHIND: u64 = 1_024;
 pub(super) const MIN_OWN_TIME: Nanos = Nanos(1_000);
 /// Transactions of an open load under way at once: as many as one NVMe queue of EBS holds.
 const OPEN_THREADS: u32 = 1_024;
-/// Log bytes without a sync of their own that may be buffered before clients wait: innodb_log_buffer_size (16 MiB by default).
+/// Log bytes without a sync of their own that may be buffered before clients wait:
+/// innodb_log_buffer_size (16 MiB by default).
 const LOG_BUFFER: f64 = 16.0 * 1_048_576.0;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -338,7 +340,8 @@ impl<'a> ClientsSim<'a> {
         self.sync_or_finish(id, now);
     }
 
-    /// The next sync of a commit: redo log and binary log in turn, each with its share of the bytes.
+    /// The next sync of a commit: redo log and binary log in turn, each with its share of the
+    /// bytes.
     fn sync_or_finish(&mut self, id: u32, now: Nanos) {
         let client = &mut self.clients[id as usize];
         if client.synced == client.syncs {
@@ -376,7 +379,8 @@ impl<'a> ClientsSim<'a> {
         }
         self.recorder.summary.log_syncs += 1;
         let mut group = std::mem::take(&mut self.logs[log].group);
-        // Still busy meanwhile: transactions that sync again share the next write with those that wait.
+        // Still busy meanwhile: transactions that sync again share the next write with those that
+        // wait.
         group.drain(..).for_each(|id| self.sync_or_finish(id, now));
         self.logs[log].group = group;
         if self.logs[log].waiting.is_empty() {
@@ -425,7 +429,8 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
-    /// Whether transactions must wait: the page cleaner is too far behind to free pages, or the log buffer is full.
+    /// Whether transactions must wait: the page cleaner is too far behind to free pages, or the log
+    /// buffer is full.
     #[inline]
     fn is_out_of_room(&self) -> bool {
         self.cleaner.behind() > PAGES_BEHIND || self.logs[UNSYNCED].bytes > LOG_BUFFER
@@ -522,7 +527,8 @@ impl<'a> ClientsSim<'a> {
     }
 }
 
-/// Devices for data and log, with the instance they share; and where the log goes. Seeds keep data, log and runs apart.
+/// Devices for data and log, with the instance they share; and where the log goes. Seeds keep data,
+/// log and runs apart.
 fn host_of(scenario: &Scenario<'_>) -> (Host, usize) {
     let alone = |setup: &Setup, salt: u64| {
         let seed = setup.seed.wrapping_add(scenario.seed.unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(salt);

@@ -22,7 +22,7 @@ fio            conformance    fio once; do the lab's volumes do what the catalog
 812.4
 """
 
-from headrace.bench.compare.compare import Comparison, Difference, compare
+from headrace.bench.compare.compare import Difference, RunComparison, compare
 from headrace.bench.drivers.benchmark import Benchmark, Load
 from headrace.bench.drivers.fio_job import FioJob
 from headrace.bench.drivers.mysqlslap import Mysqlslap
@@ -37,7 +37,7 @@ from headrace.bench.target import Target, file_target, server_target
 __all__ = [
     "Benchmark",
     "BrokenRun",
-    "Comparison",
+    "RunComparison",
     "Difference",
     "FioJob",
     "Interrupted",

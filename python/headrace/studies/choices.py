@@ -121,7 +121,9 @@ def max_volume_iops(volume_type: str, day: str) -> int:
 def _cheapest(specs: dict[str, str | None], day: str) -> Answer:
     """Types by monthly cost, with the figures."""
     priced = sorted((_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
-    return Answer(tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced))
+    return Answer(
+        tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced)
+    )
 
 
 def random_io(day: str) -> Answer:
@@ -209,10 +211,13 @@ def over_80k(day: str) -> Answer:
     if single and most >= MANY_IOPS:
         return Answer(
             tuple(single),
-            ", ".join(f"{name} {top:,} IOPS a volume" for name, top in single.items()) + f"; an instance passes up to {most:,}",
+            ", ".join(f"{name} {top:,} IOPS a volume" for name, top in single.items())
+            + f"; an instance passes up to {most:,}",
         )
     if most >= MANY_IOPS:
-        return Answer(("striped io1", "instance-store"), f"no volume reaches it, but a few instances pass up to {most:,} EBS IOPS")
+        return Answer(
+            ("striped io1", "instance-store"), f"no volume reaches it, but a few instances pass up to {most:,} EBS IOPS"
+        )
     return Answer(("instance-store",), f"no instance passes more than {most:,} EBS IOPS; {_cheapest_local(day)}")
 
 
@@ -229,18 +234,29 @@ def _cheapest_local(day: str) -> str:
             documented = any(caveat["field"] == "iops.documented" for caveat in of["caveats"])
             if documented and of["iops"] * disks >= MANY_IOPS and (best is None or price["usd"] < best[0]):
                 best = (price["usd"], name, of["iops"] * disks)
-    return "local disks" if best is None else f"{best[1]} has {best[2]:,} local write IOPS for {best[0]:.3f} USD an hour"
+    return (
+        "local disks" if best is None else f"{best[1]} has {best[2]:,} local write IOPS for {best[0]:.3f} USD an hour"
+    )
 
 
 def consistent(day: str) -> Answer:
     """SSD types with the highest promised consistency; the cheapest first, among equals the more durable."""
-    promised = {name: era["consistency"]["value"]["of_time_percent"] for name, era in _eras(day).items() if era.get("consistency")}
+    promised = {
+        name: era["consistency"]["value"]["of_time_percent"]
+        for name, era in _eras(day).items()
+        if era.get("consistency")
+    }
     best = max(promised.values())
     durable = {name: era["durability_afr_percent"]["value"][1] for name, era in _eras(day).items() if name in promised}
-    names = sorted((name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name))
+    names = sorted(
+        (name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name)
+    )
     return Answer(
         tuple(names),
-        "; ".join(f"{name} within 10 % for {promised[name]} % of the time, yearly failures up to {durable[name]} %" for name in names),
+        "; ".join(
+            f"{name} within 10 % for {promised[name]} % of the time, yearly failures up to {durable[name]} %"
+            for name in names
+        ),
     )
 
 
@@ -261,8 +277,16 @@ QUESTIONS: tuple[tuple[str, str, Callable[[str], Answer]], ...] = (
         large_sequential_ebs,
     ),
     ("large-sequential", "large sequential I/O on anything: the same, and the cheapest local disks", large_sequential),
-    ("10k-20k-iops", f"SSD for 10,000-20,000 IOPS: one volume of {RANGE_SIZE_GIB:,} GiB that covers the range", between_10k_and_20k),
-    ("data-warehouse", f"data warehouse: scan at {WAREHOUSE_MIB_S:g} MiB/s all day on {SCAN_SIZE_GIB} GiB", data_warehouse),
+    (
+        "10k-20k-iops",
+        f"SSD for 10,000-20,000 IOPS: one volume of {RANGE_SIZE_GIB:,} GiB that covers the range",
+        between_10k_and_20k,
+    ),
+    (
+        "data-warehouse",
+        f"data warehouse: scan at {WAREHOUSE_MIB_S:g} MiB/s all day on {SCAN_SIZE_GIB} GiB",
+        data_warehouse,
+    ),
     ("over-80k-iops", "SSD for more than 80,000 IOPS", over_80k),
     ("consistent", "SSD for critical work that needs consistent performance", consistent),
     ("hdd-cheap", "disk where cost matters", hdd_cheap),
@@ -283,7 +307,15 @@ def run(progress: Progress | None = None) -> StudyResult:
         for day in DAYS:
             answers[day] = rule(day)
             steps.step()
-            rows.append((question, day, ", ".join(theirs) if day == ARTICLE_DAY else "", str(answers[day]), answers[day].because))
+            rows.append(
+                (
+                    question,
+                    day,
+                    ", ".join(theirs) if day == ARTICLE_DAY else "",
+                    str(answers[day]),
+                    answers[day].because,
+                )
+            )
         verdicts.append(_verdict(question, theirs, answers, source))
     verdicts.append(_cap_verdict(answers_of["ebs-max-iops"]))
     steps.step()

@@ -68,7 +68,9 @@ def at(run: Prediction, iops: int, millions: float) -> float | None:
 
 def published_run(engine: str, iops: int) -> Measured:
     """The hour of an engine on io1 with so many IOPS."""
-    return next(run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72)
+    return next(
+        run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72
+    )
 
 
 def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
@@ -144,7 +146,11 @@ def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction])
     apart = error_percent(few, many)
     told = f"{apart:+.1f} % between {FEW:,} and {MANY:,} IOPS warm, {error_percent(cold[FEW].summary['tps'] / FEW, cold[MANY].summary['tps'] / MANY):+.1f} % cold"
     return agree(
-        f"{ENGINES[engine]}, simulated: warm volumes are proportional", "proportional", told, SOURCE, abs(apart) <= PROPORTIONAL_PERCENT
+        f"{ENGINES[engine]}, simulated: warm volumes are proportional",
+        "proportional",
+        told,
+        SOURCE,
+        abs(apart) <= PROPORTIONAL_PERCENT,
     ), rows
 
 
@@ -152,13 +158,21 @@ def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction
     name, unit = ENGINES[engine], "tps per 1,000 IOPS"
     minutes = tuple(minute + 0.5 for minute in range(SECONDS // 60))
     by_clock = [Series(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS]
-    by_ios = [Series(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops)) for iops in IOPS]
+    by_ios = [
+        Series(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops))
+        for iops in IOPS
+    ]
     for iops in (FEW, MANY):
         quarters = tuple(1e3 * tps / iops for tps in published_run(engine, iops).quarters)
         middles = tuple(7.5 + 15.0 * i for i in range(4))
         by_clock.append(Series(f"{iops:,} IOPS, published quarters", "published", middles, quarters))
         by_ios.append(
-            Series(f"{iops:,} IOPS, published quarters", "published", tuple(iops * 60 * minute / 1e6 for minute in middles), quarters)
+            Series(
+                f"{iops:,} IOPS, published quarters",
+                "published",
+                tuple(iops * 60 * minute / 1e6 for minute in middles),
+                quarters,
+            )
         )
     starts = [
         Series(f"{words} start", "simulated", IOPS, tuple(1e3 * runs[iops].summary["tps"] / iops for iops in IOPS))
@@ -166,10 +180,22 @@ def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction
     ]
     return (
         ChartData(
-            f"{name}: by the clock every volume has its own curve", "curves", "time since the cold start (min)", unit, tuple(by_clock)
+            f"{name}: by the clock every volume has its own curve",
+            "curves",
+            "time since the cold start (min)",
+            unit,
+            tuple(by_clock),
         ),
-        ChartData(f"{name}: by I/Os done they lie on one", "curves", "I/Os since the cold start (million)", unit, tuple(by_ios)),
-        ChartData(f"{name}: second half of the hour, cold and warm start", "curves", "IOPS of the volume", unit, tuple(starts)),
+        ChartData(
+            f"{name}: by I/Os done they lie on one",
+            "curves",
+            "I/Os since the cold start (million)",
+            unit,
+            tuple(by_ios),
+        ),
+        ChartData(
+            f"{name}: second half of the hour, cold and warm start", "curves", "IOPS of the volume", unit, tuple(starts)
+        ),
     )
 
 
@@ -189,7 +215,16 @@ def run(progress: Progress | None = None) -> StudyResult:
         tables.append(table)
         rows += of_warm
         charts += _charts(engine, *runs)
-    columns = ("engine", "IOPS", "cold tps", "per 1,000 IOPS", "reads/tx", "warm tps", "per 1,000 IOPS, warm", "reads/tx, warm")
+    columns = (
+        "engine",
+        "IOPS",
+        "cold tps",
+        "per 1,000 IOPS",
+        "reads/tx",
+        "warm tps",
+        "per 1,000 IOPS, warm",
+        "reads/tx, warm",
+    )
     tables.append(Table("Second half of the hour", columns, tuple(rows)))
     notes = (
         "Databases and cache as in scaling-2018: calibrated on one hour at 20,000 IOPS. The runs at 5,000 are tests; those at 20,000 are not.",

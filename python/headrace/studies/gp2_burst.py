@@ -72,7 +72,9 @@ def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
 def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: str = "interval", **options) -> Simulation:
     """A full bucket under a load that takes all it can get."""
     interval_s = 1.0
-    return simulate(BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options)
+    return simulate(
+        BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options
+    )
 
 
 def refill(size_gib: int, as_of: str = AS_OF) -> Simulation:
@@ -100,7 +102,9 @@ def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
     load = ClosedWorkload(name="fio", rw="randread", bs_kib=fio["fio_block_kib"].value, iodepth=1, numjobs=threads)
     options = {"rate_per_mille": rate_per_mille}
     seconds = fio["fio_seconds"].value
-    return simulate(load, f"gp2:{size_gib}", as_of=AS_OF, seconds=seconds, interval_s=60.0, form="events", options=options)
+    return simulate(
+        load, f"gp2:{size_gib}", as_of=AS_OF, seconds=seconds, interval_s=60.0, form="events", options=options
+    )
 
 
 def device_gib() -> float:
@@ -139,7 +143,9 @@ def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> li
     delivered = xen.summary["delivered_ios"]
     return [
         compare("I/Os in the fio run, Xen over-delivery (1.025)", ios, delivered, FIO_TOLERANCE_PERCENT, over),
-        compare("I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over),
+        compare(
+            "I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over
+        ),
         compare("IOPS of the fio run, Xen over-delivery", fio["fio_iops"], delivered / seconds, FIO_TOLERANCE_PERCENT),
         compare("mean read latency of the fio run", device_ms, xen.summary["mean_ms"], FIO_TOLERANCE_PERCENT, by_iops),
         agree(
@@ -168,8 +174,18 @@ def _durations(steps: Steps) -> tuple[list[Verdict], Table]:
         rows.append((size, baseline, *(None if cell is None else round(cell, 1) for cell in cells)))
     per_io = burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
     steps.step()
-    columns = ("GiB", "baseline IOPS", "burst s, computed", "simulated", "with the saved second", "refill s, computed", "refill simulated")
-    table = Table("Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", columns, tuple(rows))
+    columns = (
+        "GiB",
+        "baseline IOPS",
+        "burst s, computed",
+        "simulated",
+        "with the saved second",
+        "refill s, computed",
+        "refill simulated",
+    )
+    table = Table(
+        "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", columns, tuple(rows)
+    )
     return _duration_verdicts(found, per_io), table
 
 
@@ -177,14 +193,22 @@ def _duration_verdicts(found: dict[int, float], per_io: Simulation) -> list[Verd
     theirs = figures("gp2_burst")
     of = limits(8)["io_burst"]
     tolerance = DURATION_TOLERANCE_PERCENT
-    alone = "5.4 million / 3,000: the credits alone; the refill during the burst makes even the smallest volume last longer"
+    alone = (
+        "5.4 million / 3,000: the credits alone; the refill during the burst makes even the smallest volume last longer"
+    )
     plain = "simulated without the saved second, as the formula has none"
     rounded = "simulated, 33 GiB, without the saved second; the published figure is rounded to 1 s"
     half_size = theirs["burst_500_gib_s"]
     return [
         compare("credits of a full bucket", theirs["credits"], of["capacity_ios"], 0.0, "catalog"),
         compare("burst speed", theirs["burst_iops"], of["iops"], 0.0, "catalog"),
-        compare("burst without counting the refill", theirs["burst_without_refill_s"], of["capacity_ios"] / of["iops"], tolerance, alone),
+        compare(
+            "burst without counting the refill",
+            theirs["burst_without_refill_s"],
+            of["capacity_ios"] / of["iops"],
+            tolerance,
+            alone,
+        ),
         compare("burst of 500 GiB, per I/O", half_size, per_io.summary["credits_empty_at_s"], tolerance, plain),
         compare("burst of 500 GiB, per interval", half_size, found[500], tolerance, plain),
         compare("burst at the 100 IOPS floor", theirs["burst_100_iops_s"], found[33], tolerance, rounded),
@@ -199,16 +223,24 @@ def _curves(steps: Steps) -> tuple[ChartData, ...]:
         balances = [100.0, *run.rows["balance_percent"].to_list()]
         # One point a minute draws the same line.
         keep = range(0, len(minutes), 60)
-        series.append(Series(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep)))
+        series.append(
+            Series(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep))
+        )
         steps.step()
     theirs = figures("gp2_burst")["burst_500_gib_s"]
     series.append(Series(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
     durations = tuple(computed_burst_s(size) for size in SIZES_GIB[:-1])
     simulated = tuple(
-        burst(size, expected + 60.0).summary["credits_empty_at_s"] for size, expected in zip(SIZES_GIB, durations, strict=False)
+        burst(size, expected + 60.0).summary["credits_empty_at_s"]
+        for size, expected in zip(SIZES_GIB, durations, strict=False)
     )
     bars = (
-        Series("AWS's formula: credits / (3,000 - baseline)", "published", SIZES_GIB[:-1], tuple(d / 60.0 for d in durations)),
+        Series(
+            "AWS's formula: credits / (3,000 - baseline)",
+            "published",
+            SIZES_GIB[:-1],
+            tuple(d / 60.0 for d in durations),
+        ),
         Series("simulated", "simulated", SIZES_GIB[:-1], tuple(d / 60.0 for d in simulated)),
     )
     return (
@@ -232,4 +264,6 @@ def run(progress: Progress | None = None) -> StudyResult:
         "burst by up to 3,000 / (3,000 - baseline) s.",
         "Volumes of 1,000 GiB and more have a baseline of at least 3,000 IOPS and no burst.",
     )
-    return StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started)
+    return StudyResult(
+        STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started
+    )

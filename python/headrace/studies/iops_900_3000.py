@@ -45,7 +45,12 @@ INSTANCE = "m5.2xlarge"
 CACHE_BYTES = 24 * 1024.0**3
 # gp2 gives 3 IOPS per GiB: 1,000 GiB have 3,000 and no burst, 300 GiB have 900 once their credits are spent.
 VOLUMES = {3_000: "gp2:1000", 900: "gp2:300"}
-LOADS = {"oltp": "oltp_read_write", "index": "oltp_update_index", "non-index": "oltp_update_non_index", "select": "oltp_point_select"}
+LOADS = {
+    "oltp": "oltp_read_write",
+    "index": "oltp_update_index",
+    "non-index": "oltp_update_non_index",
+    "select": "oltp_point_select",
+}
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 # 2 GiB of redo-log-file-size in two files (the default number of 8.0.15); log_bin and sync_binlog=1 are defaults of 8.0.
 SETTINGS = {
@@ -80,7 +85,9 @@ Cell = tuple[str, int, int]
 @cache
 def table() -> dict[Cell, float]:
     """The published cells: statements a second; of `oltp`, transactions a second (see the notes)."""
-    return {(row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"]) for row in published("iops_900_3000")}
+    return {
+        (row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"]) for row in published("iops_900_3000")
+    }
 
 
 @cache
@@ -98,7 +105,9 @@ def with_log_writes(load: str, log_writes: float) -> dict:
     return made
 
 
-def simulated(of: dict, iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS) -> tuple[float, float]:
+def simulated(
+    of: dict, iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS
+) -> tuple[float, float]:
     """Transactions a second of one cell, every I/O simulated, and page reads of a transaction."""
     run = {
         "storage": VOLUMES[iops], "log_storage": None, "instance": INSTANCE, "as_of": DAY, "cache_bytes": CACHE_BYTES, "clients": threads, "arrivals": None,
@@ -174,16 +183,28 @@ def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
         figure = Figure(statistics.geometric_mean(theirs), "times", ARTICLE)
         verdicts.append(
             compare(
-                f"{load}: 3,000 over 900 IOPS, all thread counts", figure, statistics.geometric_mean(ours), None, "geometric mean of seven"
+                f"{load}: 3,000 over 900 IOPS, all thread counts",
+                figure,
+                statistics.geometric_mean(ours),
+                None,
+                "geometric mean of seven",
             )
         )
     less = all(found[load, 900, n][0] < found[load, 3_000, n][0] for load in LOADS for n in THREADS)
     verdicts.append(agree("every cell is less with 900 IOPS", "yes", "yes" if less else "no", ARTICLE, less))
     for load in LOADS:
         for iops in VOLUMES:
-            off = [abs(error_percent(found[load, iops, n][0], table()[load, iops, n])) for n in THREADS if (load, iops, n) not in USED]
+            off = [
+                abs(error_percent(found[load, iops, n][0], table()[load, iops, n]))
+                for n in THREADS
+                if (load, iops, n) not in USED
+            ]
             told = f"{statistics.median(off):.1f} % of {len(off)} cells, worst {max(off):.0f} %"
-            verdicts.append(agree(f"{load}, {iops:,} IOPS: median error", "the table", told, ARTICLE, None, WHY.get((load, iops), "")))
+            verdicts.append(
+                agree(
+                    f"{load}, {iops:,} IOPS: median error", "the table", told, ARTICLE, None, WHY.get((load, iops), "")
+                )
+            )
     return verdicts
 
 
@@ -193,7 +214,10 @@ WHY = {
         "oltp",
         900,
     ): "one thread published 22 I/Os a transaction, two threads 10: the first run of a series reads into an empty pool; with 16 threads 2.8, ours 2.2; what they are is not published",
-    ("non-index", 3_000): "with 64 threads published 1.45 times the index updates; here both are bound by the same log writes",
+    (
+        "non-index",
+        3_000,
+    ): "with 64 threads published 1.45 times the index updates; here both are bound by the same log writes",
     (
         "non-index",
         900,
@@ -237,7 +261,9 @@ def _grid(found: dict[Cell, tuple[float, float]]) -> Table:
                     "calibrates" if cell in USED else "",
                 ]
             rows.append(tuple(row))
-    columns = tuple(f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use"))
+    columns = tuple(
+        f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use")
+    )
     return Table("The table", ("load", "threads", *columns), tuple(rows))
 
 
@@ -246,8 +272,14 @@ def _lengths(found: dict[Cell, tuple[float, float]], steps: Steps) -> Table:
     for seconds in sorted((*OTHER_SECONDS, SECONDS)):
         series = selects_at_900(selects_before(seconds), seconds)
         of = found | {("select", 900, threads): cell for threads, cell in series.items()}
-        selects = [abs(error_percent(series[n][0], table()["select", 900, n])) for n in THREADS if ("select", 900, n) not in USED]
-        rows.append((seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1)))
+        selects = [
+            abs(error_percent(series[n][0], table()["select", 900, n]))
+            for n in THREADS
+            if ("select", 900, n) not in USED
+        ]
+        rows.append(
+            (seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1))
+        )
         steps.step()
     return Table(
         "If a cell of the selects at 900 IOPS ran for another time",
@@ -261,8 +293,16 @@ def _charts(found: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
     for load in LOADS:
         series = []
         for iops in VOLUMES:
-            series.append(Series(f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)))
-            series.append(Series(f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(found[load, iops, n][0] for n in THREADS)))
+            series.append(
+                Series(
+                    f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)
+                )
+            )
+            series.append(
+                Series(
+                    f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(found[load, iops, n][0] for n in THREADS)
+                )
+            )
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(ChartData(f"{load}: {LOADS[load]}", "line", "threads", unit, tuple(series)))
     off = tuple(

@@ -181,7 +181,9 @@ class Compared:
 def _compare(run: Measured) -> Compared:
     summary = repeat(run).summary
     ours = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
-    error = {name: None if run.latency_us[name] is None else error_percent(ours[name], run.latency_us[name]) for name in ours}
+    error = {
+        name: None if run.latency_us[name] is None else error_percent(ours[name], run.latency_us[name]) for name in ours
+    }
     iops = summary["delivered_ios"] / summary["seconds"]
     return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, ours, error)
 
@@ -237,9 +239,13 @@ def run(progress: Progress | None = None) -> StudyResult:
     return StudyResult(STUDY, _verdicts(compared), tables, _charts(compared), notes, time.monotonic() - started)
 
 
-def _shares(compared: list[Compared], family: str | None, regime: str | None, quantile: str) -> tuple[int, int, float, float]:
+def _shares(
+    compared: list[Compared], family: str | None, regime: str | None, quantile: str
+) -> tuple[int, int, float, float]:
     """(runs within tolerance, runs, median |error| %, mean error %) of a group."""
-    chosen = [c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)]
+    chosen = [
+        c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)
+    ]
     errors = [c.error[quantile] for c in chosen if c.error[quantile] is not None]
     sizes = sorted(abs(error) for error in errors)
     if not sizes:
@@ -272,7 +278,17 @@ def _table_of_shares(compared: list[Compared]) -> Table:
                         round(mean, 1),
                     )
                 )
-    columns = ("volume", "regime", "quantile", "tolerance %", "within", "runs", "share %", "median |error| %", "mean error %")
+    columns = (
+        "volume",
+        "regime",
+        "quantile",
+        "tolerance %",
+        "within",
+        "runs",
+        "share %",
+        "median |error| %",
+        "mean error %",
+    )
     return Table("Share of runs within tolerance", columns, tuple(rows))
 
 
@@ -284,7 +300,18 @@ def _table_of_runs(compared: list[Compared]) -> Table:
     rows = []
     for c in sorted(compared, key=lambda c: (FAMILIES.index(c.run.family), -REGIMES.index(c.regime))):
         r = c.run
-        row = [r.family, c.regime, r.storage, r.instance, r.as_of, r.rw, r.bs_kib, r.depth, round(r.iops), round(c.iops)]
+        row = [
+            r.family,
+            c.regime,
+            r.storage,
+            r.instance,
+            r.as_of,
+            r.rw,
+            r.bs_kib,
+            r.depth,
+            round(r.iops),
+            round(c.iops),
+        ]
         for name in ("mean", *QUANTILES):
             theirs, error = r.latency_us[name], c.error[name]
             row += [theirs, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
@@ -294,7 +321,16 @@ def _table_of_runs(compared: list[Compared]) -> Table:
 
 def _table_of_skipped(skipped: list[dict[str, str]]) -> Table:
     rows = tuple(
-        (r["family"], r["storage"], r["rw"], r["bs_kib"], r["iops"], r["skipped_because"], f"{r['source']}, {r['date']}") for r in skipped
+        (
+            r["family"],
+            r["storage"],
+            r["rw"],
+            r["bs_kib"],
+            r["iops"],
+            r["skipped_because"],
+            f"{r['source']}, {r['date']}",
+        )
+        for r in skipped
     )
     return Table("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
 
@@ -308,7 +344,11 @@ def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
             verdicts.append(compare(f"{title}: {name}", figure, c.ours_us[name] / 1e3, tolerance, c.regime))
     for family, regime in _groups()[1:]:
         for name in TOLERANCE_PERCENT:
-            chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and c.error[name] is not None]
+            chosen = [
+                c
+                for c in compared
+                if family in (None, c.run.family) and c.regime == regime and c.error[name] is not None
+            ]
             if chosen:
                 verdicts.append(_group_verdict(family, regime, name, chosen))
     return tuple(verdicts)
@@ -327,7 +367,15 @@ def _group_verdict(family: str | None, regime: str, name: str, chosen: list[Comp
     )
     ours = f"{within} of {total} within {tolerance:g} %"
     return Verdict(
-        f"{family or 'all volumes'}, {regime}: {name}", f"{total} runs", ours, "", None, within == total, tolerance, source, note
+        f"{family or 'all volumes'}, {regime}: {name}",
+        f"{total} runs",
+        ours,
+        "",
+        None,
+        within == total,
+        tolerance,
+        source,
+        note,
     )
 
 
@@ -352,5 +400,7 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
         known = [c for c in compared if c.error[name] is not None]
         at = tuple(c.run.latency_us["p50"] / 1e3 for c in known)
         errors.append(Series(f"{name} error", "simulated", at, tuple(c.error[name] for c in known)))
-    charts.append(ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors)))
+    charts.append(
+        ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors))
+    )
     return tuple(charts)

@@ -78,7 +78,9 @@ ENOUGH = 0.99
 NO_SAVED_SECOND = {"saved_second": False}
 
 
-def at_depth(storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True) -> Simulation:
+def at_depth(
+    storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True
+) -> Simulation:
     """A closed load of one job in the per-I/O form, without the saved second."""
     load = ClosedWorkload(name="fio", rw=rw, bs_kib=kib, iodepth=depth, numjobs=1)
     options = {**NO_SAVED_SECOND, "merge": merge}
@@ -124,7 +126,9 @@ def _queue(theirs: dict[str, Figure], steps: Steps) -> tuple[list[Verdict], Tabl
             ruled = at_depth(storage, day, by_rule, rw=rw, kib=kib)
             at_rule = (round(_iops(ruled)), round(ruled.summary["mean_ms"], 2))
             needed = depth_needed(storage, day, rw, kib)
-            rows.append((storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule))
+            rows.append(
+                (storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule)
+            )
             steps.step()
     columns = ("storage", "day", "load", "KiB", "IOPS", "own mean ms", "queue per 200 IOPS")
     columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
@@ -141,8 +145,16 @@ def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     disks = "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the rule's length is a full one"
     what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
     return [
-        compare(what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"),
-        compare("latency the rule implies (Little's law)", implied, example.summary["mean_ms"], LITTLE_TOLERANCE_PERCENT, at_cap),
+        compare(
+            what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"
+        ),
+        compare(
+            "latency the rule implies (Little's law)",
+            implied,
+            example.summary["mean_ms"],
+            LITTLE_TOLERANCE_PERCENT,
+            at_cap,
+        ),
         compare("IOPS one outstanding request brings (io1 reads)", rule, 1e3 / own_ms, None, disks),
     ]
 
@@ -151,7 +163,9 @@ def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
     """The whitepaper's MySQL load: does a gp2 and an io1 volume carry it alike?"""
     reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
     read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
-    load = OpenWorkload(name="sysbench", kind="constant", points=make_points([0.0], [60.0], [reads], [writes], [read_kib], [write_kib]))
+    load = OpenWorkload(
+        name="sysbench", kind="constant", points=make_points([0.0], [60.0], [reads], [writes], [read_kib], [write_kib])
+    )
     runs = {}
     for storage in ("gp2:500", "io1:500:5000"):
         runs[storage] = simulate(load, storage, as_of=WHITEPAPER_DAY, interval_s=60.0, form="events")
@@ -163,7 +177,9 @@ def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
     asked = Figure(reads + writes, "IOPS", source)
     bytes_asked = Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
-    one_each = "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
+    one_each = (
+        "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
+    )
     less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
     return [
         compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, one_each),
@@ -177,7 +193,9 @@ def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
             max(waits.values()) < 0.01,
             "neither meets a limit",
         ),
-        compare("writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less),
+        compare(
+            "writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less
+        ),
     ]
 
 
@@ -195,15 +213,33 @@ def _accounting(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
     binds = f"gp2:1000 on {BYTE_CAP_DAY}; {limit['iops']:,} IOPS are provisioned, the byte cap binds"
     merged = deep["read"] / deep["randread"]
     verdicts = [
-        compare("largest request charged as one I/O", theirs["unit_kib"], limit["io_unit_bytes"] / 1024, 0.0, "catalog"),
-        compare("contiguous 16 KiB requests per I/O charged", theirs["contiguous_per_io"], merged, RATE_TOLERANCE_PERCENT, effort),
+        compare(
+            "largest request charged as one I/O", theirs["unit_kib"], limit["io_unit_bytes"] / 1024, 0.0, "catalog"
+        ),
+        compare(
+            "contiguous 16 KiB requests per I/O charged",
+            theirs["contiguous_per_io"],
+            merged,
+            RATE_TOLERANCE_PERCENT,
+            effort,
+        ),
         # Published at 3,070 with 2.3 % of Xen over-delivery; ours is nominal 3,000.
-        compare("4 KiB sequential reads at depth 4: not merged", theirs["sequential_qd4_iops"], shallow, 3.0, shallow_note),
-        compare("256 KiB random reads on a volume of 160 MiB/s", theirs["iops_at_byte_cap"], byte_cap, RATE_TOLERANCE_PERCENT, binds),
+        compare(
+            "4 KiB sequential reads at depth 4: not merged", theirs["sequential_qd4_iops"], shallow, 3.0, shallow_note
+        ),
+        compare(
+            "256 KiB random reads on a volume of 160 MiB/s",
+            theirs["iops_at_byte_cap"],
+            byte_cap,
+            RATE_TOLERANCE_PERCENT,
+            binds,
+        ),
     ]
     for name, storage in (("gp2", "gp2:3334"), ("io1", "io1:1000:20000")):
         ours = member_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
-        verdicts.append(compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}"))
+        verdicts.append(
+            compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}")
+        )
     return verdicts
 
 
@@ -226,9 +262,13 @@ def _knees(theirs: dict[str, Figure], steps: Steps) -> tuple[Table, ChartData]:
         delivered = tuple(_iops(at_depth(storage, day, 64, kib=kib)) for kib in SIZES_KIB)
         steps.step()
         series.append(Series(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
-        caps = tuple(min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB)
+        caps = tuple(
+            min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB
+        )
         series.append(Series(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
-    chart = ChartData("Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series))
+    chart = ChartData(
+        "Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series)
+    )
     columns = ("storage", "day", "IOPS", "MiB/s", "knee KiB", f"{write_kib:g} KiB writes bound by")
     return Table("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
 
@@ -236,10 +276,22 @@ def _knees(theirs: dict[str, Figure], steps: Steps) -> tuple[Table, ChartData]:
 def _depth_chart(theirs: dict[str, Figure], steps: Steps) -> ChartData:
     rule = theirs["iops_per_queue_length"]
     depths = (1, 2, 3, 4, 6, 8, 10, 15, 20)
-    series = [Series(f"200 a request ({rule.source})", "published", depths, tuple(min(rule.value * depth, 2_000.0) for depth in depths))]
+    series = [
+        Series(
+            f"200 a request ({rule.source})",
+            "published",
+            depths,
+            tuple(min(rule.value * depth, 2_000.0) for depth in depths),
+        )
+    ]
     for storage, day in (("io1:500:2000", WHITEPAPER_DAY), ("standard:500", "2012-01-01")):
         series.append(
-            Series(f"{storage}, 16 KiB reads", "simulated", depths, tuple(_iops(at_depth(storage, day, depth)) for depth in depths))
+            Series(
+                f"{storage}, 16 KiB reads",
+                "simulated",
+                depths,
+                tuple(_iops(at_depth(storage, day, depth)) for depth in depths),
+            )
         )
         steps.step()
     return ChartData("IOPS by queue length", "line", "outstanding requests", "IOPS", tuple(series))

@@ -11,7 +11,19 @@ import time
 from dataclasses import dataclass
 
 from headrace.simulation.demand import simulate
-from headrace.studies.base import ChartData, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, published
+from headrace.studies.base import (
+    ChartData,
+    Progress,
+    Series,
+    Source,
+    Steps,
+    Study,
+    StudyResult,
+    Table,
+    Verdict,
+    agree,
+    published,
+)
 from headrace.workload import ClosedWorkload
 
 STUDY = Study(
@@ -62,10 +74,20 @@ def fileio(array: str, mode: str, threads: int, seed: int = 1) -> Point:
     """
     sequential = mode.startswith("seq")
     jobs, depth = (1, threads) if sequential else (threads, 1)
-    load = ClosedWorkload(name=mode, rw=MODES[mode], bs_kib=16, iodepth=depth, numjobs=jobs, rwmixread=READ_PERCENT, size_gib=FILE_GIB)
+    load = ClosedWorkload(
+        name=mode, rw=MODES[mode], bs_kib=16, iodepth=depth, numjobs=jobs, rwmixread=READ_PERCENT, size_gib=FILE_GIB
+    )
     options = {"saved_second": False}
     summary = simulate(
-        load, ARRAYS[array], instance=INSTANCE, as_of=AS_OF, seconds=SECONDS, interval_s=SECONDS, seed=seed, form="events", options=options
+        load,
+        ARRAYS[array],
+        instance=INSTANCE,
+        as_of=AS_OF,
+        seconds=SECONDS,
+        interval_s=SECONDS,
+        seed=seed,
+        form="events",
+        options=options,
     ).summary
     return Point(summary["delivered_ios"] / SECONDS, summary["mean_ms"], summary["p95_ms"])
 
@@ -81,7 +103,10 @@ def run(progress: Progress | None = None) -> StudyResult:
                 points[array, mode, threads] = fileio(array, mode, threads)
                 steps.step()
     verdicts = tuple(_direction(row, points) for row in published("raid_2009"))
-    rows = tuple((ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2)) for (a, m, t), p in points.items())
+    rows = tuple(
+        (ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2))
+        for (a, m, t), p in points.items()
+    )
     columns = ("array", "mode", "threads", "requests/s", "mean ms", "95 % ms")
     notes = (
         (
@@ -103,7 +128,12 @@ def run(progress: Progress | None = None) -> StudyResult:
         f"Limits of {INSTANCE} are those of 2018, the oldest known.",
     )
     return StudyResult(
-        STUDY, verdicts, (Table("sysbench fileio, 16 KiB", columns, rows),), _charts(points), notes, time.monotonic() - started
+        STUDY,
+        verdicts,
+        (Table("sysbench fileio, 16 KiB", columns, rows),),
+        _charts(points),
+        notes,
+        time.monotonic() - started,
     )
 
 
@@ -123,7 +153,9 @@ def _direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -
     failing = [mode for mode, held in holds.items() if not held]
     if failing:
         note += f"; does not come out for {', '.join(failing)}: {WHY_NOT.get(row['claim'], 'not explained')}"
-    return agree(row["claim"], row["strength"].replace("-", " "), ours, Source(row["source"], row["date"]), not failing, note)
+    return agree(
+        row["claim"], row["strength"].replace("-", " "), ours, Source(row["source"], row["date"]), not failing, note
+    )
 
 
 # Why the model cannot show some directions; shown only where one fails.
@@ -152,9 +184,13 @@ def _charts(points: dict[tuple[str, str, int], Point]) -> tuple[ChartData, ...]:
     charts = []
     for mode in MODES:
         rates = tuple(
-            Series(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS)) for array in ARRAYS
+            Series(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS))
+            for array in ARRAYS
         )
         charts.append(ChartData(f"{mode}: requests a second", "line", "threads", "requests/s", rates))
-        p95 = tuple(Series(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS)) for array in ARRAYS)
+        p95 = tuple(
+            Series(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS))
+            for array in ARRAYS
+        )
         charts.append(ChartData(f"{mode}: 95 % response time", "line", "threads", "response time (ms)", p95))
     return tuple(charts)

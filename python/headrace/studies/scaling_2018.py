@@ -28,14 +28,31 @@ from headrace.studies.base import (
     error_percent,
     figures,
 )
-from headrace.studies.tpcc_runs import DAY, ENGINES, GIB_PER_GB, INSTANCE, SECONDS, Measured, calibrated, measured, run_again, simulated
+from headrace.studies.tpcc_runs import (
+    DAY,
+    ENGINES,
+    GIB_PER_GB,
+    INSTANCE,
+    SECONDS,
+    Measured,
+    calibrated,
+    measured,
+    run_again,
+    simulated,
+)
 
 ARTICLE = Source("Percona, Scaling IO-Bound Workloads for MySQL in the Cloud", "2018-08")
 STUDY = Study(
     "scaling-2018",
     "InnoDB and MyRocks over gp2 size and io1 IOPS, sysbench-tpcc, 2018",
     "From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB stops and MyRocks goes on?",
-    (ARTICLE, Source("Percona-Lab-results/201807-rocksdb-cloud and 201808-rocksdb-cloudio, one-second sysbench results", "2018-08")),
+    (
+        ARTICLE,
+        Source(
+            "Percona-Lab-results/201807-rocksdb-cloud and 201808-rocksdb-cloudio, one-second sysbench results",
+            "2018-08",
+        ),
+    ),
 )
 
 REGION = "us-east-1"
@@ -64,7 +81,9 @@ def _sweep(steps: Steps) -> dict[tuple[str, str], dict[int, Prediction]]:
     for engine in ENGINES:
         for kind, points in (("gp2", GP2_GIB[engine]), ("io1", IO1_IOPS)):
             # A seed for each: two runs on one would scatter in step.
-            runs[engine, kind] = {point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points}
+            runs[engine, kind] = {
+                point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points
+            }
             steps.step()
     return runs
 
@@ -153,20 +172,34 @@ def _held_out(steps: Steps) -> tuple[list[Verdict], Table]:
         "ours p95",
     )
     return verdicts, Table(
-        "Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half", columns, tuple(rows)
+        "Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half",
+        columns,
+        tuple(rows),
     )
 
 
 def _row(run: Measured, ours: Prediction) -> tuple:
     summary = ours.summary
-    quarters = (round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True))
+    quarters = (
+        round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True)
+    )
     quantiles = [
         round(value)
-        for pair in zip((run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True)
+        for pair in zip(
+            (run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True
+        )
         for value in pair
     ]
     error = round(error_percent(summary["tps"], run.mean), 1)
-    return (run.told, "calibration" if run.calibrates else "test", round(run.mean), round(summary["tps"]), error, *quarters, *quantiles)
+    return (
+        run.told,
+        "calibration" if run.calibrates else "test",
+        round(run.mean),
+        round(summary["tps"]),
+        error,
+        *quarters,
+        *quantiles,
+    )
 
 
 def _article(runs: dict) -> list[Verdict]:
@@ -219,7 +252,17 @@ def _scaling_table(runs: dict) -> Table:
             both = (usd + hourly * HOURS_A_MONTH) / summary["tps"]
             rows.append((ENGINES[engine], run.storage, round(summary["tps"]), round(summary["tps_p5"]), round(summary["tps_p95"]), binds,
                          round(usd, 2), round(usd / summary["tps"], 3), round(both, 3)))  # fmt: skip
-    columns = ("engine", "storage", "tps", "p5", "p95", "binds", "storage USD/month", "USD/month per tps", f"with {INSTANCE}")
+    columns = (
+        "engine",
+        "storage",
+        "tps",
+        "p5",
+        "p95",
+        "binds",
+        "storage USD/month",
+        "USD/month per tps",
+        f"with {INSTANCE}",
+    )
     return Table("Mean of the second half, and what it costs", columns, tuple(rows))
 
 
@@ -230,7 +273,11 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
         series = []
         for engine, name in ENGINES.items():
             sweep = runs[engine, kind]
-            series.append(Series(f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())))
+            series.append(
+                Series(
+                    f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())
+                )
+            )
             at = {
                 _point(run): run.mean
                 for run in known
@@ -239,7 +286,13 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
             if at:
                 series.append(Series(f"{name}, published", "published", tuple(at), tuple(at.values())))
         charts.append(
-            ChartData(f"Transactions a second on {kind}, mean of the second half of an hour", "curves", x_title, "tps", tuple(series))
+            ChartData(
+                f"Transactions a second on {kind}, mean of the second half of an hour",
+                "curves",
+                x_title,
+                "tps",
+                tuple(series),
+            )
         )
     return charts
 
@@ -272,7 +325,9 @@ def _density_charts(runs: dict) -> list[ChartData]:
                 if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
                     series.append(Series(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
         title = f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th percentile where known"
-        charts.append(ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series)))
+        charts.append(
+            ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series))
+        )
     return charts
 
 
@@ -287,7 +342,13 @@ def _second_charts(runs: dict) -> list[ChartData]:
             for engine, name in ENGINES.items()
         )
         charts.append(
-            ChartData(f"Second by second on {spec}, second half hour", "curves", "time since the cold start (min)", "tps", series)
+            ChartData(
+                f"Second by second on {spec}, second half hour",
+                "curves",
+                "time since the cold start (min)",
+                "tps",
+                series,
+            )
         )
     return charts
 
@@ -299,10 +360,16 @@ def _cost_charts(runs: dict) -> list[ChartData]:
         usd = [monthly_usd(run.storage) for run in sweep.values()]
         tps = [run.summary["tps"] for run in sweep.values()]
         by_tps.append(Series(name, "simulated", tuple(usd), tuple(tps)))
-        per_tps.append(Series(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))))
+        per_tps.append(
+            Series(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True)))
+        )
     return [
         ChartData(
-            f"What more money buys ({REGION}, prices of {DAY}, storage alone)", "curves", "storage (USD a month)", "tps", tuple(by_tps)
+            f"What more money buys ({REGION}, prices of {DAY}, storage alone)",
+            "curves",
+            "storage (USD a month)",
+            "tps",
+            tuple(by_tps),
         ),
         ChartData("Cost of a transaction a second", "curves", "tps", "USD a month per tps", tuple(per_tps)),
     ]
@@ -332,4 +399,6 @@ def run(progress: Progress | None = None) -> StudyResult:
         "Simulated tps scatter from second to second as the calibration run did, plus MyRocks' compactions; no two runs share a second, only their spread compares.",
         "Costs are of storage alone, us-east-1; the column with the instance adds its on-demand hours (730 a month).",
     )
-    return StudyResult(STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started)
+    return StudyResult(
+        STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started
+    )

@@ -8,7 +8,8 @@ from bench_runs import keep, series, store_in
 from scipy import stats
 
 from headrace.bench.compare import compare as compare_runs
-from headrace.bench.compare.compare import block_length, differing, unlike
+from headrace.bench.compare.compare import differing, unlike
+from headrace.bench.compare.statistics import block_length
 from headrace.errors import InputError
 
 

@@ -93,13 +93,18 @@ def cases(quick: bool) -> list[Case]:
     for spec in QUICK_SPECS if quick else SPECS:
         if Storage.parse(spec).volume_type in ("st1", "sc1"):
             # Sequential: these types charge a whole MiB for any request.
-            found += [Case(spec, fio.Load("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)]
+            found += [
+                Case(spec, fio.Load("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)
+            ]
             continue
         for depth in QUICK_DEPTHS if quick else DEPTHS:
             # A request at a time as ioping makes them; more as the published fio runs.
-            found.append(Case(spec, fio.Load("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)))
+            found.append(
+                Case(spec, fio.Load("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S))
+            )
         found += [
-            Case(spec, fio.Load("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in ((16,) if quick else (1, 16))
+            Case(spec, fio.Load("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S))
+            for depth in ((16,) if quick else (1, 16))
         ]
         found.append(Case(spec, fio.Load("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
     found.append(Case(DRAINING, fio.Load("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
@@ -143,15 +148,34 @@ def _recovered(lab: Lab, volume: str, case: Case, device: str) -> Finding:
     again = replace(case, load=replace(case.load, seconds=AGAIN_S, seed=2), balance_percent=earned)
     measured = fio.run(again.load, device)
     model = simulate(
-        _workload(again.load), case.spec, seconds=AGAIN_S, form="events", start_balance=earned, options={"saved_second": False}
+        _workload(again.load),
+        case.spec,
+        seconds=AGAIN_S,
+        form="events",
+        start_balance=earned,
+        options={"saved_second": False},
     )
     return _finding(
-        again, f"I/Os after {REST_S:g} s of rest", "I/Os", None, model.summary["delivered_ios"], measured.ios, AGAIN_PERCENT, ""
+        again,
+        f"I/Os after {REST_S:g} s of rest",
+        "I/Os",
+        None,
+        model.summary["delivered_ios"],
+        measured.ios,
+        AGAIN_PERCENT,
+        "",
     )
 
 
 def _workload(load: fio.Load) -> ClosedWorkload:
-    return ClosedWorkload(name="verify", rw=load.rw, bs_kib=load.bs_kib, iodepth=load.iodepth, numjobs=load.numjobs, size_gib=load.size_gib)
+    return ClosedWorkload(
+        name="verify",
+        rw=load.rw,
+        bs_kib=load.bs_kib,
+        iodepth=load.iodepth,
+        numjobs=load.numjobs,
+        size_gib=load.size_gib,
+    )
 
 
 def _late_ms(rows: dict) -> tuple[float, float]:
@@ -177,7 +201,16 @@ def _findings(case: Case, measured: fio.Measured, late_ms: tuple[float, float], 
     note = " ".join(beyond)
     cap, at_cap = _cap(case.spec, load), "none" not in rows["cap"].to_list()
     if drained:
-        yield _finding(case, "I/Os until dry and after", "I/Os", None, model.summary["delivered_ios"], measured.ios, COUNT_PERCENT, note)
+        yield _finding(
+            case,
+            "I/Os until dry and after",
+            "I/Os",
+            None,
+            model.summary["delivered_ios"],
+            measured.ios,
+            COUNT_PERCENT,
+            note,
+        )
         return
     allowed = AT_CAP_PERCENT if at_cap else None
     yield _finding(case, "I/Os a second", "IOPS", cap if at_cap else None, iops, measured.iops, allowed, note)
@@ -190,17 +223,39 @@ def _findings(case: Case, measured: fio.Measured, late_ms: tuple[float, float], 
 
 
 def _finding(
-    case: Case, what: str, unit: str, specified: float | None, model: float, measured: float, allowed: float | None, note: str
+    case: Case,
+    what: str,
+    unit: str,
+    specified: float | None,
+    model: float,
+    measured: float,
+    allowed: float | None,
+    note: str,
 ) -> Finding:
     error = 100.0 * (measured / model - 1.0)
     # What the machine cannot do is no fault of the device; attach has said so.
     within = None if allowed is None or note else abs(error) <= allowed
-    return Finding(case.spec, case.words, what, unit, specified, _published(case, what), model, measured, error, allowed, within, note)
+    return Finding(
+        case.spec,
+        case.words,
+        what,
+        unit,
+        specified,
+        _published(case, what),
+        model,
+        measured,
+        error,
+        allowed,
+        within,
+        note,
+    )
 
 
 @cache
 def _table() -> dict[tuple[str, str, int, int, str], float]:
-    with files("headrace.bench.compare").joinpath("conformance_published.csv").open(encoding="utf-8", newline="") as rows:
+    with (
+        files("headrace.bench.compare").joinpath("conformance_published.csv").open(encoding="utf-8", newline="") as rows
+    ):
         return {
             (row["type"], row["rw"], int(row["bs_kib"]), int(row["iodepth"]), row["what"]): float(row["value"])
             for row in csv.DictReader(rows)

@@ -70,11 +70,16 @@ def run(load: Load, target: str | Path) -> Measured:
         done = subprocess.run(words, capture_output=True, text=True, timeout=load.ramp_s + load.seconds + MORE_S)
     except subprocess.TimeoutExpired as late:
         raise CouldNotRun(
-            f"fio on {target}", f"did not end {MORE_S:g} s after its time", SOURCE, "Look at the device: is it paused or failing?"
+            f"fio on {target}",
+            f"did not end {MORE_S:g} s after its time",
+            SOURCE,
+            "Look at the device: is it paused or failing?",
         ) from late
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise CouldNotRun(f"fio on {target}", last[-1] if last else f"ended with {done.returncode}", SOURCE, "Look at the device.")
+        raise CouldNotRun(
+            f"fio on {target}", last[-1] if last else f"ended with {done.returncode}", SOURCE, "Look at the device."
+        )
     return read(done.stdout)
 
 
@@ -93,4 +98,6 @@ def read(text: str) -> Measured:
             sd_ms=times["stddev"] / 1e6, p50_ms=percentile[50.0], p99_ms=percentile[99.0], p999_ms=percentile[99.9], seconds=most["runtime"] / 1e3,
         )  # fmt: skip
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise InputError("fio's report", f"cannot be read: {error!r}", SOURCE, "Give one job group with --output-format=json.") from error
+        raise InputError(
+            "fio's report", f"cannot be read: {error!r}", SOURCE, "Give one job group with --output-format=json."
+        ) from error

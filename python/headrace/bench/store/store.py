@@ -27,6 +27,7 @@ from pathlib import Path
 import polars as pl
 
 from headrace.base.checks import did_you_mean
+from headrace.base.files import write_whole
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
 
@@ -109,7 +110,7 @@ class Store:
         """Writes run.json and gives the run its name. Raises CouldNotRun; the folder then keeps its other name."""
         document = {"format": FORMAT, "version": VERSION, "id": name, **document}
         try:
-            write_json(folder / RUN_FILE, document)
+            write_whole(folder / RUN_FILE, json_bytes(document))
             os.replace(folder, self.folder / name)
         except OSError as error:
             raise CouldNotRun(str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}.") from None
@@ -187,13 +188,10 @@ class Store:
         return name
 
 
-def write_json(path: Path, document: dict) -> None:
-    """JSON without NaN, flushed to disk."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(_finite(document), file, indent=1, ensure_ascii=False, allow_nan=False, default=str)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+def json_bytes(document: dict) -> bytes:
+    """JSON in which what is not finite is null."""
+    text = json.dumps(_finite(document), indent=1, ensure_ascii=False, allow_nan=False, default=str)
+    return (text + "\n").encode()
 
 
 def _finite(value: object) -> object:

@@ -8,13 +8,13 @@ import polars as pl
 
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import gp2_burst as model
 from headrace.studies.base import ChartData, Series, StudyResult, Table, Verdict, agree, error_percent
 from headrace.studies.measured import tables
-from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options
-from headrace.studies.measured.session import Session
-from headrace.studies.measured.simulated import Simulated
+from headrace.studies.measured.session import LabOptions, Session
 
 STUDY = model.STUDY
 DAY = model.AS_OF
@@ -38,12 +38,12 @@ ROW_S = 1.0
 MOSTLY_DRY = 1e-3
 
 
-def scale_of(options: Options) -> float:
+def scale_of(options: LabOptions) -> float:
     """Rows and pool against `ROWS`."""
     return options.scale or AUTO_SCALE
 
 
-def sizes(options: Options) -> tuple[int, int, int]:
+def sizes(options: LabOptions) -> tuple[int, int, int]:
     """(rows of each table, pool MiB, redo MiB)."""
     scale = scale_of(options)
     return (
@@ -53,21 +53,29 @@ def sizes(options: Options) -> tuple[int, int, int]:
     )
 
 
-def data_gib(options: Options) -> float:
+def data_gib(options: LabOptions) -> float:
     """Of the tables."""
     return TABLES * sizes(options)[0] * 250 / GIB
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: LabOptions) -> list[Cell]:
     """One run, from a bucket that holds as much as `BURST_SHARE` of it takes."""
     rows, pool, redo = sizes(options)
     load = SysbenchOltp(tables=TABLES, rows=rows, distribution="uniform")
     most = 240.0 if options.minutes is None and not options.quick else 1e9
-    seconds = int(max(SECONDS[0], min(SECONDS[1], most, options.time_s - 40.0 - 60.0 * data_gib(options) - SERVER_CELL_S)))
+    seconds = int(
+        max(SECONDS[0], min(SECONDS[1], most, options.time_s - 40.0 - 60.0 * data_gib(options) - SERVER_CELL_S))
+    )
     of = model.limits(GIB_OF_VOLUME)
     spent = (of["io_burst"]["iops"] - of["iops"]) * BURST_SHARE * seconds
-    settings = {"innodb_buffer_pool_size": f"{pool}M", "innodb_log_file_size": f"{redo}M", "innodb_buffer_pool_load_at_startup": "OFF"}
-    place = OnServer(DataSet("sbtest", load, data_gib(options)), STORAGE, settings, balance_percent=round(100.0 * spent / CREDITS, 4))
+    settings = {
+        "innodb_buffer_pool_size": f"{pool}M",
+        "innodb_log_file_size": f"{redo}M",
+        "innodb_buffer_pool_load_at_startup": "OFF",
+    }
+    place = OnServer(
+        DataSet("sbtest", load, data_gib(options)), STORAGE, settings, balance_percent=round(100.0 * spent / CREDITS, 4)
+    )
     return [
         Cell(
             ("dry",),
@@ -96,15 +104,20 @@ def dry_at(balances: list[float | None], times: list[float]) -> float | None:
 
 def phases(rows: pl.DataFrame, dry: float) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Rows of the burst and of the baseline, the edges left out."""
-    return rows.filter((pl.col("t_s") >= FIRST_S) & (pl.col("t_s") < dry - 1)), rows.filter(pl.col("t_s") >= dry + EDGE_S)
+    return rows.filter((pl.col("t_s") >= FIRST_S) & (pl.col("t_s") < dry - 1)), rows.filter(
+        pl.col("t_s") >= dry + EDGE_S
+    )
 
 
-def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, Simulated]) -> StudyResult:
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """When it ran dry, what was left of throughput, latency and IOPS, and the four curves."""
     one, ours = found["dry",], simulated["dry",]
     series = one.measured()
     balance = series["balance_percent"].to_list() if "balance_percent" in series.columns else [None] * series.height
-    dry, theirs = dry_at(balance, series["t_s"].to_list()), dry_at(ours.rows["balance_percent"].to_list(), ours.rows["t_s"].to_list())
+    dry, theirs = (
+        dry_at(balance, series["t_s"].to_list()),
+        dry_at(ours.rows["balance_percent"].to_list(), ours.rows["t_s"].to_list()),
+    )
     made = _verdicts(one, series, ours, dry, theirs)
     rows, pool, redo = sizes(session.options)
     scale = tables.scale((
@@ -118,19 +131,30 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
         "The published line is AWS's formula: credits / (3,000 - baseline), for a load that takes all 3,000.",
     ]
     return session.result(
-        STUDY, made, [scale, _table(series, ours, dry, theirs), tables.runs(found, simulated)], [_chart(one, series, ours)], notes, found
+        STUDY,
+        made,
+        [scale, _table(series, ours, dry, theirs), tables.runs(found, simulated)],
+        [_chart(one, series, ours)],
+        notes,
+        found,
     )
 
 
-def _formula(one: Found) -> float:
+def _formula(one: MeasuredCell) -> float:
     of = model.limits(GIB_OF_VOLUME)
     return CREDITS * (one.cell.place.balance_percent or 0.0) / 100.0 / (of["io_burst"]["iops"] - of["iops"])
 
 
-def _verdicts(one: Found, series: pl.DataFrame, ours: Simulated, dry: float | None, theirs: float | None) -> list[Verdict]:
+def _verdicts(
+    one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs: float | None
+) -> list[Verdict]:
     source = STUDY.sources[1]
     if dry is None or dry + EDGE_S + 2 >= series["t_s"][-1] or dry < FIRST_S + 3:
-        why = "no row without credits" if dry is None else f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
+        why = (
+            "no row without credits"
+            if dry is None
+            else f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
+        )
         return [
             agree(
                 "the volume runs dry in the run",
@@ -151,7 +175,11 @@ def _verdicts(one: Found, series: pl.DataFrame, ours: Simulated, dry: float | No
         CREDITS
         * one.cell.place.balance_percent
         / 100.0
-        / max(1.0, (series.filter(pl.col("t_s") < dry)["read_iops"] + series.filter(pl.col("t_s") < dry)["write_iops"]).mean() - of["iops"])
+        / max(
+            1.0,
+            (series.filter(pl.col("t_s") < dry)["read_iops"] + series.filter(pl.col("t_s") < dry)["write_iops"]).mean()
+            - of["iops"],
+        )
     )
     low, high = formula - 1.2 - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
     made = [Verdict("the balance is gone after", formula, dry, "s", error_percent(dry, formula), low <= dry <= high, None, source,
@@ -204,19 +232,33 @@ def _middle(values: pl.Series) -> float:
     return float(statistics.median(values.drop_nulls().to_list()))
 
 
-def _table(series: pl.DataFrame, ours: Simulated, dry: float | None, theirs: float | None) -> Table:
+def _table(series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs: float | None) -> Table:
     rows = []
     for name, frame, at in (("measured", series, dry), ("simulated", ours.rows, theirs)):
-        for phase, part in zip(("burst", "no credits"), phases(frame, at) if at is not None else (frame, frame[:0]), strict=True):
+        for phase, part in zip(
+            ("burst", "no credits"), phases(frame, at) if at is not None else (frame, frame[:0]), strict=True
+        ):
             if not part.height:
                 continue
             iops = part["iops"].mean() if "iops" in part.columns else (part["read_iops"] + part["write_iops"]).mean()
             queue = round(part["queue"].mean(), 1) if "queue" in part.columns else None
-            rows.append((name, phase, part.height, round(part["tps"].mean(), 1), round(_middle(part["p95_ms"]), 1), round(iops), queue))
-    return Table("Before and after", ("", "phase", "n (s)", "tps", "p95 ms (median second)", "IOPS", "queue"), tuple(rows))
+            rows.append(
+                (
+                    name,
+                    phase,
+                    part.height,
+                    round(part["tps"].mean(), 1),
+                    round(_middle(part["p95_ms"]), 1),
+                    round(iops),
+                    queue,
+                )
+            )
+    return Table(
+        "Before and after", ("", "phase", "n (s)", "tps", "p95 ms (median second)", "IOPS", "queue"), tuple(rows)
+    )
 
 
-def _chart(one: Found, series: pl.DataFrame, ours: Simulated) -> ChartData:
+def _chart(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> ChartData:
     x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
     start, formula = one.cell.place.balance_percent or 0.0, _formula(one)
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
-from headrace.studies import encrypted
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
+from headrace.experiment.data import KEYS
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import whitepaper_2017 as model
 from headrace.studies.base import ChartData, Series, StudyResult, Table, agree, figures
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.bed import KEYS
-from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
-from headrace.studies.measured.session import Session
-from headrace.studies.measured.simulated import Simulated
+from headrace.studies.measured.session import LabOptions, Session
 
-STUDY = encrypted.STUDY
+STUDY = model.ENCRYPTION_STUDY
 DAY = model.DAY
 ENGINES = ("innodb",)
 FILES_ONLY = False
@@ -38,33 +37,46 @@ KINDS = {"plain": {}, "encrypted": ENCRYPTED}
 TURNS = {"quick": ("plain", "encrypted"), "usual": ("plain", "encrypted", "encrypted", "plain", "plain", "encrypted")}
 
 
-def rows_of(options: Options) -> int:
+def rows_of(options: LabOptions) -> int:
     """Of the one table."""
     return max(10_000, round(PUBLISHED_ROWS * (options.scale or AUTO_SCALE)))
 
 
-def data_gib(options: Options) -> float:
+def data_gib(options: LabOptions) -> float:
     """Of both copies of the table."""
     return 2.0 * rows_of(options) * 250 / GIB
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: LabOptions) -> list[Cell]:
     """Plain and encrypted by turns."""
     turns = TURNS["quick" if options.quick else "usual"]
     rows = rows_of(options)
     load = SysbenchOltp(tables=1, rows=rows, distribution="uniform")
     pool = max(8, round(POOL_SHARE * rows * 250 / 2**20))
-    seconds = seconds_each(options.time_s, 40.0 + 60.0 * data_gib(options), len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS)
+    seconds = seconds_each(
+        options.time_s, 40.0 + 60.0 * data_gib(options), len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS
+    )
     made = []
     for turn, kind in enumerate(turns):
         data = DataSet(f"sbtest, {kind}", load, data_gib(options) / 2.0, settings=KINDS[kind])
         place = OnServer(data, STORAGE, PLAIN | {"innodb_buffer_pool_size": f"{pool}M"} | KINDS[kind])
         number = turns[: turn + 1].count(kind)
-        made.append(Cell((kind, number), f"{kind}, turn {number}", place, load, THREADS, WARMUP_S, seconds, options.seed + number - 1))
+        made.append(
+            Cell(
+                (kind, number),
+                f"{kind}, turn {number}",
+                place,
+                load,
+                THREADS,
+                WARMUP_S,
+                seconds,
+                options.seed + number - 1,
+            )
+        )
     return made
 
 
-def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, Simulated]) -> StudyResult:
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """The ratio of the means of the turns."""
     plain, hidden = ([one for key, one in found.items() if key[0] == kind] for kind in KINDS)
     means = {kind: sum(one.tps for one in runs) / len(runs) for kind, runs in (("plain", plain), ("encrypted", hidden))}
@@ -79,7 +91,9 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
               f"a different thing, measured in its place: pages are encrypted by the server's processors; alike within {ALIKE:.0%} and doubt"),
     ]  # fmt: skip
     made.append(
-        verdicts.against_model("the simulation (which knows no encryption) against what was measured", simulated, found, model.PAPER)
+        verdicts.against_model(
+            "the simulation (which knows no encryption) against what was measured", simulated, found, model.PAPER
+        )
     )
     repeats = Table("Turn and turn about", ("turn", "tps", "± % (1 s.e.)", "p95 ms", "idle processors"), tuple(
         (one.cell.words, round(one.tps, 1), round(100 * one.relative, 1), one.record.summary.get("p95_ms"), one.record.summary.get("idle_cpus")) for one in found.values()
@@ -97,10 +111,12 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
         notes.append(
             f"Repetitions of the plain server differ by {_spread(plain):.1%}, of the encrypted one by {_spread(hidden):.1%} (largest over smallest)."
         )
-    return session.result(STUDY, made, [scale, repeats, tables.runs(found, simulated)], _charts(found, simulated), notes, found)
+    return session.result(
+        STUDY, made, [scale, repeats, tables.runs(found, simulated)], _charts(found, simulated), notes, found
+    )
 
 
-def _spread(runs: list[Found]) -> float:
+def _spread(runs: list[MeasuredCell]) -> float:
     return max(one.tps for one in runs) / min(one.tps for one in runs) - 1.0
 
 
@@ -108,7 +124,11 @@ def _charts(found: dict, simulated: dict) -> list[ChartData]:
     about = figures("whitepaper_2017")["alike_tps"].value
     names = ("io1, plain", "io1, encrypted")
     published = ChartData(
-        "The paper's volumes: about the same", "bar", "", "tps", (Series("published", "published", names, (about, about)),)
+        "The paper's volumes: about the same",
+        "bar",
+        "",
+        "tps",
+        (Series("published", "published", names, (about, about)),),
     )
     turns = tuple(one.cell.words for one in found.values())
     series = (

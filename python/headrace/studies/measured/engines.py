@@ -10,14 +10,14 @@ import polars as pl
 from headrace.base.units import GIB
 from headrace.bench.drivers.tpcc import Tpcc
 from headrace.calibration.standard import TPCC_BYTES
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts, seconds_each
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
+from headrace.experiment.simulate import simulate as simulate_cell
 from headrace.studies import scaling_2018 as model
 from headrace.studies.base import ChartData, Series, StudyResult, Verdict
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.cells import Found, Progress
-from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
-from headrace.studies.measured.session import SIMULATE_S, Session
-from headrace.studies.measured.simulated import Simulated
-from headrace.studies.measured.simulated import simulate as simulate_cell
+from headrace.studies.measured.session import LabOptions, Session
 from headrace.studies.tpcc_runs import DAY as RUNS_DAY
 from headrace.studies.tpcc_runs import ENGINES as NAMES
 from headrace.studies.tpcc_runs import calibrated
@@ -50,32 +50,34 @@ REST = {
 CENT = 100.0
 
 
-def scale_of(options: Options) -> float:
+def scale_of(options: LabOptions) -> float:
     """Warehouses and cache against the published ones."""
     return options.scale or AUTO_SCALE["quick" if options.quick else "usual"]
 
 
-def warehouses(options: Options) -> int:
+def warehouses(options: LabOptions) -> int:
     """Whole ones."""
     return max(1, round(WAREHOUSES * scale_of(options)))
 
 
-def data_gib(options: Options) -> float:
+def data_gib(options: LabOptions) -> float:
     """Of both engines' data."""
     return warehouses(options) * (TPCC_BYTES["innodb"] + 4 * TPCC_BYTES["myrocks"]) / GIB
 
 
-def cache_mib(options: Options) -> int:
+def cache_mib(options: LabOptions) -> int:
     """The calibrated runs' cache, scaled; the same for both engines, as published."""
     return max(LEAST_CACHE_MIB, round(calibrated("innodb").cache_gib * 1024 * warehouses(options) / WAREHOUSES))
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: LabOptions) -> list[Cell]:
     """Engines by IOPS."""
     points = IOPS["quick" if options.quick else "usual"]
     load = Tpcc(warehouses=warehouses(options))
     cache, redo = cache_mib(options), max(LEAST_REDO_MIB, round(REDO_GIB * 1024 * warehouses(options) / WAREHOUSES))
-    seconds = seconds_each(options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS)
+    seconds = seconds_each(
+        options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS
+    )
     made = []
     for engine in ENGINES:
         data = DataSet(
@@ -92,23 +94,32 @@ def cells(options: Options) -> list[Cell]:
         for iops in points:
             place = OnServer(data, model.storage("io1", iops), REST[engine] | size)
             made.append(
-                Cell((engine, iops), f"{NAMES[engine]}, io1 with {iops:,} IOPS", place, load, THREADS, WARMUP_S, seconds, options.seed)
+                Cell(
+                    (engine, iops),
+                    f"{NAMES[engine]}, io1 with {iops:,} IOPS",
+                    place,
+                    load,
+                    THREADS,
+                    WARMUP_S,
+                    seconds,
+                    options.seed,
+                )
             )
     return made
 
 
-def simulate(session: Session, asked: list[Cell], progress: Progress) -> dict[tuple, Simulated]:
+def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
     """The databases calibrated on the published hours, grown down to this size, on this machine's processors."""
     found = {}
     share = warehouses(session.options) / WAREHOUSES
     for cell in asked:
-        with progress.part(SIMULATE_S, f"simulating {cell.words}"):
+        with parts.part(SIMULATE_S, f"simulating {cell.words}"):
             database = session.here.applied(calibrated(cell.key[0]).grown(share).database)
             found[cell.key] = simulate_cell(cell, database, session.here, DAY, form="interval")
     return found
 
 
-def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, Simulated]) -> StudyResult:
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """What more IOPS buy each engine, who wins where, who scatters more; densities."""
     points = tuple(dict.fromkeys(iops for _, iops in found))
     made = [
@@ -134,7 +145,11 @@ def _more(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict
     for engine in ENGINES:
         pairs = [
             verdicts.pair(
-                f"{high:,} over {low:,}", found[engine, high], found[engine, low], None, (simulated[engine, high], simulated[engine, low])
+                f"{high:,} over {low:,}",
+                found[engine, high],
+                found[engine, low],
+                None,
+                (simulated[engine, high], simulated[engine, low]),
             )
             for low, high in zip(points, points[1:], strict=False)
         ]
@@ -145,7 +160,11 @@ def _more(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict
 def _growth(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     low, high = points[0], points[-1]
     pair = verdicts.pair(
-        "MyRocks", found["myrocks", high], found["myrocks", low], None, (simulated["myrocks", high], simulated["myrocks", low])
+        "MyRocks",
+        found["myrocks", high],
+        found["myrocks", low],
+        None,
+        (simulated["myrocks", high], simulated["myrocks", low]),
     )
     return verdicts.ratio(
         f"MyRocks: {high:,} over {low:,} IOPS",
@@ -182,10 +201,17 @@ def _winner(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
         for engine, iops in known
         if ("myrocks", iops) in known and ("innodb", iops) in known
     }
-    said = ", ".join(f"{iops:,} IOPS: {ratio:.1f} times" for iops, ratio in sorted(told.items())) or "more tps at the same IOPS"
+    said = (
+        ", ".join(f"{iops:,} IOPS: {ratio:.1f} times" for iops, ratio in sorted(told.items()))
+        or "more tps at the same IOPS"
+    )
     pairs = [
         verdicts.pair(
-            f"{iops:,} IOPS", found["myrocks", iops], found["innodb", iops], None, (simulated["myrocks", iops], simulated["innodb", iops])
+            f"{iops:,} IOPS",
+            found["myrocks", iops],
+            found["innodb", iops],
+            None,
+            (simulated["myrocks", iops], simulated["innodb", iops]),
         )
         for iops in points
     ]
@@ -223,7 +249,7 @@ def _wider(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
                    f"5th to 95th percentile of {n} seconds, over the mean; known to {clear:.0%}", said(theirs))  # fmt: skip
 
 
-def _scale(options: Options):
+def _scale(options: LabOptions):
     made = warehouses(options)
     return tables.scale((
         ("warehouses", f"{WAREHOUSES:,}", f"{made}", f"by {made / WAREHOUSES:.4g}"),
@@ -237,7 +263,7 @@ def _scale(options: Options):
     ))  # fmt: skip
 
 
-def _densities(found: dict[tuple, Found]):
+def _densities(found: dict[tuple, MeasuredCell]):
     from headrace.studies.base import Table
 
     rows = []
@@ -265,28 +291,57 @@ def _densities(found: dict[tuple, Found]):
 def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
     series, known = [], _published()
     for engine, name in NAMES.items():
-        series.append(Series(f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points)))
-        series.append(Series(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points)))
+        series.append(
+            Series(f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points))
+        )
+        series.append(
+            Series(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points))
+        )
         # Beyond the points measured here the axis would be theirs.
         there = tuple(sorted(iops for of, iops in known if of == engine and iops <= points[-1]))
         if there:
             series.append(
-                Series(f"{name}, published (5,000 warehouses, 36 vCPUs)", "published", there, tuple(known[engine, iops] for iops in there))
+                Series(
+                    f"{name}, published (5,000 warehouses, 36 vCPUs)",
+                    "published",
+                    there,
+                    tuple(known[engine, iops] for iops in there),
+                )
             )
     charts = [
-        ChartData("Transactions a second over provisioned IOPS", "curves", "provisioned IOPS of the io1 volume", "tps", tuple(series))
+        ChartData(
+            "Transactions a second over provisioned IOPS",
+            "curves",
+            "provisioned IOPS of the io1 volume",
+            "tps",
+            tuple(series),
+        )
     ]
     for engine, name in NAMES.items():
         rows = []
         for iops in points:
-            rows.append(Series(f"{iops:,} IOPS, simulated", "simulated", *model.density(simulated[engine, iops].rows["tps"].to_list())))
-            rows.append(Series(f"{iops:,} IOPS, measured", "measured", *model.density(found[engine, iops].measured()["tps"].to_list())))
+            rows.append(
+                Series(
+                    f"{iops:,} IOPS, simulated",
+                    "simulated",
+                    *model.density(simulated[engine, iops].rows["tps"].to_list()),
+                )
+            )
+            rows.append(
+                Series(
+                    f"{iops:,} IOPS, measured",
+                    "measured",
+                    *model.density(found[engine, iops].measured()["tps"].to_list()),
+                )
+            )
             rows += [
                 Series(f"{iops:,} IOPS, simulated", "published", quantiles, (0.0, 0.0, 0.0))
                 for of, at, quantiles in _spreads()
                 if (of, at) == (engine, iops)
             ]
-        title = f"{name}: how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
+        title = (
+            f"{name}: how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
+        )
         charts.append(ChartData(title, "ridge", "one-second tps", "", tuple(rows)))
     top = points[-1]
     seconds = tuple(

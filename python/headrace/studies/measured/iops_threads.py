@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import iops_900_3000 as model
 from headrace.studies.base import ChartData, Series, StudyResult
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
-from headrace.studies.measured.session import Session
-from headrace.studies.measured.simulated import Simulated
+from headrace.studies.measured.session import LabOptions, Session
 
 STUDY = model.STUDY
 DAY = model.DAY
@@ -33,7 +33,7 @@ ORDER = 0.8
 CAPS = max(model.VOLUMES) / min(model.VOLUMES)
 
 
-def scale_of(options: Options) -> float:
+def scale_of(options: LabOptions) -> float:
     """Rows and pool against the published ones."""
     return options.scale or AUTO_SCALE
 
@@ -45,12 +45,12 @@ def sizes(scale: float) -> tuple[int, int, int]:
     )  # fmt: skip
 
 
-def data_gib(options: Options) -> float:
+def data_gib(options: LabOptions) -> float:
     """Of all data, GiB: 230 bytes a row with its index (2.3 GiB for 10 million)."""
     return PUBLISHED_TABLES * sizes(scale_of(options))[0] * 250 / GIB
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: LabOptions) -> list[Cell]:
     """Loads by IOPS by threads."""
     size = "quick" if options.quick else "long" if options.time_s >= LONG_S else "usual"
     loads, threads = LOADS[size], THREADS[size]
@@ -58,7 +58,11 @@ def cells(options: Options) -> list[Cell]:
     data = DataSet("sbtest", SysbenchOltp(tables=PUBLISHED_TABLES, rows=rows), data_gib(options))
     count = len(loads) * len(threads) * len(model.VOLUMES)
     seconds = seconds_each(options.time_s, 40.0 + 60.0 * data.gib, count, SERVER_CELL_S + WARMUP_S, *SECONDS)
-    settings = {"innodb_buffer_pool_size": f"{pool}M", "innodb_log_file_size": f"{redo}M", "innodb_buffer_pool_load_at_startup": "OFF"}
+    settings = {
+        "innodb_buffer_pool_size": f"{pool}M",
+        "innodb_log_file_size": f"{redo}M",
+        "innodb_buffer_pool_load_at_startup": "OFF",
+    }
     made = []
     for load in loads:
         for iops, storage in model.VOLUMES.items():
@@ -66,13 +70,22 @@ def cells(options: Options) -> list[Cell]:
             place = OnServer(data, storage, settings, balance_percent=0.0 if iops == min(model.VOLUMES) else None)
             script = SysbenchOltp(model.LOADS[load], tables=PUBLISHED_TABLES, rows=rows)
             made += [
-                Cell((load, iops, n), f"{load}, {iops:,} IOPS, {n} threads", place, script, n, WARMUP_S, seconds, options.seed)
+                Cell(
+                    (load, iops, n),
+                    f"{load}, {iops:,} IOPS, {n} threads",
+                    place,
+                    script,
+                    n,
+                    WARMUP_S,
+                    seconds,
+                    options.seed,
+                )
                 for n in threads
             ]
     return made
 
 
-def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, Simulated]) -> StudyResult:
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """Directions, ratios, the order of all cells; a chart for each load."""
     loads = tuple(dict.fromkeys(key[0] for key in found))
     threads = tuple(dict.fromkeys(key[2] for key in found))
@@ -102,7 +115,11 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
         # A pool that still fills gives the faster volume twice: it reads more now, and has more in memory for what comes next.
         most = max(CAPS, pairs[-1].simulated)
         why = f"at least alike; at most the ratio of the caps, {high:,} / {low:,}, or what is simulated of a pool that still fills"
-        made.append(verdicts.ratio(f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads", pairs[-1], 1.0, most, model.ARTICLE, why))
+        made.append(
+            verdicts.ratio(
+                f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads", pairs[-1], 1.0, most, model.ARTICLE, why
+            )
+        )
     published = {key: theirs[key] for key in found}
     ours = {key: one.tps for key, one in simulated.items()}
     made.append(
@@ -118,7 +135,12 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
     )
     made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.ARTICLE))
     return session.result(
-        STUDY, made, [_scale(session.options), tables.runs(found, simulated)], _charts(found, simulated, loads, threads), _notes(), found
+        STUDY,
+        made,
+        [_scale(session.options), tables.runs(found, simulated)],
+        _charts(found, simulated, loads, threads),
+        _notes(),
+        found,
     )
 
 
@@ -126,7 +148,7 @@ def _list(values: tuple) -> str:
     return ", ".join(map(str, values))
 
 
-def _scale(options: Options):
+def _scale(options: LabOptions):
     rows, pool, redo = sizes(scale_of(options))
     return tables.scale((
         ("rows of each of 20 tables", f"{PUBLISHED_ROWS:,}", f"{rows:,}", f"by {scale_of(options):.4g}"),
@@ -144,9 +166,27 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
     for load in loads:
         series = []
         for iops in model.VOLUMES:
-            series.append(Series(f"published, {iops:,} IOPS", "published", threads, tuple(model.table()[load, iops, n] for n in threads)))
-            series.append(Series(f"simulated, {iops:,} IOPS", "simulated", threads, tuple(simulated[load, iops, n].tps for n in threads)))
-            series.append(Series(f"measured, {iops:,} IOPS", "measured", threads, tuple(found[load, iops, n].tps for n in threads)))
+            series.append(
+                Series(
+                    f"published, {iops:,} IOPS",
+                    "published",
+                    threads,
+                    tuple(model.table()[load, iops, n] for n in threads),
+                )
+            )
+            series.append(
+                Series(
+                    f"simulated, {iops:,} IOPS",
+                    "simulated",
+                    threads,
+                    tuple(simulated[load, iops, n].tps for n in threads),
+                )
+            )
+            series.append(
+                Series(
+                    f"measured, {iops:,} IOPS", "measured", threads, tuple(found[load, iops, n].tps for n in threads)
+                )
+            )
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(
             ChartData(

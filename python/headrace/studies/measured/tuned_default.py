@@ -7,14 +7,14 @@ import math
 from headrace.advice import tuned_settings
 from headrace.base.units import GIB, MIB
 from headrace.bench import SysbenchOltp
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SimulatedCell
 from headrace.servers import find_program
 from headrace.studies import whitepaper_2017 as model
 from headrace.studies.base import ChartData, Series, StudyResult, figures
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
-from headrace.studies.measured.session import Session
-from headrace.studies.measured.simulated import Simulated
+from headrace.studies.measured.session import LabOptions, Session
 
 STUDY = model.STUDY
 DAY = model.DAY
@@ -30,35 +30,47 @@ LEAST_POOL_MIB, LEAST_REDO_MIB = 6, 4
 THREADS = 64
 SECONDS, WARMUP_S = (15, 120), 8
 # Table 3 beside pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine would otherwise be the default server's cache.
-COMMON = {"innodb_flush_method": "O_DIRECT", "innodb_buffer_pool_load_at_startup": "OFF", "innodb_flush_log_at_trx_commit": "1"}
-SERVERS = {"default": "the default server", "tuned": "table 3's tuned server", "advice": "Headrace's advice for this storage and memory"}
+COMMON = {
+    "innodb_flush_method": "O_DIRECT",
+    "innodb_buffer_pool_load_at_startup": "OFF",
+    "innodb_flush_log_at_trx_commit": "1",
+}
+SERVERS = {
+    "default": "the default server",
+    "tuned": "table 3's tuned server",
+    "advice": "Headrace's advice for this storage and memory",
+}
 # exp(2 sd) of what the standard database does not know of the rate at which pages are flushed (sd of its logarithm 0.5, docs/semantics.md), which binds the tuned server.
 SPREAD = math.exp(2.0 * 0.5)
 
 
-def scale_of(options: Options) -> float:
+def scale_of(options: LabOptions) -> float:
     """Rows, pools and redo against the published ones."""
     return options.scale or AUTO_SCALE
 
 
-def rows_of(options: Options) -> int:
+def rows_of(options: LabOptions) -> int:
     """Of the one table."""
     return max(10_000, round(PUBLISHED_ROWS * scale_of(options)))
 
 
-def data_gib(options: Options) -> float:
+def data_gib(options: LabOptions) -> float:
     """Of the table."""
     return rows_of(options) * 250 / GIB
 
 
-def settings_of(server: str, storage: str, options: Options) -> dict[str, str]:
+def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str]:
     """Of `default`, `tuned` or `advice`, scaled."""
     scale = scale_of(options)
     # 193 GiB hold the table many times over; so does this, without taking the machine's memory.
-    all_of_it = max(LEAST_POOL_MIB, math.ceil(min(model.SERVERS["tuned"][0] * scale / MIB, 1.5 * data_gib(options) * 1024 + 64)))
+    all_of_it = max(
+        LEAST_POOL_MIB, math.ceil(min(model.SERVERS["tuned"][0] * scale / MIB, 1.5 * data_gib(options) * 1024 + 64))
+    )
     if server == "advice":
         program = find_program("mariadb")
-        advised = tuned_settings(storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version)
+        advised = tuned_settings(
+            storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version
+        )
         # The same pool as the paper's tuned server, so that the rest is what differs.
         return dict(advised) | COMMON | {"innodb_buffer_pool_size": f"{all_of_it}M"}
     pool, redo = model.SERVERS[server]
@@ -69,7 +81,7 @@ def settings_of(server: str, storage: str, options: Options) -> dict[str, str]:
     }
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: LabOptions) -> list[Cell]:
     """Three servers on both volumes of the paper; quick: two on io1."""
     storages = model.VOLUMES[-1:] if options.quick else model.VOLUMES
     servers = ("default", "tuned") if options.quick else tuple(SERVERS)
@@ -93,11 +105,13 @@ def cells(options: Options) -> list[Cell]:
         for server in servers:
             # The tuned pool is full after a minute of the paper's hour; here it is read in beforehand.
             place = OnServer(data, storage, settings_of(server, storage, options), scan=server != "default")
-            made.append(Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed))
+            made.append(
+                Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed)
+            )
     return made
 
 
-def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, Simulated]) -> StudyResult:
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """The ratio on each volume, against table 4's."""
     theirs = figures("whitepaper_2017")
     storages = tuple(dict.fromkeys(storage for _, storage in found))
@@ -110,9 +124,15 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
         made.append(_ratio(storage, pair, found))
         if ("advice", storage) in found:
             advised = verdicts.pair(
-                storage, found["advice", storage], found["default", storage], None, (simulated["advice", storage], ours[1])
+                storage,
+                found["advice", storage],
+                found["default", storage],
+                None,
+                (simulated["advice", storage], ours[1]),
             )
-            made.append(verdicts.wins(f"Headrace's advice beats default on {storage}", "not published", [advised], model.PAPER))
+            made.append(
+                verdicts.wins(f"Headrace's advice beats default on {storage}", "not published", [advised], model.PAPER)
+            )
     made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.PAPER))
     return session.result(
         STUDY,
@@ -124,7 +144,7 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
     )
 
 
-def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, Found]):
+def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, MeasuredCell]):
     """Within the simulation's own doubt; from below only where the tuned server ended at its storage: processors, this machine's or taken by others, give it any less."""
     ends = {server: tables.binds(found[server, storage]) for server in ("tuned", "default")}
     low, high = pair.simulated / SPREAD, pair.simulated * SPREAD
@@ -134,7 +154,7 @@ def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, Found]):
     return verdicts.ratio(f"tuned over default on {storage}", pair, max(1.0, low), high, model.PAPER, why)
 
 
-def _scale(options: Options):
+def _scale(options: LabOptions):
     default, tuned = (settings_of(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
     return tables.scale((
         ("rows of the one table used", f"{PUBLISHED_ROWS:,}", f"{rows_of(options):,}", f"by {scale_of(options):.4g}"),
@@ -149,12 +169,18 @@ def _scale(options: Options):
     ))  # fmt: skip
 
 
-def _settings(found: dict[tuple, Found]):
+def _settings(found: dict[tuple, MeasuredCell]):
     from headrace.studies.base import Table
 
     rows = []
     for (server, storage), one in found.items():
-        rows.append((SERVERS[server], storage, ", ".join(f"{name}={value}" for name, value in sorted(one.cell.place.settings.items()))))
+        rows.append(
+            (
+                SERVERS[server],
+                storage,
+                ", ".join(f"{name}={value}" for name, value in sorted(one.cell.place.settings.items())),
+            )
+        )
     return Table("Settings", ("server", "storage", "settings"), tuple(rows))
 
 
@@ -171,7 +197,11 @@ def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
         )
         charts.append(
             ChartData(
-                f"{storage}: published at full size on 32 vCPUs, simulated and measured at this scale", "bar", "server", "tps", series
+                f"{storage}: published at full size on 32 vCPUs, simulated and measured at this scale",
+                "bar",
+                "server",
+                "tps",
+                series,
             )
         )
         ratios = tuple(

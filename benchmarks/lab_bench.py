@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from headrace.bench.compare import fio
+from headrace.bench.comparison import fio
 from headrace.errors import HeadraceError
 from headrace.lab import Lab, launch
 

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from headrace import bench
 from headrace import lab as labs
-from headrace.bench.run import environment
+from headrace.base.processes import ends_as_interrupts
+from headrace.bench.running import environment
 from headrace.bench.store.store import now_text
 from headrace.calibration import from_runs as calibrating
 from headrace.errors import HeadraceError
@@ -31,8 +32,7 @@ from headrace.prove.counting import described
 from headrace.prove.predicting import measured as told
 from headrace.prove.predicting import percentiles, predicted
 from headrace.prove.standin import ROW_BYTES, changed
-from headrace.servers.interrupts import ends_as_interrupts
-from headrace.servers.memory import lab_folder
+from headrace.servers.scratch import lab_folder
 
 HERE = Path(__file__).parent
 SEED = 1

@@ -29,7 +29,7 @@ from headrace.bench import (
     server_target,
 )
 from headrace.bench.drivers.benchmark import Load
-from headrace.bench.run import process
+from headrace.bench.running import process
 from headrace.bench.server import cursor_on
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import load_run

@@ -17,7 +17,7 @@ import pytest
 import headrace
 from headrace.experiment import from_workload, prove, read
 from headrace.experiment import scale as times
-from headrace.servers import memory
+from headrace.servers import scratch
 
 STORAGES = ("io1:200:900",)
 
@@ -33,7 +33,7 @@ def small_request():
 def left(folder: Path) -> list[str]:
     mounts = Path("/proc/self/mountinfo").read_text()
     return [
-        str(path) for path in (*folder.glob("hr-lab-*"), *memory.MEMORY.glob(f"{memory.PREFIX}*")) if path.exists()
+        str(path) for path in (*folder.glob("hr-lab-*"), *scratch.MEMORY.glob(f"{scratch.PREFIX}*")) if path.exists()
     ] + [line for line in mounts.splitlines() if str(folder) in line]
 
 

@@ -22,7 +22,7 @@ from headrace.connect import Secret, connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, LabRefused, NoLab
 from headrace.lab.waiting import wait_for_modification
-from headrace.servers.accounts import address
+from headrace.servers.access import address
 
 SMALL = {"innodb_buffer_pool_size": "32M"}
 
@@ -296,7 +296,7 @@ def test_a_lab_that_is_down(labs):
 def test_two_at_once(lab, server):
     from headrace.servers.record import locked
 
-    with locked(server._places), pytest.raises(LabRefused, match="another headrace is at work"):
+    with locked(server.paths), pytest.raises(LabRefused, match="another headrace is at work"):
         mysql.stop(server)
     assert mysql.find(lab, server.name).state == "running"
 
@@ -304,7 +304,7 @@ def test_two_at_once(lab, server):
 def test_wrong_passwords(server):
     for secret in (None, Secret(""), Secret("wrong"), Secret("'; DROP")):
         with pytest.raises(InputError, match="access denied") as refused:
-            connect(address(server._places, None).with_password(secret))
+            connect(address(server.paths, None).with_password(secret))
         assert "DROP" not in str(refused.value)
 
 

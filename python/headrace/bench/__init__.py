@@ -22,15 +22,15 @@ fio            conformance    fio once; do the lab's volumes do what the catalog
 812.4
 """
 
-from headrace.bench.compare.compare import Difference, RunComparison, compare
+from headrace.bench.comparison.compare import Difference, RunComparison, compare
 from headrace.bench.drivers.benchmark import Benchmark, Load
 from headrace.bench.drivers.fio_job import FioJob
 from headrace.bench.drivers.mysqlslap import Mysqlslap
 from headrace.bench.drivers.sysbench_fileio import SysbenchFileio
 from headrace.bench.drivers.sysbench_oltp import SysbenchOltp
 from headrace.bench.drivers.tpcc import Tpcc
-from headrace.bench.run.preparing import cleanup, prepare
-from headrace.bench.run.runner import BrokenRun, Interrupted, Second, run
+from headrace.bench.running.preparing import cleanup, prepare
+from headrace.bench.running.runner import BrokenRun, Interrupted, Second, run
 from headrace.bench.store.store import RunRecord, Store, default_store
 from headrace.bench.target import Target, file_target, server_target
 

@@ -121,8 +121,8 @@ def compare(
     """Compare two runs, or two groups of repetitions, with 95 % intervals."""
     from dataclasses import asdict
 
-    from headrace.bench.compare.compare import Difference
-    from headrace.bench.compare.compare import compare as measure
+    from headrace.bench.comparison.compare import Difference
+    from headrace.bench.comparison.compare import compare as measure
     from headrace.bench.store.store import Store
     from headrace.report import benchmarks
     from headrace.report.output import check_chart_path
@@ -209,11 +209,11 @@ def remove(
 @app.command()
 def tools(output: OutputOption = Output.table) -> None:
     """Show which programs are there, and how to get the others; exit code 1 when one is missing."""
-    from headrace.bench.drivers.tools import COLUMNS, look
+    from headrace.base import processes
     from headrace.report.tables import table
 
-    found = look()
-    rows = [one.__dict__ for one in found]
-    print_answer(rows, output, rows, COLUMNS, lambda: (table(COLUMNS, [tuple(row[name] for name in COLUMNS) for row in rows]),))
-    if any(one.state != "fine" for one in found):
+    rows = [one.__dict__ for one in processes.tools()]
+    columns = tuple(rows[0])
+    print_answer(rows, output, rows, columns, lambda: (table(columns, [tuple(row.values()) for row in rows]),))
+    if any(row["state"] != "fine" for row in rows):
         raise typer.Exit(1)

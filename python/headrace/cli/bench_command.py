@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -198,12 +197,18 @@ def watched() -> Iterator[Ticker]:
 
 def carry_out(benchmark, target, plan: Plan) -> None:
     """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then is shown first."""
-    from headrace import bench
+    from headrace.base.processes import ends_as_interrupts
     from headrace.report.output import check_chart_path
 
     check_chart_path(plan.report)
     # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left half made or running.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ends_as_interrupts():
+        _carry_out(benchmark, target, plan)
+
+
+def _carry_out(benchmark, target, plan: Plan) -> None:
+    from headrace import bench
+
     made = bench.prepare(benchmark, target, threads=plan.threads, seed=plan.seed, fresh=plan.fresh, say=say)
     if plan.prepare_only:
         say("prepared" if made else "was prepared before")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -78,6 +77,7 @@ def capture(
     output: Annotated[TableOrJson, typer.Option("--output", help="What to print on stdout.")] = TableOrJson.table,
 ) -> None:
     """Watch a live server, read only, and write a run that `headrace calibrate` takes."""
+    from headrace.base.processes import ends_as_interrupts
     from headrace.errors import CouldNotRun
     from headrace.observe.live.record import Question
     from headrace.observe.live.record import capture as capture_run
@@ -88,8 +88,7 @@ def capture(
     )  # fmt: skip
     check_workload(workload, seconds)
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with progress("watching the server") as tick:
+    with ends_as_interrupts(), progress("watching the server") as tick:
         found = capture_run(question, to, force=force, progress=tick)
     report(found, output, workload, name)
     if found.state != "whole":

@@ -144,8 +144,8 @@ def verify(
     """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1 when one does not."""
     from dataclasses import asdict, fields
 
-    from headrace.bench.compare.conformance import Finding
-    from headrace.bench.compare.conformance import verify as measure
+    from headrace.bench.comparison.conformance import Finding
+    from headrace.bench.comparison.conformance import verify as measure
     from headrace.lab import Lab
     from headrace.report.conformance import table_of, words_of, write_page
 

@@ -47,8 +47,7 @@ COMPLETION_S = 1.0  # the shell waits for it
 def complete_server(context: typer.Context, incomplete: str) -> list[str]:
     """Names of servers for the shell; nothing where this user may not look."""
     from headrace.lab import Lab
-    from headrace.servers.places import data_dir_of
-    from headrace.servers.record import names
+    from headrace.servers.record import data_dir_of, names
 
     try:
         with Lab(context.params.get("data_dir"), context.params.get("socket"), timeout_s=COMPLETION_S) as lab:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace import servers
+from headrace.base.processes import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.bench import Benchmark, Target, file_target, prepare, run, server_target
@@ -22,10 +23,9 @@ from headrace.bench.server import cursor_on, tables_of
 from headrace.errors import CouldNotRun
 from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress, Say, silent
 from headrace.lab import Settings, doctor, up
-from headrace.servers import filesystem
-from headrace.servers.interrupts import ends_as_interrupts, undisturbed
-from headrace.servers.memory import lab_folder
-from headrace.servers.process import service_user
+from headrace.servers import volumes
+from headrace.servers.access import service_user
+from headrace.servers.scratch import lab_folder
 
 DOC = "docs/guide/prove.md"
 # In a setting: the path of a file of keys.
@@ -219,17 +219,17 @@ class ExperimentLab:
         volume = self.lab.create(place.storage, name=FILES_VOLUME)["id"]
         try:
             device = self.lab.attach(volume, unpaced=True, probe=False)["attachment"]["device"]
-            filesystem.make(device)
-            filesystem.mount(device, mount)
+            volumes.make_filesystem(device)
+            volumes.mount(device, mount)
             prepare(benchmark, file_target(mount, storage=place.storage), say=self._say)
-            filesystem.unmount(mount)
+            volumes.unmount(mount)
             self.lab.detach(volume)
-            filesystem.mount(self.lab.attach(volume)["attachment"]["device"], mount)
+            volumes.mount(self.lab.attach(volume)["attachment"]["device"], mount)
             self._credits(volume, place.balance_percent)
             yield file_target(mount, storage=place.storage, lab=self.lab.place, volumes=(volume,), as_of=self.day)
         finally:
             with undisturbed():
-                filesystem.unmount(mount, lazily=True)
+                volumes.unmount(mount, lazily=True)
                 if self.lab.describe(volume).get("attachment"):
                     self.lab.detach(volume, force=True)
                 self.lab.delete(volume)

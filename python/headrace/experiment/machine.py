@@ -12,9 +12,9 @@ from pathlib import Path
 from headrace import servers
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.processes import find_tool
 from headrace.base.units import GIB
-from headrace.bench.drivers import tool
-from headrace.bench.run import environment
+from headrace.bench.running import environment
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.experiment.data import SPARE_GIB
 from headrace.lab import doctor
@@ -37,7 +37,7 @@ def missing(
     found = [f"{check.what}: {check.found}. {check.do}".strip() for check in checks]
     if not doctor.Machine().program("mkfs.xfs") and not any(line.startswith("mkfs.xfs") for line in found):
         found.append("mkfs.xfs: not found. apt-get install xfsprogs")
-    found += _error(lambda: tool.find("sysbench"))
+    found += _error(lambda: find_tool("sysbench"))
     if engines:
         found += _error(lambda: _check_server(flavor, engines))
     free = _free_gib(folder)
@@ -90,7 +90,7 @@ def identity(flavor: str | None = "mariadb") -> dict[str, object]:
     """
     facts = environment.capture()
     found = {key: facts[key] for key in ("host", "cpu", "cpus_usable", "memory_gib", "kernel", "headrace")}
-    found["sysbench"] = tool.find("sysbench").version
+    found["sysbench"] = find_tool("sysbench").version
     if flavor is not None:
         found["server"] = servers.find_program(flavor).version_text
     return found

@@ -19,7 +19,7 @@ from headrace.base.core import core_errors
 from headrace.base.files import write_whole
 from headrace.base.units import GIB
 from headrace.bench import RunRecord
-from headrace.bench.run.summary import LEAST_IDLE_SHARE
+from headrace.bench.running.summary import LEAST_IDLE_SHARE
 from headrace.errors import CouldNotRun
 from headrace.experiment.proof import MeasuredResult, PredictedResult
 from headrace.experiment.request import DOC, Configuration

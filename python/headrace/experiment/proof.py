@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from headrace.base import settings
 from headrace.base.files import write_whole
 from headrace.bench.store.store import json_bytes
 from headrace.errors import CouldNotRun, InputError
@@ -215,9 +216,7 @@ def default_folder() -> Path:
 
     Raises CouldNotRun.
     """
-    named = os.environ.get("HEADRACE_PROOFS")
-    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return _made(Path(named).absolute() if named else Path(base) / "headrace" / "proofs")
+    return _made(settings.folder("HEADRACE_PROOFS"))
 
 
 def begin(folder: str | os.PathLike | None) -> Path:

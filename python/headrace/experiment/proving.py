@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace import bench
+from headrace.base.processes import undisturbed
 from headrace.base.units import GIB, MIB
-from headrace.bench.run import environment
+from headrace.bench.running import environment
 from headrace.calibration import from_runs as calibrating
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.experiment import machine, predict, proof, standin
@@ -27,7 +28,6 @@ from headrace.experiment.proof import Proof, Step
 from headrace.experiment.request import CURRENT, DOC, Configuration, Request
 from headrace.experiment.run import measure
 from headrace.servers import find_program
-from headrace.servers.interrupts import undisturbed
 from headrace.workload import files
 from headrace.workload.transactions import TransactionWorkload
 

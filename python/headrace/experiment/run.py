@@ -16,8 +16,8 @@ from itertools import groupby
 import polars as pl
 
 from headrace.bench import RunRecord, Second, Store, Target, run
-from headrace.bench.compare.statistics import standard_error
-from headrace.bench.run import environment
+from headrace.bench.comparison.statistics import standard_error
+from headrace.bench.running import environment
 from headrace.experiment.cell import Cell, OnFiles, OnServer, Parts, Progress, Say, silent
 from headrace.experiment.data import ExperimentLab
 

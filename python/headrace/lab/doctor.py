@@ -11,6 +11,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.base import settings
 from headrace.base.units import GIB
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.client import Lab
@@ -69,6 +70,7 @@ def examine(data_dir: str | Path | None = None, socket: str | Path | None = None
         *(program(machine, *tool) for tool in TOOLS),
         running(where),
         *leftovers(machine, where),
+        *(Check(name, OK, f"{found}: {meaning}") for name, found, meaning in settings.in_words()),
     ]  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base import settings as variables
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab.client import Lab
 from headrace.lab.place import DEFAULT_DATA_DIR, Place, place
@@ -44,7 +45,7 @@ class Settings:
 
 def find_headraced() -> Path:
     """$HEADRACED, else beside this Python, else in PATH. Raises InputError, CouldNotRun."""
-    named = os.environ.get("HEADRACED")
+    named = variables.given("HEADRACED")
     if named:
         if not (os.path.isfile(named) and os.access(named, os.X_OK)):
             raise InputError(f"HEADRACED={named}", "is not a program that can be run", "", "Name the headraced binary, or unset it.")

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base import core
+from headrace.base.machine import memory_bytes
+from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers import process
-from headrace.servers.flavors import MYROCKS_PLUGIN, Program, dashed
-from headrace.servers.places import Places
+from headrace.servers.access import service_user
+from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
+from headrace.servers.record import ServerPaths
 
 GUIDE = "docs/guide/mysql-on-the-lab.md"
 KINDS = ("default", "tuned")
@@ -88,7 +90,7 @@ def checked_memory(memory_gib: float | None) -> float | None:
     if not SMALLEST_MEMORY_GIB <= memory_gib <= LARGEST_MEMORY_GIB:
         rule = f"memory is {SMALLEST_MEMORY_GIB:g} to {LARGEST_MEMORY_GIB:,.0f} GiB"
         raise InputError(f"--memory {memory_gib:g}", rule, GUIDE, "For example --memory 2.")
-    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    here = memory_bytes("MemTotal") / 2**30
     if (cache := core.cache_gib_for(memory_gib)) > here:
         rule = f"{cache:,.4g} GiB of it for the cache is more than the {here:.1f} GiB of this machine"
         raise InputError(f"--memory {memory_gib:g}", rule, GUIDE, "Take less, and scale the data with it.")
@@ -108,7 +110,9 @@ class Chosen:
     notes: list[str]
 
 
-def choose(program: Program, engine: str, config: str | Path, storage: str, log_storage: str | None, memory_gib: float | None) -> Chosen:
+def choose(
+    program: ServerProgram, engine: str, config: str | Path, storage: str, log_storage: str | None, memory_gib: float | None
+) -> Chosen:
     """The options of a kind of configuration. Raises InputError, CouldNotRun."""
     notes: list[str] = []
     if str(config) == "tuned":
@@ -135,7 +139,7 @@ def choose(program: Program, engine: str, config: str | Path, storage: str, log_
     return Chosen(options, notes)
 
 
-def placed(program: Program, engine: str, where: Places, log_volume: bool, port: int | None, asked: Options) -> Options:
+def placed(program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options) -> Options:
     """Where things are. `asked`: what is set beside it, for what depends on that."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
     options: Options = {
@@ -167,7 +171,7 @@ def placed(program: Program, engine: str, where: Places, log_volume: bool, port:
     return options
 
 
-def _network(where: Places, port: int | None) -> Options:
+def _network(where: ServerPaths, port: int | None) -> Options:
     if port is None:
         return {"skip-networking": "ON"}
     keys = {"ssl-ca": "ca.pem", "ssl-cert": "server-cert.pem", "ssl-key": "server-key.pem"}
@@ -176,7 +180,7 @@ def _network(where: Places, port: int | None) -> Options:
     }
 
 
-def binlog_on(program: Program, asked: Options) -> bool:
+def binlog_on(program: ServerProgram, asked: Options) -> bool:
     """Whether the server writes a binary log: by its default (MySQL from 8.0 on) or because it was asked to."""
     for name in BINLOG_OFF:
         if name in asked and (asked[name] or "1").lower() not in OFF:
@@ -186,13 +190,13 @@ def binlog_on(program: Program, asked: Options) -> bool:
     return program.flavor == "mysql" and program.version >= (8, 0)
 
 
-def _binlog(program: Program, log: Path, asked: Options) -> Options:
+def _binlog(program: ServerProgram, log: Path, asked: Options) -> Options:
     if not binlog_on(program, asked):
         return {"skip-log-bin": None} if program.flavor == "mysql" else {}
     return {"log-bin": str(log / "binlog")} | ({} if "server-id" in asked else {"server-id": "1"})
 
 
-def whole(program: Program, engine: str, where: Places, log_volume: bool, port: int | None, asked: Options) -> Options:
+def whole(program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options) -> Options:
     """All of [mysqld], in order."""
     places = placed(program, engine, where, log_volume, port, asked)
     return {name: value for name, value in asked.items() if name != "log-bin" and name not in BINLOG_OFF} | places
@@ -233,22 +237,23 @@ ADJUSTED = re.compile(r"\[Warning\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |maria
 FOLLOW_UPS = ("Aborting", "unknown option '----args-separator----'")
 
 
-def check(program: Program, config: Path, what: str) -> list[str]:
+def check(program: ServerProgram, config: Path, what: str) -> list[str]:
     """Has the server itself read the file; what it will set otherwise than asked, in its words. Raises InputError for options it does not know, and bad values."""
     words = [*program.command, f"--defaults-file={config}"]
     # Folders on volumes that are not there yet, and must be for the check.
     words += [f"--secure-file-priv={config.parent}", f"--tmpdir={config.parent}"]
     # --validate-config came with MySQL 8.0.16; --verbose --help reads the options too.
     words += ["--validate-config"] if program.flavor == "mysql" and program.version >= (8, 0, 16) else ["--verbose", "--help"]
-    code, text = process.ended_as(words, process.service_user(), CHECK_S, program.label)
+    done = run_to_end(Command(tuple(words), user=service_user(), what=program.label), CHECK_S)
+    text = done.output + done.errors
     said = [found["words"].rstrip(".") for found in ERROR_LINE.finditer(text)]
     errors = [line for line in said if not line.startswith(FOLLOW_UPS)]
-    if errors or code != 0:
+    if errors or done.code != 0:
         unknown = UNKNOWN.search(errors[0] if errors else "")
         if unknown:
             rule, hint = f"is not known to {program.label}", "Is it of another version or flavor? headrace advise knows the names."
             name, equals, value = unknown["what"].strip().partition("=")
             raise InputError(f"{what}: {name.lstrip('-').replace('-', '_')}{equals}{value}", rule, str(program.path), hint)
-        rule = f"{program.label} does not take it: {'; '.join(errors[:3]) or process.shortened(text)}"
+        rule = f"{program.label} does not take it: {'; '.join(errors[:3]) or telling_lines(text)}"
         raise InputError(what, rule, str(program.path), "")
     return [found["words"] for found in ADJUSTED.finditer(text)]

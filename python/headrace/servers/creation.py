@@ -9,13 +9,14 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base import processes
+from headrace.base.processes import required, undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.servers import accounts, config, datadir, filesystem, process, running, tls, volumes
-from headrace.servers.flavors import GUIDE, NAMES, Program
-from headrace.servers.interrupts import undisturbed
-from headrace.servers.places import Places
-from headrace.servers.record import Record, save
+from headrace.servers import access, config, datadir, running, volumes
+from headrace.servers.access import service_user
+from headrace.servers.flavors import GUIDE, NAMES, ServerProgram
+from headrace.servers.record import Record, ServerPaths, save
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,12 @@ class Wish:
     """What is asked for, checked as far as it goes without touching anything."""
 
     record: Record
-    program: Program
+    program: ServerProgram
     seed: Path | None
 
 
 def wish(
-    program: Program, *, name: str, engine: str, storage: str, log_storage: str | None, config_name: str | Path, memory_gib: float | None,
+    program: ServerProgram, *, name: str, engine: str, storage: str, log_storage: str | None, config_name: str | Path, memory_gib: float | None,
     settings: dict[str, str] | None, server_path: str | os.PathLike | None, port: int | None, unpaced: bool, seed_from: Path | None,
 ) -> Wish:  # fmt: skip
     """Raises InputError for what cannot be, CouldNotRun for what lacks here."""
@@ -54,13 +55,13 @@ def wish(
         memory_gib=memory, port=port, unpaced=unpaced, notes=chosen.notes,
     )  # fmt: skip
     running.check_port(record)
-    filesystem.tool("mkfs.xfs", "xfsprogs")
+    required("mkfs.xfs", "xfsprogs")
     if seed_from is not None:
         datadir.read_saved(seed_from, program, engine)
     return Wish(record, program, seed_from)
 
 
-def create(lab: Lab, where: Places, wanted: Wish, progress: running.Progress, timeout_s: float) -> Record:
+def create(lab: Lab, where: ServerPaths, wanted: Wish, progress: running.Progress, timeout_s: float) -> Record:
     """Makes and starts it. Raises as Lab, InputError, CouldNotRun; then nothing is left of it."""
     try:
         return _create(lab, where, wanted, progress, timeout_s)
@@ -72,13 +73,13 @@ def create(lab: Lab, where: Places, wanted: Wish, progress: running.Progress, ti
         raise
 
 
-def _create(lab: Lab, where: Places, wanted: Wish, progress: running.Progress, timeout_s: float) -> Record:
-    record, program, user = wanted.record, wanted.program, process.service_user()
+def _create(lab: Lab, where: ServerPaths, wanted: Wish, progress: running.Progress, timeout_s: float) -> Record:
+    record, program, user = wanted.record, wanted.program, service_user()
     where.state.mkdir(mode=0o700, parents=True)
     save(where, record)
-    accounts.create(where)
+    access.create_account(where)
     if record.port is not None:
-        tls.create(where, record.name)
+        access.create_certificates(where, record.name)
     running.write_config(where, record, program, user)
     adjusted = config.check(program, where.config, record.config if record.config not in config.KINDS else "settings")
     record = record.with_(notes=[*record.notes, *adjusted])
@@ -91,8 +92,8 @@ def _create(lab: Lab, where: Places, wanted: Wish, progress: running.Progress, t
     # Without the volumes' limits: making a data directory is not what is to be measured.
     for volume, place in volumes.mounts_of(where, record):
         device = volumes.attach_fresh(lab, volume, unpaced=True)
-        filesystem.make(device)
-        filesystem.mount(device, place)
+        volumes.make_filesystem(device)
+        volumes.mount(device, place)
     progress(0.2, "making the data directory" if wanted.seed is None else "copying the data")
     datadir.folders(where, user, record.log_storage is not None)
     if wanted.seed is not None:
@@ -101,23 +102,23 @@ def _create(lab: Lab, where: Places, wanted: Wish, progress: running.Progress, t
         datadir.make(program, where.config, user)
     progress(0.6, "attaching the volumes with their limits")
     for volume, place in volumes.mounts_of(where, record):
-        filesystem.unmount(place)
-        filesystem.mount(volumes.attach_fresh(lab, volume, record.unpaced), place)
+        volumes.unmount(place)
+        volumes.mount(volumes.attach_fresh(lab, volume, record.unpaced), place)
     progress(0.8, "starting the server")
-    with accounts.init_file(where, record.flavor, user) as init_file:
+    with access.init_file(where, record.flavor, user) as init_file:
         record = running.launch(where, record, program, init_file, progress, timeout_s)
     record = record.with_(made=True)
     save(where, record)
     return record
 
 
-def clear(lab: Lab, where: Places, name: str) -> list[str]:
+def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
     """Takes away process, mounts, volumes and folders of a server, whatever there is of them; what could not be taken away, in words."""
     kept: list[str] = []
-    user = process.service_user()
+    user = service_user()
     # The server, or what makes its data directory, which has children.
-    while (left := process.with_argument(f"--defaults-file={where.config}", user)) is not None:
-        if not process.end(left, signal.SIGKILL, running.KILL_S):
+    while (left := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
+        if not processes.end_process(left, signal.SIGKILL, running.KILL_S):
             kept.append(f"process {left.pid} does not end")
             break
     volumes.quietly_unmount(where)
@@ -140,7 +141,7 @@ def _say_kept(kept: list[str]) -> None:
     print(f"note: not taken back: {'; '.join(kept)}. headrace mysql destroy does it later.", file=sys.stderr)
 
 
-def destroy(lab: Lab, where: Places, name: str) -> None:
+def destroy(lab: Lab, where: ServerPaths, name: str) -> None:
     """Takes all of it away, data too. Raises CouldNotRun for what remains."""
     with undisturbed():
         kept = clear(lab, where, name)

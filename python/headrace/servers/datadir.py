@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 from headrace.base.files import write_whole
+from headrace.base.processes import Command, User, failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers.filesystem import free_bytes
-from headrace.servers.flavors import Program
-from headrace.servers.places import Places
-from headrace.servers.process import User, run_as
+from headrace.servers.flavors import ServerProgram
+from headrace.servers.record import ServerPaths
+from headrace.servers.volumes import free_bytes, no_room_hint
 
 GUIDE = "docs/guide/mysql-on-the-lab.md"
 SAVED = "saved.json"
@@ -26,7 +25,7 @@ MAKE_S = 600.0
 COPY_S = 3_600.0
 
 
-def folders(where: Places, user: User, log_volume: bool) -> None:
+def folders(where: ServerPaths, user: User, log_volume: bool) -> None:
     """Those a server finds on its volumes, empty."""
     log = where.log_mount if log_volume else where.data_mount
     for folder in (where.data_mount / "data", where.data_mount / "tmp", log / "log"):
@@ -34,7 +33,7 @@ def folders(where: Places, user: User, log_volume: bool) -> None:
         os.chown(folder, user.uid, user.gid)
 
 
-def make(program: Program, config: Path, user: User) -> None:
+def make(program: ServerProgram, config: Path, user: User) -> None:
     """A fresh one, as `config` places it. Raises CouldNotRun with the server's words."""
     if program.flavor == "mysql":
         words = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
@@ -46,10 +45,14 @@ def make(program: Program, config: Path, user: User) -> None:
         words = [str(script), f"--defaults-file={config}", "--skip-test-db", "--auth-root-authentication-method=socket"]
         if not str(program.path).startswith("/usr/sbin/"):
             words.append(f"--basedir={program.basedir}")
-    run_as(words, user, MAKE_S, f"making a data directory with {program.label}", str(program.path))
+    command = Command(tuple(words), user=user, what=f"making a data directory with {program.label}")
+    done = run_to_end(command, MAKE_S, "Is the disk of this machine busy?")
+    if done.code != 0:
+        said = failure(done)
+        raise CouldNotRun(command.label, said, str(program.path), no_room_hint(said))
 
 
-def read_saved(folder: Path, program: Program, engine: str) -> dict:
+def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
     """What is known of data that was saved. Raises InputError for what does not fit this server, CouldNotRun."""
     try:
         found = json.loads((folder / SAVED).read_text())
@@ -77,7 +80,7 @@ def size_of(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file() and not entry.is_symlink())
 
 
-def copy_in(folder: Path, where: Places, user: User, log_volume: bool) -> None:
+def copy_in(folder: Path, where: ServerPaths, user: User, log_volume: bool) -> None:
     """Puts saved data on the volumes. Raises CouldNotRun, InputError when there is no room."""
     log = where.log_mount if log_volume else where.data_mount
     wanted = {where.data_mount: size_of(folder / "data")}
@@ -100,7 +103,7 @@ def copy_in(folder: Path, where: Places, user: User, log_volume: bool) -> None:
                 os.chown(os.path.join(folder_, name), user.uid, user.gid, follow_symlinks=False)
 
 
-def copy_out(where: Places, folder: Path, log_volume: bool, about: dict) -> None:
+def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) -> None:
     """Saves the data of a server whose volumes are mounted, whole or not at all. Raises CouldNotRun, InputError for a folder that is there."""
     if folder.exists():
         raise InputError(str(folder), "is already there", GUIDE, "Name a folder that is to be made.")
@@ -123,9 +126,5 @@ def _copy(source: Path, target: Path, holes: bool) -> None:
     """All below `source`. `holes`: zeros take no room; without them every block is allocated, as a server does with its redo log, so that writes find it there."""
     target.mkdir(mode=0o750, exist_ok=True)
     words = ["cp", "--archive", f"--sparse={'always' if holes else 'never'}", f"{source}/.", str(target)]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=COPY_S, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        raise CouldNotRun(f"copying {source}", f"did not end within {COPY_S:g} s", "cp(1)", "Is a volume paused?") from None
-    if done.returncode != 0:
-        raise CouldNotRun(f"copying {source} to {target}", " ".join(done.stderr.split())[-300:], "cp(1)", "Is there room?")
+    command = Command(tuple(words), what=f"copying {source} to {target}")
+    run_checked(command, COPY_S, "Is there room, and is no volume paused?")

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from headrace.base import settings
+from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end, which
 from headrace.errors import CouldNotRun, InputError
-from headrace.lab.doctor import Machine
 
 FLAVORS = ("mariadb", "mysql")
 NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 ENGINES = ("innodb", "myrocks")
 GUIDE = "docs/guide/mysql-on-the-lab.md"
 # Where `headrace mysql install mysql` puts servers. Not below the lab's directory: a server must be able to read its own program, and that directory is private.
-SERVERS_VARIABLE = "HEADRACE_SERVERS"
-DEFAULT_SERVERS = Path("/opt/headrace/servers")
 MANIFEST = "server.json"
 ASK_S = 60.0
 MYROCKS_PLUGIN = "ha_rocksdb.so"
 
 
 @dataclass(frozen=True)
-class Program:
+class ServerProgram:
     """`command`: what to run; it may begin with a dynamic loader. `version` (10, 11, 19); `share_dir`: folder of error messages; `engines`: of ENGINES."""
 
     flavor: str
@@ -67,7 +65,7 @@ class Program:
             for name in names:
                 if os.access(folder / name, os.X_OK) and (folder / name).is_file():
                     return folder / name
-        found = next((found for name in names if (found := Machine().program(name))), None)
+        found = next((found for name in names if (found := which(name))), None)
         return Path(found) if found else None
 
 
@@ -78,11 +76,10 @@ def dashed(variable: str) -> str:
 
 def servers_folder() -> Path:
     """$HEADRACE_SERVERS, else /opt/headrace/servers."""
-    named = os.environ.get(SERVERS_VARIABLE)
-    return Path(os.path.abspath(named)) if named else DEFAULT_SERVERS
+    return settings.folder("HEADRACE_SERVERS")
 
 
-def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> Program:
+def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> ServerProgram:
     """The server of a flavor, or the one at `server_path`, whatever it is. Raises InputError, CouldNotRun (with how to install it)."""
     if flavor not in FLAVORS:
         raise InputError(flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path.")
@@ -94,7 +91,7 @@ def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None 
     return found[0]
 
 
-def installed(flavor: str) -> list[Program]:
+def installed(flavor: str) -> list[ServerProgram]:
     """What is there of a flavor, the newest first."""
     found = [program for command in _commands(flavor) if (program := _ask_quietly(command)) is not None and program.flavor == flavor]
     return sorted(found, key=lambda program: program.version, reverse=True)
@@ -103,7 +100,7 @@ def installed(flavor: str) -> list[Program]:
 def _commands(flavor: str) -> list[tuple[str, ...]]:
     """Commands that may be servers of this flavor."""
     names = ("mariadbd", "mysqld") if flavor == "mariadb" else ("mysqld",)
-    return unpacked(flavor) + [(path,) for name in names if (path := Machine().program(name))][:1]
+    return unpacked(flavor) + [(path,) for name in names if (path := which(name))][:1]
 
 
 def unpacked(flavor: str) -> list[tuple[str, ...]]:
@@ -120,7 +117,7 @@ def unpacked(flavor: str) -> list[tuple[str, ...]]:
     return found
 
 
-def _given(path: str) -> Program:
+def _given(path: str) -> ServerProgram:
     """The server a user named."""
     where = Path(os.path.abspath(path))
     if where.is_dir():
@@ -133,7 +130,7 @@ def _given(path: str) -> Program:
     return ask((str(where),))
 
 
-def _ask_quietly(command: tuple[str, ...]) -> Program | None:
+def _ask_quietly(command: tuple[str, ...]) -> ServerProgram | None:
     try:
         return ask(command)
     except (CouldNotRun, InputError):
@@ -141,7 +138,7 @@ def _ask_quietly(command: tuple[str, ...]) -> Program | None:
 
 
 @lru_cache(maxsize=32)
-def _asked(command: tuple[str, ...], changed_ns: int) -> Program:
+def _asked(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     text = _output((*command, "--no-defaults", "--version"))
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
@@ -156,7 +153,7 @@ def _asked(command: tuple[str, ...], changed_ns: int) -> Program:
     share = _folder(_parent(defaults.get("character-sets-dir")), basedir / "share/mysql", basedir / "share")
     rocks = flavor == "mariadb" and plugins is not None and (plugins / MYROCKS_PLUGIN).is_file()
     words = " ".join(text.partition(" Ver ")[2].split())
-    return Program(flavor, version, words, command, basedir, share, plugins, ENGINES if rocks else ENGINES[:1], defaults)
+    return ServerProgram(flavor, version, words, command, basedir, share, plugins, ENGINES if rocks else ENGINES[:1], defaults)
 
 
 def _base(flavor: str, path: Path) -> list[str]:
@@ -167,7 +164,7 @@ def _base(flavor: str, path: Path) -> list[str]:
     return [*words, "--user=mysql"] if os.geteuid() == 0 else words
 
 
-def ask(command: tuple[str, ...]) -> Program:
+def ask(command: tuple[str, ...]) -> ServerProgram:
     """Asks a server what it is. Raises InputError for what is none, CouldNotRun for what does not run."""
     try:
         changed = os.stat(command[-1]).st_mtime_ns
@@ -177,19 +174,11 @@ def ask(command: tuple[str, ...]) -> Program:
 
 
 def _output(words: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run(
-            words, capture_output=True, timeout=ASK_S, stdin=subprocess.DEVNULL, cwd="/", env={"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin"}
-        )
-    except subprocess.TimeoutExpired:
-        raise CouldNotRun(words[0], f"did not answer {words[-1]} within {ASK_S:g} s", GUIDE, "Is it a server?") from None
-    except OSError as error:
-        raise CouldNotRun(words[0], f"could not be run: {error.strerror}", GUIDE, "Is it built for this machine?") from None
-    text = done.stdout.decode(errors="replace")
-    if done.returncode != 0:
-        said = " ".join((done.stderr.decode(errors="replace") or text).split())[-300:]
-        raise CouldNotRun(words[-2] if len(words) > 1 else words[0], f"fails: {said}", GUIDE, "Are its libraries there (ldd)?")
-    return text
+    command = Command(words, environment=PRIVATE_ENVIRONMENT, what=f"{words[0]} {words[-1]}")
+    done = run_to_end(command, ASK_S, "Is it a server?")
+    if done.code != 0:
+        raise CouldNotRun(words[-2] if len(words) > 1 else words[0], failure(done), GUIDE, "Are its libraries there (ldd)?")
+    return done.output
 
 
 def option_values(text: str) -> dict[str, str]:

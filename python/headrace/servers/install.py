@@ -13,18 +13,17 @@ import platform
 import pwd
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from headrace.base import settings
+from headrace.base.processes import Command, run_to_end, telling_lines, which
 from headrace.errors import CouldNotRun, InputError
-from headrace.lab.doctor import Machine
-from headrace.servers.flavors import FLAVORS, GUIDE, MANIFEST, NAMES, Program, ask, find_program, installed, servers_folder
+from headrace.servers.flavors import FLAVORS, GUIDE, MANIFEST, NAMES, ServerProgram, ask, find_program, installed, servers_folder
 
 MIRROR_VARIABLE = "HEADRACE_DEBIAN_MIRROR"
-MIRROR = "http://deb.debian.org/debian"
 SUITE = "sid"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
@@ -50,7 +49,7 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 Progress = Callable[[float, str], None]
 
 
-def install(flavor: str, progress: Progress = lambda share, what: None, upgrade: bool = False) -> Program:
+def install(flavor: str, progress: Progress = lambda share, what: None, upgrade: bool = False) -> ServerProgram:
     """Gets a server and returns what can be started. One that is there is left as it is, but with `upgrade` MySQL's newest is put beside it.
 
     Raises InputError, CouldNotRun; then nothing was changed.
@@ -68,7 +67,7 @@ def install(flavor: str, progress: Progress = lambda share, what: None, upgrade:
 # --- MySQL, beside the system ----------------------------------------------------------------------------------------------------------
 
 
-def install_mysql(progress: Progress) -> Program:
+def install_mysql(progress: Progress) -> ServerProgram:
     """See `install`."""
     folder = servers_folder()
     apt, dpkg = _needed("apt-get", "apt"), _needed("dpkg-deb", "dpkg")
@@ -89,7 +88,7 @@ def install_mysql(progress: Progress) -> Program:
     return found
 
 
-def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> Program:
+def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> ServerProgram:
     options = _private_apt(fresh / "apt")
     progress(0.05, "fetching the index of packages")
     _run([apt, *options, "update"], "apt-get update", APT_S)
@@ -144,9 +143,14 @@ def _private_apt(folder: Path) -> list[str]:
 
 
 def _mirror() -> str:
-    named = os.environ.get(MIRROR_VARIABLE, MIRROR).rstrip("/")
+    named = settings.value(MIRROR_VARIABLE).rstrip("/")
     if not named.startswith(("http://", "https://", "file:/")) or any(character.isspace() for character in named):
-        raise InputError(f"{MIRROR_VARIABLE}={named[:100]}", "must be the URL of a Debian mirror", GUIDE, f"For example {MIRROR}.")
+        raise InputError(
+            f"{MIRROR_VARIABLE}={named[:100]}",
+            "must be the URL of a Debian mirror",
+            GUIDE,
+            f"For example {settings.VARIABLES[MIRROR_VARIABLE].default}.",
+        )
     return named
 
 
@@ -175,7 +179,7 @@ def _command(tree: Path) -> list[str]:
     return [f"{{}}/{loaders[0].relative_to(tree)}", "--inhibit-cache", "--library-path", where, "{}/usr/sbin/mysqld"]
 
 
-def _checked(tree: Path) -> Program:
+def _checked(tree: Path) -> ServerProgram:
     """The server of an unpacked tree, asked. Raises CouldNotRun."""
     words = json.loads((tree / MANIFEST).read_text())["command"]
     return ask(tuple(word.replace("{}", str(tree)) for word in words))
@@ -219,7 +223,7 @@ def _make_user() -> None:
 # --- MariaDB, of the system ------------------------------------------------------------------------------------------------------------
 
 
-def install_mariadb(progress: Progress) -> Program:
+def install_mariadb(progress: Progress) -> ServerProgram:
     """See `install`. What is installed neither starts now nor at boot, unless it did before."""
     apt = _needed("apt-get", "apt")
     if os.geteuid() != 0:
@@ -238,7 +242,7 @@ def install_mariadb(progress: Progress) -> Program:
 def _disable() -> None:
     """Not at boot either: with systemd, or with the scripts of System V."""
     for program, words in (("systemctl", ("disable", "mariadb.service")), ("update-rc.d", ("mariadb", "disable"))):
-        found = Machine().program(program)
+        found = which(program)
         if found:
             _run([found, *words], f"{program} {' '.join(words)}", 120.0)
             return
@@ -273,7 +277,7 @@ def _no_services() -> Iterator[None]:
 
 
 def _needed(name: str, package: str) -> str:
-    found = Machine().program(name)
+    found = which(name)
     if found is None:
         rule = "is not here: servers are installed from Debian's packages"
         raise CouldNotRun(name, rule, GUIDE, f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server.")
@@ -281,23 +285,10 @@ def _needed(name: str, package: str) -> str:
 
 
 def _run(words: list[str], what: str, timeout_s: float) -> str:
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=timeout_s, stdin=subprocess.DEVNULL, env=environment
-        )
-    except subprocess.TimeoutExpired:
-        raise CouldNotRun(what, f"did not end within {timeout_s:g} s", words[0], "Is the network slow?") from None
-    except OSError as error:
-        raise CouldNotRun(what, f"could not be run: {error.strerror}", words[0], "") from None
-    if done.returncode != 0 or "apt-get update" in what and "\nErr:" in f"\n{done.stdout}":
-        said = [line for line in (done.stderr + done.stdout).splitlines() if line.startswith(("E:", "Err:", "W:"))] or (
-            done.stderr or done.stdout
-        ).splitlines()
-        raise CouldNotRun(
-            what,
-            " ".join(" ".join(said).split())[:400] or f"exit code {done.returncode}",
-            words[0],
-            "Does this machine reach its package mirrors?",
-        )
-    return done.stdout
+    command = Command(tuple(words), environment={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}, what=what)
+    done = run_to_end(command, timeout_s, "Is the network slow?")
+    # `apt-get update` ends well when an index could not be fetched.
+    if done.code != 0 or ("apt-get update" in what and "\nErr:" in f"\n{done.output}"):
+        said = telling_lines(f"{done.errors}\n{done.output}")
+        raise CouldNotRun(what, f"failed (exit code {done.code}): {said}", words[0], "Does this machine reach its package mirrors?")
+    return done.output

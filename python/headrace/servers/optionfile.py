@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers.flavors import GUIDE, Program, dashed
+from headrace.servers.flavors import GUIDE, ServerProgram, dashed
 
 MAX_BYTES = 1 << 20
 ASK_S = 30.0
@@ -15,7 +15,7 @@ ASK_S = 30.0
 LISTS = ("plugin-load-add",)
 
 
-def server_options(program: Program, path: Path) -> dict[str, str | None]:
+def server_options(program: ServerProgram, path: Path) -> dict[str, str | None]:
     """Options with dashes, None where one has no value; of one that is given twice the last. Raises InputError, CouldNotRun."""
     path = path.absolute()
     if not path.exists():
@@ -40,7 +40,7 @@ def server_options(program: Program, path: Path) -> dict[str, str | None]:
     return found
 
 
-def _printed(program: Program, path: Path) -> str:
+def _printed(program: ServerProgram, path: Path) -> str:
     tool = program.tool("my_print_defaults")
     if tool is None:
         rule = "is not there: it reads option files as the server does"
@@ -55,7 +55,7 @@ def _printed(program: Program, path: Path) -> str:
         raise CouldNotRun(tool[-1], f"could not be run: {error}", str(path), "") from None
     said = " ".join(done.stderr.decode(errors="replace").split())
     if done.returncode != 0 or "is ignored" in said:
-        said = said.removesuffix(" Fatal error in defaults handling. Program aborted")[:300]
+        said = said.removesuffix(" Fatal error in defaults handling. ServerProgram aborted")[:300]
         raise InputError(
             str(path), f"cannot be read as an option file: {said}", tool[-1], "A file that all may write to is not read: chmod o-w."
         )

@@ -1,20 +1,109 @@
-"""What is known of a server between two commands: one JSON file, and the lock of those who change it."""
+"""Where the files of a server are, and what is known of it between two commands.
+
+    DATA/servers/NAME/        root alone: record, error log, passwords, keys (DATA: the lab's data directory)
+    /run/headrace/mysql/LAB/NAME/
+        my.cnf                for the server to read
+        data/  log/           where its volumes are mounted
+        sock/                 socket and pid file, the server's own
+
+The lab's data directory may be read by its owner alone, and a server runs as another user: so what a server reads is in /run.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from headrace.base.files import write_whole
+from headrace.base.processes import Process
 from headrace.errors import CouldNotRun, InputError
-from headrace.lab import LabRefused
-from headrace.servers.places import Places, servers_of
-from headrace.servers.process import Process
+from headrace.lab import Lab, LabRefused
+
+RUN = Path("/run/headrace/mysql")
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ServerPaths:
+    """The folders of one server: `state` for its keeper, `run` for itself."""
+
+    state: Path
+    run: Path
+
+    @property
+    def record(self) -> Path:
+        return self.state / "server.json"
+
+    @property
+    def log(self) -> Path:
+        return self.state / "error.log"
+
+    @property
+    def client(self) -> Path:
+        return self.state / "client.cnf"
+
+    @property
+    def tls(self) -> Path:
+        return self.state / "tls"
+
+    @property
+    def lock(self) -> Path:
+        return self.state.with_name(f".{self.state.name}.lock")
+
+    @property
+    def config(self) -> Path:
+        return self.run / "my.cnf"
+
+    @property
+    def keys(self) -> Path:
+        return self.run / "tls"
+
+    @property
+    def data_mount(self) -> Path:
+        return self.run / "data"
+
+    @property
+    def log_mount(self) -> Path:
+        return self.run / "log"
+
+    @property
+    def socket(self) -> Path:
+        return self.run / "sock" / "mysql.sock"
+
+
+def checked_name(name: str) -> str:
+    """A server's name. Raises InputError."""
+    if not NAME.fullmatch(name):
+        rule = "a server's name has 1 to 32 of a-z, 0-9, - and _, and does not begin with - or _"
+        raise InputError(name[:60] or "''", rule, "docs/guide/mysql-on-the-lab.md", "For example db.")
+    return name
+
+
+def data_dir_of(lab: Lab) -> Path:
+    """The lab's data directory; one that is named by its socket alone is asked. Raises as Lab."""
+    return lab.place.data_dir or Path(lab.status()["data_dir"])
+
+
+def servers_of(data_dir: Path) -> Path:
+    """The folder with a folder for each server."""
+    return data_dir / "servers"
+
+
+def server_paths(data_dir: Path, name: str) -> ServerPaths:
+    """Where a server's files are. Raises InputError for a name that is none."""
+    # Short: the path of a socket has at most 107 bytes.
+    lab = hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]
+    return ServerPaths(servers_of(data_dir) / checked_name(name), RUN / lab / name)
+
+
+# --- the record ------------------------------------------------------------------------------------
 
 FORMAT = "headrace-server/1"
 MAX_BYTES = 1 << 20
@@ -60,12 +149,12 @@ class Record:
         return tuple(volume for volume in (self.data_volume, self.log_volume) if volume)
 
 
-def save(where: Places, record: Record) -> None:
+def save(where: ServerPaths, record: Record) -> None:
     """Writes it, whole or not at all. Raises CouldNotRun."""
     write_whole(where.record, (json.dumps({"format": FORMAT} | asdict(record), indent=2) + "\n").encode())
 
 
-def load(where: Places) -> Record | None:
+def load(where: ServerPaths) -> Record | None:
     """The record of a server, None where there is none. Raises CouldNotRun for one that cannot be read."""
     try:
         with open(where.record, "rb") as file:
@@ -100,7 +189,7 @@ def names(data_dir: Path) -> list[str]:
         ) from None
 
 
-def required(where: Places) -> Record:
+def required(where: ServerPaths) -> Record:
     """The record. Raises InputError when there is no such server."""
     found = load(where)
     if found is None:
@@ -110,7 +199,7 @@ def required(where: Places) -> Record:
 
 
 @contextmanager
-def locked(where: Places) -> Iterator[None]:
+def locked(where: ServerPaths) -> Iterator[None]:
     """While a server is changed. Raises LabRefused (busy) while somebody else does."""
     try:
         where.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.base import processes
+from headrace.base.processes import Command, Process, User, telling_lines, undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.servers import accounts, config, process, tls, volumes
-from headrace.servers.flavors import Program, find_program
-from headrace.servers.interrupts import undisturbed
-from headrace.servers.places import Places
-from headrace.servers.record import Record, save
+from headrace.servers import access, config, volumes
+from headrace.servers.access import service_user
+from headrace.servers.flavors import ServerProgram, find_program
+from headrace.servers.record import Record, ServerPaths, save
 
 GUIDE = "docs/guide/mysql-on-the-lab.md"
 # Recovery reads and writes pages at the volume's own speed: minutes at 100 IOPS.
@@ -33,7 +34,7 @@ def quiet(share: float, what: str) -> None:
     """No progress wanted."""
 
 
-def program_of(record: Record) -> Program:
+def program_of(record: Record) -> ServerProgram:
     """The program it was made with. Raises InputError, CouldNotRun."""
     return find_program(record.flavor, record.server_path)
 
@@ -43,16 +44,16 @@ def asked(record: Record) -> config.Options:
     return record.options | record.settings
 
 
-def process_of(where: Places, record: Record) -> process.Process | None:
+def process_of(where: ServerPaths, record: Record) -> Process | None:
     """Its process, if it runs: the one that was noted, else one that was started with its option file by somebody who was killed before noting it."""
-    if process.runs(record.process):
+    if processes.runs(record.process):
         return record.process
     if record.process is None:
-        return process.with_argument(f"--defaults-file={where.config}", process.service_user())
+        return processes.with_argument(f"--defaults-file={where.config}", service_user())
     return None
 
 
-def write_config(where: Places, record: Record, program: Program, user: process.User, path: Path | None = None) -> None:
+def write_config(where: ServerPaths, record: Record, program: ServerProgram, user: User, path: Path | None = None) -> None:
     """The folder in /run with the option file (or another one there: `path`), as the record says. Raises CouldNotRun, InputError."""
     try:
         where.run.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -62,27 +63,29 @@ def write_config(where: Places, record: Record, program: Program, user: process.
     except OSError as error:
         raise CouldNotRun(str(where.run), f"cannot be made: {error.strerror}", "", "Is there room in /run?") from None
     if record.port is not None:
-        tls.place(where, user)
+        access.place_certificates(where, user)
     options = config.whole(program, record.engine, where, record.log_storage is not None, record.port, asked(record))
     config.write(path or where.config, config.rendered(options, f"{record.name}, {program.label}, {record.engine}"), user.gid)
 
 
-def launch(where: Places, record: Record, program: Program, init_file: Path | None, progress: Progress, timeout_s: float) -> Record:
+def launch(
+    where: ServerPaths, record: Record, program: ServerProgram, init_file: Path | None, progress: Progress, timeout_s: float
+) -> Record:
     """Starts the process on mounted volumes and waits until it answers; on any failure it is ended again. Raises CouldNotRun, InputError."""
-    user = process.service_user()
+    user = service_user()
     # Of a server that was killed. MySQL would believe its lock, when another process has its id by now.
     for left in (where.socket, where.socket.with_name(f"{where.socket.name}.lock"), where.socket.with_suffix(".pid")):
         left.unlink(missing_ok=True)
     _set_log_aside(where.log)
     begun = where.log.stat().st_size if where.log.exists() else 0
     words = [*program.command, f"--defaults-file={where.config}"] + ([f"--init-file={init_file}"] if init_file else [])
-    started = process.start(words, user, where.log)
+    started = processes.start(Command(tuple(words), user=user), where.log)
     try:
         record = record.with_(process=started, wanted=True, clean=False, log_begun=begun)
         save(where, record)
         _wait_ready(where, record, progress, timeout_s)
     except BaseException:
-        process.end(started, signal.SIGKILL, KILL_S)
+        processes.end_process(started, signal.SIGKILL, KILL_S)
         raise
     return record
 
@@ -92,13 +95,13 @@ def _set_log_aside(log: Path) -> None:
         log.replace(log.with_name(f"{log.name}.1"))
 
 
-def _wait_ready(where: Places, record: Record, progress: Progress, timeout_s: float) -> None:
+def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_s: float) -> None:
     from headrace.connect import connect
 
-    address = accounts.address(where, None)
+    address = access.address(where, None)
     deadline = time.monotonic() + timeout_s
     while True:
-        if not process.runs(record.process):
+        if not processes.runs(record.process):
             raise died(where, record)
         if where.socket.exists():
             try:
@@ -111,22 +114,22 @@ def _wait_ready(where: Places, record: Record, progress: Progress, timeout_s: fl
         else:
             said = "no socket yet"
         if time.monotonic() >= deadline:
-            rule = f"did not get ready within {timeout_s:g} s ({said}): {process.last_words(where.log, record.log_begun)}"
+            rule = f"did not get ready within {timeout_s:g} s ({said}): {last_errors(where.log, record.log_begun)}"
             raise CouldNotRun(record.name, rule, str(where.log), "Is its volume paused, or very slow?")
         progress(0.9, "waiting for the server")
         time.sleep(LOOK_EVERY_S)
 
 
-def died(where: Places, record: Record) -> CouldNotRun:
+def died(where: ServerPaths, record: Record) -> CouldNotRun:
     """It ended by itself: its last words."""
-    said = process.last_words(where.log, record.log_begun)
-    hint = process.no_room_hint(said) or "Of a server that is made, headrace mysql log has more."
+    said = last_errors(where.log, record.log_begun)
+    hint = volumes.no_room_hint(said) or "Of a server that is made, headrace mysql log has more."
     return CouldNotRun(record.name, f"the server ended while it started: {said}", str(where.log), hint)
 
 
-def start(lab: Lab, where: Places, record: Record, progress: Progress = quiet, timeout_s: float = READY_S) -> Record:
+def start(lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S) -> Record:
     """Brings a made server up from whatever state it is in. On failure nothing runs, and its data are as they were. Raises as Lab, CouldNotRun, InputError."""
-    program, user = program_of(record), process.service_user()
+    program, user = program_of(record), service_user()
     running = process_of(where, record)
     if running is not None and not volumes.broken(lab, where, record, running=True) and _answers(where, record, running):
         volumes.grow(where, record)
@@ -150,14 +153,14 @@ def start(lab: Lab, where: Places, record: Record, progress: Progress = quiet, t
         raise
 
 
-def _answers(where: Places, record: Record, running: process.Process) -> bool:
+def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
     """Whether a process that is there is a server that serves: one that was killed this moment is there too. Raises CouldNotRun for one that stays silent."""
     from headrace.connect import connect
 
     deadline = time.monotonic() + ANSWER_S
-    while process.runs(running):
+    while processes.runs(running):
         try:
-            connect(accounts.address(where, None), ANSWER_S).close()
+            connect(access.address(where, None), ANSWER_S).close()
             return True
         except CouldNotRun as error:
             if time.monotonic() >= deadline:
@@ -185,7 +188,7 @@ def check_port(record: Record) -> None:
             ) from None
 
 
-def stop(lab: Lab, where: Places, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S) -> Record:
+def stop(lab: Lab, where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S) -> Record:
     """Ends the process, in order or (`kill`) at once, and takes the filesystems down; the volumes stay attached. Raises CouldNotRun when it does not end."""
     running = process_of(where, record)
     clean = record.clean and running is None
@@ -199,7 +202,7 @@ def stop(lab: Lab, where: Places, record: Record, kill: bool, progress: Progress
             save(where, record.with_(process=running))
             _end(record, running, progress, timeout_s)
             # Its exit code is not ours to see. "Shutdown complete" is what both flavors say last.
-            clean = "hutdown complete" in _since(where.log, begun)
+            clean = "hutdown complete" in processes.end_of(where.log, begun)
     for _, place in volumes.mounts_of(where, record):
         volumes.release(place)
     ended = record.with_(process=None, wanted=False, clean=clean)
@@ -207,10 +210,10 @@ def stop(lab: Lab, where: Places, record: Record, kill: bool, progress: Progress
     return ended
 
 
-def _end(record: Record, running: process.Process, progress: Progress, timeout_s: float) -> None:
-    process.end(running, signal.SIGTERM, 0)
+def _end(record: Record, running: Process, progress: Progress, timeout_s: float) -> None:
+    processes.end_process(running, signal.SIGTERM, 0)
     began = time.monotonic()
-    while not process.wait_gone(running, 1.0):
+    while not processes.wait_gone(running, 1.0):
         passed = time.monotonic() - began
         progress(min(0.9, passed / timeout_s), "the server writes its pages back")
         if passed > timeout_s:
@@ -218,21 +221,25 @@ def _end(record: Record, running: process.Process, progress: Progress, timeout_s
             raise CouldNotRun(record.name, rule, GUIDE, f"Wait and try again, or end it now: headrace mysql down {record.name} --kill")
 
 
-def _kill(record: Record, running: process.Process) -> None:
-    if not process.end(running, signal.SIGKILL, KILL_S):
+def _kill(record: Record, running: Process) -> None:
+    if not processes.end_process(running, signal.SIGKILL, KILL_S):
         rule = f"does not end within {KILL_S:g} s though it was killed: it waits for its volume"
         raise CouldNotRun(
             f"{record.name}, process {running.pid}", rule, "signal(7)", "Clear the volume's faults: headrace volume clear-fault."
         )
 
 
-def _since(log: Path, begun: int) -> str:
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(begun, os.fstat(file.fileno()).st_size - process.TAIL_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
+def last_errors(log: Path, since: int = 0) -> str:
+    """What the server said was wrong, from `since` bytes of its log on."""
+    return telling_lines(processes.end_of(log, since)) if log.exists() else "it left no log"
+
+
+def reason_of_death(log: Path, since: int) -> str:
+    """Why a server that was ready is gone, by its log."""
+    said = last_errors(log, since)
+    if "ERROR" in said or " signal " in said:
+        return said
+    return "its log says nothing of it, so it was killed from outside (kill -9, out of memory)"
 
 
 def described(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 >>> from headrace import servers
 >>> from headrace.lab import Lab
->>> server = mysql.up(Lab(), name="db", storage="gp3:20", memory_gib=1)        # doctest: +SKIP
+>>> server = servers.up(Lab(), name="db", storage="gp3:20", memory_gib=1)        # doctest: +SKIP
 >>> server.address("shop").label                                              # doctest: +SKIP
 'mysql://headrace@/shop?socket=/run/headrace/mysql/0f3a5e1c9d2b/db/sock/mysql.sock'
 """
@@ -11,20 +11,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from headrace.base.processes import ends_as_interrupts, undisturbed
 from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, NoLab
-from headrace.servers import accounts, creation, datadir, filesystem, process, running, volumes
+from headrace.servers import access, creation, datadir, running, volumes
 from headrace.servers import record as records
 from headrace.servers.config import checked_settings
 from headrace.servers.flavors import GUIDE, find_program
-from headrace.servers.interrupts import ends_as_interrupts, undisturbed
-from headrace.servers.places import Places, data_dir_of, places
-from headrace.servers.record import Record
+from headrace.servers.record import Record, ServerPaths, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
+
+LOOK_EVERY_S = 0.25
+CLIENTS = {"mariadb": ("mariadb", "mysql"), "mysql": ("mysql",)}
+PACKAGES = {"mariadb": "mariadb-client-core", "mysql": "mysql-client-core"}
 
 
 @dataclass(frozen=True)
@@ -66,16 +72,17 @@ class Server:
         """Account and socket (`tcp`: 127.0.0.1 and its port, over TLS), with the password. Raises InputError without a port, CouldNotRun where this user may not read it."""
         if tcp and self.port is None:
             raise InputError(self.name, "has no port", GUIDE, "Make it with --port.")
-        return accounts.address(self._places, self.port if tcp else None, database)
+        return access.address(self.paths, self.port if tcp else None, database)
 
     @property
-    def _places(self) -> Places:
-        return places(self.folder.parent.parent, self.name)
+    def paths(self) -> ServerPaths:
+        """Where its files are."""
+        return server_paths(self.folder.parent.parent, self.name)
 
     def as_dict(self) -> dict[str, object]:
         """All of it for JSON, without any secret; `address` as text."""
         shown = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "lab"}
-        label = Address(accounts.ACCOUNT, socket=str(self.socket)).label
+        label = Address(access.ACCOUNT, socket=str(self.socket)).label
         return {"address": label} | {name: str(value) if isinstance(value, Path) else value for name, value in shown.items()}
 
 
@@ -106,8 +113,8 @@ def up(
 
     Raises InputError, CouldNotRun, LabRefused; an `up` that fails or is interrupted leaves nothing of a new server, and an old one stopped.
     """
-    process.check_root()
-    where = places(data_dir_of(lab), name)
+    access.check_root()
+    where = server_paths(data_dir_of(lab), name)
     lab.status()  # nothing is begun without one
     new = {"flavor": flavor, "engine": engine, "storage": storage, "log_storage": log_storage, "config": config, "memory_gib": memory_gib,
            "server_path": server_path, "port": port, "seed_from": seed_from}  # fmt: skip
@@ -143,7 +150,7 @@ def _refuse_other(known: Record, new: dict[str, object]) -> None:
 
 
 def _started(
-    lab: Lab, where: Places, known: Record, settings: dict[str, str] | None, unpaced: bool, progress: Progress, timeout_s: float
+    lab: Lab, where: ServerPaths, known: Record, settings: dict[str, str] | None, unpaced: bool, progress: Progress, timeout_s: float
 ) -> Record:
     wanted = {"settings": known.settings | checked_settings(settings), "unpaced": unpaced}
     other = known.with_(**wanted) != known
@@ -156,12 +163,12 @@ def _started(
     return started
 
 
-def _check_settings(where: Places, record: Record) -> None:
+def _check_settings(where: ServerPaths, record: Record) -> None:
     """Asks the server itself, before the record knows of them. Raises InputError."""
     from headrace.servers.config import check
 
     program, asked = running.program_of(record), where.config.with_name("asked.cnf")
-    running.write_config(where, record, program, process.service_user(), asked)
+    running.write_config(where, record, program, access.service_user(), asked)
     try:
         check(program, asked, "settings")
     finally:
@@ -177,22 +184,22 @@ def start(
 
 def stop(server: Server, kill: bool = False, progress: Progress = quiet, timeout_s: float = STOP_S) -> Server:
     """Ends it in order, or (`kill`) at once, and unmounts; its volumes stay attached. One that has ended is fine. Raises InputError, CouldNotRun."""
-    process.check_root()
-    where = server._places
+    access.check_root()
+    where = server.paths
     with records.locked(where):
         return _view(server.lab, where, running.stop(server.lab, where, records.required(where), kill, progress, timeout_s))
 
 
 def destroy(server: Server) -> None:
     """Takes it away: process, filesystems, volumes, data. Raises as Lab, CouldNotRun."""
-    process.check_root()
-    with records.locked(server._places):
-        creation.destroy(server.lab, server._places, server.name)
+    access.check_root()
+    with records.locked(server.paths):
+        creation.destroy(server.lab, server.paths, server.name)
 
 
 def find(lab: Lab, name: str = "db") -> Server:
     """A server of the lab; the lab need not be up where its directory is known. Raises InputError when there is none."""
-    where = places(data_dir_of(lab), name)
+    where = server_paths(data_dir_of(lab), name)
     return _view(lab, where, records.required(where))
 
 
@@ -201,16 +208,16 @@ def servers(lab: Lab) -> list[Server]:
     data_dir = data_dir_of(lab)
     found = []
     for name in records.names(data_dir):
-        known = records.load(places(data_dir, name))
+        known = records.load(server_paths(data_dir, name))
         if known is not None:
-            found.append(_view(lab, places(data_dir, name), known))
+            found.append(_view(lab, server_paths(data_dir, name), known))
     return found
 
 
 def save_data(server: Server, folder: str | os.PathLike) -> Path:
     """Copies the data of a server that was ended in order into a new folder, for `seed_from`. Raises InputError for one that runs or was not, CouldNotRun."""
-    process.check_root()
-    where, folder = server._places, Path(os.path.abspath(folder))
+    access.check_root()
+    where, folder = server.paths, Path(os.path.abspath(folder))
     with records.locked(where):
         known = records.required(where)
         if running.process_of(where, known) is not None or not known.clean:
@@ -225,7 +232,7 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
             # Without the volumes' limits, and the limits back afterwards.
             for volume, place in volumes.mounts_of(where, known):
                 volumes.release(place)
-                filesystem.mount(volumes.attach_fresh(server.lab, volume, unpaced=True), place)
+                volumes.mount(volumes.attach_fresh(server.lab, volume, unpaced=True), place)
             datadir.copy_out(where, folder, known.log_storage is not None, about)
         finally:
             with undisturbed():
@@ -235,12 +242,12 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
     return folder
 
 
-def _view(lab: Lab, where: Places, known: Record) -> Server:
+def _view(lab: Lab, where: ServerPaths, known: Record) -> Server:
     now = running.process_of(where, known)
     (devices, problems), specs = _of_volumes(lab, where, known, now is not None), _specs(lab, known)
     state = "running" if now else "dead" if known.wanted else "stopped"
     if state == "dead":
-        problems.insert(0, f"the server ended by itself: {process.reason_of_death(where.log, known.log_begun)}")
+        problems.insert(0, f"the server ended by itself: {running.reason_of_death(where.log, known.log_begun)}")
     if not known.made:
         problems.insert(0, "was never finished: its `up` was killed. `up` makes it anew, `destroy` takes it away")
     unpaced = ["its volumes have no limits; the next `up` gives them back"] if known.unpaced else []
@@ -263,7 +270,7 @@ def _specs(lab: Lab, known: Record) -> tuple[str, str | None]:
     return asked[0], asked[1]
 
 
-def _of_volumes(lab: Lab, where: Places, known: Record, is_running: bool) -> tuple[tuple[str, ...], list[str]]:
+def _of_volumes(lab: Lab, where: ServerPaths, known: Record, is_running: bool) -> tuple[tuple[str, ...], list[str]]:
     try:
         problems = volumes.broken(lab, where, known, is_running)
         if is_running and not problems:
@@ -273,3 +280,36 @@ def _of_volumes(lab: Lab, where: Places, known: Record, is_running: bool) -> tup
         return (), [f"the lab is down: {gone.rule} ({gone.value})"]
     except (HeadraceError, CouldNotRun) as error:
         return (), [running.described(error)]
+
+
+# --- its client and its log ------------------------------------------------------------------------
+
+
+def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
+    """What runs the client, logged in: the password is in a file that only root may read. Raises InputError for a server that does not run, CouldNotRun."""
+    if server.state != "running":
+        raise InputError(server.name, f"is {server.state}", GUIDE, f"Start it: headrace mysql up {server.name}")
+    program = find_program(server.flavor, server.server_path)
+    client = program.tool(*CLIENTS[server.flavor])
+    if client is None:
+        raise CouldNotRun(CLIENTS[server.flavor][0], "is not installed", str(program.basedir), f"apt-get install {PACKAGES[server.flavor]}")
+    return [*client, f"--defaults-extra-file={server.client_file}", *words]
+
+
+def log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:
+    """The last lines of its error log; with `follow` those to come too, for ever. Raises CouldNotRun."""
+    try:
+        with open(server.log, encoding="utf-8", errors="replace") as file:
+            yield from (line.rstrip("\n") for line in deque(file, lines))
+            rest = ""
+            while follow:
+                part = file.readline()
+                if not part:
+                    time.sleep(LOOK_EVERY_S)
+                elif part.endswith("\n"):
+                    yield (rest + part).rstrip("\n")
+                    rest = ""
+                else:
+                    rest += part  # a line that is being written
+    except OSError as error:
+        raise CouldNotRun(str(server.log), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo.") from None

@@ -7,14 +7,14 @@ import pytest
 from bench_runs import keep, series, store_in
 from scipy import stats
 
-from headrace.bench.compare import compare as compare_runs
-from headrace.bench.compare.compare import differing, unlike
-from headrace.bench.compare.statistics import block_length
+from headrace.bench.comparison import compare as compare_runs
+from headrace.bench.comparison.compare import differing, unlike
+from headrace.bench.comparison.statistics import block_length
 from headrace.errors import InputError
 
 
 def resampled(values: np.ndarray, chance: np.random.Generator) -> np.ndarray:
-    from headrace.bench.compare import compare  # the function
+    from headrace.bench.comparison import compare  # the function
 
     module = __import__("sys").modules[compare.__module__]
     return module._resampled(values, None, block_length(values), chance)

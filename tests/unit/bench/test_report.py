@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from bench_runs import keep, series, store_in
 
-from headrace.bench.compare import compare as compare_runs
+from headrace.bench.comparison import compare as compare_runs
 from headrace.cli.main import main
 from headrace.report import benchmark_charts as charts
 from headrace.report import benchmarks, style

@@ -13,7 +13,7 @@ from bench_runs import keep, series, store_in
 
 from headrace.bench import SysbenchOltp
 from headrace.bench.drivers.benchmark import Load, Outcome
-from headrace.bench.run import run_files, summary
+from headrace.bench.running import run_files, summary
 from headrace.bench.store.query import export, query
 from headrace.bench.store.store import Store, default_store
 from headrace.bench.target import Target

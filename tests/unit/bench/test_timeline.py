@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from headrace.bench.drivers.benchmark import Report
-from headrace.bench.run import timeline
+from headrace.bench.running import timeline
 from headrace.observe.live.host import FIELDS, WRAP
 from headrace.observe.live.sampler import Samples
 

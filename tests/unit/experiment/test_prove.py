@@ -38,7 +38,7 @@ from headrace.experiment import request as requests
 from headrace.experiment import scale as scaling
 from headrace.experiment.proving import CALIBRATION, calibrated_on, plan_proof
 from headrace.experiment.scale import AROUND_S, timing
-from headrace.servers import memory
+from headrace.servers import scratch
 
 SHOP = headrace.sysbench_tpcc(warehouses=1000, cache_gib=22.0, threads=32)
 
@@ -440,30 +440,30 @@ def test_processors_of_the_machine_bound_what_is_predicted():
 
 
 def test_a_lab_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "MEMORY", tmp_path)
-    monkeypatch.setattr(memory.os.path, "ismount", lambda path: True)
-    monkeypatch.setattr(memory.shutil, "disk_usage", lambda path: SimpleNamespace(free=10 * memory.GIB))
-    monkeypatch.setattr(memory.host, "read_host", lambda: {"memory_available_bytes": 20 * memory.GIB})
+    monkeypatch.setattr(scratch, "MEMORY", tmp_path)
+    monkeypatch.setattr(scratch.os.path, "ismount", lambda path: True)
+    monkeypatch.setattr(scratch.shutil, "disk_usage", lambda path: SimpleNamespace(free=10 * scratch.GIB))
+    monkeypatch.setattr(scratch, "memory_bytes", lambda field: 20 * scratch.GIB)
     # 3 x data + 1: 10 GiB for 3; of 20 available six tenths, 12 GiB.
-    assert memory.fits(3.0) and not memory.fits(3.01)
-    monkeypatch.setattr(memory.host, "read_host", lambda: {"memory_available_bytes": 16 * memory.GIB})
-    assert not memory.fits(3.0)
-    with memory.lab_folder(tmp_path / "disk", 1.0) as folder:
+    assert scratch.fits(3.0) and not scratch.fits(3.01)
+    monkeypatch.setattr(scratch, "memory_bytes", lambda field: 16 * scratch.GIB)
+    assert not scratch.fits(3.0)
+    with scratch.lab_folder(tmp_path / "disk", 1.0) as folder:
         (folder / "volume").write_text("data")
         assert folder.parent == tmp_path and folder.stat().st_mode & 0o077 == 0
     assert not folder.exists()
-    with memory.lab_folder(tmp_path / "disk", 99.0) as folder:
+    with scratch.lab_folder(tmp_path / "disk", 99.0) as folder:
         assert folder == tmp_path / "disk"
 
 
 def test_what_a_killed_proof_left_in_memory_is_freed_by_the_next(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "MEMORY", tmp_path)
+    monkeypatch.setattr(scratch, "MEMORY", tmp_path)
     ended = subprocess.Popen(["true"])
     ended.wait()
-    left, of_another = tmp_path / f"{memory.PREFIX}{ended.pid}-a", tmp_path / f"{memory.PREFIX}{os.getpid()}-b"
+    left, of_another = tmp_path / f"{scratch.PREFIX}{ended.pid}-a", tmp_path / f"{scratch.PREFIX}{os.getpid()}-b"
     for folder in (left, of_another):
         folder.mkdir()
-    with memory.lab_folder(tmp_path / "disk", 99.0):
+    with scratch.lab_folder(tmp_path / "disk", 99.0):
         assert not left.exists() and of_another.exists()
 
 

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from headrace import InputError, studies
-from headrace.bench.compare.statistics import standard_error
+from headrace.bench.comparison.statistics import standard_error
 from headrace.errors import CouldNotRun
 from headrace.experiment import machine, simulate
 from headrace.experiment.cell import OnFiles, OnServer, seconds_each

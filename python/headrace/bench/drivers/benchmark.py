@@ -10,9 +10,8 @@ from typing import ClassVar
 
 import polars as pl
 
+from headrace.base.processes import Command, Ended, Tool, find_tool
 from headrace.bench.drivers.percentiles import Histogram
-from headrace.bench.drivers.tool import Tool, find
-from headrace.bench.run.process import Command, Ended
 from headrace.bench.target import Target
 
 Say = Callable[[str], None]
@@ -80,7 +79,7 @@ class Benchmark(ABC):
 
     def tool(self) -> Tool:
         """The program. Raises CouldNotRun."""
-        return find(self.program)
+        return find_tool(self.program)
 
     @abstractmethod
     def options(self) -> dict:
@@ -116,7 +115,7 @@ class Benchmark(ABC):
 
     def why(self, raw: str, ended: Ended) -> str:
         """Why the tool ended with an error, in its own words."""
-        return ended.tail or f"ended with exit code {ended.code} and said nothing"
+        return f"ended with exit code {ended.code}: {ended.said}"
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
         """The time line, with what the tool did not report put in from what was sampled."""

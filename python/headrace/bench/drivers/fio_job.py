@@ -7,13 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from headrace.base.processes import Command, run_lines
 from headrace.base.units import MIB
-from headrace.bench.compare import fio
+from headrace.bench.comparison import fio
 from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Report, Say, silent
 from headrace.bench.drivers.files import check_folder, check_overwrite, file_whole, free_for
 from headrace.bench.drivers.percentiles import Histogram
-from headrace.bench.run import process
-from headrace.bench.run.process import Command
 from headrace.bench.target import DOC, Target
 from headrace.errors import CouldNotRun, InputError
 
@@ -90,13 +89,11 @@ class FioJob(Benchmark):
             self.tool().path, "--name=prepare", f"--filename={target.folder / FILE}", "--rw=write", "--bs=1m", f"--size={self._bytes}", "--ioengine=psync", "--direct=1",
             "--end_fsync=1", f"--randseed={seed}",
         ]  # fmt: skip
-        ended = process.run(
-            Command(tuple(words), folder), folder / "prepare.txt", PREPARE_MORE_S + self._bytes / MIB / PREPARE_MIB_S, lambda at, line: None
-        )
+        limit_s = PREPARE_MORE_S + self._bytes / MIB / PREPARE_MIB_S
+        ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
         if ended.late or ended.code:
-            raise CouldNotRun(
-                f"fio in {target.folder}", f"could not write the file: {ended.tail or 'no time left'}", fio.SOURCE, "Is the disk full?"
-            )
+            said = "no time left" if ended.late else ended.said
+            raise CouldNotRun(f"fio in {target.folder}", f"could not write the file: {said}", fio.SOURCE, "Is the disk full?")
 
     def command(self, target: Target, load: Load, folder: Path) -> Command:
         path = target.folder if target.folder.is_block_device() else target.folder / FILE

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import polars as pl
 
+from headrace.base.processes import Command
 from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Say, silent
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.run.process import Command
 from headrace.bench.server import cursor_on, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.connect import write_client_file

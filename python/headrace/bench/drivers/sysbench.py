@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
+from headrace.base.processes import Command, Ended, Tool, required, run_checked, run_lines
 from headrace.bench.drivers.benchmark import Load, Outcome, Report
 from headrace.bench.drivers.percentiles import Histogram
-from headrace.bench.drivers.tool import Tool
-from headrace.bench.run.process import Command, Ended, run
 from headrace.bench.target import DOC
 from headrace.connect.address import DEFAULT_PORT, Address
 from headrace.errors import CouldNotRun, InputError
@@ -74,22 +72,9 @@ def _write_certificates(address: Address, folder: Path) -> None:
     certificate with such a key is loaded, and never sent. sysbench encrypts, but does not look at the server's certificate: whoever measures has connected with `address` before, which does.
     Raises CouldNotRun.
     """
-    program = shutil.which("openssl")
-    if program is None:
-        raise CouldNotRun(
-            "openssl",
-            "is not installed, and sysbench needs a key of its own for TLS",
-            SOURCE,
-            "apt-get install openssl, or use the server's socket.",
-        )
-    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp256k1", "-nodes", "-days", "2", "-subj", "/CN=headrace-bench",
+    words = [required("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp256k1", "-nodes", "-days", "2", "-subj", "/CN=headrace-bench",
              "-keyout", "client-key.pem", "-out", "client-cert.pem"]  # fmt: skip
-    try:
-        made = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, timeout=OPENSSL_S, umask=0o077)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CouldNotRun(program, f"could not make a key: {type(error).__name__}", SOURCE, "Use the server's socket.") from None
-    if made.returncode:
-        raise CouldNotRun(program, f"could not make a key: {made.stderr.strip()[-120:]}", SOURCE, "Use the server's socket.")
+    run_checked(Command(tuple(words), folder, what="making a key for TLS"), OPENSSL_S, "Use the server's socket.")
     authority = Path(address.ssl_ca) if address.ssl_ca else folder / "client-cert.pem"
     shutil.copyfile(authority, folder / "cacert.pem")
 
@@ -149,8 +134,8 @@ def outcome(raw: str, load: Load) -> Outcome:
 
 
 def why(raw: str, ended: Ended) -> str:
-    """The first thing sysbench called fatal, or its last lines."""
-    return _fatal(raw) or ended.tail[:300] or f"ended with exit code {ended.code}"
+    """The first thing sysbench called fatal, or the lines that tell most."""
+    return _fatal(raw) or f"ended with exit code {ended.code}: {ended.said}"
 
 
 def _fatal(raw: str) -> str:
@@ -172,7 +157,7 @@ def histogram(text: str) -> Histogram | None:
 def once(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, work: Path | None = None) -> str:
     """Runs a command of sysbench that is not timed (prepare, cleanup) in `work`, else in `folder`, where its output goes; the output. Raises CouldNotRun."""
     raw = folder / f"{what}.txt"
-    ended = run(Command((tool.path, *words), work or folder), raw, limit_s, lambda at, line: None)
+    ended = run_lines(Command((tool.path, *words), work or folder), raw, limit_s)
     text = raw.read_text(errors="replace")
     if ended.late or ended.code:
         said = f"took longer than {limit_s:,.0f} s" if ended.late else why(text, ended)

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from headrace.base.processes import Command, Ended
 from headrace.base.units import GIB, MIB
 from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Report, Say, silent
 from headrace.bench.drivers.files import check_folder, file_whole, free_for
-from headrace.bench.run.process import Command, Ended
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
 

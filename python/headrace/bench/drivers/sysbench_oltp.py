@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from headrace.base.checks import did_you_mean
+from headrace.base.processes import Command, Ended
 from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Report, Say, silent
-from headrace.bench.run.process import Command, Ended
 from headrace.bench.server import require_database, table_rows, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError

@@ -12,12 +12,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
 
+from headrace.base.processes import Command, Ended
 from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Report, Say, silent
 from headrace.bench.drivers.percentiles import Histogram, merged
 from headrace.bench.drivers.sysbench_oltp import ENGINES
 from headrace.bench.drivers.tpcc_checks import consistency
-from headrace.bench.run.process import Command, Ended
 from headrace.bench.server import cursor_on, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError

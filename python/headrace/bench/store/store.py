@@ -26,6 +26,7 @@ from pathlib import Path
 
 import polars as pl
 
+from headrace.base import settings
 from headrace.base.checks import did_you_mean
 from headrace.base.files import write_whole
 from headrace.bench.target import DOC
@@ -70,11 +71,7 @@ class RunRecord:
 
 def default_store() -> Path:
     """$HEADRACE_RUNS, else $XDG_DATA_HOME/headrace/runs, else ~/.local/share/headrace/runs."""
-    named = os.environ.get("HEADRACE_RUNS")
-    if named:
-        return Path(named).absolute()
-    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return Path(base) / "headrace" / "runs"
+    return settings.folder("HEADRACE_RUNS")
 
 
 class Store:

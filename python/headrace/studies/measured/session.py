@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from headrace.bench import Store
-from headrace.bench.run.environment import BUSY_SHARE
+from headrace.bench.running.environment import BUSY_SHARE
 from headrace.errors import InputError
 from headrace.experiment import machine
 from headrace.experiment import simulate as simulation

@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headrace import lab as labs
+from headrace.base.machine import memory_bytes
+from headrace.base.processes import undisturbed
 from headrace.base.units import GIB
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import doctor
-from headrace.observe.live import host
-from headrace.servers.interrupts import undisturbed
 from headrace.servers.server import destroy, servers
 
 MEMORY = Path("/dev/shm")
@@ -49,7 +49,7 @@ def fits(data_gib: float) -> bool:
         shared = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free / GIB >= wanted
     except OSError:
         return False
-    return shared and MEMORY_SHARE * host.read_host().get("memory_available_bytes", 0.0) / GIB >= wanted
+    return shared and MEMORY_SHARE * memory_bytes("MemAvailable") / GIB >= wanted
 
 
 def _sweep() -> None:

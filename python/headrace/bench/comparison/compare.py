@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from headrace.bench.compare.statistics import Rows, change_of_groups, change_of_runs, statistic
+from headrace.bench.comparison.statistics import Rows, change_of_groups, change_of_runs, statistic
 from headrace.bench.store.store import RunRecord
 from headrace.bench.target import DOC
 from headrace.errors import InputError

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import CouldNotRun, InputError
+from headrace.base.processes import Command, required, run_checked
+from headrace.errors import InputError
 
 SOURCE = "fio(1)"
 # Beside the run itself: laying out, starting, ending.
@@ -47,18 +46,10 @@ class Measured:
     seconds: float
 
 
-def program() -> str:
-    """Where fio is. Raises CouldNotRun."""
-    found = shutil.which("fio")
-    if found is None:
-        raise CouldNotRun("fio", "is not installed", SOURCE, "apt-get install fio")
-    return found
-
-
 def run(load: Load, target: str | Path) -> Measured:
     """Runs `load` with direct I/O on `target`, a block device or a file. What it writes, it overwrites. Raises CouldNotRun."""
     words = [
-        program(), "--name=headrace", f"--filename={target}", f"--rw={load.rw}", f"--bs={load.bs_kib}k", f"--iodepth={load.iodepth}", f"--numjobs={load.numjobs}",
+        required("fio", "fio"), "--name=headrace", f"--filename={target}", f"--rw={load.rw}", f"--bs={load.bs_kib}k", f"--iodepth={load.iodepth}", f"--numjobs={load.numjobs}",
         "--ioengine=libaio", "--direct=1", "--time_based", f"--runtime={load.seconds:g}", "--group_reporting", f"--randseed={load.seed}", "--randrepeat=1",
         "--percentile_list=" + ":".join(f"{p:g}" for p in PERCENTILES), "--output-format=json",
     ]  # fmt: skip
@@ -66,21 +57,10 @@ def run(load: Load, target: str | Path) -> Measured:
         words.append(f"--ramp_time={load.ramp_s:g}")
     if load.size_gib is not None:
         words.append(f"--size={int(load.size_gib * 1024)}m")
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=load.ramp_s + load.seconds + MORE_S)
-    except subprocess.TimeoutExpired as late:
-        raise CouldNotRun(
-            f"fio on {target}",
-            f"did not end {MORE_S:g} s after its time",
-            SOURCE,
-            "Look at the device: is it paused or failing?",
-        ) from late
-    if done.returncode != 0:
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise CouldNotRun(
-            f"fio on {target}", last[-1] if last else f"ended with {done.returncode}", SOURCE, "Look at the device."
-        )
-    return read(done.stdout)
+    # In the caller's folder: `target` may be relative.
+    command = Command(tuple(words), Path.cwd(), what=f"fio on {target}")
+    limit_s = load.ramp_s + load.seconds + MORE_S
+    return read(run_checked(command, limit_s, "Look at the device: is it paused or failing?"))
 
 
 def read(text: str) -> Measured:
@@ -98,6 +78,4 @@ def read(text: str) -> Measured:
             sd_ms=times["stddev"] / 1e6, p50_ms=percentile[50.0], p99_ms=percentile[99.0], p999_ms=percentile[99.9], seconds=most["runtime"] / 1e3,
         )  # fmt: skip
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise InputError(
-            "fio's report", f"cannot be read: {error!r}", SOURCE, "Give one job group with --output-format=json."
-        ) from error
+        raise InputError("fio's report", f"cannot be read: {error!r}", SOURCE, "Give one job group with --output-format=json.") from error

@@ -18,7 +18,7 @@ from functools import cache
 from importlib.resources import files
 
 from headrace.base.storage import Storage
-from headrace.bench.compare import fio
+from headrace.bench.comparison import fio
 from headrace.lab import Lab
 from headrace.simulation.demand import simulate
 from headrace.workload.model import ClosedWorkload
@@ -254,7 +254,7 @@ def _finding(
 @cache
 def _table() -> dict[tuple[str, str, int, int, str], float]:
     with (
-        files("headrace.bench.compare").joinpath("conformance_published.csv").open(encoding="utf-8", newline="") as rows
+        files("headrace.bench.comparison").joinpath("conformance_published.csv").open(encoding="utf-8", newline="") as rows
     ):
         return {
             (row["type"], row["rw"], int(row["bs_kib"]), int(row["iodepth"]), row["what"]): float(row["value"])

@@ -9,7 +9,7 @@ import polars as pl
 from headrace.base import caps
 from headrace.bench.drivers.benchmark import Benchmark, Outcome
 from headrace.bench.drivers.percentiles import SHARES
-from headrace.bench.run.environment import BUSY_SHARE
+from headrace.bench.running.environment import BUSY_SHARE
 from headrace.bench.target import Target
 from headrace.errors import HeadraceError
 from headrace.observe.live.sampler import Samples

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,10 +13,10 @@ from pathlib import Path
 
 import polars as pl
 
+from headrace.base.processes import Ended, Interrupts, Tool, run_lines
 from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Report
-from headrace.bench.drivers.tool import Tool
-from headrace.bench.run import environment, process, run_files, summary, timeline
-from headrace.bench.run.lab_metrics import LabMetrics
+from headrace.bench.running import environment, run_files, summary, timeline
+from headrace.bench.running.lab_metrics import LabMetrics
 from headrace.bench.server import data_gib
 from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord, Store, now_text, write_parquet
 from headrace.bench.target import DOC, Target
@@ -73,7 +71,7 @@ class _Measured:
 
     reports: list[Report] = field(default_factory=list)
     delays: list[float] = field(default_factory=list)  # clock at which the tool's time was 0, by each line
-    ended: process.Ended | None = None
+    ended: Ended | None = None
     began_unix: float = 0.0
     seconds: float = 0.0
     interrupted: bool = False
@@ -119,7 +117,7 @@ def run(
     document = _before(benchmark, target, load, tool, start)
     run_id, folder = kept.begin(name or benchmark.name)
     try:
-        with tempfile.TemporaryDirectory(prefix="headrace-bench-") as private, _Signals() as signals:
+        with tempfile.TemporaryDirectory(prefix="headrace-bench-") as private, Interrupts() as signals:
             measured, samples, lab = _measure(benchmark, target, load, folder, Path(private), tell, on_second, signals)
             record = _kept(kept, run_id, folder, name, benchmark, target, load, document, measured, samples, lab, Path(private))
             if signals.asked:
@@ -172,7 +170,7 @@ def _measure(
     private: Path,
     tell: Callable,
     on_second: Callable | None,
-    signals: _Signals,
+    signals: Interrupts,
 ) -> tuple[_Measured, Samples, dict[str, pl.DataFrame]]:
     found = _Measured()
     command = benchmark.command(target, load, private)
@@ -199,11 +197,11 @@ def _measure(
         try:
             signals.listen()
             limit_s = load.all_s + (0.0 if benchmark.ended_by_time else MORE_S)
-            found.ended = process.run(command, folder / "raw" / "output.txt", limit_s, on_line, on_tick)
+            found.ended = run_lines(command, folder / "raw" / "output.txt", limit_s, on_line, on_tick)
         except KeyboardInterrupt:
             found.interrupted = True
         finally:
-            signals.listening = False
+            signals.ignore()
             found.seconds = time.time() - found.began_unix
         found.statements = _between(before, _latencies(target))
         time.sleep(AFTER_S)
@@ -324,35 +322,3 @@ def _verified(benchmark: Benchmark, target: Target) -> list[str]:
         return [f"After the run {wrong}." for wrong in benchmark.verify(target)]
     except HeadraceError as error:
         return [f"The data could not be checked after the run: {error.rule}."]
-
-
-class _Signals:
-    """Ctrl-C and SIGTERM: while `listening` they end what is running; else they are remembered (`asked`), since what was measured is being written."""
-
-    def __init__(self) -> None:
-        self.listening, self.asked = False, False
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> _Signals:
-        # Only the main thread may; elsewhere the caller decides when to end.
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def listen(self) -> None:
-        """From here on they end what is running; at once when one came before."""
-        self.listening = True
-        if self.asked:
-            self.asked = self.listening = False
-            raise KeyboardInterrupt
-
-    def _handle(self, number: int, frame: object) -> None:
-        if not self.listening:
-            self.asked = True
-            return
-        self.listening = False
-        raise KeyboardInterrupt

@@ -23,14 +23,13 @@ fio            conformance    fio once; do the lab's volumes do what the catalog
 """
 
 from headrace.bench.comparison.compare import Difference, RunComparison, compare
-from headrace.bench.drivers.benchmark import Benchmark, Load
-from headrace.bench.drivers.fio_job import FioJob
+from headrace.bench.drivers.benchmark import Benchmark, RunLoad
+from headrace.bench.drivers.fio import FioJob
 from headrace.bench.drivers.mysqlslap import Mysqlslap
 from headrace.bench.drivers.sysbench_fileio import SysbenchFileio
 from headrace.bench.drivers.sysbench_oltp import SysbenchOltp
 from headrace.bench.drivers.tpcc import Tpcc
-from headrace.bench.running.preparing import cleanup, prepare
-from headrace.bench.running.runner import BrokenRun, Interrupted, Second, run
+from headrace.bench.running.runner import BrokenRun, InterruptedRun, Second, cleanup, prepare, run
 from headrace.bench.store.store import RunRecord, Store, default_store
 from headrace.bench.target import Target, file_target, server_target
 
@@ -40,8 +39,8 @@ __all__ = [
     "RunComparison",
     "Difference",
     "FioJob",
-    "Interrupted",
-    "Load",
+    "InterruptedRun",
+    "RunLoad",
     "Mysqlslap",
     "RunRecord",
     "Second",

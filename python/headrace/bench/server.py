@@ -28,8 +28,13 @@ def cursor_on(target: Target, database: bool = True):
         with connection, connection.cursor() as cursor:
             yield cursor
     except pymysql.err.MySQLError as error:
-        words = "".join(character if character.isprintable() else "?" for character in str(error.args[-1] if error.args else error)[:200])
-        raise CouldNotRun(target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", "") from None
+        words = "".join(
+            character if character.isprintable() else "?"
+            for character in str(error.args[-1] if error.args else error)[:200]
+        )
+        raise CouldNotRun(
+            target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", ""
+        ) from None
 
 
 def require_database(name: str, target: Target) -> None:
@@ -39,11 +44,17 @@ def require_database(name: str, target: Target) -> None:
     database = target.address.database
     if not database:
         raise InputError(
-            target.label, f"{name} needs a database for its tables", DOC, "Name it in the address: mysql://USER@HOST/DATABASE."
+            target.label,
+            f"{name} needs a database for its tables",
+            DOC,
+            "Name it in the address: mysql://USER@HOST/DATABASE.",
         )
     if not NAME.match(database) or database.lower() in SYSTEM:
         raise InputError(
-            f"database {database[:70]}", "is not one for test tables", DOC, "Letters, digits, _ and -; not one of the server's own."
+            f"database {database[:70]}",
+            "is not one for test tables",
+            DOC,
+            "Letters, digits, _ and -; not one of the server's own.",
         )
 
 
@@ -100,6 +111,8 @@ def data_gib(target: Target) -> float | None:
                     return float(size) / GIB
             except pymysql.err.MySQLError:
                 continue
-        cursor.execute("SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,))
+        cursor.execute(
+            "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,)
+        )
         size = cursor.fetchone()[0]
     return None if not size else float(size) / GIB

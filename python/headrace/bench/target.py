@@ -47,8 +47,23 @@ class Target:
 
     def record(self) -> dict:
         """What a run keeps of it; no password is in it."""
-        keys = ("storage", "log_storage", "devices", "volumes", "flavor", "version", "engine", "cache_gib", "instance", "as_of")
-        return {"label": self.label, **{key: getattr(self, key) for key in keys}, "lab": None if self.lab is None else str(self.lab.socket)}
+        keys = (
+            "storage",
+            "log_storage",
+            "devices",
+            "volumes",
+            "flavor",
+            "version",
+            "engine",
+            "cache_gib",
+            "instance",
+            "as_of",
+        )
+        return {
+            "label": self.label,
+            **{key: getattr(self, key) for key in keys},
+            "lab": None if self.lab is None else str(self.lab.socket),
+        }
 
 
 def server_target(
@@ -71,7 +86,10 @@ def server_target(
         check_storage(spec)
     with connect(address.with_database(None)) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES")
-        config = {str(name).lower(): "***" if SECRET.search(str(name).lower()) else str(value) for name, value in cursor.fetchall()}
+        config = {
+            str(name).lower(): "***" if SECRET.search(str(name).lower()) else str(value)
+            for name, value in cursor.fetchall()
+        }
     engine = engine or ("myrocks" if config.get("default_storage_engine", "").lower() == "rocksdb" else "innodb")
     if engine not in ("innodb", "myrocks"):
         raise InputError(f"engine {engine[:40]}", "must be innodb or myrocks", DOC)
@@ -90,10 +108,18 @@ def file_target(
     check_storage(storage)
     path = Path(folder).absolute()
     if not path.is_dir() and not path.is_block_device():
-        raise InputError(str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it.")
+        raise InputError(
+            str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it."
+        )
     found = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
     return Target(
-        folder=path, storage=storage, devices=tuple(devices) or found, lab=lab, volumes=tuple(volumes), instance=instance, as_of=as_of
+        folder=path,
+        storage=storage,
+        devices=tuple(devices) or found,
+        lab=lab,
+        volumes=tuple(volumes),
+        instance=instance,
+        as_of=as_of,
     )
 
 

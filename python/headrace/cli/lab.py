@@ -144,7 +144,7 @@ def verify(
     """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1 when one does not."""
     from dataclasses import asdict, fields
 
-    from headrace.bench.comparison.conformance import Finding
+    from headrace.bench.comparison.conformance import ConformanceFinding
     from headrace.bench.comparison.conformance import verify as measure
     from headrace.lab import Lab
     from headrace.report.conformance import table_of, words_of, write_page
@@ -155,6 +155,6 @@ def verify(
         write_page(report, found)
         say(f"report written to {report}")
     rows = [asdict(finding) for finding in found]
-    print_answer(rows, output, rows, tuple(field.name for field in fields(Finding)), lambda: (table_of(found), "", *words_of(found)))
+    print_answer(rows, output, rows, tuple(field.name for field in fields(ConformanceFinding)), lambda: (table_of(found), "", *words_of(found)))
     if any(finding.within is False for finding in found):
         raise typer.Exit(1)

@@ -18,7 +18,7 @@ from functools import cache
 from importlib.resources import files
 
 from headrace.base.storage import Storage
-from headrace.bench.comparison import fio
+from headrace.bench.drivers import fio
 from headrace.lab import Lab
 from headrace.simulation.demand import simulate
 from headrace.workload.model import ClosedWorkload
@@ -58,7 +58,7 @@ class Case:
     """One volume under one load. `balance_percent`: credits it begins with, None: as made."""
 
     spec: str
-    load: fio.Load
+    load: fio.FioLoad
     balance_percent: float | None = None
 
     @property
@@ -68,7 +68,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ConformanceFinding:
     """One figure: the cap of the specification where it binds (`specified`), what was published of real volumes (`published`, its sources in conformance_published.csv), the
     model's, what was measured. `within`: None where nothing is promised."""
 
@@ -94,26 +94,28 @@ def cases(quick: bool) -> list[Case]:
         if Storage.parse(spec).volume_type in ("st1", "sc1"):
             # Sequential: these types charge a whole MiB for any request.
             found += [
-                Case(spec, fio.Load("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)
+                Case(spec, fio.FioLoad("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)
             ]
             continue
         for depth in QUICK_DEPTHS if quick else DEPTHS:
             # A request at a time as ioping makes them; more as the published fio runs.
             found.append(
-                Case(spec, fio.Load("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S))
+                Case(
+                    spec, fio.FioLoad("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)
+                )
             )
         found += [
-            Case(spec, fio.Load("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S))
+            Case(spec, fio.FioLoad("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S))
             for depth in ((16,) if quick else (1, 16))
         ]
-        found.append(Case(spec, fio.Load("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
-    found.append(Case(DRAINING, fio.Load("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
+        found.append(Case(spec, fio.FioLoad("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
+    found.append(Case(DRAINING, fio.FioLoad("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
     return found
 
 
-def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None = None) -> list[Finding]:
+def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None = None) -> list[ConformanceFinding]:
     """Runs every case on volumes of its own, which are deleted afterwards. `progress` is told the share done and what is run. Raises CouldNotRun, InputError."""
-    found: list[Finding] = []
+    found: list[ConformanceFinding] = []
     every = cases(quick)
     for place, case in enumerate(every):
         if progress:
@@ -124,14 +126,14 @@ def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None 
     return found
 
 
-def _one(lab: Lab, case: Case) -> Iterator[Finding]:
+def _one(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
     volume = lab.create(case.spec)["id"]
     try:
         attached = lab.attach(volume)["attachment"]
         beyond = attached["warnings"]
         if case.balance_percent is not None:
             lab.set_balance(volume, case.balance_percent)
-        measured = fio.run(case.load, attached["device"])
+        measured = fio.run_once(case.load, attached["device"])
         rows = lab.metrics(volume, resolution="second", last=max(1, int(case.load.seconds) - 1))
         yield from _findings(case, measured, _late_ms(rows), beyond)
         if case.balance_percent is not None:
@@ -141,12 +143,12 @@ def _one(lab: Lab, case: Case) -> Iterator[Finding]:
         lab.delete(volume)
 
 
-def _recovered(lab: Lab, volume: str, case: Case, device: str) -> Finding:
+def _recovered(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:
     """What a drained volume has earned after a rest."""
     time.sleep(REST_S)
     earned = lab.balance(volume)["members"][0]["percent"]
     again = replace(case, load=replace(case.load, seconds=AGAIN_S, seed=2), balance_percent=earned)
-    measured = fio.run(again.load, device)
+    measured = fio.run_once(again.load, device)
     model = simulate(
         _workload(again.load),
         case.spec,
@@ -167,7 +169,7 @@ def _recovered(lab: Lab, volume: str, case: Case, device: str) -> Finding:
     )
 
 
-def _workload(load: fio.Load) -> ClosedWorkload:
+def _workload(load: fio.FioLoad) -> ClosedWorkload:
     return ClosedWorkload(
         name="verify",
         rw=load.rw,
@@ -189,7 +191,9 @@ def _late_ms(rows: dict) -> tuple[float, float]:
     return middle("late_p50_us"), middle("late_p99_us")
 
 
-def _findings(case: Case, measured: fio.Measured, late_ms: tuple[float, float], beyond: list[str]) -> Iterator[Finding]:
+def _findings(
+    case: Case, measured: fio.FioResult, late_ms: tuple[float, float], beyond: list[str]
+) -> Iterator[ConformanceFinding]:
     load = case.load
     drained = case.balance_percent is not None
     settle = load.ramp_s
@@ -231,11 +235,11 @@ def _finding(
     measured: float,
     allowed: float | None,
     note: str,
-) -> Finding:
+) -> ConformanceFinding:
     error = 100.0 * (measured / model - 1.0)
     # What the machine cannot do is no fault of the device; attach has said so.
     within = None if allowed is None or note else abs(error) <= allowed
-    return Finding(
+    return ConformanceFinding(
         case.spec,
         case.words,
         what,
@@ -254,7 +258,9 @@ def _finding(
 @cache
 def _table() -> dict[tuple[str, str, int, int, str], float]:
     with (
-        files("headrace.bench.comparison").joinpath("conformance_published.csv").open(encoding="utf-8", newline="") as rows
+        files("headrace.bench.comparison")
+        .joinpath("conformance_published.csv")
+        .open(encoding="utf-8", newline="") as rows
     ):
         return {
             (row["type"], row["rw"], int(row["bs_kib"]), int(row["iodepth"]), row["what"]): float(row["value"])
@@ -271,7 +277,7 @@ def _published(case: Case, what: str) -> float | None:
     return _table().get((volume.type, case.load.rw, case.load.bs_kib, case.load.iodepth, what))
 
 
-def _cap(spec: str, load: fio.Load) -> float:
+def _cap(spec: str, load: fio.FioLoad) -> float:
     """Requests a second of this size that the specification allows."""
     limits = Storage.parse(spec).limits()
     iops = sum((limit["io_burst"] or limit)["iops"] for limit in limits)

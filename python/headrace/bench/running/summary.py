@@ -7,7 +7,7 @@ import math
 import polars as pl
 
 from headrace.base import caps
-from headrace.bench.drivers.benchmark import Benchmark, Outcome
+from headrace.bench.drivers.benchmark import Benchmark, ToolOutcome
 from headrace.bench.drivers.percentiles import SHARES
 from headrace.bench.running.environment import BUSY_SHARE
 from headrace.bench.target import Target
@@ -37,11 +37,16 @@ LATE_SHARE = 0.10
 COLD_SHARE = 0.5
 
 
-def figures(series: pl.DataFrame, outcome: Outcome, benchmark: Benchmark) -> dict[str, float | None]:
+def figures(series: pl.DataFrame, outcome: ToolOutcome, benchmark: Benchmark) -> dict[str, float | None]:
     """Means over the part that counts; percentiles of its histogram; shares of time 0..1. None: not measured."""
     part = series.filter(pl.col("phase") == "measure")
     found: dict[str, float | None] = {"seconds": float(part["duration_s"].sum())}
-    found |= {"tps": mean(part, "tps"), "tps_sd": _sd(part["tps"]), "tps_min": part["tps"].min(), "tps_max": part["tps"].max()}
+    found |= {
+        "tps": mean(part, "tps"),
+        "tps_sd": _sd(part["tps"]),
+        "tps_min": part["tps"].min(),
+        "tps_max": part["tps"].max(),
+    }
     found["stall_s"] = float(part.filter(pl.col("tps") == 0)["duration_s"].sum())
     found |= {name: mean(part, name) for name in MEANS}
     found |= dict.fromkeys(SHARES) if outcome.histogram is None else outcome.histogram.summary()
@@ -81,7 +86,9 @@ def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
             continue
         known = part.select("tps", "duration_s", *columns).drop_nulls()
         done = (known["tps"] * known["duration_s"]).sum()
-        found[name] = factor * sum((known[column] * known["duration_s"]).sum() for column in columns) / done if done else None
+        found[name] = (
+            factor * sum((known[column] * known["duration_s"]).sum() for column in columns) / done if done else None
+        )
     return found
 
 
@@ -93,7 +100,9 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
         and target.engine == "innodb"
         and {"innodb_buffer_pool_pages_data", "innodb_buffer_pool_pages_total"} <= set(status.columns)
     ):
-        page_gib = float((status["innodb_page_size"][0] if "innodb_page_size" in status.columns else None) or 16_384) / 2**30
+        page_gib = (
+            float((status["innodb_page_size"][0] if "innodb_page_size" in status.columns else None) or 16_384) / 2**30
+        )
         held = (status["innodb_buffer_pool_pages_data"][0] or 0) * page_gib
         most = (status["innodb_buffer_pool_pages_total"][0] or 0) * page_gib
         return "cold" if held < COLD_SHARE * min(most, data_gib or most) else "warm"
@@ -101,7 +110,9 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
     return "cold" if uptime is not None and uptime < 60 else "warm"
 
 
-def findings(document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool) -> list[str]:
+def findings(
+    document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool
+) -> list[str]:
     """Sentences, the gravest first."""
     part = series.filter(pl.col("phase") == "measure")
     load = document["load"]
@@ -111,7 +122,9 @@ def findings(document: dict, series: pl.DataFrame, samples: Samples, failure: He
             f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what was measured until then."
         )
     if failure is not None:
-        found.append(f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: {failure.rule}.")
+        found.append(
+            f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: {failure.rule}."
+        )
     if not part.height:
         found.append("Nothing was measured after the warm-up: all figures are empty.")
     tps, errors = mean(part, "tps"), mean(part, "errors_per_s")

@@ -34,8 +34,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import t as student
 
+from headrace import HeadraceError
 from headrace.connect import connect, parse_address
-from headrace.errors import HeadraceError
 from headrace.observe.live.record import VARIABLES
 from headrace.observe.live.sampler import Sampler, _statement
 
@@ -115,7 +115,9 @@ class Beside:
     """A process beside the run, from before it until after it."""
 
     def __init__(self, *words: str) -> None:
-        self.process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
 
     def stop(self) -> None:
         self.process.terminate()
@@ -183,7 +185,10 @@ def cost_of_a_sample(server: Server) -> dict[str, float]:
         for _ in range(SAMPLES):
             cursor.execute(statement)
             cursor.fetchall()
-        return {"server_ms": (server.cpu_s() - before) / SAMPLES * 1e3, "capture_ms": (time.process_time() - own) / SAMPLES * 1e3}
+        return {
+            "server_ms": (server.cpu_s() - before) / SAMPLES * 1e3,
+            "capture_ms": (time.process_time() - own) / SAMPLES * 1e3,
+        }
 
 
 def summary(rows: list[dict], amplified: float = 1.0) -> dict[str, float]:
@@ -191,7 +196,13 @@ def summary(rows: list[dict], amplified: float = 1.0) -> dict[str, float]:
     losses = [100.0 * math.log(row["without"] / row["with"]) / amplified for row in rows]
     mean, spread = statistics.mean(losses), statistics.stdev(losses)
     half = float(student.ppf(0.975, len(losses) - 1)) * spread / len(losses) ** 0.5
-    return {"loss_percent": mean, "low_percent": mean - half, "high_percent": mean + half, "sd_percent": spread, "pairs": len(losses)}
+    return {
+        "loss_percent": mean,
+        "low_percent": mean - half,
+        "high_percent": mean + half,
+        "sd_percent": spread,
+        "pairs": len(losses),
+    }
 
 
 def measure(count: int = 8, seconds: int = 8) -> dict:
@@ -234,7 +245,10 @@ def show(found: dict) -> None:
             table.add_column(column, justify="right")
         for row in found[key]:
             table.add_row(
-                str(row["pair"]), f"{row['without']:,.1f}", f"{row['with']:,.1f}", f"{100 * (1 - row['with'] / row['without']):+.2f} %"
+                str(row["pair"]),
+                f"{row['without']:,.1f}",
+                f"{row['with']:,.1f}",
+                f"{100 * (1 - row['with'] / row['without']):+.2f} %",
             )
         console.print(table)
     for key, what in (("throughput", "as it is"), ("throughput_by_often", f"by {AMPLIFIED:.0f} times as many samples")):

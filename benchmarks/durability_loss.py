@@ -26,11 +26,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace import servers as mysql
+from headrace import HeadraceError, servers
+from headrace import lab as labs
 from headrace.connect import connect
-from headrace.errors import HeadraceError
-from headrace.lab import Lab, launch
-from headrace.servers.server import Server
+from headrace.lab import Lab
 from ledger import Ledger
 
 STORAGE = "gp3:20:6000:250"
@@ -71,26 +70,26 @@ def settings_of(engine: str, flush: int, sync_binlog: int | None) -> dict[str, s
     return {FLUSH[engine]: str(flush), "innodb_buffer_pool_size": "256M"} | binlog
 
 
-def rows(server: Server, *statements: str) -> tuple:
+def rows(server: servers.Server, *statements: str) -> tuple:
     with connect(server.address(), 120) as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
         return cursor.fetchall()
 
 
-def transactions_in_binlog(server: Server) -> int:
+def transactions_in_binlog(server: servers.Server) -> int:
     """Those that ended with a commit."""
     names = [row[0] for row in rows(server, "SHOW BINARY LOGS")]
     return sum(1 for name in names for row in rows(server, f"SHOW BINLOG EVENTS IN '{name}'") if row[2] == "Xid")
 
 
-def begin_binlog_anew(server: Server) -> None:
+def begin_binlog_anew(server: servers.Server) -> None:
     rows(server, "RESET BINARY LOGS AND GTIDS" if server.flavor == "mysql" else "RESET MASTER")
 
 
 def crash_once(
-    lab: Lab, server: Server, ledger: Ledger, case: tuple, how: str, seconds: float, chance: random.Random
-) -> tuple[Server, Crash]:
+    lab: Lab, server: servers.Server, ledger: Ledger, case: tuple, how: str, seconds: float, chance: random.Random
+) -> tuple[servers.Server, Crash]:
     before, began = ledger.acknowledged, time.time()
     ledger.start()
     time.sleep(seconds * chance.uniform(0.75, 1.25) - (CUT_AFTER_S if how == "power cut" else 0))
@@ -103,7 +102,7 @@ def crash_once(
         os.kill(server.pid, signal.SIGKILL)
         at = time.time()
     since = time.monotonic()
-    server = mysql.up(lab, name=server.name)
+    server = servers.up(lab, name=server.name)
     recovery_s = time.monotonic() - since
     ledger.stop()
     # Of a killed server every acknowledgement counts; a machine without power sends none.
@@ -121,7 +120,9 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
     flavor, engine = SERVERS[name]
     found = []
     for case in cases:
-        server = mysql.up(lab, name=name, flavor=flavor, engine=engine, storage=STORAGE, settings=settings_of(engine, *case))
+        server = servers.up(
+            lab, name=name, flavor=flavor, engine=engine, storage=STORAGE, settings=settings_of(engine, *case)
+        )
         try:
             ledger = Ledger(server.address(), CLIENTS)
             ledger.create()
@@ -136,7 +137,7 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
                     print(f"{name} flush={case[0]} sync_binlog={case[1]} {how}: {crash.acknowledged} acknowledged, {crash.lost} lost, "
                           f"binary log ahead by {crash.binlog_ahead}, recovered in {crash.recovery_s:.1f} s {crash.torn or ''}", file=sys.stderr)  # fmt: skip
         finally:
-            mysql.destroy(mysql.find(lab, name))
+            servers.destroy(servers.find(lab, name))
     return found
 
 
@@ -171,7 +172,11 @@ def spread(values: list[int], sign: str = "") -> str:
 
 def machine() -> str:
     model = next(
-        (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
         platform.machine(),
     )
     memory_gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
@@ -193,14 +198,14 @@ def measured(chosen: argparse.Namespace) -> dict:
     """What --raw holds: about the run, and every crash."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-durability-"))
     found: list[Crash] = []
-    lab = launch.up(folder / "lab", settings=launch.Settings(metrics_port=0))
+    lab = labs.up(folder / "lab", settings=labs.Settings(metrics_port=0))
     try:
         for name in chosen.servers.split(","):
             found += measure(lab, name, cases_of(chosen.settings), chosen.crashes, chosen.seconds, chosen.seed)
     finally:
-        for server in mysql.servers(lab):
-            mysql.destroy(server)
-        launch.down(lab, force=True)
+        for server in servers.servers(lab):
+            servers.destroy(server)
+        labs.down(lab, force=True)
         shutil.rmtree(folder, ignore_errors=True)
     about = f"{datetime.now(UTC):%Y-%m-%d} on {machine()}; storage {STORAGE}, one volume; {CLIENTS} clients; {chosen.seconds:g} s of commits before a crash, give or take a quarter"
     return {"about": about, "seed": chosen.seed, "crashes": [asdict(one) for one in found]}
@@ -214,7 +219,9 @@ def main() -> int:
     options.add_argument("--seconds", type=float, default=5.0, help="of commits before a crash, give or take a quarter")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--raw", type=Path, help="every crash, as JSON")
-    options.add_argument("--tables", type=Path, nargs="+", metavar="FILE", help="measure nothing: the tables of these files")
+    options.add_argument(
+        "--tables", type=Path, nargs="+", metavar="FILE", help="measure nothing: the tables of these files"
+    )
     chosen = options.parse_args()
     try:
         results = [json.loads(path.read_text()) for path in chosen.tables] if chosen.tables else [measured(chosen)]

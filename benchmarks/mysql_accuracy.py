@@ -13,9 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headrace.calibration.from_runs import calibrate
-from headrace.calibration.runs import load_run
-from headrace.calibration.score import compare_run
+from headrace import calibrate, compare_run, load_run
 
 HERE = Path(__file__).parent
 # What is calibrated on what; the runs of the set are left out of its score. The first two are the ones the project holds itself to.

@@ -2,9 +2,11 @@
 
     python benchmarks/prove_accuracy.py [--quick] [--engine innodb|myrocks] [--distribution uniform|pareto] [--results FILE] [--store DIR] [--quiet-lock FILE]
 
-Every configuration begins with the same data and an empty cache, and its prediction is made before it is run, by a workload calibrated on the first one alone. What was measured is kept
-in --store and not measured again; --results is written after every configuration. `--quiet-lock`: a file that is locked (flock, exclusively) while something is measured, for
-machines that others work on; up to HOLD_S at a time. Needs what `headrace prove` needs: root, /dev/fuse, MariaDB (with MyRocks), sysbench.
+Every configuration begins with the same data and an empty cache, and its prediction is made before it
+is run, by a workload calibrated on the first one alone. What was measured is kept in --store and not
+measured again; --results is written after every configuration. `--quiet-lock`: a file that is locked
+(flock, exclusively) while something is measured, for machines that others work on; up to HOLD_S at a
+time. Needs what `headrace prove` needs: root, /dev/fuse, MariaDB (with MyRocks), sysbench.
 """
 
 from __future__ import annotations
@@ -18,21 +20,11 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace import bench
-from headrace import lab as labs
-from headrace.base.processes import ends_as_interrupts
-from headrace.bench.running import environment
-from headrace.bench.store.store import now_text
-from headrace.calibration import from_runs as calibrating
-from headrace.errors import HeadraceError
-from headrace.prove import Configuration, load, measure, missing
-from headrace.prove.counting import described
-from headrace.prove.predicting import measured as told
-from headrace.prove.predicting import percentiles, predicted
-from headrace.prove.standin import ROW_BYTES, changed
-from headrace.servers.scratch import lab_folder
+from headrace import HeadraceError, bench, calibrate, experiment
+from headrace.experiment import Configuration
 
 HERE = Path(__file__).parent
 SEED = 1
@@ -198,10 +190,12 @@ class Set:
         rows = round(ROWS[engine] / plan.smaller)
         self.benchmark = bench.SysbenchOltp(tables=8, rows=rows, distribution=distribution)
         self.store = bench.Store(place / f"{engine}-{distribution}-{rows}")
+        gib = experiment.ROW_BYTES[engine] * rows * 8 / 2**30
+        self.data = experiment.data_set(self.benchmark, engine, gib, settle_s=plan.settle_s)
         self.data_folder = place / f"data-{engine}-{rows}"
-        self.data_gib = ROW_BYTES[engine] * rows * 8 / 2**30
+        self.changed = experiment.changed(engine, self.benchmark)
         self.ends = ExitStack()
-        self.lab = self.data = self.workload = self.p95 = None
+        self.lab = self.workload = self.spread = None
 
     def run(self, keep) -> list[dict]:
         """All configurations; `keep(rows)` after each."""
@@ -213,23 +207,26 @@ class Set:
                 made = replace(configuration, cache_gib=configuration.cache_gib / self.plan.smaller)
                 if made.name == CALIBRATION:
                     record = self.measured(made, self.plan.calibration_s)
-                    self.workload = calibrating.calibrate([described(record)], least_seconds=0.9 * self.plan.calibration_s)
-                    self.p95 = percentiles(record, self.workload)
+                    least_s = 0.9 * self.plan.calibration_s
+                    self.workload = calibrate([experiment.lab_counted(record)], least_seconds=least_s)
+                    self.spread = experiment.response_spread(record, self.workload)
                     continue
-                one = predicted(
+                one = experiment.predicted(
                     self.workload,
                     made,
-                    p95=self.p95,
-                    changed=changed(self.engine, self.benchmark),
+                    p95=self.spread,
+                    changed=self.changed,
                     seconds=self.plan.each_s,
                     warmup_s=self.plan.warmup_s,
                     seed=SEED,
                     draws=0,
-                    processors=environment.capture()["cpus_usable"],
+                    processors=experiment.machine.cores(),
                 )
-                when = now_text()
+                when = datetime.now(UTC).isoformat(timespec="seconds")
                 record = self.measured(made, self.plan.each_s)
-                rows.append(row(made.name, made, one, told(record), when, record.document.get("began_at")))
+                rows.append(
+                    row(made.name, made, one, experiment.measured(record), when, record.document.get("began_at"))
+                )
                 keep(rows)
                 print(table(self.title, rows[-1:], {}).splitlines()[-1], flush=True)
         return rows
@@ -237,25 +234,18 @@ class Set:
     def measured(self, configuration: Configuration, seconds: int) -> bench.RunRecord:
         """The run of the store, or a new one."""
         for record in self.store.runs():
-            if record.state == "complete" and same(record, configuration, seconds) and not told(record).processors_bound:
+            if (
+                record.state == "complete"
+                and same(record, configuration, seconds)
+                and not experiment.measured(record).processors_bound
+            ):
                 return record
         if self.lab is None:
             self.ends.callback(self.quiet.free)
-            folder = self.ends.enter_context(lab_folder(self.place / "lab", self.data_gib))
-            self.lab = self.ends.enter_context(labs.up(str(folder), settings=labs.Settings(metrics_port=0)))
-            self.data = load(
-                self.lab, self.benchmark, self.data_folder, engine=self.engine, about_gib=self.data_gib, settle_s=self.plan.settle_s
-            )
-        return measure(
-            self.lab,
-            self.data,
-            configuration,
-            seconds=seconds,
-            warmup_s=self.plan.warmup_s,
-            seed=SEED,
-            store=self.store,
-            gate=self.quiet.gate,
-        )
+            self.lab = self.ends.enter_context(experiment.ExperimentLab(self.place, data_gib=self.data.gib))
+            self.lab.load(self.data, self.data_folder)
+        cell = experiment.cell_of(configuration, self.data, seconds=seconds, warmup_s=self.plan.warmup_s, seed=SEED)
+        return experiment.measure(self.lab, cell, self.store, configuration.name, gate=self.quiet.gate)
 
 
 def main() -> int:
@@ -265,7 +255,9 @@ def main() -> int:
     parser.add_argument("--distribution", choices=("uniform", "pareto"))
     parser.add_argument("--results", type=Path, default=HERE / "results" / "prove_accuracy.json")
     parser.add_argument(
-        "--store", type=Path, default=Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headrace" / "prove_accuracy"
+        "--store",
+        type=Path,
+        default=Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headrace" / "prove_accuracy",
     )
     parser.add_argument("--quiet-lock")
     asked = parser.parse_args()
@@ -274,13 +266,13 @@ def main() -> int:
         for pair in (("innodb", "uniform"), ("innodb", "pareto"), ("myrocks", "uniform"))
         if asked.engine in (None, pair[0]) and asked.distribution in (None, pair[1])
     ]
-    lacks = [line for engine in {pair[0] for pair in wanted} for line in missing("mariadb", engine)]
+    lacks = [line for engine in {pair[0] for pair in wanted} for line in experiment.missing("mariadb", (engine,))]
     if lacks:
         print("prove accuracy: skipped, this machine lacks: " + " ".join(dict.fromkeys(lacks)))
         return 0
     asked.store.mkdir(parents=True, exist_ok=True)
     plan, quiet, all_met = QUICK if asked.quick else Plan(), Quiet(asked.quiet_lock), True
-    answers = {"machine": environment.capture(), "quick": asked.quick, "sets": {}}
+    answers = {"machine": experiment.machine.identity(), "quick": asked.quick, "sets": {}}
     for engine, distribution in wanted:
         made = Set(engine, distribution, plan, asked.store, quiet)
 
@@ -294,8 +286,7 @@ def main() -> int:
             fresh.write_text(json.dumps(answers, indent=1) + "\n")
             os.replace(fresh, asked.results)
 
-        with ends_as_interrupts():
-            rows = made.run(keep)
+        rows = made.run(keep)
         found = summary(rows, engine)
         all_met &= bool(found.get("met"))
         print(table(made.title, rows, found), flush=True)

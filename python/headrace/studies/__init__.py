@@ -28,15 +28,15 @@ from headrace.studies import (
     scaling_2018,
     whitepaper_2017,
 )
-from headrace.studies.base import ChartData, Progress, Series, Source, Study, StudyResult, Table, Verdict, error_percent
+from headrace.studies.base import ChartData, ChartSeries, Progress, Source, Study, StudyResult, StudyTable, Verdict, error_percent
 
 __all__ = [
     "ChartData",
-    "Series",
+    "ChartSeries",
     "Source",
     "Study",
     "StudyResult",
-    "Table",
+    "StudyTable",
     "Verdict",
     "error_percent",
     "every_study",

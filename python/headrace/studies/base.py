@@ -73,7 +73,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Table:
+class StudyTable:
     """Rows to print; cells are text, numbers, or None where there is nothing to say."""
 
     title: str
@@ -82,7 +82,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Series:
+class ChartSeries:
     """One line or group of bars. `role` decides its colour: published, simulated or measured."""
 
     label: str
@@ -105,7 +105,7 @@ class ChartData:
     kind: ChartKind
     x_title: str
     y_title: str
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
     panels: tuple[ChartData, ...] = ()
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class StudyResult:
 
     study: Study
     verdicts: tuple[Verdict, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[StudyTable, ...]
     charts: tuple[ChartData, ...]
     notes: tuple[str, ...]
     seconds: float = 0.0
@@ -156,7 +156,7 @@ def figures(name: str) -> dict[str, Figure]:
     }
 
 
-class Steps:
+class StepProgress:
     """Reports progress in equal steps to a function that takes the share done (0-1), or to nobody."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:

@@ -13,20 +13,20 @@ from itertools import accumulate
 from headrace.simulation.database import Prediction
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
     Source,
-    Steps,
+    StepProgress,
     Study,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     compare,
     error_percent,
 )
-from headrace.studies.tpcc_runs import ENGINES, SECONDS, Measured, measured, per_minute, simulated
+from headrace.studies.tpcc_runs import ENGINES, SECONDS, TpccRun, measured, per_minute, simulated
 
 SOURCE = Source("Percona-Lab-results/201808-rocksdb-cloudio, one-second sysbench results", "2018-08-15")
 STUDY = Study(
@@ -66,7 +66,7 @@ def at(run: Prediction, iops: int, millions: float) -> float | None:
     return None
 
 
-def published_run(engine: str, iops: int) -> Measured:
+def published_run(engine: str, iops: int) -> TpccRun:
     """The hour of an engine on io1 with so many IOPS."""
     return next(
         run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72
@@ -109,7 +109,7 @@ def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     ]
 
 
-def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, Table]:
+def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTable]:
     """tps per IOPS at the same number of I/Os, volume by volume."""
     name, rows, apart = ENGINES[engine], [], []
     for millions in (1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 30.0, 50.0, 70.0):
@@ -129,7 +129,7 @@ def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, Table]:
         statistics.median(apart) < clock / 2.0,
         "median over 1-70 million I/Os; second half hour by the clock",
     )
-    return verdict, Table(
+    return verdict, StudyTable(
         f"{name}: tps per 1,000 IOPS after so many million I/Os, from a cold start",
         ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS)),
         tuple(rows),
@@ -157,17 +157,17 @@ def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction])
 def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
     name, unit = ENGINES[engine], "tps per 1,000 IOPS"
     minutes = tuple(minute + 0.5 for minute in range(SECONDS // 60))
-    by_clock = [Series(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS]
+    by_clock = [ChartSeries(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS]
     by_ios = [
-        Series(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops))
+        ChartSeries(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops))
         for iops in IOPS
     ]
     for iops in (FEW, MANY):
         quarters = tuple(1e3 * tps / iops for tps in published_run(engine, iops).quarters)
         middles = tuple(7.5 + 15.0 * i for i in range(4))
-        by_clock.append(Series(f"{iops:,} IOPS, published quarters", "published", middles, quarters))
+        by_clock.append(ChartSeries(f"{iops:,} IOPS, published quarters", "published", middles, quarters))
         by_ios.append(
-            Series(
+            ChartSeries(
                 f"{iops:,} IOPS, published quarters",
                 "published",
                 tuple(iops * 60 * minute / 1e6 for minute in middles),
@@ -175,7 +175,7 @@ def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction
             )
         )
     starts = [
-        Series(f"{words} start", "simulated", IOPS, tuple(1e3 * runs[iops].summary["tps"] / iops for iops in IOPS))
+        ChartSeries(f"{words} start", "simulated", IOPS, tuple(1e3 * runs[iops].summary["tps"] / iops for iops in IOPS))
         for words, runs in (("cold", cold), ("warm", warm))
     ]
     return (
@@ -202,7 +202,7 @@ def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction
 def run(progress: Progress | None = None) -> StudyResult:
     """Both engines on five volumes, cold and warm."""
     started = time.monotonic()
-    steps = Steps(2 * len(ENGINES), progress)
+    steps = StepProgress(2 * len(ENGINES), progress)
     verdicts, tables, charts, rows = [], [], [], []
     for engine in ENGINES:
         runs = []
@@ -225,7 +225,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         "per 1,000 IOPS, warm",
         "reads/tx, warm",
     )
-    tables.append(Table("Second half of the hour", columns, tuple(rows)))
+    tables.append(StudyTable("Second half of the hour", columns, tuple(rows)))
     notes = (
         "Databases and cache as in scaling-2018: calibrated on one hour at 20,000 IOPS. The runs at 5,000 are tests; those at 20,000 are not.",
         "InnoDB keeps a remainder when warm: it writes some 200 pages a second whatever the load, a fifth of 1,000 IOPS and a hundredth of 20,000.",

@@ -9,14 +9,14 @@ from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
     Source,
-    Steps,
+    StepProgress,
     Study,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     compare,
@@ -117,7 +117,7 @@ def device_gib() -> float:
     return fio["fio_read_mib"].value / fio["fio_threads"].value / 1024
 
 
-def _fio(steps: Steps) -> tuple[list[Verdict], Table]:
+def _fio(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     runs = {}
     for size, rate in FIO_RUNS:
         runs[size, rate] = drain_with_fio(size, rate)
@@ -128,7 +128,7 @@ def _fio(steps: Steps) -> tuple[list[Verdict], Table]:
         ios, left = run.summary["delivered_ios"], run.rows["balance_percent"][-1]
         rows.append((size, rate / 10, round(ios), round(ios / seconds, 1), round(left, 1)))
     columns = ("GiB", "rate %", "I/Os", "IOPS", "balance left %")
-    return _fio_verdicts(runs, seconds), Table("The fio run by volume size", columns, tuple(rows))
+    return _fio_verdicts(runs, seconds), StudyTable("The fio run by volume size", columns, tuple(rows))
 
 
 def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[Verdict]:
@@ -159,7 +159,7 @@ def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> li
     ]
 
 
-def _durations(steps: Steps) -> tuple[list[Verdict], Table]:
+def _durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     rows, found = [], {}
     for size in SIZES_GIB:
         expected, baseline = computed_burst_s(size), limits(size)["iops"]
@@ -183,7 +183,7 @@ def _durations(steps: Steps) -> tuple[list[Verdict], Table]:
         "refill s, computed",
         "refill simulated",
     )
-    table = Table(
+    table = StudyTable(
         "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", columns, tuple(rows)
     )
     return _duration_verdicts(found, per_io), table
@@ -215,7 +215,7 @@ def _duration_verdicts(found: dict[int, float], per_io: Simulation) -> list[Verd
     ]
 
 
-def _curves(steps: Steps) -> tuple[ChartData, ...]:
+def _curves(steps: StepProgress) -> tuple[ChartData, ...]:
     series = []
     for size in CURVE_SIZES_GIB:
         run = burst(size, 2.0 * 3_600.0)
@@ -224,24 +224,24 @@ def _curves(steps: Steps) -> tuple[ChartData, ...]:
         # One point a minute draws the same line.
         keep = range(0, len(minutes), 60)
         series.append(
-            Series(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep))
+            ChartSeries(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep))
         )
         steps.step()
     theirs = figures("gp2_burst")["burst_500_gib_s"]
-    series.append(Series(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
+    series.append(ChartSeries(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
     durations = tuple(computed_burst_s(size) for size in SIZES_GIB[:-1])
     simulated = tuple(
         burst(size, expected + 60.0).summary["credits_empty_at_s"]
         for size, expected in zip(SIZES_GIB, durations, strict=False)
     )
     bars = (
-        Series(
+        ChartSeries(
             "AWS's formula: credits / (3,000 - baseline)",
             "published",
             SIZES_GIB[:-1],
             tuple(d / 60.0 for d in durations),
         ),
-        Series("simulated", "simulated", SIZES_GIB[:-1], tuple(d / 60.0 for d in simulated)),
+        ChartSeries("simulated", "simulated", SIZES_GIB[:-1], tuple(d / 60.0 for d in simulated)),
     )
     return (
         ChartData("Burst balance under 3,000 IOPS", "line", "time (min)", "burst balance (%)", tuple(series)),
@@ -252,7 +252,7 @@ def _curves(steps: Steps) -> tuple[ChartData, ...]:
 def run(progress: Progress | None = None) -> StudyResult:
     """Repeats the fio run on several sizes, then drains and refills buckets from 8 to 1000 GiB."""
     started = time.monotonic()
-    steps = Steps(len(FIO_RUNS) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
+    steps = StepProgress(len(FIO_RUNS) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
     fio_verdicts, fio_table = _fio(steps)
     verdicts, durations = _durations(steps)
     charts = _curves(steps)

@@ -17,14 +17,14 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
     Source,
-    Steps,
+    StepProgress,
     Study,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     compare,
@@ -150,7 +150,7 @@ def selects_before(seconds: int = SECONDS) -> float:
     return search(lambda start: wanted - selects_at_900(start, seconds, 8)[8][0], 1e5, 1e7)
 
 
-def cells(steps: Steps) -> dict[Cell, tuple[float, float]]:
+def cells(steps: StepProgress) -> dict[Cell, tuple[float, float]]:
     """All 56 cells: tps and page reads of a transaction."""
     found: dict[Cell, tuple[float, float]] = {}
     for load in LOADS:
@@ -225,7 +225,7 @@ WHY = {
 }
 
 
-def _identified() -> Table:
+def _identified() -> StudyTable:
     start = selects_before()
     with core_errors():
         curve = core.mysql_warm_up(database("select"), CACHE_BYTES)
@@ -242,10 +242,10 @@ def _identified() -> Table:
         (f"{load}, {iops:,} IOPS, {threads} threads", words, value)
         for ((load, iops, threads), words), value in zip(USED.items(), values, strict=True)
     )
-    return Table("Identified", ("cell", "what", "value"), rows)
+    return StudyTable("Identified", ("cell", "what", "value"), rows)
 
 
-def _grid(found: dict[Cell, tuple[float, float]]) -> Table:
+def _grid(found: dict[Cell, tuple[float, float]]) -> StudyTable:
     rows = []
     for load in LOADS:
         for threads in THREADS:
@@ -264,10 +264,10 @@ def _grid(found: dict[Cell, tuple[float, float]]) -> Table:
     columns = tuple(
         f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use")
     )
-    return Table("The table", ("load", "threads", *columns), tuple(rows))
+    return StudyTable("The table", ("load", "threads", *columns), tuple(rows))
 
 
-def _lengths(found: dict[Cell, tuple[float, float]], steps: Steps) -> Table:
+def _lengths(found: dict[Cell, tuple[float, float]], steps: StepProgress) -> StudyTable:
     rows = []
     for seconds in sorted((*OTHER_SECONDS, SECONDS)):
         series = selects_at_900(selects_before(seconds), seconds)
@@ -281,7 +281,7 @@ def _lengths(found: dict[Cell, tuple[float, float]], steps: Steps) -> Table:
             (seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1))
         )
         steps.step()
-    return Table(
+    return StudyTable(
         "If a cell of the selects at 900 IOPS ran for another time",
         ("s a cell", "median error % of all", "of selects at 900 IOPS"),
         tuple(rows),
@@ -294,19 +294,19 @@ def _charts(found: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
         series = []
         for iops in VOLUMES:
             series.append(
-                Series(
+                ChartSeries(
                     f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)
                 )
             )
             series.append(
-                Series(
+                ChartSeries(
                     f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(found[load, iops, n][0] for n in THREADS)
                 )
             )
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(ChartData(f"{load}: {LOADS[load]}", "line", "threads", unit, tuple(series)))
     off = tuple(
-        Series(
+        ChartSeries(
             f"{load}, {iops:,} IOPS",
             "simulated",
             THREADS,
@@ -321,7 +321,7 @@ def _charts(found: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
 def run(progress: Progress | None = None) -> StudyResult:
     """Identifies from four cells, then all 56, I/O by I/O."""
     started = time.monotonic()
-    steps = Steps(len(LOADS) * len(VOLUMES) + len(OTHER_SECONDS) + 1, progress)
+    steps = StepProgress(len(LOADS) * len(VOLUMES) + len(OTHER_SECONDS) + 1, progress)
     found = cells(steps)
     tables = (_grid(found), _identified(), _lengths(found, steps))
     with core_errors():

@@ -16,14 +16,14 @@ from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
     Source,
-    Steps,
+    StepProgress,
     Study,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     compare,
     error_percent,
@@ -68,7 +68,7 @@ DRAWN = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class LatencyRun:
     """One measured run and what is needed to repeat it. Latencies in us, None where not published."""
 
     family: str
@@ -111,16 +111,16 @@ class Measured:
         return max(min(self.runtime_s, MAX_IOS / self.iops), 10.0)
 
 
-def measured_runs() -> tuple[list[Measured], list[dict[str, str]]]:
+def measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
     """Runs that can be compared, and the rows of those that cannot, with `skipped_because`."""
     rows = published("latency")
     clean = [_measured(row) for row in rows if not row["skipped_because"]]
     return clean, [row for row in rows if row["skipped_because"]]
 
 
-def _measured(row: dict[str, str]) -> Measured:
+def _measured(row: dict[str, str]) -> LatencyRun:
     latency = {name: float(row[f"{name}_us"]) if row[f"{name}_us"] else None for name in ("mean", *QUANTILES)}
-    return Measured(
+    return LatencyRun(
         family=row["family"],
         storage=row["storage"],
         instance=row["instance"] or None,
@@ -139,7 +139,7 @@ def _measured(row: dict[str, str]) -> Measured:
     )
 
 
-def repeat(run: Measured, seed: int = 1) -> Simulation:
+def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
     """The measured run on the model, in the per-I/O form."""
     # ioping and diskplorer send requests at a rate of their own, far below what their depth allows, or publish no mean: an open load.
     mean_us = run.latency_us["mean"]
@@ -171,14 +171,14 @@ def repeat(run: Measured, seed: int = 1) -> Simulation:
 class Compared:
     """A measured run beside ours: latencies in us, errors in percent."""
 
-    run: Measured
+    run: LatencyRun
     regime: str
     iops: float
     ours_us: dict[str, float]
     error: dict[str, float | None]
 
 
-def _compare(run: Measured) -> Compared:
+def _compare(run: LatencyRun) -> Compared:
     summary = repeat(run).summary
     ours = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
     error = {
@@ -188,7 +188,7 @@ def _compare(run: Measured) -> Compared:
     return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, ours, error)
 
 
-def cap_iops(run: Measured) -> float:
+def cap_iops(run: LatencyRun) -> float:
     """Requests of this size a second that volume and instance let through, by the catalog of the day (burst speed where there is one)."""
     with core_errors():
         members = core.storage_limits(run.storage, run.as_of, run.instance)
@@ -208,9 +208,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Repeats every clean run and compares p50, p95, p99 and p99.9."""
     started = time.monotonic()
     clean, skipped = measured_runs()
-    steps = Steps(len(clean), progress)
+    steps = StepProgress(len(clean), progress)
 
-    def one(measured: Measured) -> Compared:
+    def one(measured: LatencyRun) -> Compared:
         answer = _compare(measured)
         steps.step()
         return answer
@@ -259,7 +259,7 @@ def _groups() -> list[tuple[str | None, str | None]]:
     return everything + [(family, regime) for family in FAMILIES for regime in REGIMES]
 
 
-def _table_of_shares(compared: list[Compared]) -> Table:
+def _table_of_shares(compared: list[Compared]) -> StudyTable:
     rows = []
     for family, regime in _groups():
         for quantile, tolerance in TOLERANCE_PERCENT.items():
@@ -289,10 +289,10 @@ def _table_of_shares(compared: list[Compared]) -> Table:
         "median |error| %",
         "mean error %",
     )
-    return Table("Share of runs within tolerance", columns, tuple(rows))
+    return StudyTable("Share of runs within tolerance", columns, tuple(rows))
 
 
-def _table_of_runs(compared: list[Compared]) -> Table:
+def _table_of_runs(compared: list[Compared]) -> StudyTable:
     columns = ["volume", "regime", "storage", "instance", "as of", "load", "KiB", "depth", "IOPS", "ours"]
     for name in ("mean", *QUANTILES):
         columns += [f"{name} us", "ours", "error %"]
@@ -316,10 +316,10 @@ def _table_of_runs(compared: list[Compared]) -> Table:
             theirs, error = r.latency_us[name], c.error[name]
             row += [theirs, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
         rows.append((*row, r.note, str(r.source)))
-    return Table("Every run", tuple(columns), tuple(rows))
+    return StudyTable("Every run", tuple(columns), tuple(rows))
 
 
-def _table_of_skipped(skipped: list[dict[str, str]]) -> Table:
+def _table_of_skipped(skipped: list[dict[str, str]]) -> StudyTable:
     rows = tuple(
         (
             r["family"],
@@ -332,7 +332,7 @@ def _table_of_skipped(skipped: list[dict[str, str]]) -> Table:
         )
         for r in skipped
     )
-    return Table("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
+    return StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
 
 
 def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
@@ -392,14 +392,14 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
     charts = []
     for title, c in _drawn(compared):
         x = tuple(QUANTILES.values())
-        theirs = Series(str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES))
-        ours = Series("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
+        theirs = ChartSeries(str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES))
+        ours = ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
         charts.append(ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
     errors = []
     for name in TOLERANCE_PERCENT:
         known = [c for c in compared if c.error[name] is not None]
         at = tuple(c.run.latency_us["p50"] / 1e3 for c in known)
-        errors.append(Series(f"{name} error", "simulated", at, tuple(c.error[name] for c in known)))
+        errors.append(ChartSeries(f"{name} error", "simulated", at, tuple(c.error[name] for c in known)))
     charts.append(
         ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors))
     )

@@ -17,14 +17,14 @@ from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
     Source,
-    Steps,
+    StepProgress,
     Study,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     compare,
@@ -115,7 +115,7 @@ def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
     return depth
 
 
-def _queue(theirs: dict[str, Figure], steps: Steps) -> tuple[list[Verdict], Table]:
+def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     rule = theirs["iops_per_queue_length"].value
     rows, own_ms = [], {}
     for storage, day in VOLUMES:
@@ -134,7 +134,7 @@ def _queue(theirs: dict[str, Figure], steps: Steps) -> tuple[list[Verdict], Tabl
     columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
     verdicts = _queue_verdicts(theirs, own_ms["io1:500:2000", "randread"])
     steps.step()
-    return verdicts, Table("Queue length needed and by the rule", columns, tuple(rows))
+    return verdicts, StudyTable("Queue length needed and by the rule", columns, tuple(rows))
 
 
 def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
@@ -159,7 +159,7 @@ def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     ]
 
 
-def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
+def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     """The whitepaper's MySQL load: does a gp2 and an io1 volume carry it alike?"""
     reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
     read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
@@ -199,7 +199,7 @@ def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
     ]
 
 
-def _accounting(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
+def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away. Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
     steps.step()
@@ -249,7 +249,7 @@ def knee_kib(storage: str, day: str) -> float:
     return limits["throughput_bytes_s"] / limits["iops"] / 1024
 
 
-def _knees(theirs: dict[str, Figure], steps: Steps) -> tuple[Table, ChartData]:
+def _knees(theirs: dict[str, Figure], steps: StepProgress) -> tuple[StudyTable, ChartData]:
     write_kib = theirs["write_kib"].value
     rows = []
     for storage, day in KNEES:
@@ -261,23 +261,23 @@ def _knees(theirs: dict[str, Figure], steps: Steps) -> tuple[Table, ChartData]:
         limits = member_limits(storage, day)
         delivered = tuple(_iops(at_depth(storage, day, 64, kib=kib)) for kib in SIZES_KIB)
         steps.step()
-        series.append(Series(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
+        series.append(ChartSeries(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
         caps = tuple(
             min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB
         )
-        series.append(Series(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
+        series.append(ChartSeries(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
     chart = ChartData(
         "Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series)
     )
     columns = ("storage", "day", "IOPS", "MiB/s", "knee KiB", f"{write_kib:g} KiB writes bound by")
-    return Table("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
+    return StudyTable("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
 
 
-def _depth_chart(theirs: dict[str, Figure], steps: Steps) -> ChartData:
+def _depth_chart(theirs: dict[str, Figure], steps: StepProgress) -> ChartData:
     rule = theirs["iops_per_queue_length"]
     depths = (1, 2, 3, 4, 6, 8, 10, 15, 20)
     series = [
-        Series(
+        ChartSeries(
             f"200 a request ({rule.source})",
             "published",
             depths,
@@ -286,7 +286,7 @@ def _depth_chart(theirs: dict[str, Figure], steps: Steps) -> ChartData:
     ]
     for storage, day in (("io1:500:2000", WHITEPAPER_DAY), ("standard:500", "2012-01-01")):
         series.append(
-            Series(
+            ChartSeries(
                 f"{storage}, 16 KiB reads",
                 "simulated",
                 depths,
@@ -301,7 +301,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Depths, accounting, the whitepaper's MySQL load and the knees."""
     started = time.monotonic()
     theirs = figures("queue_rule")
-    steps = Steps(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
+    steps = StepProgress(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
     queue, depths = _queue(theirs, steps)
     verdicts = [*queue, *_mysql(theirs, steps), *_accounting(theirs, steps)]
     knees, knee_chart = _knees(theirs, steps)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from headrace.simulation.demand import simulate
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Progress,
-    Series,
     Source,
-    Steps,
+    StepProgress,
     Study,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     published,
@@ -95,7 +95,7 @@ def fileio(array: str, mode: str, threads: int, seed: int = 1) -> Point:
 def run(progress: Progress | None = None) -> StudyResult:
     """All modes, arrays and thread counts, then every published direction."""
     started = time.monotonic()
-    steps = Steps(len(ARRAYS) * len(MODES) * len(THREADS), progress)
+    steps = StepProgress(len(ARRAYS) * len(MODES) * len(THREADS), progress)
     points: dict[tuple[str, str, int], Point] = {}
     for array in ARRAYS:
         for mode in MODES:
@@ -130,7 +130,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     return StudyResult(
         STUDY,
         verdicts,
-        (Table("sysbench fileio, 16 KiB", columns, rows),),
+        (StudyTable("sysbench fileio, 16 KiB", columns, rows),),
         _charts(points),
         notes,
         time.monotonic() - started,
@@ -184,12 +184,12 @@ def _charts(points: dict[tuple[str, str, int], Point]) -> tuple[ChartData, ...]:
     charts = []
     for mode in MODES:
         rates = tuple(
-            Series(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS))
+            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS))
             for array in ARRAYS
         )
         charts.append(ChartData(f"{mode}: requests a second", "line", "threads", "requests/s", rates))
         p95 = tuple(
-            Series(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS))
+            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS))
             for array in ARRAYS
         )
         charts.append(ChartData(f"{mode}: 95 % response time", "line", "threads", "response time (ms)", p95))

@@ -14,14 +14,14 @@ from headrace.base.core import core_errors
 from headrace.simulation.database import Prediction
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
     Source,
-    Steps,
+    StepProgress,
     Study,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     compare,
@@ -34,7 +34,7 @@ from headrace.studies.tpcc_runs import (
     GIB_PER_GB,
     INSTANCE,
     SECONDS,
-    Measured,
+    TpccRun,
     calibrated,
     measured,
     run_again,
@@ -75,7 +75,7 @@ DENSITY_SIZES = {"gp2": range(1_000, 3_401, 400), "io1": (1_000, 5_000, 10_000, 
 RIDGE_POINTS = 60
 
 
-def _sweep(steps: Steps) -> dict[tuple[str, str], dict[int, Prediction]]:
+def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
     """Every volume of the article: by engine and volume type, then by GiB or IOPS."""
     runs = {}
     for engine in ENGINES:
@@ -126,7 +126,7 @@ def _relative_width(engine: str) -> float:
     return (run.p95 - run.p5) / run.mean
 
 
-def _held_out(steps: Steps) -> tuple[list[Verdict], Table]:
+def _held_out(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     verdicts, rows = [], []
     errors: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for run in measured():
@@ -171,14 +171,14 @@ def _held_out(steps: Steps) -> tuple[list[Verdict], Table]:
         "p95",
         "ours p95",
     )
-    return verdicts, Table(
+    return verdicts, StudyTable(
         "Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half",
         columns,
         tuple(rows),
     )
 
 
-def _row(run: Measured, ours: Prediction) -> tuple:
+def _row(run: TpccRun, ours: Prediction) -> tuple:
     summary = ours.summary
     quarters = (
         round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True)
@@ -241,7 +241,7 @@ def _article(runs: dict) -> list[Verdict]:
     return verdicts
 
 
-def _scaling_table(runs: dict) -> Table:
+def _scaling_table(runs: dict) -> StudyTable:
     instance = core.instance_price(INSTANCE, REGION, DAY)
     hourly = 0.0 if instance is None else instance["usd"]
     rows = []
@@ -263,7 +263,7 @@ def _scaling_table(runs: dict) -> Table:
         "USD/month per tps",
         f"with {INSTANCE}",
     )
-    return Table("Mean of the second half, and what it costs", columns, tuple(rows))
+    return StudyTable("Mean of the second half, and what it costs", columns, tuple(rows))
 
 
 def _sweep_charts(runs: dict) -> list[ChartData]:
@@ -274,7 +274,7 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
         for engine, name in ENGINES.items():
             sweep = runs[engine, kind]
             series.append(
-                Series(
+                ChartSeries(
                     f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())
                 )
             )
@@ -284,7 +284,7 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
                 if run.engine == engine and run.storage.startswith(kind) and run.threads == calibrated(engine).threads
             }
             if at:
-                series.append(Series(f"{name}, published", "published", tuple(at), tuple(at.values())))
+                series.append(ChartSeries(f"{name}, published", "published", tuple(at), tuple(at.values())))
         charts.append(
             ChartData(
                 f"Transactions a second on {kind}, mean of the second half of an hour",
@@ -297,7 +297,7 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
     return charts
 
 
-def _point(run: Measured) -> int:
+def _point(run: TpccRun) -> int:
     return int(run.storage.rsplit(":", 1)[1])
 
 
@@ -320,10 +320,10 @@ def _density_charts(runs: dict) -> list[ChartData]:
         series = []
         for point in DENSITY_SIZES[kind]:
             label = f"{point:,} {'GiB' if kind == 'gp2' else 'IOPS'}"
-            series.append(Series(label, "simulated", *density(sweep[point].rows["tps"][SECONDS // 2 :].to_list())))
+            series.append(ChartSeries(label, "simulated", *density(sweep[point].rows["tps"][SECONDS // 2 :].to_list())))
             for run in measured():
                 if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
-                    series.append(Series(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
+                    series.append(ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
         title = f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th percentile where known"
         charts.append(
             ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series))
@@ -338,7 +338,7 @@ def _second_charts(runs: dict) -> list[ChartData]:
         seconds = range(SECONDS // 2, SECONDS)
         minutes = tuple(second / 60.0 for second in seconds)
         series = tuple(
-            Series(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :]))
+            ChartSeries(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :]))
             for engine, name in ENGINES.items()
         )
         charts.append(
@@ -359,9 +359,9 @@ def _cost_charts(runs: dict) -> list[ChartData]:
         name = f"{ENGINES[engine]} on {kind}"
         usd = [monthly_usd(run.storage) for run in sweep.values()]
         tps = [run.summary["tps"] for run in sweep.values()]
-        by_tps.append(Series(name, "simulated", tuple(usd), tuple(tps)))
+        by_tps.append(ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
         per_tps.append(
-            Series(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True)))
+            ChartSeries(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True)))
         )
     return [
         ChartData(
@@ -378,7 +378,7 @@ def _cost_charts(runs: dict) -> list[ChartData]:
 def run(progress: Progress | None = None) -> StudyResult:
     """Repeats the known runs, then both engines on every volume of the article."""
     started = time.monotonic()
-    steps = Steps(2 * len(ENGINES) + len(measured()), progress)
+    steps = StepProgress(2 * len(ENGINES) + len(measured()), progress)
     verdicts, held_out = _held_out(steps)
     runs = _sweep(steps)
     charts = (*_sweep_charts(runs), *_density_charts(runs), *_second_charts(runs), *_cost_charts(runs))

@@ -22,7 +22,7 @@ GIB_PER_GB = 1e9 / 1024.0**3
 
 
 @dataclass(frozen=True)
-class Measured:
+class TpccRun:
     """One published run: means and quantiles of its one-second tps. `cache_gb` is `cache_known`: published, assumed, or inferred from the run."""
 
     name: str
@@ -49,7 +49,7 @@ class Measured:
         return f"{ENGINES[self.engine]}, {self.storage}, {self.cache_gb:g} GB, {self.threads} threads"
 
 
-def measured() -> tuple[Measured, ...]:
+def measured() -> tuple[TpccRun, ...]:
     """The runs on c5.9xlarge. Those of other data sets and machines stand in the same table and are left out here."""
     runs = []
     for row in published("tpcc_runs"):
@@ -58,7 +58,7 @@ def measured() -> tuple[Measured, ...]:
         quarters = tuple(float(row[name]) for name in ("q1", "q2", "q3", "q4"))
         quantiles = (float(row[name]) for name in ("p5", "p50", "p95"))
         runs.append(
-            Measured(row["run"], row["engine"], row["storage"], float(row["cache_gb"]), row["cache_known"], int(row["threads"]),
+            TpccRun(row["run"], row["engine"], row["storage"], float(row["cache_gb"]), row["cache_known"], int(row["threads"]),
                      float(row["mean_second_half"]), quarters, *quantiles, Source(row["source"], row["date"]))
         )  # fmt: skip
     return tuple(runs)
@@ -73,7 +73,7 @@ def calibrated(engine: str) -> TransactionWorkload:
     return workload
 
 
-def run_again(run: Measured, draws: int = 0) -> Prediction:
+def run_again(run: TpccRun, draws: int = 0) -> Prediction:
     """The published run on the model."""
     return simulated(run.engine, run.storage, cache_gib=run.cache_gb * GIB_PER_GB, threads=run.threads, draws=draws)
 

@@ -13,14 +13,14 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
     Source,
-    Steps,
+    StepProgress,
     Study,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     compare,
@@ -139,7 +139,7 @@ def per_transaction(name: str) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _tuned_or_default(steps: Steps) -> tuple[list[Verdict], Table, dict]:
+def _tuned_or_default(steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
     theirs = figures("whitepaper_2017")
     selects = round(per_transaction("tuned")["selects"])
     found = {}
@@ -185,10 +185,10 @@ def _tuned_or_default(steps: Steps) -> tuple[list[Verdict], Table, dict]:
             )
         )
     columns = ("tables used", "storage", "server", "published tps", "ours", "error %", "reads/tx", "IOPS", "binds")
-    return verdicts, Table("Table 4: an hour from a cold start", columns, tuple(rows)), found
+    return verdicts, StudyTable("Table 4: an hour from a cold start", columns, tuple(rows)), found
 
 
-def _alike(redo_gib: float, steps: Steps) -> tuple[list[Verdict], Table, dict]:
+def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
     theirs = figures("whitepaper_2017")
     tps = theirs["alike_tps"].value
     selects = round(theirs["alike_selects"].value / tps)
@@ -223,7 +223,7 @@ def _alike(redo_gib: float, steps: Steps) -> tuple[list[Verdict], Table, dict]:
     )
     return (
         verdicts,
-        Table(
+        StudyTable(
             f"6,000 tps asked of each, redo log of {redo_gib:g} GiB",
             ("storage", "", "tps", "mean ms", "reads/s", "writes/s", "KiB a write"),
             rows,
@@ -232,7 +232,7 @@ def _alike(redo_gib: float, steps: Steps) -> tuple[list[Verdict], Table, dict]:
     )
 
 
-def _redo(steps: Steps) -> tuple[float, Table]:
+def _redo(steps: StepProgress) -> tuple[float, StudyTable]:
     """The redo log whose bytes come nearest to those published, and what others would give on gp2."""
     theirs = figures("whitepaper_2017")
     tps = theirs["alike_tps"].value
@@ -252,14 +252,14 @@ def _redo(steps: Steps) -> tuple[float, Table]:
         )
         steps.step()
     nearest = min((row for row in rows if row[1] > (1 - ALIKE) * tps), key=lambda row: abs(row[4] - wanted))
-    return nearest[0], Table(
+    return nearest[0], StudyTable(
         "6,000 tps asked of gp2:500, by redo log",
         ("redo GiB", "tps", "writes/s", "KiB a write", "MiB/s written"),
         tuple(rows),
     )
 
 
-def _counts() -> Table:
+def _counts() -> StudyTable:
     theirs = figures("whitepaper_2017")
     rows = []
     for name in SERVERS:
@@ -275,7 +275,7 @@ def _counts() -> Table:
         )
     selects = theirs["alike_selects"].value / theirs["alike_tps"].value
     rows.append(("four storages", selects, 4.0, None, None))
-    return Table(
+    return StudyTable(
         "Statements of a transaction, from the printed totals",
         ("experiment", "selects", "writes", "BEGIN and COMMIT", "clients, by Little's law"),
         tuple(rows),
@@ -285,15 +285,15 @@ def _counts() -> Table:
 def _charts(found: dict, alike: dict) -> tuple[ChartData, ...]:
     theirs = figures("whitepaper_2017")
     names = tuple(SERVERS)
-    bars = [Series("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
+    bars = [ChartSeries("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
     for storage in VOLUMES:
         bars.append(
-            Series(f"simulated, {storage}", "simulated", names, tuple(found[1, storage, name]["tps"] for name in names))
+            ChartSeries(f"simulated, {storage}", "simulated", names, tuple(found[1, storage, name]["tps"] for name in names))
         )
     storages = tuple(STORAGES)
     each = (
-        Series("published (about)", "published", storages, tuple(theirs["alike_tps"].value for _ in storages)),
-        Series("simulated, 6,000 asked", "simulated", storages, tuple(alike[name]["tps"] for name in storages)),
+        ChartSeries("published (about)", "published", storages, tuple(theirs["alike_tps"].value for _ in storages)),
+        ChartSeries("simulated, 6,000 asked", "simulated", storages, tuple(alike[name]["tps"] for name in storages)),
     )
     return (
         ChartData("Default and tuned server", "bar", "server", "tps", tuple(bars)),
@@ -304,7 +304,7 @@ def _charts(found: dict, alike: dict) -> tuple[ChartData, ...]:
 def run(progress: Progress | None = None) -> StudyResult:
     """Table 4 on both volumes and in both readings; then the load of the second experiment on four storages."""
     started = time.monotonic()
-    steps = Steps(2 * len(VOLUMES) + len(REDO_GIB) + len(STORAGES), progress)
+    steps = StepProgress(2 * len(VOLUMES) + len(REDO_GIB) + len(STORAGES), progress)
     verdicts, table, found = _tuned_or_default(steps)
     redo_gib, by_redo = _redo(steps)
     more, alike_table, alike = _alike(redo_gib, steps)

@@ -12,7 +12,7 @@ from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import gp2_burst as model
-from headrace.studies.base import ChartData, Series, StudyResult, Table, Verdict, agree, error_percent
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, agree, error_percent
 from headrace.studies.measured import tables
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -232,7 +232,7 @@ def _middle(values: pl.Series) -> float:
     return float(statistics.median(values.drop_nulls().to_list()))
 
 
-def _table(series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs: float | None) -> Table:
+def _table(series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs: float | None) -> StudyTable:
     rows = []
     for name, frame, at in (("measured", series, dry), ("simulated", ours.rows, theirs)):
         for phase, part in zip(
@@ -253,7 +253,7 @@ def _table(series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs:
                     queue,
                 )
             )
-    return Table(
+    return StudyTable(
         "Before and after", ("", "phase", "n (s)", "tps", "p95 ms (median second)", "IOPS", "queue"), tuple(rows)
     )
 
@@ -262,15 +262,15 @@ def _chart(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> Char
     x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
     start, formula = one.cell.place.balance_percent or 0.0, _formula(one)
 
-    def panel(title: str, unit: str, measured: str, simulated: str | None, more: tuple[Series, ...] = ()) -> ChartData:
+    def panel(title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()) -> ChartData:
         lines = [*more]
         if simulated is not None:
-            lines.append(Series("simulated", "simulated", sx, tuple(ours.rows[simulated])))
+            lines.append(ChartSeries("simulated", "simulated", sx, tuple(ours.rows[simulated])))
         if measured in series.columns:
-            lines.append(Series("measured", "measured", x, tuple(series[measured])))
+            lines.append(ChartSeries("measured", "measured", x, tuple(series[measured])))
         return ChartData(title, "line", "", unit, tuple(lines))
 
-    said = Series("published", "published", (0.0, formula, max(x)), (start, 0.0, 0.0))
+    said = ChartSeries("published", "published", (0.0, formula, max(x)), (start, 0.0, 0.0))
     panels = (
         panel("Throughput", "tps", "tps", "tps"), panel("Latency: 95 % of transactions", "ms", "p95_ms", "p95_ms"), panel("Queue of the volume", "requests", "queue", None),
         panel("Burst balance", f"% of {CREDITS / 1e6:g} million", "balance_percent", "balance_percent", (said,)),

@@ -9,7 +9,7 @@ from headrace.experiment.data import KEYS
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import ChartData, Series, StudyResult, Table, agree, figures
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, agree, figures
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -95,7 +95,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
             "the simulation (which knows no encryption) against what was measured", simulated, found, model.PAPER
         )
     )
-    repeats = Table("Turn and turn about", ("turn", "tps", "± % (1 s.e.)", "p95 ms", "idle processors"), tuple(
+    repeats = StudyTable("Turn and turn about", ("turn", "tps", "± % (1 s.e.)", "p95 ms", "idle processors"), tuple(
         (one.cell.words, round(one.tps, 1), round(100 * one.relative, 1), one.record.summary.get("p95_ms"), one.record.summary.get("idle_cpus")) for one in found.values()
     ))  # fmt: skip
     scale = tables.scale((
@@ -128,15 +128,15 @@ def _charts(found: dict, simulated: dict) -> list[ChartData]:
         "bar",
         "",
         "tps",
-        (Series("published", "published", names, (about, about)),),
+        (ChartSeries("published", "published", names, (about, about)),),
     )
     turns = tuple(one.cell.words for one in found.values())
     series = (
-        Series("simulated", "simulated", turns, tuple(simulated[key].tps for key in found)),
-        Series("measured", "measured", turns, tuple(one.tps for one in found.values())),
+        ChartSeries("simulated", "simulated", turns, tuple(simulated[key].tps for key in found)),
+        ChartSeries("measured", "measured", turns, tuple(one.tps for one in found.values())),
     )
     seconds = [
-        Series(kind, "measured", tuple(part["t_s"] - part["t_s"][0]), tuple(part["tps"]))
+        ChartSeries(kind, "measured", tuple(part["t_s"] - part["t_s"][0]), tuple(part["tps"]))
         for kind in KINDS
         if (kind, 1) in found
         for part in (found[kind, 1].measured(),)

@@ -15,7 +15,7 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.experiment.simulate import simulate as simulate_cell
 from headrace.studies import scaling_2018 as model
-from headrace.studies.base import ChartData, Series, StudyResult, Verdict
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, Verdict
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 from headrace.studies.tpcc_runs import DAY as RUNS_DAY
@@ -264,7 +264,7 @@ def _scale(options: LabOptions):
 
 
 def _densities(found: dict[tuple, MeasuredCell]):
-    from headrace.studies.base import Table
+    from headrace.studies.base import StudyTable
 
     rows = []
     for (engine, iops), one in found.items():
@@ -281,7 +281,7 @@ def _densities(found: dict[tuple, MeasuredCell]):
                 round(CENT * statistics.stdev(values) / values.mean()),
             )
         )
-    return Table(
+    return StudyTable(
         "One-second tps",
         ("engine", "IOPS", "n (s)", "mean", "p5", "p50", "p95", "p5 to p95, % of the mean", "sd, % of the mean"),
         tuple(rows),
@@ -292,16 +292,16 @@ def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Chart
     series, known = [], _published()
     for engine, name in NAMES.items():
         series.append(
-            Series(f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points))
+            ChartSeries(f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points))
         )
         series.append(
-            Series(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points))
+            ChartSeries(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points))
         )
         # Beyond the points measured here the axis would be theirs.
         there = tuple(sorted(iops for of, iops in known if of == engine and iops <= points[-1]))
         if there:
             series.append(
-                Series(
+                ChartSeries(
                     f"{name}, published (5,000 warehouses, 36 vCPUs)",
                     "published",
                     there,
@@ -321,21 +321,21 @@ def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Chart
         rows = []
         for iops in points:
             rows.append(
-                Series(
+                ChartSeries(
                     f"{iops:,} IOPS, simulated",
                     "simulated",
                     *model.density(simulated[engine, iops].rows["tps"].to_list()),
                 )
             )
             rows.append(
-                Series(
+                ChartSeries(
                     f"{iops:,} IOPS, measured",
                     "measured",
                     *model.density(found[engine, iops].measured()["tps"].to_list()),
                 )
             )
             rows += [
-                Series(f"{iops:,} IOPS, simulated", "published", quantiles, (0.0, 0.0, 0.0))
+                ChartSeries(f"{iops:,} IOPS, simulated", "published", quantiles, (0.0, 0.0, 0.0))
                 for of, at, quantiles in _spreads()
                 if (of, at) == (engine, iops)
             ]
@@ -345,7 +345,7 @@ def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Chart
         charts.append(ChartData(title, "ridge", "one-second tps", "", tuple(rows)))
     top = points[-1]
     seconds = tuple(
-        Series(f"{name}, {role}", role, tuple(rows["t_s"] - rows["t_s"][0]), tuple(rows["tps"]))
+        ChartSeries(f"{name}, {role}", role, tuple(rows["t_s"] - rows["t_s"][0]), tuple(rows["tps"]))
         for engine, name in NAMES.items()
         for role, rows in (("simulated", simulated[engine, top].rows), ("measured", found[engine, top].measured()))
     )

@@ -8,7 +8,7 @@ from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, sec
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import iops_900_3000 as model
-from headrace.studies.base import ChartData, Series, StudyResult
+from headrace.studies.base import ChartData, ChartSeries, StudyResult
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -167,7 +167,7 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
         series = []
         for iops in model.VOLUMES:
             series.append(
-                Series(
+                ChartSeries(
                     f"published, {iops:,} IOPS",
                     "published",
                     threads,
@@ -175,7 +175,7 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
                 )
             )
             series.append(
-                Series(
+                ChartSeries(
                     f"simulated, {iops:,} IOPS",
                     "simulated",
                     threads,
@@ -183,7 +183,7 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
                 )
             )
             series.append(
-                Series(
+                ChartSeries(
                     f"measured, {iops:,} IOPS", "measured", threads, tuple(found[load, iops, n].tps for n in threads)
                 )
             )

@@ -10,7 +10,7 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.simulation.demand import simulate as simulate_load
 from headrace.studies import raid_2009 as model
-from headrace.studies.base import ChartData, Series, Source, StudyResult, Verdict, published
+from headrace.studies.base import ChartData, ChartSeries, Source, StudyResult, Verdict, published
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 from headrace.workload import ClosedWorkload
@@ -197,10 +197,10 @@ def _charts(
     charts = []
     for mode in modes:
         series = (
-            Series(
+            ChartSeries(
                 "simulated", "simulated", arrays, tuple(simulated[array, mode, MOST_THREADS].tps for array in arrays)
             ),
-            Series("measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)),
+            ChartSeries("measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)),
         )
         charts.append(
             ChartData(

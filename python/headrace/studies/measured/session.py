@@ -21,7 +21,7 @@ from headrace.experiment import simulate as simulation
 from headrace.experiment.cell import Parts, Progress, Say, silent
 from headrace.experiment.data import ExperimentLab
 from headrace.experiment.run import CellRunner, MeasuredCell, reusable
-from headrace.studies.base import ChartData, Source, Study, StudyResult, Table, Verdict, agree
+from headrace.studies.base import ChartData, Source, Study, StudyResult, StudyTable, Verdict, agree
 from headrace.studies.measured import tables
 
 DOC = "docs/guide/studies.md, On the lab"
@@ -87,7 +87,7 @@ class Session:
         self,
         study: Study,
         verdicts: list[Verdict],
-        parts: list[Table],
+        parts: list[StudyTable],
         charts: list[ChartData],
         notes: list[str],
         found: Mapping[tuple, MeasuredCell],

@@ -9,12 +9,12 @@ from headrace.experiment import machine
 from headrace.experiment.cell import OnServer
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import ProcessorSpeed, SimulatedCell
-from headrace.studies.base import Table
+from headrace.studies.base import StudyTable
 
 
 def runs(
     found: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps"
-) -> Table:
+) -> StudyTable:
     """Every cell: simulated, measured, its doubt, what bound, the run's id."""
     rows = []
     for key, one in found.items():
@@ -27,7 +27,7 @@ def runs(
         ))  # fmt: skip
     columns = ("cell", "storage", "threads", f"simulated {unit}", f"measured {unit}", "± % (1 s.e.)", "simulated over measured %", "p95 ms", "reads/s", "writes/s", "bound by", "n (s)",
                "seed", "run")  # fmt: skip
-    return Table("Every cell: run ids are those of `headrace bench show`", columns, tuple(rows))
+    return StudyTable("Every cell: run ids are those of `headrace bench show`", columns, tuple(rows))
 
 
 def _storage(one: MeasuredCell) -> str:
@@ -53,9 +53,9 @@ def binds(one: MeasuredCell) -> str:
     return "latency"
 
 
-def scale(rows: Sequence[tuple[str, object, object, str]]) -> Table:
+def scale(rows: Sequence[tuple[str, object, object, str]]) -> StudyTable:
     """What is scaled and what is not: what, published, here, why."""
-    return Table("The scale", ("what", "published", "here", "scaled?"), tuple(rows))
+    return StudyTable("The scale", ("what", "published", "here", "scaled?"), tuple(rows))
 
 
 def processors(here: ProcessorSpeed) -> tuple:

@@ -12,7 +12,7 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.servers import find_program
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import ChartData, Series, StudyResult, figures
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, figures
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -170,7 +170,7 @@ def _scale(options: LabOptions):
 
 
 def _settings(found: dict[tuple, MeasuredCell]):
-    from headrace.studies.base import Table
+    from headrace.studies.base import StudyTable
 
     rows = []
     for (server, storage), one in found.items():
@@ -181,7 +181,7 @@ def _settings(found: dict[tuple, MeasuredCell]):
                 ", ".join(f"{name}={value}" for name, value in sorted(one.cell.place.settings.items())),
             )
         )
-    return Table("Settings", ("server", "storage", "settings"), tuple(rows))
+    return StudyTable("Settings", ("server", "storage", "settings"), tuple(rows))
 
 
 def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
@@ -191,9 +191,9 @@ def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
         names = tuple(server for server, place in found if place == storage)
         known = tuple(name for name in names if name in model.SERVERS)
         series = (
-            Series("published", "published", known, tuple(theirs[f"{name}_tps"].value for name in known)),
-            Series("simulated", "simulated", names, tuple(simulated[name, storage].tps for name in names)),
-            Series("measured", "measured", names, tuple(found[name, storage].tps for name in names)),
+            ChartSeries("published", "published", known, tuple(theirs[f"{name}_tps"].value for name in known)),
+            ChartSeries("simulated", "simulated", names, tuple(simulated[name, storage].tps for name in names)),
+            ChartSeries("measured", "measured", names, tuple(found[name, storage].tps for name in names)),
         )
         charts.append(
             ChartData(
@@ -205,7 +205,7 @@ def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
             )
         )
         ratios = tuple(
-            Series(role, role, ("tuned over default",), (value,))
+            ChartSeries(role, role, ("tuned over default",), (value,))
             for role, value in (
                 ("published", theirs["tuned_tps"].value / theirs["default_tps"].value),
                 ("simulated", simulated["tuned", storage].tps / simulated["default", storage].tps),

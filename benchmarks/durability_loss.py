@@ -1,12 +1,16 @@
-"""What a crash costs under each setting of durability, measured: a real server on a volume of the lab, clients that commit, a crash, recovery, and a count of what is gone.
+"""What a crash costs under each setting of durability, measured: a real server on a volume of the
+lab, clients that commit, a crash, recovery, and a count of what is gone.
 
     python benchmarks/durability_loss.py [--servers mariadb,mysql,myrocks] [--settings 1/1,2/0,0/none] [--crashes N] [--seconds S] [--raw FILE.json]
     python benchmarks/durability_loss.py --tables FILE.json...        the tables of runs there have been
 
-Prints the tables of docs/reference/durability.md. Needs root and what `headrace lab doctor` looks at; about seven seconds a crash.
+Prints the tables of docs/reference/durability.md. Needs root and what `headrace lab doctor` looks
+at; about seven seconds a crash.
 
-Two crashes: `kill -9` of the server, whose machine goes on; a power cut, in which the volume fails at an instant and what it was not told to flush is kept, dropped or torn at
-random, and what was in the page cache is gone. Seeds are in the raw file. A client is one thread of this program: the commits a second are no benchmark of the server.
+Two crashes: `kill -9` of the server, whose machine goes on; a power cut, in which the volume fails
+at an instant and what it was not told to flush is kept, dropped or torn at random, and what was in
+the page cache is gone. Seeds are in the raw file. A client is one thread of this program: the
+commits a second are no benchmark of the server.
 """
 
 from __future__ import annotations
@@ -39,7 +43,8 @@ FLUSH = {"innodb": "innodb_flush_log_at_trx_commit", "myrocks": "rocksdb_flush_l
 # (flush the engine's log at commit, sync_binlog; None: no binary log)
 CASES = ((1, 1), (1, 0), (2, 1), (2, 0), (0, 0), (1, None), (2, None), (0, None))
 CRASHES = ("power cut", "kill -9")
-# The volume must be told of a power cut before, and from then on notes what was not flushed: longer than any log is left unflushed by the engines (1 s), with room.
+# The volume must be told of a power cut before, and from then on notes what was not flushed: longer
+# than any log is left unflushed by the engines (1 s), with room.
 CUT_AFTER_S = 2.5
 # After the cut: until the server has noticed (its flusher runs once a second), or is known to hang.
 NOTICE_S = 1.5
@@ -47,8 +52,8 @@ NOTICE_S = 1.5
 
 @dataclass(frozen=True)
 class Crash:
-    """One crash. `tps`: commits a second before it; `binlog_ahead`: transactions in the binary log beyond those in the tables, negative where
-    it has fewer, None without one."""
+    """One crash. `tps`: commits a second before it; `binlog_ahead`: transactions in the binary log
+    beyond those in the tables, negative where it has fewer, None without one."""
 
     server: str
     version: str
@@ -112,8 +117,20 @@ def crash_once(
     tps = (loss.acknowledged - before) / (at - began)
     name = "myrocks" if server.engine == "myrocks" else server.flavor
     return server, Crash(
-        name, server.version_text.split("-")[0], flush, sync_binlog, how, seed, tps, loss.acknowledged - before, loss.lost, loss.lost_s, loss.torn, ahead, recovery_s
-    )  # fmt: skip
+        name,
+        server.version_text.split("-")[0],
+        flush,
+        sync_binlog,
+        how,
+        seed,
+        tps,
+        loss.acknowledged - before,
+        loss.lost,
+        loss.lost_s,
+        loss.torn,
+        ahead,
+        recovery_s,
+    )
 
 
 def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: float, seed: int) -> list[Crash]:
@@ -134,8 +151,13 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
                     server, crash = crash_once(lab, server, ledger, case, how, seconds, chance)
                     found.append(crash)
                     ledger.go_on()
-                    print(f"{name} flush={case[0]} sync_binlog={case[1]} {how}: {crash.acknowledged} acknowledged, {crash.lost} lost, "
-                          f"binary log ahead by {crash.binlog_ahead}, recovered in {crash.recovery_s:.1f} s {crash.torn or ''}", file=sys.stderr)  # fmt: skip
+                    print(
+                        f"{name} flush={case[0]} sync_binlog={case[1]} {how}: {crash.acknowledged} "
+                        f"acknowledged, {crash.lost} lost, "
+                        f"binary log ahead by {crash.binlog_ahead}, recovered in {crash.recovery_s:.1f} s "
+                        f"{crash.torn or ''}",
+                        file=sys.stderr,
+                    )
         finally:
             servers.destroy(servers.find(lab, name))
     return found
@@ -144,9 +166,22 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
 def table(name: str, found: list[Crash]) -> list[str]:
     """Markdown: a row for each setting and crash; median and, in parentheses, the extreme."""
     flavor, engine = SERVERS[name]
-    label = f"{'MySQL' if flavor == 'mysql' else 'MariaDB'} {found[0].version}, {'MyRocks' if engine == 'myrocks' else 'InnoDB'}"
-    head = (f"`{FLUSH[engine]}`", "`sync_binlog`", "crash", "n", "commits/s", "crashes that lost commits", "commits lost", "seconds lost, most",
-            "binary log ahead (+) or behind (-)", "torn")  # fmt: skip
+    label = (
+        f"{'MySQL' if flavor == 'mysql' else 'MariaDB'} {found[0].version}, "
+        f"{'MyRocks' if engine == 'myrocks' else 'InnoDB'}"
+    )
+    head = (
+        f"`{FLUSH[engine]}`",
+        "`sync_binlog`",
+        "crash",
+        "n",
+        "commits/s",
+        "crashes that lost commits",
+        "commits lost",
+        "seconds lost, most",
+        "binary log ahead (+) or behind (-)",
+        "torn",
+    )
     lines = [f"### {label}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for flush, sync_binlog in CASES:
         for how in CRASHES:
@@ -156,10 +191,17 @@ def table(name: str, found: list[Crash]) -> list[str]:
             lost = [one.lost for one in these]
             ahead = [one.binlog_ahead for one in these if one.binlog_ahead is not None]
             cells = (
-                flush, "no binary log" if sync_binlog is None else sync_binlog, how, len(these), f"{statistics.median(one.tps for one in these):,.0f}",
-                f"{sum(count > 0 for count in lost)} of {len(these)}", spread(lost), f"{max(one.lost_s for one in these):.2f}",
-                spread(ahead, "+") if ahead else "-", sum(len(one.torn) for one in these),
-            )  # fmt: skip
+                flush,
+                "no binary log" if sync_binlog is None else sync_binlog,
+                how,
+                len(these),
+                f"{statistics.median(one.tps for one in these):,.0f}",
+                (f"{sum(count > 0 for count in lost)} of {len(these)}"),
+                spread(lost),
+                f"{max(one.lost_s for one in these):.2f}",
+                spread(ahead, "+") if ahead else "-",
+                sum(len(one.torn) for one in these),
+            )
             lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     return [*lines, ""]
 
@@ -207,7 +249,10 @@ def measured(chosen: argparse.Namespace) -> dict:
             servers.destroy(server)
         labs.down(lab, force=True)
         shutil.rmtree(folder, ignore_errors=True)
-    about = f"{datetime.now(UTC):%Y-%m-%d} on {machine()}; storage {STORAGE}, one volume; {CLIENTS} clients; {chosen.seconds:g} s of commits before a crash, give or take a quarter"
+    about = (
+        f"{datetime.now(UTC):%Y-%m-%d} on {machine()}; storage {STORAGE}, one volume; {CLIENTS} clients; "
+        f"{chosen.seconds:g} s of commits before a crash, give or take a quarter"
+    )
     return {"about": about, "seed": chosen.seed, "crashes": [asdict(one) for one in found]}
 
 

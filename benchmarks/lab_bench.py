@@ -1,9 +1,12 @@
-"""The lab beside its peers on this machine, in one run: the ceiling of the path, added latency, caps, depletion, CPU and memory.
+"""The lab beside its peers on this machine, in one run: the ceiling of the path, added latency,
+caps, depletion, CPU and memory.
 
     make bench            (needs root, /dev/fuse and loop devices; says so where they are missing)
 
-Peers, where they are installed: a loop device straight on the file, QEMU's storage daemon (FUSE export + loop, throttle group), nbdkit + nbdfuse + loop, the kernel's blkio throttle.
-Every path has the same file system, file size and fio loads. Each figure is the median of REPETITIONS runs, with its range.
+Peers, where they are installed: a loop device straight on the file, QEMU's storage daemon (FUSE
+export + loop, throttle group), nbdkit + nbdfuse + loop, the kernel's blkio throttle. Every path has
+the same file system, file size and fio loads. Each figure is the median of REPETITIONS runs, with
+its range.
 """
 
 from __future__ import annotations
@@ -204,15 +207,19 @@ def caps(lab: Lab, folder: Path) -> list[dict]:
 
 
 def ramp_of(iops: int) -> float:
-    """Longer than a saved second of I/Os lasts: two cores take perhaps 2,000 a second more than the highest cap."""
+    """Longer than a saved second of I/Os lasts: two cores take perhaps 2,000 a second more than the
+    highest cap."""
     return 3.0 if iops < 30_000 else 20.0
 
 
 def cap_row(who: str, cap: str, wanted: float, values: list[float], runs: list) -> dict:
     return {
-        "who": who, "cap": cap, "error_percent": [100.0 * (value / wanted - 1.0) for value in values], "cv": [run.sd_ms / run.mean_ms for run in runs],
+        "who": who,
+        "cap": cap,
+        "error_percent": [100.0 * (value / wanted - 1.0) for value in values],
+        "cv": [run.sd_ms / run.mean_ms for run in runs],
         "p99_ms": [run.p99_ms for run in runs],
-    }  # fmt: skip
+    }
 
 
 @contextlib.contextmanager
@@ -310,7 +317,10 @@ def run() -> dict:
 
 
 def spread(values: list[float], digits: int = 4) -> str:
-    return f"{statistics.median(values):,.{digits}g} ({min(values):,.{digits}g} to {max(values):,.{digits}g}, n={len(values)})"
+    return (
+        f"{statistics.median(values):,.{digits}g} ({min(values):,.{digits}g} to {max(values):,.{digits}g}, "
+        f"n={len(values)})"
+    )
 
 
 def show(console: Console, found: dict) -> None:
@@ -343,7 +353,8 @@ def show(console: Console, found: dict) -> None:
     console.print(f"gp2 that runs dry: I/Os beside the formula {spread(found['depletion']['error_percent'], 3)} %")
     all_of = found["many"]
     console.print(
-        f"{all_of['volumes']} volumes attached: {all_of['mib_per_volume']:.2f} MiB each; reads a second by busy volumes: {all_of['iops_by_busy_volumes']}"
+        f"{all_of['volumes']} volumes attached: {all_of['mib_per_volume']:.2f} MiB each; reads a second by busy "
+        f"volumes: {all_of['iops_by_busy_volumes']}"
     )
 
 

@@ -1,12 +1,14 @@
-"""How well `headrace prove` predicts configurations nobody has seen: one calibration each, then others with other volumes, clients and caches, on the lab.
+"""How well `headrace prove` predicts configurations nobody has seen: one calibration each, then
+others with other volumes, clients and caches, on the lab.
 
     python benchmarks/prove_accuracy.py [--quick] [--engine innodb|myrocks] [--distribution uniform|pareto] [--results FILE] [--store DIR] [--quiet-lock FILE]
 
-Every configuration begins with the same data and an empty cache, and its prediction is made before it
-is run, by a workload calibrated on the first one alone. What was measured is kept in --store and not
-measured again; --results is written after every configuration. `--quiet-lock`: a file that is locked
-(flock, exclusively) while something is measured, for machines that others work on; up to HOLD_S at a
-time. Needs what `headrace prove` needs: root, /dev/fuse, MariaDB (with MyRocks), sysbench.
+Every configuration begins with the same data and an empty cache, and its prediction is made before
+it is run, by a workload calibrated on the first one alone. What was measured is kept in --store and
+not measured again; --results is written after every configuration. `--quiet-lock`: a file that is
+locked (flock, exclusively) while something is measured, for machines that others work on; up to
+HOLD_S at a time. Needs what `headrace prove` needs: root, /dev/fuse, MariaDB (with MyRocks),
+sysbench.
 """
 
 from __future__ import annotations
@@ -37,10 +39,13 @@ CALIBRATION = "calibration"
 
 
 def configurations(engine: str) -> list[Configuration]:
-    """The one calibrated on, then the others: IOPS 900 to 6,000, types, RAID 0, clients 4 to 64, cache x0.5 and x2.
+    """The one calibrated on, then the others: IOPS 900 to 6,000, types, RAID 0, clients 4 to 64,
+    cache x0.5 and x2.
 
-    MyRocks asks for so few I/Os a transaction that two processors hold 6,000 IOPS no more: its volumes are half as quick. Pools of InnoDB are not below 0.5 GiB: at 0.25 MariaDB
-    10.11 stands still for a second or more every half minute, with doublewrite and without a request on the device (docs/semantics.md, Proving at a smaller scale).
+    MyRocks asks for so few I/Os a transaction that two processors hold 6,000 IOPS no more: its
+    volumes are half as quick. Pools of InnoDB are not below 0.5 GiB: at 0.25 MariaDB 10.11 stands
+    still for a second or more every half minute, with doublewrite and without a request on the
+    device (docs/semantics.md, Proving at a smaller scale).
     """
     if engine == "myrocks":
         base = Configuration(CALIBRATION, "io1:40:1500", 0.5, 16)
@@ -78,8 +83,9 @@ ROWS = {"innodb": 2_000_000, "myrocks": 1_000_000}
 
 @dataclass(frozen=True)
 class Plan:
-    """`smaller`: what rows and caches are divided by; seconds of the load before data are kept, of a calibration, of each other configuration, and those that do not count;
-    `only`: these configurations."""
+    """`smaller`: what rows and caches are divided by; seconds of the load before data are kept, of
+    a calibration, of each other configuration, and those that do not count; `only`: these
+    configurations."""
 
     smaller: float = 1.0
     settle_s: int = 60
@@ -119,14 +125,31 @@ class Quiet:
 
 
 def row(name: str, configuration: Configuration, one, seen, when: str, began_at: str | None = None) -> dict:
-    """A configuration's figures. `predicted_first`: False where the run lay in the store already, so that its prediction was made anew."""
+    """A configuration's figures. `predicted_first`: False where the run lay in the store already,
+    so that its prediction was made anew."""
     return {
-        "configuration": name, "storage": configuration.storage, "cache_gib": configuration.cache_gib, "threads": configuration.threads,
-        "balance_percent": configuration.balance_percent, "seed": SEED, "n": int(seen.seconds), "predicted_at": when, "run": seen.run,
-        "tps_predicted": one.tps, "tps_measured": seen.tps, "tps_error_percent": 100.0 * (one.tps / seen.tps - 1.0), "p95_ms_predicted": one.p95_ms, "p95_ms_measured": seen.p95_ms,
-        "p95_error_percent": 100.0 * (one.p95_ms / seen.p95_ms - 1.0) if seen.p95_ms else None, "ios_per_tx_predicted": one.ios_per_tx, "ios_per_tx_measured": seen.ios_per_tx,
-        "measured_at": began_at, "predicted_first": began_at is not None and when <= began_at, "processors_bound": seen.processors_bound, "findings": list(seen.findings),
-    }  # fmt: skip
+        "configuration": name,
+        "storage": configuration.storage,
+        "cache_gib": configuration.cache_gib,
+        "threads": configuration.threads,
+        "balance_percent": configuration.balance_percent,
+        "seed": SEED,
+        "n": int(seen.seconds),
+        "predicted_at": when,
+        "run": seen.run,
+        "tps_predicted": one.tps,
+        "tps_measured": seen.tps,
+        "tps_error_percent": 100.0 * (one.tps / seen.tps - 1.0),
+        "p95_ms_predicted": one.p95_ms,
+        "p95_ms_measured": seen.p95_ms,
+        "p95_error_percent": 100.0 * (one.p95_ms / seen.p95_ms - 1.0) if seen.p95_ms else None,
+        "ios_per_tx_predicted": one.ios_per_tx,
+        "ios_per_tx_measured": seen.ios_per_tx,
+        "measured_at": began_at,
+        "predicted_first": began_at is not None and when <= began_at,
+        "processors_bound": seen.processors_bound,
+        "findings": list(seen.findings),
+    }
 
 
 def same(record: bench.RunRecord, configuration: Configuration, seconds: int) -> bool:
@@ -149,7 +172,8 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def summary(rows: list[dict], engine: str) -> dict:
-    """Median and p90 of the absolute errors, and whether they are within the bars. Runs in which the machine had nothing left say nothing of storage: they do not count."""
+    """Median and p90 of the absolute errors, and whether they are within the bars. Runs in which
+    the machine had nothing left say nothing of storage: they do not count."""
     rows = [one for one in rows if not one["processors_bound"]]
     errors = [abs(one["tps_error_percent"]) for one in rows]
     p95 = [abs(one["p95_error_percent"]) for one in rows if one["p95_error_percent"] is not None]
@@ -158,26 +182,46 @@ def summary(rows: list[dict], engine: str) -> dict:
     median, p90 = statistics.median(errors), quantile(errors, 0.9)
     bar = BARS[engine]
     return {
-        "configurations": len(errors), "median_percent": median, "p90_percent": p90, "median_bar": bar[0], "p90_bar": bar[1], "p95_within_20_percent": sum(value <= P95_BAR for value in p95),
-        "p95_counted": len(p95), "p95_median_percent": statistics.median(p95) if p95 else None, "met": median <= bar[0] and p90 <= bar[1] and all(value <= P95_BAR for value in p95),
-    }  # fmt: skip
+        "configurations": len(errors),
+        "median_percent": median,
+        "p90_percent": p90,
+        "median_bar": bar[0],
+        "p90_bar": bar[1],
+        "p95_within_20_percent": sum(value <= P95_BAR for value in p95),
+        "p95_counted": len(p95),
+        "p95_median_percent": statistics.median(p95) if p95 else None,
+        "met": median <= bar[0] and p90 <= bar[1] and all(value <= P95_BAR for value in p95),
+    }
 
 
 def table(title: str, rows: list[dict], found: dict) -> str:
     """Markdown."""
-    lines = [f"### {title}", "", "| configuration | storage | cache GiB | clients | seed | n s | tps predicted | measured | error | p95 predicted | measured | error |",
-             "|---|---|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines = [
+        f"### {title}",
+        "",
+        (
+            "| configuration | storage | cache GiB | clients | seed | n s | tps predicted "
+            "| measured | error | p95 predicted | measured | error |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
     for one in rows:
         p95 = "" if one["p95_error_percent"] is None else f"{one['p95_error_percent']:+.0f} %"
         lines.append(
-            f"| {one['configuration']} | {one['storage']} | {one['cache_gib']:.3g} | {one['threads']} | {one['seed']} | {one['n']} | {one['tps_predicted']:.1f} | {one['tps_measured']:.1f} | "
-            f"{one['tps_error_percent']:+.1f} %{' *' if one['processors_bound'] else ''} | {one['p95_ms_predicted']:.0f} ms | {one['p95_ms_measured'] or 0:.0f} ms | {p95} |"
+            f"| {one['configuration']} | {one['storage']} | {one['cache_gib']:.3g} | {one['threads']} | "
+            f"{one['seed']} | {one['n']} | {one['tps_predicted']:.1f} | {one['tps_measured']:.1f} | "
+            f"{one['tps_error_percent']:+.1f} %{' *' if one['processors_bound'] else ''} | "
+            f"{one['p95_ms_predicted']:.0f} ms | {one['p95_ms_measured'] or 0:.0f} ms | {p95} |"
         )
     if any(one["processors_bound"] for one in rows):
         lines += ["", "\\*: the machine's processors were all in use; not counted, and measured again next time."]
     if found:
-        lines += ["", f"Median {found['median_percent']:.1f} % (bar {found['median_bar']:g}), p90 {found['p90_percent']:.1f} % (bar {found['p90_bar']:g}); p95 within {P95_BAR:g} % in "
-                      f"{found['p95_within_20_percent']} of {found['p95_counted']}."]  # fmt: skip
+        lines += [
+            "",
+            f"Median {found['median_percent']:.1f} % (bar {found['median_bar']:g}), p90 "
+            f"{found['p90_percent']:.1f} % (bar {found['p90_bar']:g}); p95 within {P95_BAR:g} % in "
+            f"{found['p95_within_20_percent']} of {found['p95_counted']}.",
+        ]
     return "\n".join(lines)
 
 

@@ -1,8 +1,10 @@
-"""Speed and accuracy, in one run: configuration, seed, samples, spread, and ratios beside a plain SimPy program.
+"""Speed and accuracy, in one run: configuration, seed, samples, spread, and ratios beside a plain
+SimPy program.
 
     make bench
 
-Prints tables and writes them to benchmarks/results/latest.json. Machines differ and are noisy: compare ratios of one run.
+Prints tables and writes them to benchmarks/results/latest.json. Machines differ and are noisy:
+compare ratios of one run.
 """
 
 from __future__ import annotations
@@ -84,7 +86,8 @@ def timed(work, repetitions: int = REPETITIONS) -> tuple[list[float], object]:
 
 
 def beside_simpy() -> dict:
-    """One minute of a gp2 under 16 clients: requests a second of ours and of SimPy's, and that both count the same."""
+    """One minute of a gp2 under 16 clients: requests a second of ours and of SimPy's, and that both
+    count the same."""
     seconds = 60.0
     load = headrace.ClosedWorkload(name="bench", rw="randread", bs_kib=16, iodepth=16, numjobs=1)
     theirs, their_count = timed(lambda: simpy_gp2.run(seconds, seed=SEED))
@@ -129,7 +132,8 @@ def many_candidates() -> dict:
 
 
 def whole_plan() -> dict:
-    """`headrace plan` on the demo day, everything included: volumes alone, and with every instance of a family."""
+    """`headrace plan` on the demo day, everything included: volumes alone, and with every instance
+    of a family."""
     day = headrace.demo_day()
     seconds, result = timed(lambda: headrace.plan(day), 3)
     on_instances, _ = timed(lambda: headrace.plan(day, instances=["r6i.*"]), 3)
@@ -147,7 +151,8 @@ def plan_is_right() -> dict:
 
 
 def database_plan() -> dict:
-    """`headrace plan` of a calibrated database on every instance the catalog offers, doubt and regret included."""
+    """`headrace plan` of a calibrated database on every instance the catalog offers, doubt and
+    regret included."""
     database = headrace.load(TPCC_2018)
     seconds, result = timed(lambda: headrace.plan(database, goals=["tps>=400", "p95_ms<=300"]), 3)
     return {
@@ -226,9 +231,10 @@ def show(console: Console, results: dict) -> None:
     speed.add_row("the same on every r6i instance: s", spread(results["plan"]["on_instances"]), "2 s")
     databases = results["database_plan"]
     speed.add_row(
-        f"plan for transactions, {databases['considered']:,} candidates, {databases['simulated']:,} simulated: s", spread(databases["seconds"]),
+        (f"plan for transactions, {databases['considered']:,} candidates, {databases['simulated']:,} simulated: s"),
+        spread(databases["seconds"]),
         f"15 s per 200,000; here {statistics.median(databases['seconds']) * 2e5 / databases['considered']:.1f} s",
-    )  # fmt: skip
+    )
     console.print(speed)
     right = Table("what", "seen", title="Plans: random days x goals x dates, against brute force and replayed")
     for name, value in results["plan_is_right"].items():
@@ -279,8 +285,17 @@ def show_databases(console: Console, found: dict) -> None:
 def main() -> int:
     console = Console(width=200)
     results = {"configuration": configuration()}
-    steps = {"rust": rust_throughput, "simpy": beside_simpy, "candidates": many_candidates, "plan": whole_plan, "plan_is_right": plan_is_right, "database_plan": database_plan,
-             "accuracy": accuracy, "databases": databases, "lab": lab_bench.run}  # fmt: skip
+    steps = {
+        "rust": rust_throughput,
+        "simpy": beside_simpy,
+        "candidates": many_candidates,
+        "plan": whole_plan,
+        "plan_is_right": plan_is_right,
+        "database_plan": database_plan,
+        "accuracy": accuracy,
+        "databases": databases,
+        "lab": lab_bench.run,
+    }
     for name, step in steps.items():
         print(f"{name} ...", file=sys.stderr)
         results[name] = step()

@@ -1,4 +1,5 @@
-"""What a benchmark is run against: a server or a folder of files, the storage below it, and what is read from the server about itself."""
+"""What a benchmark is run against: a server or a folder of files, the storage below it, and what is
+read from the server about itself."""
 
 from __future__ import annotations
 
@@ -15,15 +16,19 @@ from headrace.lab.place import Place
 
 DOC = "docs/reference/bench.md"
 SYS_BLOCK = Path("/sys/dev/block")
-# Variables that hold, or held in some version, a password in clear (report_password, wsrep_sst_auth, the LDAP plugins').
+# Variables that hold, or held in some version, a password in clear (report_password,
+# wsrep_sst_auth, the LDAP plugins').
 SECRET = re.compile(r"(^|_)(password|pwd|secret|sst_auth)$")
 
 
 @dataclass(frozen=True)
 class Target:
-    """`address`: the server, None for benchmarks of files; `folder`: where those put them, or a block device. `storage`, `log_storage`: storage notation, None when
-    not known. `devices`: block devices whose counters are recorded, data first. `lab` and `volumes` (ids or names): lab volumes below it. `config`: server variables
-    by name. `cache_gib`: buffer pool or block cache, GiB. `instance`: EC2 type. `as_of`: the day of the limits, None: the newest."""
+    """`address`: the server, None for benchmarks of files; `folder`: where those put them, or a
+    block device. `storage`, `log_storage`: storage notation, None when not known. `devices`:
+    block devices whose counters are recorded, data first. `lab` and `volumes` (ids or names):
+    lab volumes below it. `config`: server variables by name. `cache_gib`: buffer pool or block
+    cache, GiB. `instance`: EC2 type. `as_of`: the day of the limits, None: the newest.
+    """
 
     address: Address | None = None
     folder: Path | None = None
@@ -78,9 +83,12 @@ def server_target(
     as_of: str | None = None,
     engine: str | None = None,
 ) -> Target:
-    """A live server as a target: its variables are read. Without `devices`, that of the data directory where it lies on this machine.
+    """A live server as a target: its variables are read.
 
-    `engine`: innodb or myrocks, None: the server's default. Raises as `workload.capture.connect`, and InputError for storage that breaks a rule.
+    Without `devices`, that of the data directory where it lies on this machine.
+
+    `engine`: innodb or myrocks, None: the server's default. Raises as `workload.capture.connect`,
+    and InputError for storage that breaks a rule.
     """
     for spec in (storage, log_storage):
         check_storage(spec)
@@ -145,14 +153,16 @@ def _flavor(config: Mapping[str, str]) -> str:
 
 
 def _local_device(address: Address, datadir: str | None) -> tuple[str, ...]:
-    """The device below the data directory of a server that is reached by a socket, so is on this machine."""
+    """The device below the data directory of a server that is reached by a socket, so is on this
+    machine."""
     if address.socket is None or not datadir or not os.path.isdir(datadir):
         return ()
     return device_below(Path(datadir))
 
 
 def device_below(folder: Path) -> tuple[str, ...]:
-    """The block device a folder's file system is on; () for those without one (tmpfs, overlays, network)."""
+    """The block device a folder's file system is on; () for those without one (tmpfs, overlays,
+    network)."""
     number = os.stat(folder).st_dev
     link = SYS_BLOCK / f"{os.major(number)}:{os.minor(number)}"
     try:

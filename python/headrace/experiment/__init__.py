@@ -6,8 +6,8 @@
     simulate   the same cells simulated beforehand
     machine    what this machine lacks, and what of it decides a measurement
 
-A study (`headrace.studies`) is cells from a table, with verdicts. A proof is cells from a plan, with
-one verdict:
+A study (`headrace.studies`) is cells from a table, with verdicts. A proof is cells from a plan,
+with one verdict:
 
     request    what is proved: configurations from a plan, or from a workload and storages
     standin    the load that stands for the database

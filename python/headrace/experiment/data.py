@@ -49,7 +49,8 @@ LOADING_SETTINGS = {
     },
     "myrocks": {"rocksdb_flush_log_at_trx_commit": "0", "innodb_buffer_pool_size": "16M"},
 }
-# While loading the cache holds all data and the tree's inner pages (a guess: 0.3 more), at most 1 GiB.
+# While loading the cache holds all data and the tree's inner pages (a guess: 0.3 more), at most 1
+# GiB.
 LOADING_CACHE_SHARE, LEAST_LOADING_MIB, MOST_LOADING_MIB = 1.3, 64, 1_024
 CACHE_SETTING = {"innodb": "innodb_buffer_pool_size", "myrocks": "rocksdb_block_cache_size"}
 REDO_SETTING = {"mariadb": "innodb_log_file_size", "mysql": "innodb_redo_log_capacity"}
@@ -104,7 +105,8 @@ class ExperimentLab:
         """Loads a data set once and keeps the files of the stopped server.
 
         `folder`: where they are kept for other labs too (and taken from, when they are there);
-        None: in this lab's folder. Raises InputError, CouldNotRun, LabRefused; then nothing is left.
+        None: in this lab's folder. Raises InputError, CouldNotRun, LabRefused; then nothing is
+        left.
         """
         if repr(data) in self._saved:
             return
@@ -185,7 +187,8 @@ class ExperimentLab:
                 servers.destroy(server)
 
     def _check_room(self, place: OnServer) -> None:
-        """Raises CouldNotRun where the volume, or this machine, cannot hold another copy of the data."""
+        """Raises CouldNotRun where the volume, or this machine, cannot hold another copy of the
+        data."""
         needed = self.data_gib(place.data) * ROOM
         usable = Storage.parse(place.storage).usable_gib
         if usable < needed:

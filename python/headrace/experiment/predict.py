@@ -173,8 +173,8 @@ def with_cache(
 ) -> TransactionWorkload:
     """The workload with another cache.
 
-    `changed`: per class of pages the share of touches that change one, by which the pages that leave
-    the other cache are cleaner or dirtier; None: as in the calibration's. Raises InputError.
+    `changed`: per class of pages the share of touches that change one, by which the pages that
+    leave the other cache are cleaner or dirtier; None: as in the calibration's. Raises InputError.
     """
     with core_errors():
         database = core.cache_after(workload.database, workload.cache_gib * GIB, cache_gib * GIB, changed)

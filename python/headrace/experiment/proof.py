@@ -37,8 +37,8 @@ COMPUTED_OF_PROOF = ("schema", "steps", "holds", "verdict", "median_error_percen
 class PredictedResult:
     """Means after the warm-up.
 
-    `tps_low`, `tps_high`: 80 % interval of the mean. `binds`: the cap of most seconds. `series`: tps
-    of each second, the warm-up included.
+    `tps_low`, `tps_high`: 80 % interval of the mean. `binds`: the cap of most seconds. `series`:
+    tps of each second, the warm-up included.
     """
 
     tps: float
@@ -55,8 +55,8 @@ class PredictedResult:
 class MeasuredResult:
     """The same of a run. `run`: its id in the proof's run store; `seconds`: those that count.
 
-    `state`: complete, interrupted or broken. `processors_bound`: all processors of this machine were
-    in use, so that the figures are its own and say little of the storage.
+    `state`: complete, interrupted or broken. `processors_bound`: all processors of this machine
+    were in use, so that the figures are its own and say little of the storage.
     """
 
     run: str
@@ -74,7 +74,8 @@ class MeasuredResult:
 class Step:
     """A configuration of the proof. `role`: calibration, winner, runner-up, current, or given.
 
-    `full`: before scaling. `predicted`: None of the one calibrated on; `measured`: None until it ran.
+    `full`: before scaling. `predicted`: None of the one calibrated on; `measured`: None until it
+    ran.
     """
 
     role: str
@@ -98,7 +99,8 @@ class Step:
         return 100.0 * (self.predicted.p95_ms / self.measured.p95_ms - 1.0)
 
     def verdict(self, engine: str) -> str:
-        """holds, off, machine (off, and this machine's processors were all in use), or "" where nothing can be said."""
+        """holds, off, machine (off, and this machine's processors were all in use), or "" where
+        nothing can be said."""
         error, p95 = self.tps_error_percent, self.p95_error_percent
         if error is None or self.measured.state != "complete":
             return ""
@@ -161,8 +163,8 @@ class Proof:
 
     @property
     def holds(self) -> bool | None:
-        """Whether everything came as predicted; None while it was not measured, or where this machine
-        was the limit."""
+        """Whether everything came as predicted; None while it was not measured, or where this
+        machine was the limit."""
         verdicts = [step.verdict(self.engine) for step in self.steps if step.predicted is not None]
         if "off" in verdicts:
             return False
@@ -186,7 +188,8 @@ class Proof:
         words = [f"{head}: {verdicts.count('holds')} of {len(verdicts)} configurations within {limits}; {error}."]
         if "machine" in verdicts:
             words.append(
-                f"In {verdicts.count('machine')} this machine's processors were all in use: it, not the storage, was the "
+                f"In {verdicts.count('machine')} this machine's processors were all in use: it, not the "
+                "storage, was the "
                 "limit. Prove at a smaller scale, or when others rest."
             )
         if "" in verdicts:

@@ -41,8 +41,8 @@ CALIBRATION_IOPS_SHARE, MOST_CALIBRATION_IOPS, MOST_CALIBRATION_GIB = 0.7, 32_00
 DISK_SHARE, MOST_DATA_GIB = 0.2, 4.0
 # A cache should be full well before the end of what is measured (a guess).
 FILL_SHARE = 0.5
-# The size of the redo log as a share of the data: about what an hour of writes comes to when data and
-# hour are reduced alike (2 MiB/s for 60 GiB). At least the default of both servers.
+# The size of the redo log as a share of the data: about what an hour of writes comes to when data
+# and hour are reduced alike (2 MiB/s for 60 GiB). At least the default of both servers.
 REDO_SHARE, LEAST_REDO_MIB = 1 / 8, 96
 # The standard benchmark of MyRocks is made from published databases with this size of a block;
 # MariaDB's own default is 4 KiB.
@@ -91,8 +91,9 @@ def data_set(
 ) -> DataSet:
     """The data of a proof.
 
-    The redo log has the size it will have in the runs: one that a server makes anew at its start has
-    blocks never written, and each first write of one costs a write of the filesystem's journal too.
+    The redo log has the size it will have in the runs: one that a server makes anew at its start
+    has blocks never written, and each first write of one costs a write of the filesystem's journal
+    too.
     """
     if engine == "innodb":
         settings = {REDO_SETTING[flavor]: f"{max(LEAST_REDO_MIB, round(gib * 1024 * REDO_SHARE))}M"}
@@ -127,10 +128,10 @@ def prove(
 ) -> Proof:
     """Proves a request within about `minutes`.
 
-    `scale` None: the largest this machine holds. `folder`: where proofs are kept, None: the default.
-    `progress` gets the share done and what is done; `gate` is entered around each run. Raises
-    InputError, CouldNotRun for what this machine lacks, and with what was measured until then in
-    `.proof`: InterruptedProof (a KeyboardInterrupt) and BrokenProof.
+    `scale` None: the largest this machine holds. `folder`: where proofs are kept, None: the
+    default. `progress` gets the share done and what is done; `gate` is entered around each run.
+    Raises InputError, CouldNotRun for what this machine lacks, and with what was measured until
+    then in `.proof`: InterruptedProof (a KeyboardInterrupt) and BrokenProof.
     """
     machine.require("a proof", DOC, machine.missing(flavor, (request.engine,)))
     planned = plan_proof(request, minutes, scale)

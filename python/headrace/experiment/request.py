@@ -42,9 +42,9 @@ DEMO_CURRENT, DEMO_STORAGES = "gp2:1000", ("gp3:500:6000", "io1:500:1500")
 class Configuration:
     """What is proved: a storage with a cache and clients, as it is run on the lab.
 
-    `name`: what it is called in tables. `storage`, `log_storage`: notation. `cache_gib`: buffer pool
-    or block cache. `threads`: clients of the closed load. `balance_percent`: credits at the start;
-    None: as AWS starts them. Raises InputError for what cannot be.
+    `name`: what it is called in tables. `storage`, `log_storage`: notation. `cache_gib`: buffer
+    pool or block cache. `threads`: clients of the closed load. `balance_percent`: credits at the
+    start; None: as AWS starts them. Raises InputError for what cannot be.
     """
 
     name: str
@@ -132,7 +132,8 @@ def read_plan(text: str) -> dict | None:
 
 
 def from_plan(document: dict, text: str, workload: TransactionWorkload | None = None) -> Request:
-    """Winner, runner-up and today's of a plan (what comes closest where nothing wins). Raises InputError."""
+    """Winner, runner-up and today's of a plan (what comes closest where nothing wins). Raises
+    InputError."""
     try:
         choices = _choices(document)
         configurations = tuple(
@@ -184,7 +185,8 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
 
 
 def placed(text: str) -> Placement:
-    """`DATA` or `DATA,log=LOG`: a proof runs on this machine, whatever instance is named. Raises InputError."""
+    """`DATA` or `DATA,log=LOG`: a proof runs on this machine, whatever instance is named. Raises
+    InputError."""
     placement = parse_placement(text)
     if placement.instance is not None:
         raise InputError(
@@ -224,7 +226,8 @@ def _assumed(engine: str, size_gib: float) -> dict:
 
 
 def from_workload(workload: TransactionWorkload, storages: list[str], text: str) -> Request:
-    """A workload on storages, each `DATA` or `DATA,log=LOG`, with its own cache and clients. Raises InputError."""
+    """A workload on storages, each `DATA` or `DATA,log=LOG`, with its own cache and clients. Raises
+    InputError."""
     if not storages:
         raise InputError(
             text,

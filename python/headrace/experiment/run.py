@@ -69,7 +69,8 @@ def measure(
     gate: Gate = nullcontext,
     on_second: Callable[[Second], None] | None = None,
 ) -> RunRecord:
-    """Builds the server of a cell from the kept data, runs the benchmark from an empty cache, removes it.
+    """Builds the server of a cell from the kept data, runs the benchmark from an empty cache,
+    removes it.
 
     Raises InputError, CouldNotRun, LabRefused, and BrokenRun and InterruptedRun with what was
     measured until then.
@@ -124,13 +125,15 @@ class CellRunner:
     say: Say = silent
 
     def run(self, cells: Sequence[Cell], have: Mapping[tuple, MeasuredCell]) -> dict[tuple, MeasuredCell]:
-        """Every cell in its order; those of `have` are not run again. Raises as bench.run and ExperimentLab."""
+        """Every cell in its order; those of `have` are not run again. Raises as bench.run and
+        ExperimentLab."""
         found = dict(have)
         left = [cell for cell in cells if cell.key not in have]
         if have:
             self.say(f"{len(have)} of {len(cells)} cells are in the store already")
         try:
-            # Neighbours on one place share its files; every cell on a server has a server of its own.
+            # Neighbours on one place share its files; every cell on a server has a server of its
+            # own.
             for _, group in groupby(left, key=_shared_place):
                 with ExitStack() as stack:
                     target = None

@@ -4,8 +4,8 @@ Two factors (docs/semantics.md, Proving at a smaller scale, says what each keeps
 cannot). `data`: of the data set, the cache and the redo log together, which keeps the share of
 pages found in the cache, and with it I/Os per transaction. `rate`: of IOPS, MiB/s and clients
 together, which keeps I/Os per second and client, and with them waits and response times at a cap.
-The two are independent: a cache of a tenth is full after a tenth of the transactions, and fewer IOPS
-take longer for those.
+The two are independent: a cache of a tenth is full after a tenth of the transactions, and fewer
+IOPS take longer for those.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ ROOM, MORE_GIB = 1.5, 3.0
 # Share of the processors that clients, server and lab may need together: above it they would bind,
 # not the storage (a guess).
 PROCESSOR_SHARE = 0.55
-# Processor time of an I/O, ms: half of it on the way through loop device, FUSE and daemon (66,000
-# a second on two processors, a trial of the lab in 2026), and as much again in the server (a guess).
+# Processor time of an I/O, ms: half of it on the way through loop device, FUSE and daemon (66,000 a
+# second on two processors, a trial of the lab in 2026), and as much again in the server (a guess).
 IO_CPU_MS = 0.06
 # For each processor: a page read, its eviction and what belongs to it (measured on 2 processors).
 MOST_IOPS_PER_CPU = 3_500.0
@@ -48,9 +48,9 @@ PAGE_BYTES = 16_384
 LOAD_MIB_S, LOAD_MORE_S = 9.0, 12.0
 LOADING_SHARE = 0.25  # of the time of a proof (a guess)
 # Share of the time beyond the first minutes in which the benchmark runs before the data are kept,
-# s: the first thousands of transactions in a fresh server make undo pages that later ones use again.
-# With a pool of 0.25 GiB they wrote 7.7 pages a transaction at first and 6.6 after 20,000 (MariaDB
-# 10.11, 8 x 1,000,000 rows, 2026-11-21). More than MOST_SETTLE_S changes little.
+# s: the first thousands of transactions in a fresh server make undo pages that later ones use
+# again. With a pool of 0.25 GiB they wrote 7.7 pages a transaction at first and 6.6 after 20,000
+# (MariaDB 10.11, 8 x 1,000,000 rows, 2026-11-21). More than MOST_SETTLE_S changes little.
 SETTLE_SHARE, SETTLE_BEYOND_MIN, MOST_SETTLE_S = 0.06, 2.0, 60
 # Copying the data, starting, looking at the machine, removing; samples before and after (measured).
 AROUND_S = 14.0
@@ -111,8 +111,8 @@ def choose(
 ) -> Scale:
     """The largest scale that fits. Raises InputError where nothing fits.
 
-    `benchmark`: the load as it would be with the data that fit; `fill_s`: an empty cache must be full
-    by then.
+    `benchmark`: the load as it would be with the data that fit; `fill_s`: an empty cache must be
+    full by then.
     """
     data = min(1.0, holds.data_gib / size_gib)
     rate, fewest = 1.0, min(configuration.threads for configuration in configurations)
@@ -244,7 +244,8 @@ class Timing:
 
 
 def timing(minutes: float, configurations: int) -> Timing:
-    """Divides the time. `configurations`: without the calibration. Raises InputError for too little."""
+    """Divides the time. `configurations`: without the calibration. Raises InputError for too
+    little."""
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
         raise InputError(f"--minutes {minutes:g}", f"must be {LEAST_MINUTES:g} to {MOST_MINUTES:,.0f}", DOC)
     loading = LOADING_SHARE * minutes * 60.0

@@ -25,8 +25,8 @@ ROW_BYTES = {"innodb": 247.0, "myrocks": 214.0}
 # As many as sysbench prepares side by side; the least rows of each are a guess.
 TABLES, LEAST_ROWS = 8, 10_000
 SCRIPT = "oltp_read_write"
-# sysbench's --rand-pareto-h: at 0.5 every row is as likely as another; below 0.02 nearly all touches
-# go to a few pages.
+# sysbench's --rand-pareto-h: at 0.5 every row is as likely as another; below 0.02 nearly all
+# touches go to a few pages.
 MOST_SKEWED_H, UNIFORM_H = 0.02, 0.5
 SYSBENCH_H = 0.2  # sysbench's default
 # Halving the range of h this often leaves a thousandth of it.
@@ -57,7 +57,8 @@ class StandIn:
 
 
 def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, wanted_miss: float) -> StandIn:
-    """The load over `data_gib` of data that misses a cache of `cache_gib` as `wanted_miss` (0..1) says.
+    """The load over `data_gib` of data that misses a cache of `cache_gib` as `wanted_miss` (0..1)
+    says.
 
     Raises InputError for too little data.
     """

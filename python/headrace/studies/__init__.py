@@ -1,4 +1,5 @@
-"""The published experiments: what they printed, what the model gives, and how far apart the two are.
+"""The published experiments: what they printed, what the model gives, and how far apart the two
+are.
 
     >>> from headrace import studies
     >>> [study.name for study in studies.list_studies()]
@@ -7,8 +8,9 @@
     >>> burst.what, burst.published, round(burst.ours)
     ('burst of 500 GiB, per I/O', 3600.0, 3600)
 
-`StudyResult` holds verdicts, tables and chart data; `headrace.report` draws them. To add a study: a module with `STUDY` and `run`, its
-published figures in `published/NAME.csv` with source and date, and a line in `_STUDIES`. Some also run for real: `run_on_lab`.
+`StudyResult` holds verdicts, tables and chart data; `headrace.report` draws them. To add a study: a
+module with `STUDY` and `run`, its published figures in `published/NAME.csv` with source and date,
+and a line in `_STUDIES`. Some also run for real: `run_on_lab`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,17 @@ from headrace.studies import (
     scaling_2018,
     whitepaper_2017,
 )
-from headrace.studies.base import ChartData, ChartSeries, Progress, Source, Study, StudyResult, StudyTable, Verdict, error_percent
+from headrace.studies.base import (
+    ChartData,
+    ChartSeries,
+    Progress,
+    Source,
+    Study,
+    StudyResult,
+    StudyTable,
+    Verdict,
+    error_percent,
+)
 
 __all__ = [
     "ChartData",
@@ -121,8 +133,9 @@ def run_on_lab(
 
     Needs Linux, root and what `headrace lab doctor` looks at. `progress` gets the share done and
     what is done; `say` a line for each cell. `options`: those of `studies.measured.LabOptions`
-    (scale, minutes, quick, resume, store, work, seed). Raises InputError, and CouldNotRun that names
-    everything this machine lacks; after Ctrl-C the finished cells are in the store, for `resume`.
+    (scale, minutes, quick, resume, store, work, seed). Raises InputError, and CouldNotRun that
+    names everything this machine lacks; after Ctrl-C the finished cells are in the store, for
+    `resume`.
     """
     get(name)
     if name not in _ON_LAB:

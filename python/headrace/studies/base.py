@@ -1,6 +1,7 @@
 """What a study is made of: published figures, ours beside them, the error, and what to draw.
 
-A study never decides how it looks. It hands over tables and chart data; `headrace.report` draws them, `headrace.cli` prints them.
+A study never decides how it looks. It hands over tables and chart data; `headrace.report` draws
+them, `headrace.cli` prints them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter", "ri
 
 @dataclass(frozen=True)
 class Source:
-    """Where a published figure was read, and of which day it is (ISO; a month or year where no day is known)."""
+    """Where a published figure was read, and of which day it is (ISO; a month or year where no day
+    is known)."""
 
     citation: str
     date: str
@@ -43,7 +45,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Study:
-    """A published experiment: `name` as typed, `title` and `question` as shown, `sources` of its published figures."""
+    """A published experiment: `name` as typed, `title` and `question` as shown, `sources` of its
+    published figures."""
 
     name: str
     title: str
@@ -55,9 +58,11 @@ class Study:
 class Verdict:
     """One published figure and ours.
 
-    `published` and `ours` are numbers in `unit`, or words where only words or a direction were published. `error_percent` is
-    100 x (ours / published - 1), None for words. `within`: inside `tolerance_percent` (for words: the same answer); None where nothing was
-    promised. `note` says why they differ and what of it is guessed. On the lab `ours` is measured and `simulated` what the model gives for the same; None elsewhere.
+    `published` and `ours` are numbers in `unit`, or words where only words or a direction were
+    published. `error_percent` is 100 x (ours / published - 1), None for words. `within`: inside
+    `tolerance_percent` (for words: the same answer); None where nothing was promised. `note` says
+    why they differ and what of it is guessed. On the lab `ours` is measured and `simulated` what
+    the model gives for the same; None elsewhere.
     """
 
     what: str
@@ -96,9 +101,12 @@ class ChartSeries:
 
 @dataclass(frozen=True)
 class ChartData:
-    """What to draw. Axis titles carry the unit. `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from the first one
-    at the bottom up; x the value, y how often it is seen (height 1 at its most frequent), or 0 for single marks on the row. "curves": lines named at
-    their ends, published ones as points. "panels": no series of its own, but `panels` above each other on one x axis.
+    """What to draw. Axis titles carry the unit.
+
+    `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from
+    the first one at the bottom up; x the value, y how often it is seen (height 1 at its most
+    frequent), or 0 for single marks on the row. "curves": lines named at their ends, published ones
+    as points. "panels": no series of its own, but `panels` above each other on one x axis.
     """
 
     title: str
@@ -114,7 +122,8 @@ class ChartData:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model` all else is the same every time. `on`: model or lab."""
+    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model`
+    all else is the same every time. `on`: model or lab."""
 
     study: Study
     verdicts: tuple[Verdict, ...]
@@ -131,7 +140,8 @@ def error_percent(ours: float, published: float) -> float:
 
 
 def compare(what: str, figure: Figure, ours: float, tolerance_percent: float | None = None, note: str = "") -> Verdict:
-    """A verdict on a published figure and ours in its unit. Without a tolerance nothing is promised and `within` is None."""
+    """A verdict on a published figure and ours in its unit. Without a tolerance nothing is promised
+    and `within` is None."""
     error = error_percent(ours, figure.value)
     within = None if tolerance_percent is None else abs(error) <= tolerance_percent + ROUNDING
     return Verdict(what, figure.value, ours, figure.unit, error, within, tolerance_percent, figure.source, note)
@@ -143,13 +153,15 @@ def agree(what: str, published: str, ours: str, source: Source, same: bool | Non
 
 
 def published(name: str) -> list[dict[str, str]]:
-    """Rows of `published/NAME.csv`: figures as printed by their source, each with `source` and `date`; empty cells are ""."""
+    """Rows of `published/NAME.csv`: figures as printed by their source, each with `source` and
+    `date`; empty cells are ""."""
     text = files("headrace.studies").joinpath("published", f"{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 
 def figures(name: str) -> dict[str, Figure]:
-    """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their name."""
+    """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their
+    name."""
     return {
         row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"]))
         for row in published(name)

@@ -1,7 +1,9 @@
-"""Which volume type for which need: an article's answers of 2020 beside what the catalog gives for that day, and for today.
+"""Which volume type for which need: an article's answers of 2020 beside what the catalog gives for
+that day, and for today.
 
-No answer is written down here. Each question is a rule over the catalog (limits, prices, consistency) or a simulation, asked on several
-days; what the catalog knew on a day decides. The article has eight questions and answers a ninth (the cheapest SSD); all nine are here.
+No answer is written down here. Each question is a rule over the catalog (limits, prices,
+consistency) or a simulation, asked on several days; what the catalog knew on a day decides. The
+article has eight questions and answers a ninth (the cheapest SSD); all nine are here.
 """
 
 from __future__ import annotations
@@ -49,11 +51,13 @@ REGION = "us-east-1"
 EBS_TYPES = ("standard", "gp2", "gp3", "io1", "io2", "st1", "sc1")
 
 # What a question's words are taken to mean. The article gives no figures for them: these are ours.
-# A volume fit for random I/O does 1,000 random 16 KiB requests a second; disks do 100-500 of any size.
+# A volume fit for random I/O does 1,000 random 16 KiB requests a second; disks do 100-500 of any
+# size.
 RANDOM_IOPS = 1_000
 SSD_SIZE_GIB, SSD_IOPS = 500, 1_500
 SCAN_SIZE_GIB = 4_096
-# Large sequential: one scan of the data at 200 MiB/s. Warehouse: 150 MiB/s all day, scan after scan.
+# Large sequential: one scan of the data at 200 MiB/s. Warehouse: 150 MiB/s all day, scan after
+# scan.
 SCAN_MIB_S = 200.0
 WAREHOUSE_MIB_S = 150.0
 MANY_IOPS = 80_001
@@ -75,7 +79,8 @@ class TypeAnswer:
 
 
 def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, day: str) -> str | None:
-    """Notation of a volume with at least these IOPS and MiB/s on a day, or None where the catalog refuses it."""
+    """Notation of a volume with at least these IOPS and MiB/s on a day, or None where the catalog
+    refuses it."""
     provisioned = volume_type in ("gp3", "io1", "io2")
     text = f"{volume_type}:{size_gib}"
     if provisioned:
@@ -106,7 +111,8 @@ def _is_disk(era: dict) -> bool:
 
 
 def max_volume_iops(volume_type: str, day: str) -> int:
-    """Most IOPS one volume of a type can have on a day, by asking for the largest and, where IOPS are provisioned, for ever more."""
+    """Most IOPS one volume of a type can have on a day, by asking for the largest and, where IOPS
+    are provisioned, for ever more."""
     size = _eras(day)[volume_type]["size_gib"]["max"]["value"]
     if volume_type not in ("gp3", "io1", "io2"):
         with core_errors():
@@ -164,8 +170,8 @@ def large_sequential_ebs(day: str) -> TypeAnswer:
 def dense_instance_family(day: str) -> tuple[str, str]:
     """The instance family with the cheapest GB of local disks, and the figure.
 
-    Types without known EBS limits are passed over: they are the ones from before 2014 (hs1, i2), of which the catalog cannot say until when
-    they were sold.
+    Types without known EBS limits are passed over: they are the ones from before 2014 (hs1, i2), of
+    which the catalog cannot say until when they were sold.
     """
     best = None
     with core_errors():
@@ -205,7 +211,8 @@ def ebs_max_iops(day: str) -> int:
 
 
 def over_80k(day: str) -> TypeAnswer:
-    """A single volume if one reaches it, else a stripe on an instance that lets it through, else local disks."""
+    """A single volume if one reaches it, else a stripe on an instance that lets it through, else
+    local disks."""
     single = {name: top for name in _eras(day) if (top := max_volume_iops(name, day)) >= MANY_IOPS}
     most = ebs_max_iops(day)
     if single and most >= MANY_IOPS:
@@ -240,7 +247,8 @@ def _cheapest_local(day: str) -> str:
 
 
 def consistent(day: str) -> TypeAnswer:
-    """SSD types with the highest promised consistency; the cheapest first, among equals the more durable."""
+    """SSD types with the highest promised consistency; the cheapest first, among equals the more
+    durable."""
     promised = {
         name: era["consistency"]["value"]["of_time_percent"]
         for name, era in _eras(day).items()
@@ -321,10 +329,14 @@ def run(progress: Progress | None = None) -> StudyResult:
     steps.step()
     notes = (
         (
-            "The words of the questions (cost matters, large, critical) carry no figures in the article; the figures they are "
+            "The words of the questions (cost matters, large, critical) carry no figures in the article; the "
+            "figures they are "
             "given here are ours and stand in each question."
         ),
-        "Costs are for us-east-1. Prices of a day before the oldest known price use that one; `headrace catalog prices` says which.",
+        (
+            "Costs are for us-east-1. Prices of a day before the oldest known price use that one; `headrace catalog "
+            "prices` says which."
+        ),
         "io2 means io2 as of the day; since 2023-11-21 every io2 volume is Block Express.",
     )
     table = StudyTable("Answers by day", ("question", "day", "the article", "ours", "because"), tuple(rows))
@@ -347,7 +359,8 @@ def _verdict(question: str, theirs: tuple[str, ...], answers: dict[str, TypeAnsw
 
 def _cap_verdict(row: dict[str, str]) -> Verdict:
     note = (
-        f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, {ebs_max_iops(TODAY):,} "
+        f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, "
+        f"{ebs_max_iops(TODAY):,} "
         f"on {TODAY}"
     )
     figure = Figure(float(row["answer"]), "IOPS", Source(row["source"], row["date"]))

@@ -1,4 +1,5 @@
-"""gp2 credits: how long a burst lasts, how long a refill takes, and what an fio run that drained a volume says about both."""
+"""gp2 credits: how long a burst lasts, how long a refill takes, and what an fio run that drained a
+volume says about both."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ STUDY = Study(
 
 AS_OF = "2020-07-13"
 BALANCE_DAY = "2019-08-07"
-# The fio run's device is /dev/xvda on a Xen instance; 2.1-2.6 % above nominal was measured on Xen in 2017 and 2020 (dyu, liangruibupt).
+# The fio run's device is /dev/xvda on a Xen instance; 2.1-2.6 % above nominal was measured on Xen
+# in 2017 and 2020 (dyu, liangruibupt).
 XEN_RATE_PER_MILLE = 1_025
 SIZES_GIB = (8, 33, 100, 200, 250, 334, 500, 750, 900, 1000)
 CURVE_SIZES_GIB = (8, 200, 500, 750)
@@ -46,13 +48,16 @@ CURVE_SIZES_GIB = (8, 200, 500, 750)
 FIO_RUNS = ((8, 1_000), *((size, XEN_RATE_PER_MILLE) for size in (8, 100, 200, 500)))
 # Burst durations come from rows of one second: 1 s of 1,800 is 0.06 %.
 DURATION_TOLERANCE_PERCENT = 0.1
-# The one free figure is the over-delivery: 2.0 % in this run, 2.1-2.6 % in the other Xen runs, 2.5 % in the option: 0.5 % apart.
+# The one free figure is the over-delivery: 2.0 % in this run, 2.1-2.6 % in the other Xen runs, 2.5
+# % in the option: 0.5 % apart.
 FIO_TOLERANCE_PERCENT = 1.0
-# Nominal Nitro caps are 0-0.8 % off in the runs of 2021; this Xen run is 2.0 % above nominal, so nominal must miss by that and no more.
+# Nominal Nitro caps are 0-0.8 % off in the runs of 2021; this Xen run is 2.0 % above nominal, so
+# nominal must miss by that and no more.
 NOMINAL_TOLERANCE_PERCENT = 2.5
 # What a reader of a five-minute chart calls "very close to 0 percent".
 NEAR_ZERO_PERCENT = 10.0
-# Deep enough to stay at 3,000 IOPS with 0.4 ms reads (3,000 x 0.4 ms = 1.2 outstanding), shallow enough not to matter.
+# Deep enough to stay at 3,000 IOPS with 0.4 ms reads (3,000 x 0.4 ms = 1.2 outstanding), shallow
+# enough not to matter.
 BURST_LOAD = ClosedWorkload(name="16 KiB random reads, depth 32", rw="randread", bs_kib=16, iodepth=32, numjobs=1)
 
 
@@ -63,7 +68,8 @@ def limits(size_gib: int, as_of: str = AS_OF) -> dict:
 
 
 def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
-    """Credits / (burst - baseline), s: what the article and AWS compute. None where the volume does not burst."""
+    """Credits / (burst - baseline), s: what the article and AWS compute. None where the volume does
+    not burst."""
     of = limits(size_gib, as_of)
     burst = of["io_burst"]
     return None if burst is None else burst["capacity_ios"] / (burst["iops"] - of["iops"])
@@ -110,8 +116,8 @@ def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
 def device_gib() -> float:
     """Size of the device of the fio run, GiB: derived, not published.
 
-    A random map reads each block once and fio cuts the file size to the device, so each thread stops when it has read all of it; what all
-    threads read is threads x device.
+    A random map reads each block once and fio cuts the file size to the device, so each thread
+    stops when it has read all of it; what all threads read is threads x device.
     """
     fio = figures("gp2_burst")
     return fio["fio_read_mib"].value / fio["fio_threads"].value / 1024
@@ -258,9 +264,11 @@ def run(progress: Progress | None = None) -> StudyResult:
     charts = _curves(steps)
     size = device_gib()
     notes = (
-        f"The size of the volume is not stated. The command asks for 200 GiB a thread, but ten threads read {size * 10:g} GiB in all, "
+        "The size of the volume is not stated. The command asks for 200 GiB a thread, but ten threads read "
+        f"{size * 10:g} GiB in all, "
         f"ten times a device of {size:g} GiB: derived, and it agrees with the balance near zero.",
-        "The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 credits early: it shortens a "
+        "The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 "
+        "credits early: it shortens a "
         "burst by up to 3,000 / (3,000 - baseline) s.",
         "Volumes of 1,000 GiB and more have a baseline of at least 3,000 IOPS and no burst.",
     )

@@ -1,10 +1,12 @@
 """How deep a queue a volume needs, and which of its two caps a request size meets first.
 
-AWS's rule of one outstanding request for every 200 provisioned IOPS is Little's law with a latency of 5 ms:
+AWS's rule of one outstanding request for every 200 provisioned IOPS is Little's law with a latency
+of 5 ms:
 
     queue length = IOPS x latency        1 = 200 / s x 5 ms
 
-The volumes of today answer in well under 1 ms, so they need less; at the rule's depth they are at their cap and the extra depth only waits.
+The volumes of today answer in well under 1 ms, so they need less; at the rule's depth they are at
+their cap and the extra depth only waits.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ from headrace.workload.model import make_points
 STUDY = Study(
     "queue-rule",
     "Queue length, I/O accounting, and the byte cap",
-    "What does one request per 200 IOPS mean, what is charged for a request, and at what size does the byte cap take over?",
+    (
+        "What does one request per 200 IOPS mean, what is charged for a request, and at what size does the byte cap "
+        "take over?"
+    ),
     (
         Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017"),
         Source("Understanding Database IOPS, part 1", "2020-07-13"),
@@ -47,7 +52,8 @@ STUDY = Study(
 WHITEPAPER_DAY = "2017-11-01"
 # The last day but some months on which a gp2 volume had 160 MiB/s (250 MiB/s since 2018-12).
 BYTE_CAP_DAY = "2018-04-30"
-# (storage with 2,000-3,000 IOPS, day of its latency figures). standard: what a disk behind the rule looks like.
+# (storage with 2,000-3,000 IOPS, day of its latency figures). standard: what a disk behind the rule
+# looks like.
 VOLUMES = (
     ("gp2:1000", "2020-07-13"),
     ("gp3:1000:3000", "2022-06-01"),
@@ -98,7 +104,8 @@ def member_limits(storage: str, day: str) -> dict:
 
 
 def own_latency_ms(storage: str, day: str, rw: str, kib: float) -> float:
-    """Mean latency of a request that meets no queue, ms: 100 a second at even spacing, far from any cap."""
+    """Mean latency of a request that meets no queue, ms: 100 a second at even spacing, far from any
+    cap."""
     rate = {"randread": (100.0, 0.0), "randwrite": (0.0, 100.0)}[rw]
     points = make_points([0.0], [300.0], [rate[0]], [rate[1]], [kib], [kib])
     load = OpenWorkload(name="one at a time", kind="constant", points=points, arrivals="even")
@@ -142,8 +149,14 @@ def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(theirs["example_queue_length"].value))
     implied = Figure(1e3 / rule.value, "ms", rule.source)
     at_cap = f"at the cap the wait is depth / IOPS; the volume's own latency is {own_ms:.2f} ms"
-    disks = "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the rule's length is a full one"
-    what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
+    disks = (
+        "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the "
+        "rule's length is a full one"
+    )
+    what = (
+        f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length "
+        f"{theirs['example_queue_length'].value:g}"
+    )
     return [
         compare(
             what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"
@@ -170,7 +183,8 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     for storage in ("gp2:500", "io1:500:5000"):
         runs[storage] = simulate(load, storage, as_of=WHITEPAPER_DAY, interval_s=60.0, form="events")
         steps.step()
-    # Poisson arrivals: 1,275 x 60 requests have a relative deviation of 1 / sqrt(76,500) = 0.36 %; three of them.
+    # Poisson arrivals: 1,275 x 60 requests have a relative deviation of 1 / sqrt(76,500) = 0.36 %;
+    # three of them.
     tolerance = 1.1
     gp2, io1 = runs["gp2:500"], runs["io1:500:5000"]
     mib_s = gp2.summary["delivered_bytes"] / 2**20 / gp2.summary["seconds"]
@@ -180,7 +194,10 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     one_each = (
         "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
     )
-    less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
+    less = (
+        "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in "
+        "larger requests"
+    )
     return [
         compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, one_each),
         compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
@@ -200,7 +217,8 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
 
 
 def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
-    # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away. Deep, so that they wait together.
+    # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away.
+    # Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
     steps.step()
     byte_cap = _iops(at_depth("gp2:1000", BYTE_CAP_DAY, 32, kib=256))
@@ -208,8 +226,14 @@ def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]
     shallow = _iops(at_depth("gp2:30", "2017-06-01", 4, rw="read", kib=4))
     steps.step()
     limit = member_limits("gp2:1000", BYTE_CAP_DAY)
-    effort = "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests that wait together"
-    shallow_note = "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure is over-delivery on Xen"
+    effort = (
+        "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests "
+        "that wait together"
+    )
+    shallow_note = (
+        "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure "
+        "is over-delivery on Xen"
+    )
     binds = f"gp2:1000 on {BYTE_CAP_DAY}; {limit['iops']:,} IOPS are provisioned, the byte cap binds"
     merged = deep["read"] / deep["randread"]
     verdicts = [
@@ -307,10 +331,17 @@ def run(progress: Progress | None = None) -> StudyResult:
     knees, knee_chart = _knees(theirs, steps)
     charts = (_depth_chart(theirs, steps), knee_chart)
     notes = (
-        "Queue length here is requests outstanding on the volume (CloudWatch's VolumeQueueLength), in service or waiting.",
-        "The latency of `standard` is largely guessed (data/latency.csv); it stands for the disks the rule seems to come from.",
         (
-            "The average InnoDB request on EBS is about 21 KiB (16 KiB reads, larger writes): above the knee of gp2 and io1 at "
+            "Queue length here is requests outstanding on the volume (CloudWatch's VolumeQueueLength), in service "
+            "or waiting."
+        ),
+        (
+            "The latency of `standard` is largely guessed (data/latency.csv); it stands for the disks the rule "
+            "seems to come from."
+        ),
+        (
+            "The average InnoDB request on EBS is about 21 KiB (16 KiB reads, larger writes): above the knee of "
+            "gp2 and io1 at "
             "their full IOPS, whose byte cap therefore binds first, and below that of gp3 and io2."
         ),
     )

@@ -1,8 +1,9 @@
 """sysbench fileio on magnetic EBS volumes in 2009: one volume and five arrays.
 
-The numbers of the original are in charts nobody can read any more; what is left are directions ("better", "no benefit", "worse"). Each is
-checked against requests a second at 16 threads. The model's magnetic volumes have a cap and a latency, both of 2011 or guessed, and no disk
-arm: what came from seeks or from the machines of 2009 cannot come out, and is reported as not coming out.
+The numbers of the original are in charts nobody can read any more; what is left are directions
+("better", "no benefit", "worse"). Each is checked against requests a second at 16 threads. The
+model's magnetic volumes have a cap and a latency, both of 2011 or guessed, and no disk arm: what
+came from seeks or from the machines of 2009 cannot come out, and is reported as not coming out.
 """
 
 from __future__ import annotations
@@ -29,13 +30,17 @@ from headrace.workload import ClosedWorkload
 STUDY = Study(
     "raid-2009",
     "RAID over magnetic EBS volumes, sysbench fileio, 2009",
-    "Do the directions of the 2009 benchmark (RAID 0 and 10 help, RAID 5 does not, RAID 10,f2 is worse) come out of the model?",
+    (
+        "Do the directions of the 2009 benchmark (RAID 0 and 10 help, RAID 5 does not, RAID 10,f2 is worse) come "
+        "out of the model?"
+    ),
     (Source("Percona, EC2/EBS single and RAID volumes IO benchmark", "2009-08-06"),),
 )
 
 AS_OF = "2009-08-06"
 INSTANCE = "m1.large"
-# The size of the volumes is not stated; it does not matter to magnetic ones. The test file has 16 GB.
+# The size of the volumes is not stated; it does not matter to magnetic ones. The test file has 16
+# GB.
 VOLUME_GIB = 100
 FILE_GIB = 16.0
 ARRAYS = {
@@ -50,9 +55,11 @@ MODES = {"seqrd": "read", "seqwr": "write", "rndrd": "randread", "rndwr": "randw
 THREADS = (1, 4, 8, 16)
 # sysbench's default: 1.5 reads to a write.
 READ_PERCENT = 60
-# 60 s at the slowest rate (RAID 5 writes of one thread, 57 a second) are 3,400 requests: a mean within 2 % (two deviations).
+# 60 s at the slowest rate (RAID 5 writes of one thread, 57 a second) are 3,400 requests: a mean
+# within 2 % (two deviations).
 SECONDS = 60.0
-# Two runs of the same rate differ by less than 2 %: what is closer is the same. "Clearly" is half as much again.
+# Two runs of the same rate differ by less than 2 %: what is closer is the same. "Clearly" is half
+# as much again.
 SAME = 0.02
 CLEARLY = 1.5
 
@@ -67,10 +74,11 @@ class Point:
 
 
 def fileio(array: str, mode: str, threads: int, seed: int = 1) -> Point:
-    """One sysbench fileio run on the model: 16 KiB requests, `threads` of them at a time, in the per-I/O form.
+    """One sysbench fileio run on the model: 16 KiB requests, `threads` of them at a time, in the
+    per-I/O form.
 
-    sysbench's threads share one position in the sequential modes, so they are one job of that depth here. The second of saved tokens is
-    switched off: a run of minutes does not see it.
+    sysbench's threads share one position in the sequential modes, so they are one job of that depth
+    here. The second of saved tokens is switched off: a run of minutes does not see it.
     """
     sequential = mode.startswith("seq")
     jobs, depth = (1, threads) if sequential else (threads, 1)
@@ -110,19 +118,23 @@ def run(progress: Progress | None = None) -> StudyResult:
     columns = ("array", "mode", "threads", "requests/s", "mean ms", "95 % ms")
     notes = (
         (
-            "The original's charts and spreadsheet could not be read: directions are all that is published, no number of ours can "
+            "The original's charts and spreadsheet could not be read: directions are all that is published, no "
+            "number of ours can "
             "be held against them."
         ),
         (
-            "Cap (1,100 IOPS) and latency of magnetic volumes are those measured in 2011 or guessed (data/volumes/standard.toml, "
+            "Cap (1,100 IOPS) and latency of magnetic volumes are those measured in 2011 or guessed "
+            "(data/volumes/standard.toml, "
             "data/latency.csv); AWS published none before 2014."
         ),
         (
-            "Not modelled: the page cache and read-ahead under sysbench's buffered I/O, its fsync every 100 requests, neighbours "
+            "Not modelled: the page cache and read-ahead under sysbench's buffered I/O, its fsync every 100 "
+            "requests, neighbours "
             "on shared disks, first writes to fresh blocks."
         ),
         (
-            "md gathers sequential writes to RAID 5 into whole stripes, which need no reads; here each request is by itself, so "
+            "md gathers sequential writes to RAID 5 into whole stripes, which need no reads; here each request "
+            "is by itself, so "
             "seqwr on RAID 5 is too slow."
         ),
         f"Limits of {INSTANCE} are those of 2018, the oldest known.",
@@ -161,22 +173,28 @@ def _direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -
 # Why the model cannot show some directions; shown only where one fails.
 WHY_NOT = {
     "RAID 10 of 4 clearly better than one volume": (
-        "every write waits for the later of two copies, so 16 threads are bound by latency before the two pairs' caps (2,200 "
+        "every write waits for the later of two copies, so 16 threads are bound by latency before the two "
+        "pairs' caps (2,200 "
         "a second) bind; more threads would get there"
     ),
     "RAID 10,f2 worse than RAID 10": (
-        "the far layout costs disk seeks between the halves of each disk; a network volume modelled by a cap and a latency "
+        "the far layout costs disk seeks between the halves of each disk; a network volume modelled by a cap "
+        "and a latency "
         "has none, so both layouts write the same"
     ),
     "one volume is at its best with 1 thread": (
-        "the model answers requests beside each other up to the cap, so more threads give more; a single queue or disk arm behind "
+        "the model answers requests beside each other up to the cap, so more threads give more; a single queue "
+        "or disk arm behind "
         "a volume of 2009 is not modelled"
     ),
     "RAID 0 of 4 no better than one volume": (
-        "contradicts the 2009 result; the model sides with that one. The 4 GB volumes and file of that run may have been in a "
+        "contradicts the 2009 result; the model sides with that one. The 4 GB volumes and file of that run may "
+        "have been in a "
         "cache on the other side"
     ),
-    "RAID 5 of 3 no better than RAID 10 of 4": "reads of RAID 5 are spread like RAID 0's over three volumes, those of RAID 10 over four",
+    "RAID 5 of 3 no better than RAID 10 of 4": (
+        "reads of RAID 5 are spread like RAID 0's over three volumes, those of RAID 10 over four"
+    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""sysbench-tpcc over 5,000 warehouses on EBS in 2018: the runs whose figures are known, and the databases calibrated on one of them for each engine."""
+"""sysbench-tpcc over 5,000 warehouses on EBS in 2018: the runs whose figures are known, and the
+databases calibrated on one of them for each engine."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ GIB_PER_GB = 1e9 / 1024.0**3
 
 @dataclass(frozen=True)
 class TpccRun:
-    """One published run: means and quantiles of its one-second tps. `cache_gb` is `cache_known`: published, assumed, or inferred from the run."""
+    """One published run: means and quantiles of its one-second tps. `cache_gb` is `cache_known`:
+    published, assumed, or inferred from the run."""
 
     name: str
     engine: str
@@ -50,7 +52,8 @@ class TpccRun:
 
 
 def measured() -> tuple[TpccRun, ...]:
-    """The runs on c5.9xlarge. Those of other data sets and machines stand in the same table and are left out here."""
+    """The runs on c5.9xlarge. Those of other data sets and machines stand in the same table and are
+    left out here."""
     runs = []
     for row in published("tpcc_runs"):
         if row["instance"] != INSTANCE:
@@ -58,9 +61,19 @@ def measured() -> tuple[TpccRun, ...]:
         quarters = tuple(float(row[name]) for name in ("q1", "q2", "q3", "q4"))
         quantiles = (float(row[name]) for name in ("p5", "p50", "p95"))
         runs.append(
-            TpccRun(row["run"], row["engine"], row["storage"], float(row["cache_gb"]), row["cache_known"], int(row["threads"]),
-                     float(row["mean_second_half"]), quarters, *quantiles, Source(row["source"], row["date"]))
-        )  # fmt: skip
+            TpccRun(
+                row["run"],
+                row["engine"],
+                row["storage"],
+                float(row["cache_gb"]),
+                row["cache_known"],
+                int(row["threads"]),
+                float(row["mean_second_half"]),
+                quarters,
+                *quantiles,
+                Source(row["source"], row["date"]),
+            )
+        )
     return tuple(runs)
 
 
@@ -81,7 +94,8 @@ def run_again(run: TpccRun, draws: int = 0) -> Prediction:
 def simulated(
     engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed
 ) -> Prediction:
-    """An hour of the calibrated database on another storage; cache and clients as calibrated unless given."""
+    """An hour of the calibrated database on another storage; cache and clients as calibrated unless
+    given."""
     return predict(
         calibrated(engine),
         storage,

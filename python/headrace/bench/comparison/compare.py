@@ -57,9 +57,9 @@ NOT_SETTINGS = (
 class Difference:
     """One figure of both.
 
-    `change_percent`: b against a; `low_percent`, `high_percent`: its 95 % interval, None where there
-    is none. `verdict`: higher, lower, same (the interval holds 0) or "" (no interval). `better`:
-    whether b is better, None where that cannot be said. `how`: of the interval.
+    `change_percent`: b against a; `low_percent`, `high_percent`: its 95 % interval, None where
+    there is none. `verdict`: higher, lower, same (the interval holds 0) or "" (no interval).
+    `better`: whether b is better, None where that cannot be said. `how`: of the interval.
     """
 
     name: str
@@ -77,9 +77,12 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class RunComparison:
-    """`a` and `b`: the runs. `unlike`: what is not alike in load, tool, machine or data (empty unless
-    it was allowed). `differs`: what was meant to differ: (what, of a, of b). `notes`: what to know
-    before trusting it."""
+    """`a` and `b`: the runs.
+
+    `unlike`: what is not alike in load, tool, machine or data (empty unless it was allowed).
+    `differs`: what was meant to differ: (what, of a, of b). `notes`: what to know before trusting
+    it.
+    """
 
     a: tuple[RunRecord, ...]
     b: tuple[RunRecord, ...]
@@ -188,7 +191,8 @@ def differing(a: RunRecord, b: RunRecord) -> list[tuple[str, str, str]]:
 
 
 def _of_the_place(key: str) -> bool:
-    """No setting of the server: where it lives, what it is called, sizes that follow performance_schema=ON."""
+    """No setting of the server: where it lives, what it is called, sizes that follow
+    performance_schema=ON."""
     return key in NOT_SETTINGS or key.startswith("performance_schema_") or key.endswith(("_home_dir", "_file_path"))
 
 

@@ -1,6 +1,7 @@
 """Do the lab's volumes perform as the catalog and the model say?
 
-Each case is a fresh volume under fio for some seconds, beside the same load in the simulator and the cap of the specification. Tolerances:
+Each case is a fresh volume under fio for some seconds, beside the same load in the simulator and
+the cap of the specification. Tolerances:
 
     at a cap     requests a second within 0.5 %: the project's bar of 0.3 % for the mean, and one queue of requests more or less at the edges of some seconds
     latency      p50 within 3 % and p99 within 10 % (the project's bars), plus how late the device's own answers left: the daemon measures that, and a busy machine
@@ -47,7 +48,8 @@ QUICK_DEPTHS = (1, 16)
 DRAINING = "gp2:100"
 DRAINING_PERCENT = 0.2111
 DRAIN_S = 8.0
-# Afterwards it rests, earning 300 credits a second, and bursts again: in 3 s some 2,400 I/Os. fio takes 0.2 s to start, 60 credits: 2.5 %.
+# Afterwards it rests, earning 300 credits a second, and bursts again: in 3 s some 2,400 I/Os. fio
+# takes 0.2 s to start, 60 credits: 2.5 %.
 REST_S = 5.0
 AGAIN_S = 3.0
 AGAIN_PERCENT = 3.0
@@ -69,8 +71,9 @@ class Case:
 
 @dataclass(frozen=True)
 class ConformanceFinding:
-    """One figure: the cap of the specification where it binds (`specified`), what was published of real volumes (`published`, its sources in conformance_published.csv), the
-    model's, what was measured. `within`: None where nothing is promised."""
+    """One figure: the cap of the specification where it binds (`specified`), what was published of
+    real volumes (`published`, its sources in conformance_published.csv), the model's, what was
+    measured. `within`: None where nothing is promised."""
 
     spec: str
     load: str
@@ -87,7 +90,8 @@ class ConformanceFinding:
 
 
 def cases(quick: bool) -> list[Case]:
-    """What is run: reads at every depth, writes, and bytes, of every type; then a gp2 that runs dry."""
+    """What is run: reads at every depth, writes, and bytes, of every type; then a gp2 that runs
+    dry."""
     found = []
     seconds = 3.0 if quick else 8.0
     for spec in QUICK_SPECS if quick else SPECS:
@@ -114,7 +118,8 @@ def cases(quick: bool) -> list[Case]:
 
 
 def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None = None) -> list[ConformanceFinding]:
-    """Runs every case on volumes of its own, which are deleted afterwards. `progress` is told the share done and what is run. Raises CouldNotRun, InputError."""
+    """Runs every case on volumes of its own, which are deleted afterwards. `progress` is told the
+    share done and what is run. Raises CouldNotRun, InputError."""
     found: list[ConformanceFinding] = []
     every = cases(quick)
     for place, case in enumerate(every):
@@ -181,7 +186,8 @@ def _workload(load: fio.FioLoad) -> ClosedWorkload:
 
 
 def _late_ms(rows: dict) -> tuple[float, float]:
-    """How late answers left at the median and at the 99th percentile, ms: the median of the seconds."""
+    """How late answers left at the median and at the 99th percentile, ms: the median of the
+    seconds."""
     columns = rows["columns"]
 
     def middle(name: str) -> float:

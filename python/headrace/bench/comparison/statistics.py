@@ -52,7 +52,8 @@ def statistic(rows: Rows) -> float:
 
 
 def change_of_runs(a: Rows, b: Rows, seed: int) -> tuple[float, float, str] | None:
-    """The interval of the change from `a` to `b` in percent, and how it was made; None of too few rows."""
+    """The interval of the change from `a` to `b` in percent, and how it was made; None of too few
+    rows."""
     chance, drawn, blocks = np.random.default_rng(seed), [], []
     for top, bottom in (a, b):
         block = max(block_length(top), 1 if bottom is None else block_length(bottom), len(top) // MOST_PIECES)
@@ -79,7 +80,8 @@ def _resampled(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarra
     starts = chance.integers(0, count, size=(RESAMPLES, pieces))
     sums = []
     for series in (top,) if bottom is None else (top, bottom):
-        # Sums of all blocks at once, from running sums; the last block is cut to the series' length.
+        # Sums of all blocks at once, from running sums; the last block is cut to the series'
+        # length.
         running = np.concatenate([[0.0], np.cumsum(np.concatenate([series, series]))])
         whole = running[starts + block] - running[starts]
         rest = count - block * (pieces - 1)

@@ -32,7 +32,8 @@ def check_one_of(source: str, **given: tuple[str, Collection[str]]) -> None:
 
 
 def check_numbers(source: str, whole: bool = False, **given: tuple[object, float, float]) -> None:
-    """Raises InputError for an option (value, least, most) beyond its bounds; `whole`: not an integer."""
+    """Raises InputError for an option (value, least, most) beyond its bounds; `whole`: not an
+    integer."""
     for what, (value, low, high) in given.items():
         number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
         if not (number and low <= value <= high):
@@ -91,7 +92,8 @@ class ToolOutcome:
 
 
 class Benchmark(ABC):
-    """A load with its options. Subclasses are frozen dataclasses; equal ones ask the same of a server."""
+    """A load with its options. Subclasses are frozen dataclasses; equal ones ask the same of a
+    server."""
 
     name: ClassVar[str]
     program: ClassVar[str]

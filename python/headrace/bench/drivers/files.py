@@ -1,4 +1,5 @@
-"""What drivers of files share: a folder or a device that may be used, files that are whole, space that is there."""
+"""What drivers of files share: a folder or a device that may be used, files that are whole, space
+that is there."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ SPARE_BYTES = 64 << 20
 
 
 def check_folder(name: str, target: Target) -> None:
-    """Raises InputError when the target is neither a folder nor a device, CouldNotRun when it may not be written."""
+    """Raises InputError when the target is neither a folder nor a device, CouldNotRun when it may
+    not be written."""
     if target.folder is None:
         raise InputError(
             target.label, f"{name} works on files", DOC, "Name a folder on the volume: --folder /mnt/volume."
@@ -61,7 +63,9 @@ def file_whole(path: Path, size: int) -> bool:
     except FileNotFoundError:
         return False
     if status.st_size != size or status.st_blocks * 512 < WHOLE_SHARE * size:
-        raise InputError(str(path), f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} are needed", f"{DOC}, Preparing",
+        raise InputError(str(path), (f"is there with {status.st_size / GIB:.3g} GiB, "
+                                     f"{status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} "
+                                     "are needed"), f"{DOC}, Preparing",
                          "Write it anew: --fresh.")  # fmt: skip
     return True
 

@@ -33,7 +33,8 @@ MODES = ("read", "write", "randread", "randwrite", "rw", "randrw")
 ENGINES = ("libaio", "io_uring", "psync", "sync")
 FILE = "headrace-fio.data"
 JSON, LOG = "fio.json", "log"
-# fio's stat.h: 64 buckets for every power of two of nanoseconds; the value is the middle of a bucket.
+# fio's stat.h: 64 buckets for every power of two of nanoseconds; the value is the middle of a
+# bucket.
 BITS = 6
 ERROR_PERCENT = 100 / (1 << BITS) / 2
 # Guesses: slower than 1 MiB/s something is wrong; laying out, starting and ending a run take less.
@@ -60,10 +61,13 @@ def _words(program: str, path: object, rw: str, bs_kib: float, iodepth: int, job
 
 @dataclass(frozen=True)
 class FioJob(Benchmark):
-    """`rw`: fio's name of the pattern. `bs_kib`: KiB a request. `iodepth`: requests in flight of each
-    client (a client is a job). `size_gib`: the file, or the part of the device. `read_percent`: of
-    mixed patterns. `fdatasync`: after this many writes, 0: never. `direct`: without the page cache.
-    `overwrite`: allow writes to a block device, whose data they destroy. Raises InputError."""
+    """`rw`: fio's name of the pattern.
+
+    `bs_kib`: KiB a request. `iodepth`: requests in flight of each client (a client is a job).
+    `size_gib`: the file, or the part of the device. `read_percent`: of mixed patterns. `fdatasync`:
+    after this many writes, 0: never. `direct`: without the page cache. `overwrite`: allow writes to
+    a block device, whose data they destroy. Raises InputError.
+    """
 
     name: ClassVar[str] = "fio"
     program: ClassVar[str] = "fio"
@@ -192,7 +196,8 @@ def histogram(job: dict) -> Histogram | None:
 
 
 def seconds(folder: Path, load: RunLoad, bs_kib: int) -> tuple[list[IntervalReport], float | None]:
-    """A report a second from the logs, and when fio's time was 0 on the wall clock. The ramp is not in the logs."""
+    """A report a second from the logs, and when fio's time was 0 on the wall clock. The ramp is not
+    in the logs."""
     iops = _log(folder / f"{LOG}_iops.log")
     bandwidth = _log(folder / f"{LOG}_bw.log")
     percentiles = _percentiles(folder / f"{LOG}_clat_hist.log")
@@ -224,7 +229,8 @@ def seconds(folder: Path, load: RunLoad, bs_kib: int) -> tuple[list[IntervalRepo
 
 
 def _log(path: Path) -> dict[tuple[int, int], float]:
-    """`ms, value, direction, ...` of each line; several lines of one second and direction (jobs that began apart) are added up."""
+    """`ms, value, direction, ...` of each line; several lines of one second and direction (jobs
+    that began apart) are added up."""
     found: dict[tuple[int, int], float] = {}
     try:
         lines = path.read_text(errors="replace").splitlines()
@@ -244,7 +250,8 @@ def _log(path: Path) -> dict[tuple[int, int], float]:
 
 
 def _percentiles(path: Path) -> dict[int, tuple[float | None, float | None, float | None]]:
-    """p50, p95 and p99 in ms of each second, of reads and writes together. Bins are counts of that second."""
+    """p50, p95 and p99 in ms of each second, of reads and writes together. Bins are counts of that
+    second."""
     sums: dict[int, list[int]] = {}
     anchor = None
     if not path.exists():
@@ -286,8 +293,8 @@ class FioLoad:
 
 @dataclass(frozen=True)
 class FioResult:
-    """Reads and writes together. `sd_ms`: standard deviation of completion latencies; percentiles are
-    those of fio's histogram, within 1 %. `seconds`: how long it ran."""
+    """Reads and writes together. `sd_ms`: standard deviation of completion latencies; percentiles
+    are those of fio's histogram, within 1 %. `seconds`: how long it ran."""
 
     ios: int
     iops: float
@@ -301,7 +308,8 @@ class FioResult:
 
 
 def run_once(load: FioLoad, target: str | Path) -> FioResult:
-    """Runs `load` with direct I/O on `target`, a block device or a file, and overwrites what it writes.
+    """Runs `load` with direct I/O on `target`, a block device or a file, and overwrites what it
+    writes.
 
     Raises CouldNotRun.
     """
@@ -319,7 +327,8 @@ def run_once(load: FioLoad, target: str | Path) -> FioResult:
 
 
 def read_result(text: str) -> FioResult:
-    """The figures of a `--output-format=json` report with one group. Raises InputError for anything else."""
+    """The figures of a `--output-format=json` report with one group. Raises InputError for anything
+    else."""
     try:
         # Warnings come before the JSON.
         job = json.loads(text[text.index("{") :])["jobs"][0]

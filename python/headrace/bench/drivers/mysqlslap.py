@@ -1,5 +1,9 @@
-"""mysqlslap: many clients with the same statements. It reports nothing on its way and no latencies: statements a second are the server's own counters, percentiles those of performance_schema
-where the server keeps a histogram (MySQL since 8.0; MariaDB keeps none)."""
+"""mysqlslap: many clients with the same statements.
+
+It reports nothing on its way and no latencies: statements a second are the server's own counters,
+percentiles those of performance_schema where the server keeps a histogram (MySQL since 8.0; MariaDB
+keeps none).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,8 @@ from headrace.errors import InputError
 LOADS = ("mixed", "read", "key", "update", "write")
 TABLE = "headrace_slap"
 ACCOUNT_FILE = "client.cnf"
-# Statements of a client in turn: enough that the same row is seldom met twice in a moment, few enough to be read at once.
+# Statements of a client in turn: enough that the same row is seldom met twice in a moment, few
+# enough to be read at once.
 STATEMENTS = 2_000
 BATCH = 1_000
 # Ended by time: no server does as many in a week.
@@ -30,7 +35,8 @@ WORD = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 @dataclass(frozen=True)
 class Mysqlslap(Benchmark):
-    """`load`: read (a scan of 100 rows), key (a row by its key), update (a row by its key), write (inserts), mixed (half write, half key). `rows` of some 160 bytes. Raises InputError."""
+    """`load`: read (a scan of 100 rows), key (a row by its key), update (a row by its key), write
+    (inserts), mixed (half write, half key). `rows` of some 160 bytes. Raises InputError."""
 
     name: ClassVar[str] = "mysqlslap"
     program: ClassVar[str] = "mysqlslap"
@@ -60,7 +66,9 @@ class Mysqlslap(Benchmark):
             cursor.execute(f"SELECT MAX(id) FROM {TABLE}")
             rows = cursor.fetchone()[0] or 0
         if found[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
-            raise InputError(f"table {TABLE}", f"is of {found[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed", f"{DOC}, Preparing",
+            raise InputError(f"table {TABLE}", (f"is of {found[TABLE]} with {rows:,} rows, and "
+                                                f"{ENGINES[target.engine]} with {self.rows:,} "
+                                                "is needed"), f"{DOC}, Preparing",
                              "Prepare it anew: --fresh.")  # fmt: skip
         return True
 
@@ -71,7 +79,8 @@ class Mysqlslap(Benchmark):
         chance = random.Random(seed)
         with cursor_on(target) as cursor:
             cursor.execute(
-                f"CREATE TABLE {TABLE} (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, k INT NOT NULL, c VARCHAR(128) NOT NULL, KEY k (k)) ENGINE={ENGINES[target.engine]}"
+                f"CREATE TABLE {TABLE} (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, k INT NOT NULL, c "
+                f"VARCHAR(128) NOT NULL, KEY k (k)) ENGINE={ENGINES[target.engine]}"
             )
             for first in range(1, self.rows + 1, BATCH):
                 batch = [
@@ -93,7 +102,10 @@ class Mysqlslap(Benchmark):
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         return ToolOutcome(
             notes=(
-                "mysqlslap tells no latencies: percentiles, where there are any, are the server's own of all its statements.",
+                (
+                    "mysqlslap tells no latencies: percentiles, where there are any, are the server's own of all "
+                    "its statements."
+                ),
             )
         )
 

@@ -15,7 +15,8 @@ from headrace.connect.address import DEFAULT_PORT, Address
 from headrace.errors import CouldNotRun, InputError
 
 SOURCE = "sysbench 1.0"
-# sysbench.h: 1,024 buckets, evenly in the logarithm from 0.001 ms to 100 s; a value goes to the nearest.
+# sysbench.h: 1,024 buckets, evenly in the logarithm from 0.001 ms to 100 s; a value goes to the
+# nearest.
 HISTOGRAM_ERROR_PERCENT = 0.9
 # After the time is up a client finishes its transaction. One that waits for a row or a paused disk
 # gets no more than this (a guess).
@@ -44,7 +45,8 @@ FATAL = re.compile(r"(?:FATAL|ALERT): (.*)")
 
 
 def write_account(address: Address, path: Path) -> Path:
-    """sysbench's --config-file with server, account and password, mode 0600. Raises InputError for a password it cannot hold, CouldNotRun."""
+    """sysbench's --config-file with server, account and password, mode 0600. Raises InputError for
+    a password it cannot hold, CouldNotRun."""
     lines = [f"mysql-user={quoted('user', address.user)}"]
     if address.socket is not None:
         lines.append(f"mysql-socket={quoted('socket', address.socket)}")
@@ -71,9 +73,9 @@ def _write_certificates(address: Address, folder: Path) -> None:
 
     No connection is made without all three. A server that names a CA refuses a client's certificate
     it has not signed, but takes a client that has none. TLS 1.3 has no signature on the curve
-    secp256k1 (RFC 8446, 4.2.3), so a certificate with such a key is loaded, and never sent. sysbench
-    encrypts, but does not check the server's certificate: `connect(address)` does, before the run.
-    Raises CouldNotRun.
+    secp256k1 (RFC 8446, 4.2.3), so a certificate with such a key is loaded, and never sent.
+    sysbench encrypts, but does not check the server's certificate: `connect(address)` does, before
+    the run. Raises CouldNotRun.
     """
     words = [required("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp256k1", "-nodes", "-days", "2", "-subj", "/CN=headrace-bench",
              "-keyout", "client-key.pem", "-out", "client-cert.pem"]  # fmt: skip
@@ -83,7 +85,8 @@ def _write_certificates(address: Address, folder: Path) -> None:
 
 
 def quoted(what: str, value: str, secret: bool = False) -> str:
-    """A value for sysbench's option file, which knows quotes of both kinds and no escapes. Raises InputError for what it cannot hold."""
+    """A value for sysbench's option file, which knows quotes of both kinds and no escapes. Raises
+    InputError for what it cannot hold."""
     shown = "***" if secret else value
     if any(character in value for character in "\n\r\0"):
         raise InputError(
@@ -96,7 +99,10 @@ def quoted(what: str, value: str, secret: bool = False) -> str:
         if quote not in value:
             return f"{quote}{value}{quote}"
     if any(character in value for character in " ,\t") or value[0] in "'\"":
-        rule = "has both kinds of quotes with a blank, a comma or a quote at its beginning, which sysbench's option file cannot hold"
+        rule = (
+            "has both kinds of quotes with a blank, a comma or a quote at its beginning, which sysbench's "
+            "option file cannot hold"
+        )
         raise InputError(f"{what} {shown}", rule, SOURCE, "Use an account with another password for benchmarks.")
     return value
 
@@ -135,7 +141,8 @@ def _number(text: str) -> float | None:
 
 
 def outcome(raw: str, load: RunLoad) -> ToolOutcome:
-    """Totals and histogram of the last part. Raises InputError when the summary is missing: it was cut off."""
+    """Totals and histogram of the last part. Raises InputError when the summary is missing: it was
+    cut off."""
     last = raw[raw.rfind("Latency histogram") :] if "Latency histogram" in raw else raw
     figures = {}
     for name, pattern in FIGURES.items():
@@ -156,7 +163,8 @@ def why(raw: str, ended: Ended) -> str:
 
 
 def _fatal(raw: str) -> str:
-    """What came first, and the error behind it: "unable to connect" alone says little. Statements are cut: they may be a megabyte long."""
+    """What came first, and the error behind it: "unable to connect" alone says little. Statements
+    are cut: they may be a megabyte long."""
     said = list(dict.fromkeys(text.strip()[:200] for text in FATAL.findall(raw)))
     return "; ".join(said[:2])
 
@@ -172,7 +180,8 @@ def histogram(text: str) -> Histogram | None:
 
 
 def once(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, work: Path | None = None) -> str:
-    """Runs a command of sysbench that is not timed (prepare, cleanup) in `work`, else in `folder`, where its output goes; the output. Raises CouldNotRun."""
+    """Runs a command of sysbench that is not timed (prepare, cleanup) in `work`, else in `folder`,
+    where its output goes; the output. Raises CouldNotRun."""
     raw = folder / f"{what}.txt"
     ended = run_lines(Command((tool.path, *words), work or folder), raw, limit_s)
     text = raw.read_text(errors="replace")

@@ -40,10 +40,13 @@ TOTALS = {
 
 @dataclass(frozen=True)
 class SysbenchFileio(Benchmark):
-    """`mode`: of sysbench. `files` of together `size_gib`. `block_kib`: KiB a request. `io_mode`: sync,
-    async (128 in flight a client) or mmap. `flags`: of open: direct, dsync, sync. `fsync_every`: after
-    this many requests, 0: never; `fsync_all`: after each write; `fsync_mode`: fsync or fdatasync.
-    `rw_ratio`: reads per write of rndrw. Raises InputError."""
+    """`mode`: of sysbench. `files` of together `size_gib`.
+
+    `block_kib`: KiB a request. `io_mode`: sync, async (128 in flight a client) or mmap. `flags`: of
+    open: direct, dsync, sync. `fsync_every`: after this many requests, 0: never; `fsync_all`: after
+    each write; `fsync_mode`: fsync or fdatasync. `rw_ratio`: reads per write of rndrw. Raises
+    InputError.
+    """
 
     name: ClassVar[str] = "sysbench-fileio"
     program: ClassVar[str] = "sysbench"
@@ -164,7 +167,8 @@ class SysbenchFileio(Benchmark):
 
     @property
     def _file_bytes(self) -> int:
-        """Whole MiB where there is one at least, else whole requests: sysbench cuts the total into equal files."""
+        """Whole MiB where there is one at least, else whole requests: sysbench cuts the total into
+        equal files."""
         each = int(self.size_gib * GIB / self.files)
         return each // MIB * MIB if each >= MIB else each // (self.block_kib * 1024) * self.block_kib * 1024
 

@@ -27,7 +27,8 @@ from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS
 
-# oltp_common.lua: what shapes a transaction. name: (lowest, highest) of a whole number, None: on or off.
+# oltp_common.lua: what shapes a transaction. name: (lowest, highest) of a whole number, None: on or
+# off.
 SHAPES: dict[str, tuple[int, int] | None] = {
     "point_selects": (0, 10_000), "simple_ranges": (0, 10_000), "sum_ranges": (0, 10_000), "order_ranges": (0, 10_000), "distinct_ranges": (0, 10_000),
     "index_updates": (0, 10_000), "non_index_updates": (0, 10_000), "delete_inserts": (0, 10_000), "range_size": (1, 1_000_000), "range_selects": None,
@@ -45,7 +46,8 @@ KEEPING = ("oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_s
 MAX_TABLES, MAX_ROWS = 10_000, 2_000_000_000  # rows are 32-bit integers in sysbench's tables
 # Counting rows reads all of an index: up to here it takes moments.
 COUNTED_ROWS = 1_000_000
-# A row takes 220 bytes on disk with its index (sysbench 1.0, InnoDB: 10 M rows are 2.4 GB): at 1 MiB/s, what an empty gp2 of 1 GiB does with random writes, and a margin.
+# A row takes 220 bytes on disk with its index (sysbench 1.0, InnoDB: 10 M rows are 2.4 GB): at 1
+# MiB/s, what an empty gp2 of 1 GiB does with random writes, and a margin.
 PREPARE_S_PER_ROW, PREPARE_MORE_S = 1e-3, 600.0
 CLEANUP_S = 600.0
 PREPARE_THREADS = 8
@@ -54,8 +56,12 @@ ENGINES = {"innodb": "innodb", "myrocks": "rocksdb"}
 
 @dataclass(frozen=True)
 class SysbenchOltp(Benchmark):
-    """`script`: of sysbench. `tables` of `rows` each. `distribution`: uniform, gaussian, special (sysbench's default), pareto, zipfian; `parameters` of it, named as in
-    docs/reference/run-description.md. `shape`: options of the script, such as {"point_selects": 5, "skip_trx": True}. Raises InputError."""
+    """`script`: of sysbench.
+
+    `tables` of `rows` each. `distribution`: uniform, gaussian, special (sysbench's default),
+    pareto, zipfian; `parameters` of it, named as in docs/reference/run-description.md. `shape`:
+    options of the script, such as {"point_selects": 5, "skip_trx": True}. Raises InputError.
+    """
 
     name: ClassVar[str] = "sysbench-oltp"
     program: ClassVar[str] = "sysbench"

@@ -1,7 +1,9 @@
-"""TPC-C: Headrace's script for sysbench (lua/tpcc.lua), its data, its percentiles by transaction, and the standard's consistency conditions.
+"""TPC-C: Headrace's script for sysbench (lua/tpcc.lua), its data, its percentiles by transaction,
+and the standard's consistency conditions.
 
-Why a script and not a program of its own: sysbench is kept, in Debian, speaks over the socket, makes the per-second lines and the histogram that a calibration wants (go-tpc's has one
-digit and nothing below a millisecond, and takes TCP only).
+Why a script and not a program of its own: sysbench is kept, in Debian, speaks over the socket,
+makes the per-second lines and the histogram that a calibration wants (go-tpc's has one digit and
+nothing below a millisecond, and takes TCP only).
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ MOST_CHECKED = 10
 
 @dataclass(frozen=True)
 class Tpcc(Benchmark):
-    """`warehouses`: some 0.1 GiB each in InnoDB. `items`, `customers` (of a district): other numbers than the standard's make small data for trials. Raises InputError."""
+    """`warehouses`: some 0.1 GiB each in InnoDB. `items`, `customers` (of a district): other
+    numbers than the standard's make small data for trials. Raises InputError."""
 
     name: ClassVar[str] = "tpcc"
     program: ClassVar[str] = "sysbench"
@@ -142,7 +145,8 @@ class Tpcc(Benchmark):
         notes = list(found.notes)
         if not self.standard:
             notes.append(
-                f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of a district (of 3,000)."
+                f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of "
+                "a district (of 3,000)."
             )
         return ToolOutcome(found.histogram, (), figures, tuple(notes))
 
@@ -164,7 +168,8 @@ class Tpcc(Benchmark):
         )
 
     def described(self) -> dict | None:
-        """The same tables, transactions and mix as sysbench-tpcc with one set of tables; small data are no TPC-C."""
+        """The same tables, transactions and mix as sysbench-tpcc with one set of tables; small data
+        are no TPC-C."""
         return {"name": "sysbench-tpcc", "tables": 1, "scale": self.warehouses} if self.standard else {"name": "own"}
 
     def _words(self, target: Target) -> list[str]:
@@ -200,8 +205,9 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
     return {kind: merged(parts) for kind, parts in found.items()}
 
 
-# The consistency conditions of TPC-C, clause 3.3.2: each counts the rows that break it, of warehouses
-# up to %s. Condition 11 (orders less new orders are 2,100 a district) holds before a run only.
+# The consistency conditions of TPC-C, clause 3.3.2: each counts the rows that break it, of
+# warehouses up to %s. Condition 11 (orders less new orders are 2,100 a district) holds before a run
+# only.
 CONDITIONS = {
     1: """SELECT COUNT(*) FROM (SELECT w_id FROM tpcc_warehouse JOIN tpcc_district ON d_w_id = w_id WHERE w_id <= %s
           GROUP BY w_id, w_ytd HAVING w_ytd <> SUM(d_ytd)) broken""",
@@ -245,6 +251,7 @@ def consistency(cursor, warehouses: int) -> list[str]:
         cursor.execute(query, (most,) * query.count("%s"))
         if broken := int(cursor.fetchone()[0]):
             wrong.append(
-                f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the first {most} warehouses"
+                f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the "
+                f"first {most} warehouses"
             )
     return wrong

@@ -56,7 +56,8 @@ class InterruptedRun(KeyboardInterrupt):
 
 
 class BrokenRun(CouldNotRun):
-    """The tool or the server ended before its time: `record` is what was measured until then. Exit code 3."""
+    """The tool or the server ended before its time: `record` is what was measured until then. Exit
+    code 3."""
 
     def __init__(self, record: RunRecord, value: str, rule: str, source: str = "", hint: str = "") -> None:
         super().__init__(value, rule, source, hint)
@@ -95,8 +96,8 @@ def run(
     """Runs a benchmark whose data are prepared, and keeps it in the store; the record is complete.
 
     `threads` clients for `warmup_s` that do not count and `seconds` that do. `name`: of the run, in
-    RUN.toml. `start`: cold or warm, None: as the server's cache was found. `progress` gets the share
-    done and what is done; `on_second` every report. Raises InputError for what cannot be run,
+    RUN.toml. `start`: cold or warm, None: as the server's cache was found. `progress` gets the
+    share done and what is done; `on_second` every report. Raises InputError for what cannot be run,
     CouldNotRun when nothing could be measured, and with what was measured until then in `.record`:
     BrokenRun when the tool or the server ended early, InterruptedRun (a KeyboardInterrupt) after
     Ctrl-C.
@@ -163,7 +164,8 @@ def _check_connections(target: Target, threads: int) -> None:
 
 @dataclass
 class _Run:
-    """A run, and what it has collected so far. `folder`: of the store; `private`: removed at the end."""
+    """A run, and what it has collected so far. `folder`: of the store; `private`: removed at the
+    end."""
 
     benchmark: Benchmark
     target: Target
@@ -331,9 +333,9 @@ def prepare(
 ) -> bool:
     """Makes the data where they are missing, and the database; whether anything was made.
 
-    `threads`: clients of the run to come. `fresh`: what is there is dropped first. Raises InputError
-    when other data are in the way (without `fresh`), CouldNotRun when they cannot be made; what was
-    half made is then removed.
+    `threads`: clients of the run to come. `fresh`: what is there is dropped first. Raises
+    InputError when other data are in the way (without `fresh`), CouldNotRun when they cannot be
+    made; what was half made is then removed.
     """
     benchmark.check_target(target)
     benchmark.tool()

@@ -38,7 +38,8 @@ COLD_SHARE = 0.5
 
 
 def figures(series: pl.DataFrame, outcome: ToolOutcome, benchmark: Benchmark) -> dict[str, float | None]:
-    """Means over the part that counts; percentiles of its histogram; shares of time 0..1. None: not measured."""
+    """Means over the part that counts; percentiles of its histogram; shares of time 0..1. None: not
+    measured."""
     part = series.filter(pl.col("phase") == "measure")
     found: dict[str, float | None] = {"seconds": float(part["duration_s"].sum())}
     found |= {
@@ -93,7 +94,8 @@ def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
 
 
 def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
-    """cold or warm: whether less than half of what the cache can hold of the data was in it at the first sample. MyRocks, and a server that does not tell: by its uptime."""
+    """cold or warm: whether less than half of what the cache can hold of the data was in it at the
+    first sample. MyRocks, and a server that does not tell: by its uptime."""
     status = samples.status
     if (
         status.height
@@ -119,11 +121,13 @@ def findings(
     found = []
     if interrupted:
         found.append(
-            f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what was measured until then."
+            f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what "
+            "was measured until then."
         )
     if failure is not None:
         found.append(
-            f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: {failure.rule}."
+            f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: "
+            f"{failure.rule}."
         )
     if not part.height:
         found.append("Nothing was measured after the warm-up: all figures are empty.")
@@ -142,12 +146,14 @@ def _machine(document: dict, part: pl.DataFrame) -> list[str]:
     before, cpus = document["environment"]["before"], document["environment"]["cpus"] or 1
     if before["busy_share"] > BUSY_SHARE:
         found.append(
-            f"Before the run the machine was not at rest: {before['busy_share']:.0%} of its processors were in use, load {before['load1']:.1f}."
+            f"Before the run the machine was not at rest: {before['busy_share']:.0%} of its processors were in "
+            f"use, load {before['load1']:.1f}."
         )
     idle, waiting, steal = (mean(part, name) for name in ("idle_cpus", "iowait_cpus", "steal_cpus"))
     if idle is not None and (idle + (waiting or 0.0)) < LEAST_IDLE_SHARE * cpus:
         found.append(
-            f"The processors were {1 - (idle + (waiting or 0.0)) / cpus:.0%} busy: the figures are those of the machine, not of its storage alone."
+            f"The processors were {1 - (idle + (waiting or 0.0)) / cpus:.0%} busy: the figures are those of the "
+            "machine, not of its storage alone."
         )
     if steal is not None and steal > STEAL_SHARE * cpus:
         found.append(f"{steal / cpus:.1%} of the processors' time was taken by the hypervisor.")
@@ -159,6 +165,9 @@ def _lateness(part: pl.DataFrame) -> list[str]:
     waits = [value for value in (mean(part, "read_wait_ms"), mean(part, "write_wait_ms")) if value]
     if late and waits and late > LATE_SHARE * max(waits):
         return [
-            f"The lab's answers left late, by {late:.2f} ms at the 99th percentile beside waits of {max(waits):.2f} ms: the machine has too much to do."
+            (
+                f"The lab's answers left late, by {late:.2f} ms at the 99th percentile beside waits of "
+                f"{max(waits):.2f} ms: the machine has too much to do."
+            )
         ]
     return []

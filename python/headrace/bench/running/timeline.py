@@ -1,7 +1,10 @@
-"""One time line: the benchmark's reports, device counters, server status, the host, and the lab's own figures, a row a second.
+"""One time line: the benchmark's reports, device counters, server status, the host, and the lab's
+own figures, a row a second.
 
-A row is the interval of a report of the tool; its place on the wall clock is known from when its lines came: the least delay of them all is taken for none. Counters were
-sampled at whole seconds, so their value at the edges of a row is interpolated, and a rate is the difference over the row's length: nothing is counted twice or lost.
+A row is the interval of a report of the tool; its place on the wall clock is known from when its
+lines came: the least delay of them all is taken for none. Counters were sampled at whole seconds,
+so their value at the edges of a row is interpolated, and a rate is the difference over the row's
+length: nothing is counted twice or lost.
 """
 
 from __future__ import annotations
@@ -33,15 +36,17 @@ HOST_TIMES = ("user_s", "system_s", "iowait_s", "idle_s", "steal_s")
 LAB_PERCENTILES = ("read_p50_us", "read_p99_us", "write_p50_us", "write_p99_us", "late_p99_us")
 # A sample or two may be late; over a longer hole nothing is made up.
 LONGEST_GAP_S = 3.5
-# Beyond the first and last sample nothing is known; so little moves a rate over a second by 5 % at most.
+# Beyond the first and last sample nothing is known; so little moves a rate over a second by 5 % at
+# most.
 END_SLACK_S = 0.05
 
 
 def rows(
     reports: Sequence[IntervalReport], began_unix: float, warmup_s: float, interval_s: float = 1.0
 ) -> pl.DataFrame:
-    """The reports as a frame: `t_s` (start of the row since the tool's clock began), `duration_s`, `t_unix`, `phase` (warmup, measure), threads, tps, qps, p95_ms, errors_per_s,
-    and what else a tool tells."""
+    """The reports as a frame: `t_s` (start of the row since the tool's clock began), `duration_s`,
+    `t_unix`, `phase` (warmup, measure), threads, tps, qps, p95_ms, errors_per_s, and what else a
+    tool tells."""
     starts = [0.0, *(report.end_s for report in reports)][: len(reports)]
     ends = [report.end_s for report in reports]
     # A lost line: the report is of its own interval only.
@@ -105,8 +110,11 @@ def _at(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def _anchored(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The samples with one more where the load began and one where it ended: a load begins between two samples, and a straight line between them would spread its first second
-    over the rest before. There the counter is where it was going until then; what a restart hides is left alone."""
+    """The samples with one more where the load began and one where it ended: a load begins between
+    two samples, and a straight line between them would spread its first second over the rest
+    before. There the counter is where it was going until then; what a restart hides is left
+    alone.
+    """
     if not len(edges) or not np.isfinite(values).all() or (np.diff(values) < 0).any():
         return times, values
     begin, finish = edges[0, 0], edges[-1, 1]
@@ -116,7 +124,8 @@ def _anchored(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple
             (t1, t2), (v1, v2) = times[chosen], values[chosen]
             nearest = (t2, v2) if at == begin else (t1, v1)
             place = int(np.searchsorted(times, at))
-            # What went on before may end at that moment too: the counter is never beyond its next sample.
+            # What went on before may end at that moment too: the counter is never beyond its next
+            # sample.
             value = float(
                 np.clip(nearest[1] + (v2 - v1) / (t2 - t1) * (at - nearest[0]), values[place - 1], values[place])
             )
@@ -139,7 +148,8 @@ def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool 
 
 
 def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
-    """All devices together: sums, waits weighted by requests, the busiest's share; and each device where there are several."""
+    """All devices together: sums, waits weighted by requests, the busiest's share; and each device
+    where there are several."""
     names = disk["device"].unique(maintain_order=True).to_list() if disk.height else []
     each = {name: _one_disk(disk.filter(pl.col("device") == name), edges) for name in names}
     if not each:
@@ -166,7 +176,8 @@ def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
             f"{way}_wait_ms": np.where(rate[f"{way}s"] > 0, rate[f"{way}_ms"] / rate[f"{way}s"], np.nan)
             for way in ("read", "write")
         }
-    # Requests as a volume counts them: Linux counts a flush as a write too, and a loop device hands on the parts of what was merged (workload/runs/counters.py).
+    # Requests as a volume counts them: Linux counts a flush as a write too, and a loop device hands
+    # on the parts of what was merged (workload/runs/counters.py).
     parts = 1.0 if hands_on_parts(disk["device"][0]) else 0.0
     return {
         "read_iops": rate["reads"] + parts * rate["reads_merged"],
@@ -207,8 +218,9 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np.ndarray]:
-    """Of the lab's volumes together: the share of the row in which requests waited for each cap (of several volumes: that of the one which waited longest), the lowest
-    balance, latencies of the slowest."""
+    """Of the lab's volumes together: the share of the row in which requests waited for each cap (of
+    several volumes: that of the one which waited longest), the lowest balance, latencies of the
+    slowest."""
     parts: dict[str, list[np.ndarray]] = {}
     for frame in volumes.values():
         if frame.height < 2:

@@ -1,4 +1,5 @@
-"""DuckDB over the run store: tables `runs`, `series`, `percentiles`, read from the files as they are.
+"""DuckDB over the run store: tables `runs`, `series`, `percentiles`, read from the files as they
+are.
 
 runs         a row a run: what was run on what, and every figure of the summary
 series       the time lines of all runs, with a column `run`
@@ -37,7 +38,8 @@ COLUMNS = (
 
 
 def connect(store: Store, runs: Sequence[RunRecord] | None = None):
-    """A DuckDB connection in memory with the three tables of these runs (None: all whole ones). It can read the store and nothing else."""
+    """A DuckDB connection in memory with the three tables of these runs (None: all whole ones). It
+    can read the store and nothing else."""
     import duckdb
 
     records = store.runs() if runs is None else list(runs)
@@ -67,7 +69,10 @@ def _runs_view(records: Sequence[RunRecord]) -> str:
     if not records:
         return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT NULL::JSON AS document) WHERE false"
     paths = ", ".join(_text(record.folder / RUN_FILE) for record in records)
-    return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM read_text([{paths}]))"
+    return (
+        f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM "
+        f"read_text([{paths}]))"
+    )
 
 
 def _parquet(records: Sequence[RunRecord], file: str) -> str:
@@ -80,7 +85,8 @@ def _parquet(records: Sequence[RunRecord], file: str) -> str:
 
 
 def _whole(path: Path) -> bool:
-    """Whether a Parquet file begins and ends as one (its last four bytes are PAR1): one damaged run must not hide the others."""
+    """Whether a Parquet file begins and ends as one (its last four bytes are PAR1): one damaged run
+    must not hide the others."""
     try:
         with open(path, "rb") as file:
             first = file.read(4)
@@ -99,7 +105,8 @@ def _name(value: str) -> str:
 
 
 def query(store: Store, sql: str, runs: Sequence[RunRecord] | None = None) -> pl.DataFrame:
-    """The answer of a SELECT over `runs`, `series` and `percentiles`. Raises InputError for SQL that is wrong or reaches beyond the store."""
+    """The answer of a SELECT over `runs`, `series` and `percentiles`. Raises InputError for SQL
+    that is wrong or reaches beyond the store."""
     import duckdb
 
     with connect(store, runs) as connection:
@@ -121,7 +128,8 @@ def export(
     sql: str | None = None,
     runs: Sequence[RunRecord] | None = None,
 ) -> int:
-    """Writes a table (runs, series, percentiles), or the answer of `sql`, to a .parquet, .csv or .json file, whole or not at all; how many rows. Raises InputError, CouldNotRun."""
+    """Writes a table (runs, series, percentiles), or the answer of `sql`, to a .parquet, .csv or
+    .json file, whole or not at all; how many rows. Raises InputError, CouldNotRun."""
     import duckdb
 
     path = Path(path)

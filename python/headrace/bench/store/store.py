@@ -7,7 +7,8 @@
              RUN.toml, *.csv      the same for `headrace calibrate`
              raw/                 the tool's own output
 
-A run is written into a folder with another name and renamed when it is whole, so what has an id is whole.
+A run is written into a folder with another name and renamed when it is whole, so what has an id is
+whole.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ LEAST_FREE_BYTES = 64 << 20
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """A run of the store. `state`: complete, interrupted (Ctrl-C), broken (tool or server ended early). `summary`: figures of the part that counts, units in the names, None
-    where not measured. `findings`: sentences a reader must know. `document`: run.json whole."""
+    """A run of the store. `state`: complete, interrupted (Ctrl-C), broken (tool or server ended
+    early). `summary`: figures of the part that counts, units in the names, None where not
+    measured. `findings`: sentences a reader must know. `document`: run.json whole."""
 
     id: str
     folder: Path
@@ -64,7 +66,8 @@ class RunRecord:
         return read_parquet(self.folder / SERIES_FILE)
 
     def percentiles(self) -> pl.DataFrame | None:
-        """The latency histogram: value_ms, count, share (at or below); None where none was measured."""
+        """The latency histogram: value_ms, count, share (at or below); None where none was
+        measured."""
         path = self.folder / PERCENTILES_FILE
         return read_parquet(path) if path.exists() else None
 
@@ -81,7 +84,8 @@ class Store:
         self.folder = default_store() if folder is None else Path(folder).absolute()
 
     def begin(self, label: str) -> tuple[str, Path]:
-        """(id of a new run, the folder to fill). Raises CouldNotRun when it cannot be written there, or little space is left."""
+        """(id of a new run, the folder to fill). Raises CouldNotRun when it cannot be written
+        there, or little space is left."""
         word = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:60] or "run"
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word}-{secrets.token_hex(2)}"
         folder = self.folder / f"{UNFINISHED}{name}"
@@ -107,7 +111,8 @@ class Store:
         return name, folder
 
     def finish(self, name: str, folder: Path, document: dict) -> RunRecord:
-        """Writes run.json and gives the run its name. Raises CouldNotRun; the folder then keeps its other name."""
+        """Writes run.json and gives the run its name. Raises CouldNotRun; the folder then keeps its
+        other name."""
         document = {"format": FORMAT, "version": VERSION, "id": name, **document}
         try:
             write_whole(folder / RUN_FILE, json_bytes(document))
@@ -141,7 +146,8 @@ class Store:
         return sorted(self.folder.glob(f"{UNFINISHED}*")) if self.folder.is_dir() else []
 
     def resolve(self, text: str) -> str:
-        """The id meant: an id, `latest`, `latest~1` (the one before), or the end or beginning of one id. Raises InputError."""
+        """The id meant: an id, `latest`, `latest~1` (the one before), or the end or beginning of
+        one id. Raises InputError."""
         every = self.ids()
         if not every:
             raise InputError(str(self.folder), "has no runs", DOC, "headrace bench run makes one.")

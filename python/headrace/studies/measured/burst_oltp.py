@@ -23,7 +23,8 @@ FILES_ONLY = False
 
 GIB_OF_VOLUME = 100
 STORAGE = f"gp2:{GIB_OF_VOLUME}"
-# No size is published for OLTP; the database need only miss its pool: 12 million rows in a pool a twelfth of them, cut by `scale`.
+# No size is published for OLTP; the database need only miss its pool: 12 million rows in a pool a
+# twelfth of them, cut by `scale`.
 ROWS, TABLES, POOL_MIB, REDO_MIB = 12_000_000, 4, 256, 256
 AUTO_SCALE, LEAST_POOL_MIB, LEAST_REDO_MIB = 1 / 12, 16, 32
 THREADS = 16
@@ -120,12 +121,34 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
     )
     made = _verdicts(one, series, ours, dry, theirs)
     rows, pool, redo = sizes(session.options)
-    scale = tables.scale((
-        ("volume", "any gp2 below 1,000 GiB", f"{STORAGE}: {model.limits(GIB_OF_VOLUME)['iops']} IOPS, 3,000 in a burst", "no"),
-        ("credits", f"{CREDITS:,}", f"{CREDITS * (one.cell.place.balance_percent or 0) / 100:,.0f}", "yes: the burst lasts a part of this run, not half an hour"),
-        ("load", "fio (the article); OLTP in its words", f"oltp_read_write, uniform, {THREADS} threads", "a database in fio's place"),
-        ("data", "none", f"{TABLES} x {rows:,} rows, pool {pool} MiB, redo {redo} MiB", f"by {scale_of(session.options):.4g}; the pool misses nearly always"),
-    ))  # fmt: skip
+    scale = tables.scale(
+        (
+            (
+                "volume",
+                "any gp2 below 1,000 GiB",
+                (f"{STORAGE}: {model.limits(GIB_OF_VOLUME)['iops']} IOPS, 3,000 in a burst"),
+                "no",
+            ),
+            (
+                "credits",
+                f"{CREDITS:,}",
+                f"{CREDITS * (one.cell.place.balance_percent or 0) / 100:,.0f}",
+                ("yes: the burst lasts a part of this run, not half an hour"),
+            ),
+            (
+                "load",
+                "fio (the article); OLTP in its words",
+                f"oltp_read_write, uniform, {THREADS} threads",
+                "a database in fio's place",
+            ),
+            (
+                "data",
+                "none",
+                (f"{TABLES} x {rows:,} rows, pool {pool} MiB, redo {redo} MiB"),
+                f"by {scale_of(session.options):.4g}; the pool misses nearly always",
+            ),
+        )
+    )
     notes = [
         "The simulation knows no queue of the volume, only what it delivers; its line is missing there.",
         "The published line is AWS's formula: credits / (3,000 - baseline), for a load that takes all 3,000.",
@@ -170,7 +193,8 @@ def _verdicts(
     sim_burst, sim_base = phases(ours.rows, theirs) if theirs is not None else (None, None)
     iops = (burst["read_iops"] + burst["write_iops"]).mean()
     formula = _formula(one)
-    # A load that takes less than 3,000 lasts longer, never shorter but for the second of tokens a rested volume has saved.
+    # A load that takes less than 3,000 lasts longer, never shorter but for the second of tokens a
+    # rested volume has saved.
     latest = (
         CREDITS
         * one.cell.place.balance_percent
@@ -182,22 +206,65 @@ def _verdicts(
         )
     )
     low, high = formula - 1.2 - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
-    made = [Verdict("the balance is gone after", formula, dry, "s", error_percent(dry, formula), low <= dry <= high, None, source,
-                    f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {iops:,.0f} IOPS measured in the burst take", theirs)]  # fmt: skip
+    made = [
+        Verdict(
+            "the balance is gone after",
+            formula,
+            dry,
+            "s",
+            error_percent(dry, formula),
+            low <= dry <= high,
+            None,
+            source,
+            (
+                f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {iops:,.0f} "
+                "IOPS measured in the burst take"
+            ),
+            theirs,
+        )
+    ]
     caps = of["io_burst"]["iops"] / of["iops"]
     fall, sim_fall = (
         burst["tps"].mean() / base["tps"].mean(),
         None if sim_burst is None else sim_burst["tps"].mean() / sim_base["tps"].mean(),
     )
-    # A database that writes pages back whatever its load falls further than its IOPS; the simulation knows by how much.
+    # A database that writes pages back whatever its load falls further than its IOPS; the
+    # simulation knows by how much.
     deepest = 1.15 * max(caps, sim_fall or 0.0)
-    made.append(Verdict("throughput in the burst over that without credits", caps, fall, "times", error_percent(fall, caps), 1.5 <= fall <= deepest, None, source,
-                        f"allowed 1.5 to {deepest:.1f}: the ratio of the caps or what is simulated, and 15 % for the seconds' scatter at {base['tps'].mean():.0f} tps", sim_fall))  # fmt: skip
+    made.append(
+        Verdict(
+            ("throughput in the burst over that without credits"),
+            caps,
+            fall,
+            "times",
+            error_percent(fall, caps),
+            1.5 <= fall <= deepest,
+            None,
+            source,
+            (
+                f"allowed 1.5 to {deepest:.1f}: the ratio of the caps or what is simulated, and 15 % "
+                f"for the seconds' scatter at {base['tps'].mean():.0f} tps"
+            ),
+            sim_fall,
+        )
+    )
     left = (base["read_iops"] + base["write_iops"]).mean()
     sim_left = None if sim_base is None else sim_base["iops"].mean()
     off = abs(error_percent(left, of["iops"]))
-    made.append(Verdict("IOPS without credits", float(of["iops"]), left, "IOPS", error_percent(left, of["iops"]), off <= 10.0, 10.0, source,
-                        "the lab holds its cap to 0.5 %; requests that merge on the way count once there and more often here", sim_left))  # fmt: skip
+    made.append(
+        Verdict(
+            "IOPS without credits",
+            float(of["iops"]),
+            left,
+            "IOPS",
+            error_percent(left, of["iops"]),
+            off <= 10.0,
+            10.0,
+            source,
+            ("the lab holds its cap to 0.5 %; requests that merge on the way count once there and more often here"),
+            sim_left,
+        )
+    )
     slower = _middle(base["p95_ms"]) / _middle(burst["p95_ms"])
     sim_slower = None if sim_burst is None else _middle(sim_base["p95_ms"]) / _middle(sim_burst["p95_ms"])
     made.append(
@@ -262,7 +329,9 @@ def _chart(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> Char
     x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
     start, formula = one.cell.place.balance_percent or 0.0, _formula(one)
 
-    def panel(title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()) -> ChartData:
+    def panel(
+        title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()
+    ) -> ChartData:
         lines = [*more]
         if simulated is not None:
             lines.append(ChartSeries("simulated", "simulated", sx, tuple(ours.rows[simulated])))
@@ -272,7 +341,9 @@ def _chart(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> Char
 
     said = ChartSeries("published", "published", (0.0, formula, max(x)), (start, 0.0, 0.0))
     panels = (
-        panel("Throughput", "tps", "tps", "tps"), panel("Latency: 95 % of transactions", "ms", "p95_ms", "p95_ms"), panel("Queue of the volume", "requests", "queue", None),
+        panel("Throughput", "tps", "tps", "tps"),
+        panel("Latency: 95 % of transactions", "ms", "p95_ms", "p95_ms"),
+        panel("Queue of the volume", "requests", "queue", None),
         panel("Burst balance", f"% of {CREDITS / 1e6:g} million", "balance_percent", "balance_percent", (said,)),
-    )  # fmt: skip
+    )
     return ChartData(f"{STORAGE} runs dry under OLTP", "panels", "time since the start (s)", "", (), panels)

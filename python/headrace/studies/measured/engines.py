@@ -35,18 +35,23 @@ IOPS = {"quick": (1_000, 5_000), "usual": (1_000, 2_000, 5_000, 10_000)}
 THREADS = 16
 SECONDS, WARMUP_S = (16, 180), 6
 LEAST_CACHE_MIB, LEAST_REDO_MIB = 16, 16
-# Redo of the calibrated database is not stated; a file that is written around in a run as at full size in an hour.
+# Redo of the calibrated database is not stated; a file that is written around in a run as at full
+# size in an hour.
 REDO_GIB = 10.0
 REST = {
     "innodb": {"innodb_flush_method": "O_DIRECT", "innodb_buffer_pool_load_at_startup": "OFF"},
-    # Direct I/O: the page cache of this machine would answer reads. Levels as small as the data, or nothing would ever be compacted.
+    # Direct I/O: the page cache of this machine would answer reads. Levels as small as the data, or
+    # nothing would ever be compacted.
     "myrocks": {
-        "rocksdb_use_direct_reads": "ON", "rocksdb_use_direct_io_for_flush_and_compaction": "ON", "rocksdb_flush_log_at_trx_commit": "1", "innodb_buffer_pool_size": "16M",
+        "rocksdb_use_direct_reads": "ON",
+        "rocksdb_use_direct_io_for_flush_and_compaction": "ON",
+        "rocksdb_flush_log_at_trx_commit": "1",
+        "innodb_buffer_pool_size": "16M",
         "rocksdb_max_background_jobs": "2",
         "rocksdb_default_cf_options": "write_buffer_size=8m;target_file_size_base=8m;max_bytes_for_level_base=32m;level0_file_num_compaction_trigger=4;"
         "compression=kLZ4Compression",
     },
-}  # fmt: skip
+}
 CENT = 100.0
 
 
@@ -109,7 +114,8 @@ def cells(options: LabOptions) -> list[Cell]:
 
 
 def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
-    """The databases calibrated on the published hours, grown down to this size, on this machine's processors."""
+    """The databases calibrated on the published hours, grown down to this size, on this machine's
+    processors."""
     found = {}
     share = warehouses(session.options) / WAREHOUSES
     for cell in asked:
@@ -128,8 +134,15 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         _winner(found, simulated, points),
         _wider(found, simulated, points),
     ]
-    made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.ARTICLE,
-                                       "databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"))  # fmt: skip
+    made.append(
+        verdicts.against_model(
+            "the simulation against what was measured",
+            simulated,
+            found,
+            model.ARTICLE,
+            ("databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"),
+        )
+    )
     return session.result(
         STUDY,
         made,
@@ -245,22 +258,67 @@ def _wider(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     clear = 2.0 / math.sqrt(n)
     wider = spread["myrocks"] / spread["innodb"]
     held = True if wider > 1.0 else None if wider > 1.0 - clear else False
-    return Verdict(f"MyRocks varies more at {top:,} IOPS", "a lot of variance", f"{said(widths)}; {wider:.2f} times as wide in tps", "", None, held, None, model.ARTICLE,
-                   f"5th to 95th percentile of {n} seconds, over the mean; known to {clear:.0%}", said(theirs))  # fmt: skip
+    return Verdict(
+        f"MyRocks varies more at {top:,} IOPS",
+        "a lot of variance",
+        (f"{said(widths)}; {wider:.2f} times as wide in tps"),
+        "",
+        None,
+        held,
+        None,
+        model.ARTICLE,
+        f"5th to 95th percentile of {n} seconds, over the mean; known to {clear:.0%}",
+        said(theirs),
+    )
 
 
 def _scale(options: LabOptions):
     made = warehouses(options)
-    return tables.scale((
-        ("warehouses", f"{WAREHOUSES:,}", f"{made}", f"by {made / WAREHOUSES:.4g}"),
-        ("data, InnoDB and MyRocks", "471 and 100 GB", f"some {made * TPCC_BYTES['innodb'] / GIB * 1024:,.0f} and {made * TPCC_BYTES['myrocks'] / GIB * 1024:,.0f} MiB", "with the warehouses"),
-        ("buffer pool, block cache", "54 GB (of the calibrated hours)", f"{cache_mib(options)} MiB", "with the data"),
-        ("IOPS", "io1, 1,000 to 30,000", f"io1:1024, {', '.join(f'{iops:,}' for iops in IOPS['quick' if options.quick else 'usual'])}", "no"),
-        ("threads", "72 and 16", f"{THREADS}", "fewer: 2 warehouses have 20 districts, and clients wait for each other's"),
-        ("time", "an hour from a cold start, its second half", "each run, after its warm-up", "with the cache: it is filled as many times"),
-        ("benchmark", "sysbench-tpcc", "TPC-C (docs/reference/bench.md), all five transactions counted", "transactions of the same standard"),
-        ("processors", "36 vCPUs", "see Notes", "no"),
-    ))  # fmt: skip
+    return tables.scale(
+        (
+            ("warehouses", f"{WAREHOUSES:,}", f"{made}", f"by {made / WAREHOUSES:.4g}"),
+            (
+                "data, InnoDB and MyRocks",
+                "471 and 100 GB",
+                (
+                    f"some {made * TPCC_BYTES['innodb'] / GIB * 1024:,.0f} "
+                    f"and {made * TPCC_BYTES['myrocks'] / GIB * 1024:,.0f} MiB"
+                ),
+                "with the warehouses",
+            ),
+            (
+                "buffer pool, block cache",
+                "54 GB (of the calibrated hours)",
+                f"{cache_mib(options)} MiB",
+                "with the data",
+            ),
+            (
+                "IOPS",
+                "io1, 1,000 to 30,000",
+                f"io1:1024, {', '.join(f'{iops:,}' for iops in IOPS['quick' if options.quick else 'usual'])}",
+                "no",
+            ),
+            (
+                "threads",
+                "72 and 16",
+                f"{THREADS}",
+                ("fewer: 2 warehouses have 20 districts, and clients wait for each other's"),
+            ),
+            (
+                "time",
+                "an hour from a cold start, its second half",
+                "each run, after its warm-up",
+                "with the cache: it is filled as many times",
+            ),
+            (
+                "benchmark",
+                "sysbench-tpcc",
+                ("TPC-C (docs/reference/bench.md), all five transactions counted"),
+                "transactions of the same standard",
+            ),
+            ("processors", "36 vCPUs", "see Notes", "no"),
+        )
+    )
 
 
 def _densities(found: dict[tuple, MeasuredCell]):
@@ -292,7 +350,9 @@ def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Chart
     series, known = [], _published()
     for engine, name in NAMES.items():
         series.append(
-            ChartSeries(f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points))
+            ChartSeries(
+                f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points)
+            )
         )
         series.append(
             ChartSeries(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points))
@@ -355,7 +415,13 @@ def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Chart
 
 def _notes() -> list[str]:
     return [
-        "Both engines begin every cell from the same copy on a fresh volume with an empty cache; the first seconds fill it and do not count.",
+        (
+            "Both engines begin every cell from the same copy on a fresh volume with an empty cache; the first "
+            "seconds fill it and do not count."
+        ),
         "The published figures are of 5,000 warehouses on 36 vCPUs: compare directions, ratios and widths.",
-        "MyRocks is the one of MariaDB, with direct I/O and levels as small as the data; its compactions come every few seconds here, and hours apart at full size.",
+        (
+            "MyRocks is the one of MariaDB, with direct I/O and levels as small as the data; its compactions come "
+            "every few seconds here, and hours apart at full size."
+        ),
     ]

@@ -1,4 +1,5 @@
-"""900 against 3,000 IOPS of gp2 over threads, four loads of sysbench: measured on a scaled database."""
+"""900 against 3,000 IOPS of gp2 over threads, four loads of sysbench: measured on a scaled
+database."""
 
 from __future__ import annotations
 
@@ -17,18 +18,21 @@ DAY = model.DAY
 ENGINES = ("innodb",)
 FILES_ONLY = False
 
-# Published: 20 tables of 10 million rows, 48 GiB, a pool of 24. At a hundredth, sysbench's default draws touch some 15,000 pages: 17 s of reads at 900 IOPS, 5 s at 3,000. So a
-# cell of ten seconds from an empty pool is on its way as one of the article's minutes was.
+# Published: 20 tables of 10 million rows, 48 GiB, a pool of 24. At a hundredth, sysbench's default
+# draws touch some 15,000 pages: 17 s of reads at 900 IOPS, 5 s at 3,000. So a cell of ten seconds
+# from an empty pool is on its way as one of the article's minutes was.
 PUBLISHED_ROWS, PUBLISHED_TABLES, PUBLISHED_POOL_GIB, PUBLISHED_REDO_GIB = 10_000_000, 20, 24.0, 4.0
 AUTO_SCALE = 1 / 100
 LEAST_ROWS, LEAST_POOL_MIB = 1_000, 8
-# Redo is written around in the time of a run at full scale and at this one alike; the server takes no less.
+# Redo is written around in the time of a run at full scale and at this one alike; the server takes
+# no less.
 LEAST_REDO_MIB = 16
 THREADS = {"quick": (1, 16), "usual": (1, 8, 64), "long": model.THREADS}
 LOADS = {"quick": ("oltp", "select"), "usual": tuple(model.LOADS), "long": tuple(model.LOADS)}
 LONG_S = 1_500.0
 SECONDS, WARMUP_S = (8, 60), 2
-# Share of cell pairs in the published order. Two random orders agree in half of them; published repetitions do not exist, so a fifth is left to the CPU tops of another machine.
+# Share of cell pairs in the published order. Two random orders agree in half of them; published
+# repetitions do not exist, so a fifth is left to the CPU tops of another machine.
 ORDER = 0.8
 CAPS = max(model.VOLUMES) / min(model.VOLUMES)
 
@@ -41,8 +45,10 @@ def scale_of(options: LabOptions) -> float:
 def sizes(scale: float) -> tuple[int, int, int]:
     """(rows of each of 20 tables, pool MiB, redo MiB)."""
     return (
-        max(LEAST_ROWS, round(PUBLISHED_ROWS * scale)), max(LEAST_POOL_MIB, round(PUBLISHED_POOL_GIB * 1024 * scale)), max(LEAST_REDO_MIB, round(PUBLISHED_REDO_GIB * 1024 * scale)),
-    )  # fmt: skip
+        max(LEAST_ROWS, round(PUBLISHED_ROWS * scale)),
+        max(LEAST_POOL_MIB, round(PUBLISHED_POOL_GIB * 1024 * scale)),
+        max(LEAST_REDO_MIB, round(PUBLISHED_REDO_GIB * 1024 * scale)),
+    )
 
 
 def data_gib(options: LabOptions) -> float:
@@ -112,9 +118,13 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
                 f"at {_list(threads)} threads",
             )
         )
-        # A pool that still fills gives the faster volume twice: it reads more now, and has more in memory for what comes next.
+        # A pool that still fills gives the faster volume twice: it reads more now, and has more in
+        # memory for what comes next.
         most = max(CAPS, pairs[-1].simulated)
-        why = f"at least alike; at most the ratio of the caps, {high:,} / {low:,}, or what is simulated of a pool that still fills"
+        why = (
+            f"at least alike; at most the ratio of the caps, {high:,} / {low:,}, or what is simulated of a "
+            "pool that still fills"
+        )
         made.append(
             verdicts.ratio(
                 f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads", pairs[-1], 1.0, most, model.ARTICLE, why
@@ -150,15 +160,42 @@ def _list(values: tuple) -> str:
 
 def _scale(options: LabOptions):
     rows, pool, redo = sizes(scale_of(options))
-    return tables.scale((
-        ("rows of each of 20 tables", f"{PUBLISHED_ROWS:,}", f"{rows:,}", f"by {scale_of(options):.4g}"),
-        ("buffer pool", f"{PUBLISHED_POOL_GIB:g} GiB", f"{pool} MiB", "with the data: half of it fits, as published"),
-        ("redo log", f"{PUBLISHED_REDO_GIB:g} GiB", f"{redo} MiB", "with the data, not below what the server takes"),
-        ("IOPS, latency, volumes", "gp2:1000 and a drained gp2:300", "the same", "no: they are what is asked about"),
-        ("threads", _list(model.THREADS), _list(tuple(dict.fromkeys(cell.threads for cell in cells(options)))), "no"),
-        ("processors", "8 vCPUs, client elsewhere or not (not stated)", "see Notes", "no: loads that use little I/O top out at this machine's"),
-        ("server", "MySQL 8.0.15, binary log on", "MariaDB, binary log off", "no: fewer log writes a commit"),
-    ))  # fmt: skip
+    return tables.scale(
+        (
+            ("rows of each of 20 tables", f"{PUBLISHED_ROWS:,}", f"{rows:,}", f"by {scale_of(options):.4g}"),
+            (
+                "buffer pool",
+                f"{PUBLISHED_POOL_GIB:g} GiB",
+                f"{pool} MiB",
+                "with the data: half of it fits, as published",
+            ),
+            (
+                "redo log",
+                f"{PUBLISHED_REDO_GIB:g} GiB",
+                f"{redo} MiB",
+                "with the data, not below what the server takes",
+            ),
+            (
+                "IOPS, latency, volumes",
+                "gp2:1000 and a drained gp2:300",
+                "the same",
+                "no: they are what is asked about",
+            ),
+            (
+                "threads",
+                _list(model.THREADS),
+                _list(tuple(dict.fromkeys(cell.threads for cell in cells(options)))),
+                "no",
+            ),
+            (
+                "processors",
+                "8 vCPUs, client elsewhere or not (not stated)",
+                "see Notes",
+                ("no: loads that use little I/O top out at this machine's"),
+            ),
+            ("server", "MySQL 8.0.15, binary log on", "MariaDB, binary log off", "no: fewer log writes a commit"),
+        )
+    )
 
 
 def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[ChartData]:
@@ -190,7 +227,10 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(
             ChartData(
-                f"{load} ({model.LOADS[load]}): published on 8 vCPUs and full size, simulated and measured at the scale of this machine",
+                (
+                    f"{load} ({model.LOADS[load]}): published on 8 vCPUs and full size, simulated and measured at "
+                    "the scale of this machine"
+                ),
                 "line",
                 "threads",
                 unit,

@@ -1,4 +1,5 @@
-"""RAID over magnetic volumes: sysbench fileio in five modes on one volume and five arrays, measured on the lab's."""
+"""RAID over magnetic volumes: sysbench fileio in five modes on one volume and five arrays, measured
+on the lab's."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ DAY = model.AS_OF
 ENGINES: tuple[str, ...] = ()
 FILES_ONLY = True
 
-# 16 GB in 128 files published. What matters is that requests do not meet: a hundredth has 10,000 places for 16 of them.
+# 16 GB in 128 files published. What matters is that requests do not meet: a hundredth has 10,000
+# places for 16 of them.
 AUTO_SCALE, LEAST_GIB = 1 / 100, 0.0625
 FILES = 16
 MOST_THREADS, ONE = max(model.THREADS), min(model.THREADS)
@@ -28,7 +30,8 @@ MOST_THREADS, ONE = max(model.THREADS), min(model.THREADS)
 WITH_ONE = {("single", "rndrw"), ("raid0x2", "rndrw")}
 SECONDS, WARMUP_S = (4, 60), 1
 QUICK_MODES = ("seqwr", "rndrd", "rndwr")
-# sysbench's seqwr prepares nothing and writes anew; seqrewr writes sequentially over files that are there, as on a volume in use.
+# sysbench's seqwr prepares nothing and writes anew; seqrewr writes sequentially over files that are
+# there, as on a volume in use.
 MODES = {mode: "seqrewr" if mode == "seqwr" else mode for mode in model.MODES}
 
 
@@ -117,18 +120,34 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
             "the lab's volumes are the model's: what differs is the machine",
         )
     )
-    scale = tables.scale((
-        ("files", f"{model.FILE_GIB:g} GB", f"{size_gib(session.options) * 1024:,.0f} MiB in {FILES}", f"by {size_gib(session.options) / model.FILE_GIB:.4g}: requests still do not meet"),
-        ("volumes", "magnetic, 2009", "the lab's magnetic volumes: 1,100 IOPS, latency of 2011", "no"),
-        ("requests", "16 KiB, through the page cache, fsync every 100", "16 KiB, O_DIRECT, no fsync", "no: this machine's memory would hold the files"),
-        ("threads", ", ".join(map(str, model.THREADS)), f"{MOST_THREADS}, and {ONE} where a claim names it", "no"),
-        ("a run", "not stated", f"{next(iter(found.values())).cell.seconds} s after {WARMUP_S}", "yes"),
-    ))  # fmt: skip
+    scale = tables.scale(
+        (
+            (
+                "files",
+                f"{model.FILE_GIB:g} GB",
+                (f"{size_gib(session.options) * 1024:,.0f} MiB in {FILES}"),
+                f"by {size_gib(session.options) / model.FILE_GIB:.4g}: requests still do not meet",
+            ),
+            ("volumes", "magnetic, 2009", "the lab's magnetic volumes: 1,100 IOPS, latency of 2011", "no"),
+            (
+                "requests",
+                "16 KiB, through the page cache, fsync every 100",
+                "16 KiB, O_DIRECT, no fsync",
+                "no: this machine's memory would hold the files",
+            ),
+            ("threads", ", ".join(map(str, model.THREADS)), f"{MOST_THREADS}, and {ONE} where a claim names it", "no"),
+            ("a run", "not stated", f"{next(iter(found.values())).cell.seconds} s after {WARMUP_S}", "yes"),
+        )
+    )
     notes = [
         "Charts and spreadsheet of the original cannot be read any more: directions are all that is published.",
-        "The lab's volumes have a cap and a latency and no disk arm, exactly as the model; what failed there for want of one fails here too. New on the lab: real requests through a real "
+        "The lab's volumes have a cap and a latency and no disk arm, exactly as the model; what failed there "
+        "for want of one fails here too. New on the lab: real requests through a real "
         "filesystem and block layer, which may merge and reorder them.",
-        "Writes are of blocks that are there (sysbench's seqrewr for seqwr); first writes to fresh blocks are not part of it.",
+        (
+            "Writes are of blocks that are there (sysbench's seqrewr for seqwr); first writes to fresh blocks are "
+            "not part of it."
+        ),
     ]
     return session.result(
         STUDY,
@@ -143,7 +162,8 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
 def _direction(
     row: dict[str, str], found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
 ) -> Verdict | None:
-    """A claim holds when it does, within doubt, in every mode of it that was measured; None when none was."""
+    """A claim holds when it does, within doubt, in every mode of it that was measured; None when
+    none was."""
     better, worse = (_key(row[name]) for name in ("better", "worse"))
     asked = [
         mode
@@ -160,12 +180,16 @@ def _direction(
         ratio, doubt = a.tps / b.tps, verdicts.doubt(a, b)
         told.append(f"{mode} {ratio:.2f} x")
         ours.append(f"{mode} {c.tps / d.tps:.2f} x")
-        # "Worse" is more than alike; the others have their margin in `least`, and doubt is added to it.
+        # "Worse" is more than alike; the others have their margin in `least`, and doubt is added to
+        # it.
         if ratio < 1.0 + doubt if row["strength"] == "worse" else ratio * (1.0 + doubt) < least:
             (excused if c.tps / d.tps < least else failing).append(mode)
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     if excused:
-        note += f"; does not come out for {', '.join(excused)}, on the model neither: {model.WHY_NOT.get(row['claim'], 'not explained')}"
+        note += (
+            f"; does not come out for {', '.join(excused)}, on the model neither: "
+            f"{model.WHY_NOT.get(row['claim'], 'not explained')}"
+        )
     if failing:
         note += f"; does not come out for {', '.join(failing)}, where the model has it"
     source = Source(row["source"], row["date"])
@@ -200,7 +224,9 @@ def _charts(
             ChartSeries(
                 "simulated", "simulated", arrays, tuple(simulated[array, mode, MOST_THREADS].tps for array in arrays)
             ),
-            ChartSeries("measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)),
+            ChartSeries(
+                "measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)
+            ),
         )
         charts.append(
             ChartData(

@@ -38,8 +38,8 @@ class LabOptions:
     """How a study runs on the lab. Raises InputError.
 
     `scale`: data and cache as a share of the published ones, None: what fits the time. `minutes`:
-    about how long all of it may take, None: 10 (quick: 3). `quick`: the fewest cells that answer the
-    question. `resume`: complete runs of the store with the same configuration are not repeated.
+    about how long all of it may take, None: 10 (quick: 3). `quick`: the fewest cells that answer
+    the question. `resume`: complete runs of the store with the same configuration are not repeated.
     `store`: of runs, None: the default one. `work`: where the lab's files go, None: the system's
     folder of temporary files. `seed`: of the clients.
     """

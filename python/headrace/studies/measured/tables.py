@@ -1,4 +1,5 @@
-"""The tables and notes every study on the lab ends with: every run with its id, the scale, the machine."""
+"""The tables and notes every study on the lab ends with: every run with its id, the scale, the
+machine."""
 
 from __future__ import annotations
 
@@ -20,13 +21,41 @@ def runs(
     for key, one in found.items():
         summary, ours = one.record.summary, (simulated or {}).get(key)
         error = None if ours is None or not one.tps else round(100.0 * (ours.tps / one.tps - 1.0), 1)
-        rows.append((
-            one.cell.words, _storage(one), one.cell.threads, None if ours is None else round(ours.tps, 1), round(one.tps, 1), round(100 * one.relative, 1), error,
-            *(None if summary.get(name) is None else round(summary[name], digits) for name, digits in (("p95_ms", 2), ("read_iops", 0), ("write_iops", 0))), binds(one),
-            one.measured().height, one.cell.seed, one.record.id + (" (earlier)" if one.reused else ""),
-        ))  # fmt: skip
-    columns = ("cell", "storage", "threads", f"simulated {unit}", f"measured {unit}", "± % (1 s.e.)", "simulated over measured %", "p95 ms", "reads/s", "writes/s", "bound by", "n (s)",
-               "seed", "run")  # fmt: skip
+        rows.append(
+            (
+                one.cell.words,
+                _storage(one),
+                one.cell.threads,
+                None if ours is None else round(ours.tps, 1),
+                round(one.tps, 1),
+                round(100 * one.relative, 1),
+                error,
+                *(
+                    None if summary.get(name) is None else round(summary[name], digits)
+                    for name, digits in (("p95_ms", 2), ("read_iops", 0), ("write_iops", 0))
+                ),
+                binds(one),
+                one.measured().height,
+                one.cell.seed,
+                one.record.id + (" (earlier)" if one.reused else ""),
+            )
+        )
+    columns = (
+        "cell",
+        "storage",
+        "threads",
+        f"simulated {unit}",
+        f"measured {unit}",
+        "± % (1 s.e.)",
+        "simulated over measured %",
+        "p95 ms",
+        "reads/s",
+        "writes/s",
+        "bound by",
+        "n (s)",
+        "seed",
+        "run",
+    )
     return StudyTable("Every cell: run ids are those of `headrace bench show`", columns, tuple(rows))
 
 
@@ -41,7 +70,8 @@ PROCESSORS = "processors"
 
 
 def binds(one: MeasuredCell) -> str:
-    """The cap that requests waited for in more than a fifth of the time; processors where they had no rest; else latency."""
+    """The cap that requests waited for in more than a fifth of the time; processors where they had
+    no rest; else latency."""
     summary = one.record.summary
     shares = {caps.short(cap): summary.get(caps.column(cap)) or 0.0 for cap in caps.COUNTED}
     words, share = max(shares.items(), key=lambda item: item[1])
@@ -61,7 +91,10 @@ def scale(rows: Sequence[tuple[str, object, object, str]]) -> StudyTable:
 def processors(here: ProcessorSpeed) -> tuple:
     """A row of the scale table's kind for notes."""
     ids = " and ".join(one.record.id for one in here.runs)
-    return f"A point select takes {here.cpu_ms:.3f} ms of a processor here (sysbench and the lab included) and {here.trip_ms:.3f} ms of round trip (runs {ids}); the simulation runs on {here.vcpus} such processors."
+    return (
+        f"A point select takes {here.cpu_ms:.3f} ms of a processor here (sysbench and the lab included) and "
+        f"{here.trip_ms:.3f} ms of round trip (runs {ids}); the simulation runs on {here.vcpus} such processors."
+    )
 
 
 def of_machine(facts: Mapping[str, object], found: Mapping[tuple, MeasuredCell]) -> list[str]:
@@ -78,6 +111,7 @@ def of_machine(facts: Mapping[str, object], found: Mapping[tuple, MeasuredCell])
     ]
     if any(one.reused for one in found.values()):
         notes.append(
-            f"{sum(one.reused for one in found.values())} of {len(found)} cells were measured in an earlier session and taken from the run store (--resume)."
+            f"{sum(one.reused for one in found.values())} of {len(found)} cells were measured in an earlier "
+            "session and taken from the run store (--resume)."
         )
     return notes

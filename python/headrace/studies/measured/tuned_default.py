@@ -1,4 +1,5 @@
-"""Tuned against default: the whitepaper's two servers (its table 3) and Headrace's advice, measured on a scaled database."""
+"""Tuned against default: the whitepaper's two servers (its table 3) and Headrace's advice, measured
+on a scaled database."""
 
 from __future__ import annotations
 
@@ -26,10 +27,12 @@ PUBLISHED_ROWS = 10_000_000
 AUTO_SCALE = 1 / 20
 # What the server takes at least.
 LEAST_POOL_MIB, LEAST_REDO_MIB = 6, 4
-# 1,024 clients keep a server as busy as 64 do here, and cost this machine memory that is not their load.
+# 1,024 clients keep a server as busy as 64 do here, and cost this machine memory that is not their
+# load.
 THREADS = 64
 SECONDS, WARMUP_S = (15, 120), 8
-# Table 3 beside pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine would otherwise be the default server's cache.
+# Table 3 beside pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine
+# would otherwise be the default server's cache.
 COMMON = {
     "innodb_flush_method": "O_DIRECT",
     "innodb_buffer_pool_load_at_startup": "OFF",
@@ -40,7 +43,8 @@ SERVERS = {
     "tuned": "table 3's tuned server",
     "advice": "Headrace's advice for this storage and memory",
 }
-# exp(2 sd) of what the standard database does not know of the rate at which pages are flushed (sd of its logarithm 0.5, docs/semantics.md), which binds the tuned server.
+# exp(2 sd) of what the standard database does not know of the rate at which pages are flushed (sd
+# of its logarithm 0.5, docs/semantics.md), which binds the tuned server.
 SPREAD = math.exp(2.0 * 0.5)
 
 
@@ -103,7 +107,8 @@ def cells(options: LabOptions) -> list[Cell]:
     made = []
     for storage in storages:
         for server in servers:
-            # The tuned pool is full after a minute of the paper's hour; here it is read in beforehand.
+            # The tuned pool is full after a minute of the paper's hour; here it is read in
+            # beforehand.
             place = OnServer(data, storage, settings_of(server, storage, options), scan=server != "default")
             made.append(
                 Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed)
@@ -145,10 +150,14 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
 
 
 def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, MeasuredCell]):
-    """Within the simulation's own doubt; from below only where the tuned server ended at its storage: processors, this machine's or taken by others, give it any less."""
+    """Within the simulation's own doubt; from below only where the tuned server ended at its
+    storage: processors, this machine's or taken by others, give it any less."""
     ends = {server: tables.binds(found[server, storage]) for server in ("tuned", "default")}
     low, high = pair.simulated / SPREAD, pair.simulated * SPREAD
-    why = f"the simulation of this scale, a factor of {SPREAD:.1f} either way for the flushing rate the standard database guesses; the tuned server ends at {ends['tuned']}, the default one at {ends['default']}"
+    why = (
+        f"the simulation of this scale, a factor of {SPREAD:.1f} either way for the flushing rate the "
+        f"standard database guesses; the tuned server ends at {ends['tuned']}, the default one at {ends['default']}"
+    )
     if ends["tuned"] == tables.PROCESSORS:
         low, why = 1.0, f"{why}: so no more is asked than that it wins"
     return verdicts.ratio(f"tuned over default on {storage}", pair, max(1.0, low), high, model.PAPER, why)
@@ -156,17 +165,34 @@ def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, MeasuredCell]):
 
 def _scale(options: LabOptions):
     default, tuned = (settings_of(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
-    return tables.scale((
-        ("rows of the one table used", f"{PUBLISHED_ROWS:,}", f"{rows_of(options):,}", f"by {scale_of(options):.4g}"),
-        ("buffer pool, default and tuned", "134 MB and 193 GiB", f"{default['innodb_buffer_pool_size']} and {tuned['innodb_buffer_pool_size']}", "with the data; the tuned one not beyond 1.5 times them"),
-        ("redo, default and tuned", "100 and 268 MB", f"{default['innodb_log_file_size']} and {tuned['innodb_log_file_size']}", f"with the data, not below {LEAST_REDO_MIB} MiB"),
-        ("time", "an hour", "this run", "with the data: at the same rate a redo log is written around as often"),
-        ("volumes, IOPS, latency", ", ".join(model.VOLUMES), "the same", "no"),
-        ("threads", f"{model.CLIENTS:,}", f"{THREADS}", "more change nothing once the volume is the limit"),
-        ("processors", "32 vCPUs, client elsewhere", "see Notes", "no: the tuned server may end at them"),
-        ("flush method", "fsync and O_DIRECT", "O_DIRECT", "no: this machine's page cache would hold all of it"),
-        ("server", "MySQL 5.7", "MariaDB", "no"),
-    ))  # fmt: skip
+    return tables.scale(
+        (
+            (
+                "rows of the one table used",
+                f"{PUBLISHED_ROWS:,}",
+                f"{rows_of(options):,}",
+                f"by {scale_of(options):.4g}",
+            ),
+            (
+                "buffer pool, default and tuned",
+                "134 MB and 193 GiB",
+                (f"{default['innodb_buffer_pool_size']} and {tuned['innodb_buffer_pool_size']}"),
+                ("with the data; the tuned one not beyond 1.5 times them"),
+            ),
+            (
+                "redo, default and tuned",
+                "100 and 268 MB",
+                (f"{default['innodb_log_file_size']} and {tuned['innodb_log_file_size']}"),
+                f"with the data, not below {LEAST_REDO_MIB} MiB",
+            ),
+            ("time", "an hour", "this run", "with the data: at the same rate a redo log is written around as often"),
+            ("volumes, IOPS, latency", ", ".join(model.VOLUMES), "the same", "no"),
+            ("threads", f"{model.CLIENTS:,}", f"{THREADS}", "more change nothing once the volume is the limit"),
+            ("processors", "32 vCPUs, client elsewhere", "see Notes", "no: the tuned server may end at them"),
+            ("flush method", "fsync and O_DIRECT", "O_DIRECT", "no: this machine's page cache would hold all of it"),
+            ("server", "MySQL 5.7", "MariaDB", "no"),
+        )
+    )
 
 
 def _settings(found: dict[tuple, MeasuredCell]):
@@ -218,7 +244,8 @@ def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
 
 def _notes() -> list[str]:
     return [
-        "The factor is not a law: it is what the data's size beside the two pools makes of one volume, until something else is the limit. Here the same shares of data, pool and redo meet the "
+        "The factor is not a law: it is what the data's size beside the two pools makes of one volume, until "
+        "something else is the limit. Here the same shares of data, pool and redo meet the "
         "same IOPS, and this machine's processors in place of 32 vCPUs.",
         "Which volume ran table 4 is not stated; both of the paper's are measured.",
     ]

@@ -1,7 +1,9 @@
-"""Directions held against the published ones: who wins, is the order the same, is a ratio within what device and data allow.
+"""Directions held against the published ones: who wins, is the order the same, is a ratio within
+what device and data allow.
 
-What is called alike. Two means differ when their ratio leaves 1 by more than `doubt`: two standard errors of each (95 %), their squares added, and `REPEAT` for what one
-repetition of a run on a lab differs from the next beyond the seconds inside it.
+What is called alike. Two means differ when their ratio leaves 1 by more than `doubt`: two standard
+errors of each (95 %), their squares added, and `REPEAT` for what one repetition of a run on a lab
+differs from the next beyond the seconds inside it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies.base import Source, Verdict, error_percent
 
-# Guess: two standard deviations of what repetitions of a cell from the same copy differ by. `encrypted-vs-not` shows those of its own turns.
+# Guess: two standard deviations of what repetitions of a cell from the same copy differ by.
+# `encrypted-vs-not` shows those of its own turns.
 REPEAT = 0.03
 DEVIATIONS = 2.0
 UNCALIBRATED = (
@@ -25,7 +28,8 @@ UNCALIBRATED = (
 
 @dataclass(frozen=True)
 class Pair:
-    """One comparison: `better` over `worse` as published (ratio; None: only a direction), simulated and measured. `doubt`: relative, of the measured ratio."""
+    """One comparison: `better` over `worse` as published (ratio; None: only a direction), simulated
+    and measured. `doubt`: relative, of the measured ratio."""
 
     words: str
     published: float | None
@@ -89,7 +93,8 @@ def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note:
 
 
 def ratio(what: str, found: Pair, low: float, high: float, source: Source, why: str) -> Verdict:
-    """A ratio within what device and data allow (`low` to `high`, before doubt; `why`: where the bounds come from)."""
+    """A ratio within what device and data allow (`low` to `high`, before doubt; `why`: where the
+    bounds come from)."""
     held = low * (1.0 - found.doubt) <= found.measured <= high * (1.0 + found.doubt)
     note = f"allowed {low:.2f} to {high:.2f}, doubt {found.doubt:.1%}: {why}"
     if found.published is None:
@@ -107,7 +112,8 @@ def order(
     least: float,
     why: str,
 ) -> Verdict:
-    """Is the order the same: the share of pairs of cells that stand to each other as published, of those that doubt lets one tell. Held from `least` on."""
+    """Is the order the same: the share of pairs of cells that stand to each other as published, of
+    those that doubt lets one tell. Held from `least` on."""
     same, told = concordant(
         published, {key: run.tps for key, run in measured.items()}, lambda a, b: doubt(measured[a], measured[b])
     )
@@ -131,7 +137,8 @@ def order(
 
 
 def concordant(published: Mapping[object, float], ours: Mapping[object, float], apart) -> tuple[int, int]:
-    """(pairs of keys in the published order, pairs that can be told apart in both). `apart(a, b)`: by what share two of ours must differ."""
+    """(pairs of keys in the published order, pairs that can be told apart in both). `apart(a, b)`:
+    by what share two of ours must differ."""
     same = told = 0
     for a, b in combinations([key for key in published if key in ours], 2):
         if published[a] == published[b] or not min(ours[a], ours[b]) > 0:
@@ -151,7 +158,8 @@ def against_model(
     source: Source,
     why: str = UNCALIBRATED,
 ) -> Verdict:
-    """How far the simulation was from what was then measured; nothing is promised of a database that was not calibrated."""
+    """How far the simulation was from what was then measured; nothing is promised of a database
+    that was not calibrated."""
     off = sorted(
         abs(error_percent(one.tps, measured[key].tps))
         for key, one in simulated.items()

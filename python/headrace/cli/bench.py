@@ -121,8 +121,8 @@ def compare(
     """Compare two runs, or two groups of repetitions, with 95 % intervals."""
     from dataclasses import asdict
 
-    from headrace.bench.compare.compare import Difference
-    from headrace.bench.compare.compare import compare as measure
+    from headrace.bench.comparison.compare import Difference
+    from headrace.bench.comparison.compare import compare as measure
     from headrace.bench.store.store import Store
     from headrace.report import benchmarks
     from headrace.report.output import check_chart_path

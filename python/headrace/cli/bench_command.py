@@ -223,7 +223,7 @@ def _carry_out(benchmark, target, plan: Plan) -> None:
         except bench.BrokenRun as broken:
             show_run(broken.record, plan.output, plan.report)
             raise
-        except bench.Interrupted as stopped:
+        except bench.InterruptedRun as stopped:
             show_run(stopped.record, plan.output, plan.report)
             raise CouldNotRun("the run", "was interrupted", "", f"What was measured is kept: run {stopped.record.id}.", 130) from None
         show_run(record, plan.output, plan.report)

@@ -49,12 +49,12 @@ def demo(
 
 def _prove() -> None:
     from headrace.cli.prove import carry_out, present
-    from headrace.prove import demo_request, missing
-    from headrace.prove.demo import MINUTES
+    from headrace.experiment import demo_request, missing
+    from headrace.experiment.request import DEMO_MINUTES
     from headrace.report.tables import show
 
     show("", "4. The proof: predicted, then measured on a real server", "")
     lacks = missing()
     if lacks:
         return show("Not on this machine, which lacks:", *(f"  {one}" for one in lacks))
-    present(carry_out(demo_request(), MINUTES, None, "mariadb", 1, None, PROOF), Output.table, PROOF)
+    present(carry_out(demo_request(), DEMO_MINUTES, None, "mariadb", 1, None, PROOF), Output.table, PROOF)

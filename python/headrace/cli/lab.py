@@ -144,8 +144,8 @@ def verify(
     """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1 when one does not."""
     from dataclasses import asdict, fields
 
-    from headrace.bench.compare.conformance import Finding
-    from headrace.bench.compare.conformance import verify as measure
+    from headrace.bench.comparison.conformance import ConformanceFinding
+    from headrace.bench.comparison.conformance import verify as measure
     from headrace.lab import Lab
     from headrace.report.benchmarks import conformance_in_words, conformance_table, write_conformance
 
@@ -155,6 +155,6 @@ def verify(
         write_conformance(report, found)
         say(f"report written to {report}")
     rows = [asdict(finding) for finding in found]
-    print_answer(rows, output, rows, tuple(field.name for field in fields(Finding)), lambda: (conformance_table(found), "", *conformance_in_words(found)))
+    print_answer(rows, output, rows, tuple(field.name for field in fields(ConformanceFinding)), lambda: (conformance_table(found), "", *conformance_in_words(found)))
     if any(finding.within is False for finding in found):
         raise typer.Exit(1)

@@ -61,7 +61,7 @@ def prove(
     output: OutputOption = Output.table,
 ) -> None:
     """Run a plan's winner and runner-up on the lab, beside what was predicted of them."""
-    from headrace.prove import read, read_scale
+    from headrace.experiment import read, read_scale
     from headrace.report.output import check_chart_path
 
     check_chart_path(report, (".html",))
@@ -85,10 +85,9 @@ def prove(
 
 def requested(source: str, storages: list[str], current: str | None, workload: str | None):
     """What is to be proved. Raises InputError, CouldNotRun."""
-    from headrace.prove import from_plan, from_workload
-    from headrace.prove.request import read
+    from headrace.experiment import from_plan, from_workload, read_plan
 
-    plan = read(source)
+    plan = read_plan(source)
     if plan is None:
         if workload is not None:
             raise InputError("--workload", f"belongs to a plan, and {source} is none", "headrace prove --help")
@@ -116,7 +115,7 @@ def database(text: str):
 
 def carry_out(request, minutes: float, factor: float | None, flavor: str, seed: int, folder: Path | None, report: Path | None):
     """The proof with a bar; one cut short is shown before it ends the command."""
-    from headrace.prove import Broken, Interrupted, prove
+    from headrace.experiment import BrokenProof, InterruptedProof, prove
 
     told = {"what": ""}
     with progress("proving") as tick:
@@ -129,7 +128,7 @@ def carry_out(request, minutes: float, factor: float | None, flavor: str, seed: 
 
         try:
             return prove(request, minutes=minutes, scale=factor, flavor=flavor, seed=seed, folder=folder, progress=follow)
-        except (Interrupted, Broken) as stopped:
+        except (InterruptedProof, BrokenProof) as stopped:
             tick.stop()
             say(f"What was measured is kept: headrace prove --show {stopped.proof.folder}")
             if report is not None:

@@ -1,6 +1,7 @@
 """What a study is made of: published figures, ours beside them, the error, and what to draw.
 
-A study never decides how it looks. It hands over tables and chart data; `headrace.report` draws them, `headrace.cli` prints them.
+A study never decides how it looks. It hands over tables and chart data; `headrace.report` draws
+them, `headrace.cli` prints them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter", "ri
 
 @dataclass(frozen=True)
 class Source:
-    """Where a published figure was read, and of which day it is (ISO; a month or year where no day is known)."""
+    """Where a published figure was read, and of which day it is (ISO; a month or year where no day
+    is known)."""
 
     citation: str
     date: str
@@ -45,7 +47,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Study:
-    """A published experiment: `name` as typed, `title` and `question` as shown, `sources` of its published figures."""
+    """A published experiment: `name` as typed, `title` and `question` as shown, `sources` of its
+    published figures."""
 
     name: str
     title: str
@@ -57,9 +60,11 @@ class Study:
 class Verdict:
     """One published figure and ours.
 
-    `published` and `ours` are numbers in `unit`, or words where only words or a direction were published. `error_percent` is
-    100 x (ours / published - 1), None for words. `within`: inside `tolerance_percent` (for words: the same answer); None where nothing was
-    promised. `note` says why they differ and what of it is guessed. On the lab `ours` is measured and `simulated` what the model gives for the same; None elsewhere.
+    `published` and `ours` are numbers in `unit`, or words where only words or a direction were
+    published. `error_percent` is 100 x (ours / published - 1), None for words. `within`: inside
+    `tolerance_percent` (for words: the same answer); None where nothing was promised. `note` says
+    why they differ and what of it is guessed. On the lab `ours` is measured and `simulated` what
+    the model gives for the same; None elsewhere.
     """
 
     what: str
@@ -75,7 +80,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Table:
+class StudyTable:
     """Rows to print; cells are text, numbers, or None where there is nothing to say."""
 
     title: str
@@ -84,7 +89,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Series:
+class ChartSeries:
     """One line or group of bars. `role` decides its colour: published, simulated or measured."""
 
     label: str
@@ -98,16 +103,19 @@ class Series:
 
 @dataclass(frozen=True)
 class ChartData:
-    """What to draw. Axis titles carry the unit. `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from the first one
-    at the bottom up; x the value, y how often it is seen (height 1 at its most frequent), or 0 for single marks on the row. "curves": lines named at
-    their ends, published ones as points. "panels": no series of its own, but `panels` above each other on one x axis.
+    """What to draw. Axis titles carry the unit.
+
+    `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from
+    the first one at the bottom up; x the value, y how often it is seen (height 1 at its most
+    frequent), or 0 for single marks on the row. "curves": lines named at their ends, published ones
+    as points. "panels": no series of its own, but `panels` above each other on one x axis.
     """
 
     title: str
     kind: ChartKind
     x_title: str
     y_title: str
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
     panels: tuple[ChartData, ...] = ()
 
     def __post_init__(self) -> None:
@@ -120,7 +128,7 @@ class StudyResult(Shown):
 
     study: Study
     verdicts: tuple[Verdict, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[StudyTable, ...]
     charts: tuple[ChartData, ...]
     notes: tuple[str, ...]
     seconds: float = 0.0
@@ -138,7 +146,8 @@ def error_percent(ours: float, published: float) -> float:
 
 
 def compare(what: str, figure: Figure, ours: float, tolerance_percent: float | None = None, note: str = "") -> Verdict:
-    """A verdict on a published figure and ours in its unit. Without a tolerance nothing is promised and `within` is None."""
+    """A verdict on a published figure and ours in its unit. Without a tolerance nothing is promised
+    and `within` is None."""
     error = error_percent(ours, figure.value)
     within = None if tolerance_percent is None else abs(error) <= tolerance_percent + ROUNDING
     return Verdict(what, figure.value, ours, figure.unit, error, within, tolerance_percent, figure.source, note)
@@ -150,17 +159,22 @@ def agree(what: str, published: str, ours: str, source: Source, same: bool | Non
 
 
 def published(name: str) -> list[dict[str, str]]:
-    """Rows of `published/NAME.csv`: figures as printed by their source, each with `source` and `date`; empty cells are ""."""
+    """Rows of `published/NAME.csv`: figures as printed by their source, each with `source` and
+    `date`; empty cells are ""."""
     text = files("headrace.studies").joinpath("published", f"{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 
 def figures(name: str) -> dict[str, Figure]:
-    """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their name."""
-    return {row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"])) for row in published(name)}
+    """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their
+    name."""
+    return {
+        row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"]))
+        for row in published(name)
+    }
 
 
-class Steps:
+class StepProgress:
     """Reports progress in equal steps to a function that takes the share done (0-1), or to nobody."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:

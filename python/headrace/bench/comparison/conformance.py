@@ -1,6 +1,7 @@
 """Do the lab's volumes perform as the catalog and the model say?
 
-Each case is a fresh volume under fio for some seconds, beside the same load in the simulator and the cap of the specification. Tolerances:
+Each case is a fresh volume under fio for some seconds, beside the same load in the simulator and
+the cap of the specification. Tolerances:
 
     at a cap     requests a second within 0.5 %: the project's bar of 0.3 % for the mean, and one queue of requests more or less at the edges of some seconds
     latency      p50 within 3 % and p99 within 10 % (the project's bars), plus how late the device's own answers left: the daemon measures that, and a busy machine
@@ -18,7 +19,7 @@ from functools import cache
 from importlib.resources import files
 
 from headrace.base.storage import Storage
-from headrace.bench.compare import fio
+from headrace.bench.drivers import fio
 from headrace.lab import Lab
 from headrace.simulation.demand import simulate
 from headrace.workload.model import ClosedWorkload
@@ -47,7 +48,8 @@ QUICK_DEPTHS = (1, 16)
 DRAINING = "gp2:100"
 DRAINING_PERCENT = 0.2111
 DRAIN_S = 8.0
-# Afterwards it rests, earning 300 credits a second, and bursts again: in 3 s some 2,400 I/Os. fio takes 0.2 s to start, 60 credits: 2.5 %.
+# Afterwards it rests, earning 300 credits a second, and bursts again: in 3 s some 2,400 I/Os. fio
+# takes 0.2 s to start, 60 credits: 2.5 %.
 REST_S = 5.0
 AGAIN_S = 3.0
 AGAIN_PERCENT = 3.0
@@ -58,7 +60,7 @@ class Case:
     """One volume under one load. `balance_percent`: credits it begins with, None: as made."""
 
     spec: str
-    load: fio.Load
+    load: fio.FioLoad
     balance_percent: float | None = None
 
     @property
@@ -68,9 +70,10 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One figure: the cap of the specification where it binds (`specified`), what was published of real volumes (`published`, its sources in conformance_published.csv), the
-    model's, what was measured. `within`: None where nothing is promised."""
+class ConformanceFinding:
+    """One figure: the cap of the specification where it binds (`specified`), what was published of
+    real volumes (`published`, its sources in conformance_published.csv), the model's, what was
+    measured. `within`: None where nothing is promised."""
 
     spec: str
     load: str
@@ -87,28 +90,37 @@ class Finding:
 
 
 def cases(quick: bool) -> list[Case]:
-    """What is run: reads at every depth, writes, and bytes, of every type; then a gp2 that runs dry."""
+    """What is run: reads at every depth, writes, and bytes, of every type; then a gp2 that runs
+    dry."""
     found = []
     seconds = 3.0 if quick else 8.0
     for spec in QUICK_SPECS if quick else SPECS:
         if Storage.parse(spec).volume_type in ("st1", "sc1"):
             # Sequential: these types charge a whole MiB for any request.
-            found += [Case(spec, fio.Load("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)]
+            found += [
+                Case(spec, fio.FioLoad("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)
+            ]
             continue
         for depth in QUICK_DEPTHS if quick else DEPTHS:
             # A request at a time as ioping makes them; more as the published fio runs.
-            found.append(Case(spec, fio.Load("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)))
+            found.append(
+                Case(
+                    spec, fio.FioLoad("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)
+                )
+            )
         found += [
-            Case(spec, fio.Load("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in ((16,) if quick else (1, 16))
+            Case(spec, fio.FioLoad("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S))
+            for depth in ((16,) if quick else (1, 16))
         ]
-        found.append(Case(spec, fio.Load("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
-    found.append(Case(DRAINING, fio.Load("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
+        found.append(Case(spec, fio.FioLoad("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
+    found.append(Case(DRAINING, fio.FioLoad("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
     return found
 
 
-def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None = None) -> list[Finding]:
-    """Runs every case on volumes of its own, which are deleted afterwards. `progress` is told the share done and what is run. Raises CouldNotRun, InputError."""
-    found: list[Finding] = []
+def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None = None) -> list[ConformanceFinding]:
+    """Runs every case on volumes of its own, which are deleted afterwards. `progress` is told the
+    share done and what is run. Raises CouldNotRun, InputError."""
+    found: list[ConformanceFinding] = []
     every = cases(quick)
     for place, case in enumerate(every):
         if progress:
@@ -119,14 +131,14 @@ def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None 
     return found
 
 
-def _one(lab: Lab, case: Case) -> Iterator[Finding]:
+def _one(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
     volume = lab.create(case.spec)["id"]
     try:
         attached = lab.attach(volume)["attachment"]
         beyond = attached["warnings"]
         if case.balance_percent is not None:
             lab.set_balance(volume, case.balance_percent)
-        measured = fio.run(case.load, attached["device"])
+        measured = fio.run_once(case.load, attached["device"])
         rows = lab.metrics(volume, resolution="second", last=max(1, int(case.load.seconds) - 1))
         yield from _findings(case, measured, _late_ms(rows), beyond)
         if case.balance_percent is not None:
@@ -136,26 +148,46 @@ def _one(lab: Lab, case: Case) -> Iterator[Finding]:
         lab.delete(volume)
 
 
-def _recovered(lab: Lab, volume: str, case: Case, device: str) -> Finding:
+def _recovered(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:
     """What a drained volume has earned after a rest."""
     time.sleep(REST_S)
     earned = lab.balance(volume)["members"][0]["percent"]
     again = replace(case, load=replace(case.load, seconds=AGAIN_S, seed=2), balance_percent=earned)
-    measured = fio.run(again.load, device)
+    measured = fio.run_once(again.load, device)
     model = simulate(
-        _workload(again.load), case.spec, seconds=AGAIN_S, form="events", start_balance=earned, options={"saved_second": False}
+        _workload(again.load),
+        case.spec,
+        seconds=AGAIN_S,
+        form="events",
+        start_balance=earned,
+        options={"saved_second": False},
     )
     return _finding(
-        again, f"I/Os after {REST_S:g} s of rest", "I/Os", None, model.summary["delivered_ios"], measured.ios, AGAIN_PERCENT, ""
+        again,
+        f"I/Os after {REST_S:g} s of rest",
+        "I/Os",
+        None,
+        model.summary["delivered_ios"],
+        measured.ios,
+        AGAIN_PERCENT,
+        "",
     )
 
 
-def _workload(load: fio.Load) -> ClosedWorkload:
-    return ClosedWorkload(name="verify", rw=load.rw, bs_kib=load.bs_kib, iodepth=load.iodepth, numjobs=load.numjobs, size_gib=load.size_gib)
+def _workload(load: fio.FioLoad) -> ClosedWorkload:
+    return ClosedWorkload(
+        name="verify",
+        rw=load.rw,
+        bs_kib=load.bs_kib,
+        iodepth=load.iodepth,
+        numjobs=load.numjobs,
+        size_gib=load.size_gib,
+    )
 
 
 def _late_ms(rows: dict) -> tuple[float, float]:
-    """How late answers left at the median and at the 99th percentile, ms: the median of the seconds."""
+    """How late answers left at the median and at the 99th percentile, ms: the median of the
+    seconds."""
     columns = rows["columns"]
 
     def middle(name: str) -> float:
@@ -165,7 +197,9 @@ def _late_ms(rows: dict) -> tuple[float, float]:
     return middle("late_p50_us"), middle("late_p99_us")
 
 
-def _findings(case: Case, measured: fio.Measured, late_ms: tuple[float, float], beyond: list[str]) -> Iterator[Finding]:
+def _findings(
+    case: Case, measured: fio.FioResult, late_ms: tuple[float, float], beyond: list[str]
+) -> Iterator[ConformanceFinding]:
     load = case.load
     drained = case.balance_percent is not None
     settle = load.ramp_s
@@ -177,7 +211,16 @@ def _findings(case: Case, measured: fio.Measured, late_ms: tuple[float, float], 
     note = " ".join(beyond)
     cap, at_cap = _cap(case.spec, load), "none" not in rows["cap"].to_list()
     if drained:
-        yield _finding(case, "I/Os until dry and after", "I/Os", None, model.summary["delivered_ios"], measured.ios, COUNT_PERCENT, note)
+        yield _finding(
+            case,
+            "I/Os until dry and after",
+            "I/Os",
+            None,
+            model.summary["delivered_ios"],
+            measured.ios,
+            COUNT_PERCENT,
+            note,
+        )
         return
     allowed = AT_CAP_PERCENT if at_cap else None
     yield _finding(case, "I/Os a second", "IOPS", cap if at_cap else None, iops, measured.iops, allowed, note)
@@ -190,17 +233,41 @@ def _findings(case: Case, measured: fio.Measured, late_ms: tuple[float, float], 
 
 
 def _finding(
-    case: Case, what: str, unit: str, specified: float | None, model: float, measured: float, allowed: float | None, note: str
-) -> Finding:
+    case: Case,
+    what: str,
+    unit: str,
+    specified: float | None,
+    model: float,
+    measured: float,
+    allowed: float | None,
+    note: str,
+) -> ConformanceFinding:
     error = 100.0 * (measured / model - 1.0)
     # What the machine cannot do is no fault of the device; attach has said so.
     within = None if allowed is None or note else abs(error) <= allowed
-    return Finding(case.spec, case.words, what, unit, specified, _published(case, what), model, measured, error, allowed, within, note)
+    return ConformanceFinding(
+        case.spec,
+        case.words,
+        what,
+        unit,
+        specified,
+        _published(case, what),
+        model,
+        measured,
+        error,
+        allowed,
+        within,
+        note,
+    )
 
 
 @cache
 def _table() -> dict[tuple[str, str, int, int, str], float]:
-    with files("headrace.bench.compare").joinpath("conformance_published.csv").open(encoding="utf-8", newline="") as rows:
+    with (
+        files("headrace.bench.comparison")
+        .joinpath("conformance_published.csv")
+        .open(encoding="utf-8", newline="") as rows
+    ):
         return {
             (row["type"], row["rw"], int(row["bs_kib"]), int(row["iodepth"]), row["what"]): float(row["value"])
             for row in csv.DictReader(rows)
@@ -216,7 +283,7 @@ def _published(case: Case, what: str) -> float | None:
     return _table().get((volume.type, case.load.rw, case.load.bs_kib, case.load.iodepth, what))
 
 
-def _cap(spec: str, load: fio.Load) -> float:
+def _cap(spec: str, load: fio.FioLoad) -> float:
     """Requests a second of this size that the specification allows."""
     limits = Storage.parse(spec).limits()
     iops = sum((limit["io_burst"] or limit)["iops"] for limit in limits)

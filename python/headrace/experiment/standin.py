@@ -1,7 +1,10 @@
-"""The load that stands for a database on the lab: sysbench's oltp_read_write over as much data, skewed so that as many of its touches miss the cache.
+"""The load that stands for a database on the lab.
 
-A user's own statements cannot be run here. What a storage notices of a database is how many of its page touches miss the cache, and what it changes; the first is matched, by the
-distribution, and what remains different (statements, how many pages each touches) is the same in every configuration and learnt by the calibration.
+It is sysbench's oltp_read_write over as much data, skewed so that as many of its page touches miss
+the cache. A user's own statements cannot be run here. What a storage notices of a database is how
+many of its page touches miss the cache, and what it changes. The first is matched, by the
+distribution. What remains different (statements, how many pages each touches) is the same in every
+configuration, and the calibration learns it.
 """
 
 from __future__ import annotations
@@ -14,23 +17,28 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
 from headrace.errors import InputError
-from headrace.prove.configuration import DOC
 
-# A row of sbtest with its index entry, bytes on disk: 8 x 1,000,000 rows take 1.84 GiB (InnoDB) and 1.59 GiB (MyRocks, not compressed): MariaDB 10.11, 2026-11-21.
+DOC = "docs/guide/prove.md"
+# A row of sbtest with its index entry, bytes on disk: 8 x 1,000,000 rows take 1.84 GiB (InnoDB) and
+# 1.59 GiB (MyRocks, not compressed): MariaDB 10.11, 2026-11-21.
 ROW_BYTES = {"innodb": 247.0, "myrocks": 214.0}
-TABLES = 8
-LEAST_ROWS = 10_000
+# As many as sysbench prepares side by side; the least rows of each are a guess.
+TABLES, LEAST_ROWS = 8, 10_000
 SCRIPT = "oltp_read_write"
-# sysbench's --rand-pareto-h: at 0.5 every row is as likely as another; below 0.02 nearly all touches go to a few pages.
+# sysbench's --rand-pareto-h: at 0.5 every row is as likely as another; below 0.02 nearly all
+# touches go to a few pages.
 MOST_SKEWED_H, UNIFORM_H = 0.02, 0.5
-SYSBENCH_H = 0.2  # where none is given
-# Halving the range of h so often leaves a thousandth of it.
+SYSBENCH_H = 0.2  # sysbench's default
+# Halving the range of h this often leaves a thousandth of it.
 HALVINGS = 10
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """`benchmark` with its data of `data_gib`; `h` of its distribution (0.5: uniform); `miss` its share of touches that read a page in the settled cache, `wanted` that of the database."""
+    """`benchmark` with its data of `data_gib`, and `h` of its distribution (0.5: uniform).
+
+    `miss`: its share of touches that read a page in the settled cache; `wanted`: the database's.
+    """
 
     benchmark: SysbenchOltp
     data_gib: float
@@ -43,17 +51,23 @@ class StandIn:
         """In a sentence."""
         skew = "uniform" if self.h >= UNIFORM_H else f"pareto, h = {self.h:.3f}"
         return (
-            f"sysbench {SCRIPT} over {self.benchmark.tables} x {self.benchmark.rows:,} rows ({self.data_gib:.2f} GiB, {skew}): {self.miss:.1%} of its page touches miss the "
-            f"cache, {self.wanted:.1%} of the database's."
+            f"sysbench {SCRIPT} over {self.benchmark.tables} x {self.benchmark.rows:,} rows ({self.data_gib:.2f} GiB, "
+            f"{skew}): {self.miss:.1%} of its page touches miss the cache, {self.wanted:.1%} of the database's."
         )
 
 
 def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, wanted_miss: float) -> StandIn:
-    """The load over `data_gib` of data whose touches miss a cache of `cache_gib` as often as `wanted_miss` (0..1). Raises InputError for too little data."""
+    """The load over `data_gib` of data that misses a cache of `cache_gib` as `wanted_miss` (0..1)
+    says.
+
+    Raises InputError for too little data.
+    """
     rows = int(data_gib * GIB / ROW_BYTES[engine] / TABLES)
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * TABLES * ROW_BYTES[engine] / GIB
-        raise InputError(f"{data_gib:.3f} GiB of data", f"are too few: at least {least:.2f} GiB", DOC, "Prove at a larger scale.")
+        raise InputError(
+            f"{data_gib:.3f} GiB of data", f"are too few: at least {least:.2f} GiB", DOC, "Prove at a larger scale."
+        )
     low, high = MOST_SKEWED_H, UNIFORM_H
     most = miss_of(engine, rows, cache_gib, threads, None)
     if wanted_miss >= most:
@@ -77,27 +91,27 @@ def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | N
 
 
 def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> dict:
-    kind = {"type": "uniform"} if h is None else {"type": "pareto", "h": h}
     return {
-        "script": SCRIPT, "engine": engine, "tables": TABLES, "table_size": rows, "distribution": kind, "threads": threads, "cache_gib": cache_gib,
-    }  # fmt: skip
+        "script": SCRIPT,
+        "engine": engine,
+        "tables": TABLES,
+        "table_size": rows,
+        "distribution": {"type": "uniform"} if h is None else {"type": "pareto", "h": h},
+        "threads": threads,
+        "cache_gib": cache_gib,
+    }
 
 
 def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
     """Share of touches that change the page, per class of the core's pages. Raises InputError."""
-    options = _options(
-        engine,
-        benchmark.rows,
-        1.0,
-        1,
-        benchmark.parameters.get("rand_pareto_h", SYSBENCH_H) if benchmark.distribution == "pareto" else None,
-    )
+    pareto = benchmark.distribution == "pareto"
+    h = benchmark.parameters.get("rand_pareto_h", SYSBENCH_H) if pareto else None
     with core_errors():
-        return core.mysql_sysbench(options)["changed"]
+        return core.mysql_sysbench(_options(engine, benchmark.rows, cache_gib=1.0, threads=1, h=h))["changed"]
 
 
 def settled_miss(database: dict, cache_gib: float) -> float:
-    """The same of any database of the core."""
+    """Share of the page touches of any database of the core that miss a settled cache."""
     with core_errors():
         curve = core.mysql_warm_up(database, cache_gib * GIB)
     touches = sum(item["pages"] * item["touches_per_tx"] for item in database["popularity"])

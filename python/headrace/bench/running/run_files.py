@@ -11,7 +11,7 @@ import tomli_w
 
 from headrace.base import core
 from headrace.base.files import write_whole
-from headrace.bench.drivers.benchmark import Benchmark, Load
+from headrace.bench.drivers.benchmark import Benchmark
 from headrace.bench.store.store import TOML_FILE
 from headrace.bench.target import Target
 from headrace.observe.live.profile import Profile
@@ -28,10 +28,19 @@ def settings_of(config: Mapping[str, str], engine: str, vcpus: int | None = None
 
 
 def write(
-    folder: Path, benchmark: Benchmark, target: Target, load: Load, series: pl.DataFrame, samples: Samples, *, name: str, start: str, data_gib: float | None, vcpus: int | None,
+    folder: Path,
+    benchmark: Benchmark,
+    target: Target,
+    run: dict,
+    series: pl.DataFrame,
+    samples: Samples,
     caveats: list[str],
-) -> str | None:  # fmt: skip
-    """Writes RUN.toml and its files into `folder`. What is missing for one is said (text), and then nothing is written. Raises CouldNotRun."""
+) -> str | None:
+    """Writes RUN.toml and its files into `folder`; `run`: the document of the run.
+
+    Where something is missing for one, nothing is written, and the text says what it is. Raises
+    CouldNotRun.
+    """
     table = benchmark.described()
     lacks = [
         words
@@ -57,15 +66,31 @@ def write(
         files |= {"disk": DISK_CSV}
         if devices := data_devices(target, samples.disk["device"].unique(maintain_order=True).to_list()):
             files["device"] = "+".join(devices)
+    size_gib = run["target"]["data_gib"]
+    # Of an instance the catalog knows the processors, and this machine may have more.
+    vcpus = None if target.instance else run["environment"]["cpus_usable"]
     document = {
-        "format": "headrace-run", "version": 1, "name": name, "engine": target.engine, "engine_version": target.version, "flavor": target.flavor,
-        "storage": target.storage, "log_storage": target.log_storage, "as_of": datetime.date.fromisoformat(target.as_of or core.newest_date()),
-        "instance": target.instance, "cache_gib": round(target.cache_gib, 6), "threads": load.threads, "start": start, "seconds": float(series.height),
-        "caveats": caveats, "benchmark": table | ({} if data_gib is None else {"data_gib": round(data_gib, 6)}),
-        # Of an instance the catalog knows the processors, and this machine may have more.
-        "settings": settings_of(target.config, target.engine, None if target.instance else vcpus), "files": files,
-    }  # fmt: skip
-    write_whole(folder / TOML_FILE, tomli_w.dumps({key: value for key, value in document.items() if value is not None}).encode())
+        "format": "headrace-run",
+        "version": 1,
+        "name": run.get("name") or f"{benchmark.name}, {target.storage or target.label}",
+        "engine": target.engine,
+        "engine_version": target.version,
+        "flavor": target.flavor,
+        "storage": target.storage,
+        "log_storage": target.log_storage,
+        "as_of": datetime.date.fromisoformat(target.as_of or core.newest_date()),
+        "instance": target.instance,
+        "cache_gib": round(target.cache_gib, 6),
+        "threads": run["load"]["threads"],
+        "start": run["start"],
+        "seconds": float(series.height),
+        "caveats": caveats,
+        "benchmark": table | ({} if size_gib is None else {"data_gib": round(size_gib, 6)}),
+        "settings": settings_of(target.config, target.engine, vcpus),
+        "files": files,
+    }
+    known = {key: value for key, value in document.items() if value is not None}
+    write_whole(folder / TOML_FILE, tomli_w.dumps(known).encode())
     return None
 
 
@@ -76,8 +101,13 @@ def data_devices(target: Target, sampled: list[str]) -> list[str]:
 
 def _write_transactions(path: Path, series: pl.DataFrame) -> None:
     """`t_s` here is the end of the row, as sysbench prints it; `time` the same on the wall clock."""
+    end = pl.col("duration_s")
     frame = series.filter(pl.col("tps").is_not_null()).select(
-        (pl.col("t_s") + pl.col("duration_s")).round(3).alias("t_s"), (pl.col("t_unix") + pl.col("duration_s")).round(6).alias("time"),
-        "threads", "tps", "qps", pl.col("p95_ms").alias("lat_p95_ms"),
-    )  # fmt: skip
+        (pl.col("t_s") + end).round(3).alias("t_s"),
+        (pl.col("t_unix") + end).round(6).alias("time"),
+        "threads",
+        "tps",
+        "qps",
+        pl.col("p95_ms").alias("lat_p95_ms"),
+    )
     write_whole(path, frame.write_csv(float_precision=6).encode())

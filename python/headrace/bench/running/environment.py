@@ -17,7 +17,8 @@ BUSY_SHARE = 0.10
 
 
 def capture() -> dict:
-    """Kernel, distribution, processors, memory, governor, container, headrace itself. What cannot be read is None."""
+    """Kernel, distribution, processors, memory, governor, container, headrace itself. What cannot
+    be read is None."""
     info = _key_values("/proc/cpuinfo", ":")
     memory = _key_values("/proc/meminfo", ":").get("MemTotal", "0").split()[0]
     return {
@@ -39,7 +40,8 @@ def capture() -> dict:
 
 
 def load_before() -> dict:
-    """How busy the machine is while nothing of ours runs yet: shares of all processors over a second, load averages."""
+    """How busy the machine is while nothing of ours runs yet: shares of all processors over a
+    second, load averages."""
     first = host.read_host()
     time.sleep(LOOK_S)
     second = host.read_host()
@@ -56,7 +58,11 @@ def load_before() -> dict:
 def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
     """Scheduler, read-ahead, size and file system of each device."""
     found = {}
-    mounts = {line.split()[0]: line.split()[1:4] for line in (_text("/proc/mounts") or "").splitlines() if len(line.split()) > 3}
+    mounts = {
+        line.split()[0]: line.split()[1:4]
+        for line in (_text("/proc/mounts") or "").splitlines()
+        if len(line.split()) > 3
+    }
     for device in devices:
         name = os.path.basename(os.path.realpath(device))
         base = f"/sys/block/{name}"

@@ -16,7 +16,9 @@ EVERY_S = 600.0
 
 
 class LabMetrics:
-    """`with LabMetrics(target) as lab: ... lab.keep_up() now and then ...; lab.stop()`. A target without lab volumes has no figures; a lab that goes away ends them with a note.
+    """`with LabMetrics(target) as lab: ... lab.keep_up() now and then ...; lab.stop()`.
+
+    A target without lab volumes has no figures; a lab that goes away ends them with a note.
 
     Raises NoLab and LabRefused when it is entered and the volumes are not there.
     """

@@ -7,9 +7,9 @@ import math
 import polars as pl
 
 from headrace.base import caps
-from headrace.bench.drivers.benchmark import Benchmark, Outcome
+from headrace.bench.drivers.benchmark import Benchmark, ToolOutcome
 from headrace.bench.drivers.percentiles import SHARES
-from headrace.bench.run.environment import BUSY_SHARE
+from headrace.bench.running.environment import BUSY_SHARE
 from headrace.bench.target import Target
 from headrace.errors import HeadraceError
 from headrace.observe.live.sampler import Samples
@@ -37,11 +37,17 @@ LATE_SHARE = 0.10
 COLD_SHARE = 0.5
 
 
-def figures(series: pl.DataFrame, outcome: Outcome, benchmark: Benchmark) -> dict[str, float | None]:
-    """Means over the part that counts; percentiles of its histogram; shares of time 0..1. None: not measured."""
+def figures(series: pl.DataFrame, outcome: ToolOutcome, benchmark: Benchmark) -> dict[str, float | None]:
+    """Means over the part that counts; percentiles of its histogram; shares of time 0..1. None: not
+    measured."""
     part = series.filter(pl.col("phase") == "measure")
     found: dict[str, float | None] = {"seconds": float(part["duration_s"].sum())}
-    found |= {"tps": mean(part, "tps"), "tps_sd": _sd(part["tps"]), "tps_min": part["tps"].min(), "tps_max": part["tps"].max()}
+    found |= {
+        "tps": mean(part, "tps"),
+        "tps_sd": _sd(part["tps"]),
+        "tps_min": part["tps"].min(),
+        "tps_max": part["tps"].max(),
+    }
     found["stall_s"] = float(part.filter(pl.col("tps") == 0)["duration_s"].sum())
     found |= {name: mean(part, name) for name in MEANS}
     found |= dict.fromkeys(SHARES) if outcome.histogram is None else outcome.histogram.summary()
@@ -81,19 +87,24 @@ def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
             continue
         known = part.select("tps", "duration_s", *columns).drop_nulls()
         done = (known["tps"] * known["duration_s"]).sum()
-        found[name] = factor * sum((known[column] * known["duration_s"]).sum() for column in columns) / done if done else None
+        found[name] = (
+            factor * sum((known[column] * known["duration_s"]).sum() for column in columns) / done if done else None
+        )
     return found
 
 
 def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
-    """cold or warm: whether less than half of what the cache can hold of the data was in it at the first sample. MyRocks, and a server that does not tell: by its uptime."""
+    """cold or warm: whether less than half of what the cache can hold of the data was in it at the
+    first sample. MyRocks, and a server that does not tell: by its uptime."""
     status = samples.status
     if (
         status.height
         and target.engine == "innodb"
         and {"innodb_buffer_pool_pages_data", "innodb_buffer_pool_pages_total"} <= set(status.columns)
     ):
-        page_gib = float((status["innodb_page_size"][0] if "innodb_page_size" in status.columns else None) or 16_384) / 2**30
+        page_gib = (
+            float((status["innodb_page_size"][0] if "innodb_page_size" in status.columns else None) or 16_384) / 2**30
+        )
         held = (status["innodb_buffer_pool_pages_data"][0] or 0) * page_gib
         most = (status["innodb_buffer_pool_pages_total"][0] or 0) * page_gib
         return "cold" if held < COLD_SHARE * min(most, data_gib or most) else "warm"
@@ -101,17 +112,23 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
     return "cold" if uptime is not None and uptime < 60 else "warm"
 
 
-def findings(document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool) -> list[str]:
+def findings(
+    document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool
+) -> list[str]:
     """Sentences, the gravest first."""
     part = series.filter(pl.col("phase") == "measure")
     load = document["load"]
     found = []
     if interrupted:
         found.append(
-            f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what was measured until then."
+            f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what "
+            "was measured until then."
         )
     if failure is not None:
-        found.append(f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: {failure.rule}.")
+        found.append(
+            f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: "
+            f"{failure.rule}."
+        )
     if not part.height:
         found.append("Nothing was measured after the warm-up: all figures are empty.")
     tps, errors = mean(part, "tps"), mean(part, "errors_per_s")
@@ -129,12 +146,14 @@ def _machine(document: dict, part: pl.DataFrame) -> list[str]:
     before, cpus = document["environment"]["before"], document["environment"]["cpus"] or 1
     if before["busy_share"] > BUSY_SHARE:
         found.append(
-            f"Before the run the machine was not at rest: {before['busy_share']:.0%} of its processors were in use, load {before['load1']:.1f}."
+            f"Before the run the machine was not at rest: {before['busy_share']:.0%} of its processors were in "
+            f"use, load {before['load1']:.1f}."
         )
     idle, waiting, steal = (mean(part, name) for name in ("idle_cpus", "iowait_cpus", "steal_cpus"))
     if idle is not None and (idle + (waiting or 0.0)) < LEAST_IDLE_SHARE * cpus:
         found.append(
-            f"The processors were {1 - (idle + (waiting or 0.0)) / cpus:.0%} busy: the figures are those of the machine, not of its storage alone."
+            f"The processors were {1 - (idle + (waiting or 0.0)) / cpus:.0%} busy: the figures are those of the "
+            "machine, not of its storage alone."
         )
     if steal is not None and steal > STEAL_SHARE * cpus:
         found.append(f"{steal / cpus:.1%} of the processors' time was taken by the hypervisor.")
@@ -146,6 +165,9 @@ def _lateness(part: pl.DataFrame) -> list[str]:
     waits = [value for value in (mean(part, "read_wait_ms"), mean(part, "write_wait_ms")) if value]
     if late and waits and late > LATE_SHARE * max(waits):
         return [
-            f"The lab's answers left late, by {late:.2f} ms at the 99th percentile beside waits of {max(waits):.2f} ms: the machine has too much to do."
+            (
+                f"The lab's answers left late, by {late:.2f} ms at the 99th percentile beside waits of "
+                f"{max(waits):.2f} ms: the machine has too much to do."
+            )
         ]
     return []

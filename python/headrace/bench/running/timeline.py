@@ -1,7 +1,10 @@
-"""One time line: the benchmark's reports, device counters, server status, the host, and the lab's own figures, a row a second.
+"""One time line: the benchmark's reports, device counters, server status, the host, and the lab's
+own figures, a row a second.
 
-A row is the interval of a report of the tool; its place on the wall clock is known from when its lines came: the least delay of them all is taken for none. Counters were
-sampled at whole seconds, so their value at the edges of a row is interpolated, and a rate is the difference over the row's length: nothing is counted twice or lost.
+A row is the interval of a report of the tool; its place on the wall clock is known from when its
+lines came: the least delay of them all is taken for none. Counters were sampled at whole seconds,
+so their value at the edges of a row is interpolated, and a rate is the difference over the row's
+length: nothing is counted twice or lost.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import polars as pl
 
 from headrace.base import caps
 from headrace.base.units import MIB, US_PER_S
-from headrace.bench.drivers.benchmark import Report
+from headrace.bench.drivers.benchmark import IntervalReport
 from headrace.observe.live.host import WRAP, WRAPPING
 from headrace.observe.live.sampler import Samples
 from headrace.observe.run_files.counters import hands_on_parts
@@ -33,13 +36,17 @@ HOST_TIMES = ("user_s", "system_s", "iowait_s", "idle_s", "steal_s")
 LAB_PERCENTILES = ("read_p50_us", "read_p99_us", "write_p50_us", "write_p99_us", "late_p99_us")
 # A sample or two may be late; over a longer hole nothing is made up.
 LONGEST_GAP_S = 3.5
-# Beyond the first and last sample nothing is known; so little moves a rate over a second by 5 % at most.
+# Beyond the first and last sample nothing is known; so little moves a rate over a second by 5 % at
+# most.
 END_SLACK_S = 0.05
 
 
-def rows(reports: Sequence[Report], began_unix: float, warmup_s: float, interval_s: float = 1.0) -> pl.DataFrame:
-    """The reports as a frame: `t_s` (start of the row since the tool's clock began), `duration_s`, `t_unix`, `phase` (warmup, measure), threads, tps, qps, p95_ms, errors_per_s,
-    and what else a tool tells."""
+def rows(
+    reports: Sequence[IntervalReport], began_unix: float, warmup_s: float, interval_s: float = 1.0
+) -> pl.DataFrame:
+    """The reports as a frame: `t_s` (start of the row since the tool's clock began), `duration_s`,
+    `t_unix`, `phase` (warmup, measure), threads, tps, qps, p95_ms, errors_per_s, and what else a
+    tool tells."""
     starts = [0.0, *(report.end_s for report in reports)][: len(reports)]
     ends = [report.end_s for report in reports]
     # A lost line: the report is of its own interval only.
@@ -50,7 +57,9 @@ def rows(reports: Sequence[Report], began_unix: float, warmup_s: float, interval
             "t_s": pl.Series(starts, dtype=pl.Float64),
             "duration_s": pl.Series([end - start for start, end in zip(starts, ends, strict=True)], dtype=pl.Float64),
             "t_unix": pl.Series([began_unix + start for start in starts], dtype=pl.Float64),
-            "phase": pl.Series(["measure" if start >= warmup_s - 0.5 * interval_s else "warmup" for start in starts], dtype=pl.String),
+            "phase": pl.Series(
+                ["measure" if start >= warmup_s - 0.5 * interval_s else "warmup" for start in starts], dtype=pl.String
+            ),
             "threads": pl.Series([report.threads for report in reports], dtype=pl.Int64),
             **{
                 name: pl.Series([getattr(report, name) for report in reports], dtype=pl.Float64)
@@ -64,7 +73,7 @@ def rows(reports: Sequence[Report], began_unix: float, warmup_s: float, interval
 
 def grid(seconds: float, began_unix: float, warmup_s: float) -> pl.DataFrame:
     """Empty rows a second long, for a tool that reports nothing on its way."""
-    return rows([Report(float(end)) for end in range(1, int(seconds) + 1)], began_unix, warmup_s)
+    return rows([IntervalReport(float(end)) for end in range(1, int(seconds) + 1)], began_unix, warmup_s)
 
 
 def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame] | None = None) -> pl.DataFrame:
@@ -75,7 +84,9 @@ def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame
     columns |= _status(samples.status, edges)
     columns |= _host(samples.host, edges)
     columns |= _lab(lab or {}, edges)
-    return frame.with_columns(pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in columns.items())
+    return frame.with_columns(
+        pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in columns.items()
+    )
 
 
 def _edges(frame: pl.DataFrame) -> np.ndarray:
@@ -99,8 +110,11 @@ def _at(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def _anchored(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The samples with one more where the load began and one where it ended: a load begins between two samples, and a straight line between them would spread its first second
-    over the rest before. There the counter is where it was going until then; what a restart hides is left alone."""
+    """The samples with one more where the load began and one where it ended: a load begins between
+    two samples, and a straight line between them would spread its first second over the rest
+    before. There the counter is where it was going until then; what a restart hides is left
+    alone.
+    """
     if not len(edges) or not np.isfinite(values).all() or (np.diff(values) < 0).any():
         return times, values
     begin, finish = edges[0, 0], edges[-1, 1]
@@ -110,8 +124,11 @@ def _anchored(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple
             (t1, t2), (v1, v2) = times[chosen], values[chosen]
             nearest = (t2, v2) if at == begin else (t1, v1)
             place = int(np.searchsorted(times, at))
-            # What went on before may end at that moment too: the counter is never beyond its next sample.
-            value = float(np.clip(nearest[1] + (v2 - v1) / (t2 - t1) * (at - nearest[0]), values[place - 1], values[place]))
+            # What went on before may end at that moment too: the counter is never beyond its next
+            # sample.
+            value = float(
+                np.clip(nearest[1] + (v2 - v1) / (t2 - t1) * (at - nearest[0]), values[place - 1], values[place])
+            )
             times, values = np.insert(times, place, at), np.insert(values, place, value)
     return times, values
 
@@ -131,7 +148,8 @@ def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool 
 
 
 def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
-    """All devices together: sums, waits weighted by requests, the busiest's share; and each device where there are several."""
+    """All devices together: sums, waits weighted by requests, the busiest's share; and each device
+    where there are several."""
     names = disk["device"].unique(maintain_order=True).to_list() if disk.height else []
     each = {name: _one_disk(disk.filter(pl.col("device") == name), edges) for name in names}
     if not each:
@@ -154,8 +172,12 @@ def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     rate = {name: _rate(times, disk[name].cast(pl.Float64).to_numpy(), edges, name in WRAPPING)
             for name in disk.columns if name not in ("t_unix", "device", "in_flight")}  # fmt: skip
     with np.errstate(invalid="ignore", divide="ignore"):
-        waits = {f"{way}_wait_ms": np.where(rate[f"{way}s"] > 0, rate[f"{way}_ms"] / rate[f"{way}s"], np.nan) for way in ("read", "write")}
-    # Requests as a volume counts them: Linux counts a flush as a write too, and a loop device hands on the parts of what was merged (workload/runs/counters.py).
+        waits = {
+            f"{way}_wait_ms": np.where(rate[f"{way}s"] > 0, rate[f"{way}_ms"] / rate[f"{way}s"], np.nan)
+            for way in ("read", "write")
+        }
+    # Requests as a volume counts them: Linux counts a flush as a write too, and a loop device hands
+    # on the parts of what was merged (workload/runs/counters.py).
     parts = 1.0 if hands_on_parts(disk["device"][0]) else 0.0
     return {
         "read_iops": rate["reads"] + parts * rate["reads_merged"],
@@ -173,8 +195,12 @@ def _status(status: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     if status.height < 2:
         return {}
     times = status["t_unix"].to_numpy()
-    found = {f"{name}_per_s": _rate(times, status[name].to_numpy(), edges) for name in STATUS_RATES if name in status.columns}
-    return found | {name: _at(times, status[name].to_numpy(), edges)[:, 1] for name in STATUS_LEVELS if name in status.columns}
+    found = {
+        f"{name}_per_s": _rate(times, status[name].to_numpy(), edges) for name in STATUS_RATES if name in status.columns
+    }
+    return found | {
+        name: _at(times, status[name].to_numpy(), edges)[:, 1] for name in STATUS_LEVELS if name in status.columns
+    }
 
 
 def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
@@ -185,13 +211,16 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     found = {name.removesuffix("_s") + "_cpus": np.clip(_rate(times, np.maximum.accumulate(host[name].to_numpy()), edges), 0, None)
              for name in HOST_TIMES if name in host.columns}  # fmt: skip
     return found | {
-        name: _at(times, host[name].to_numpy(), edges)[:, 1] for name in ("load1", "memory_available_bytes") if name in host.columns
+        name: _at(times, host[name].to_numpy(), edges)[:, 1]
+        for name in ("load1", "memory_available_bytes")
+        if name in host.columns
     }
 
 
 def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np.ndarray]:
-    """Of the lab's volumes together: the share of the row in which requests waited for each cap (of several volumes: that of the one which waited longest), the lowest
-    balance, latencies of the slowest."""
+    """Of the lab's volumes together: the share of the row in which requests waited for each cap (of
+    several volumes: that of the one which waited longest), the lowest balance, latencies of the
+    slowest."""
     parts: dict[str, list[np.ndarray]] = {}
     for frame in volumes.values():
         if frame.height < 2:
@@ -209,7 +238,9 @@ def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np
                 parts.setdefault(name, []).append(_at(times, values, edges)[:, 1])
         for name in LAB_PERCENTILES:
             if name in frame.columns:
-                parts.setdefault(f"lab_{name.removesuffix('_us')}_ms", []).append(_nearest(times, frame[name], edges) / 1e3)
+                parts.setdefault(f"lab_{name.removesuffix('_us')}_ms", []).append(
+                    _nearest(times, frame[name], edges) / 1e3
+                )
     low = ("balance_percent", "instance_ios_balance_percent", "instance_bytes_balance_percent")
     with np.errstate(all="ignore"):
         return {name: (np.fmin if name in low else np.fmax).reduce(each) for name, each in parts.items()}

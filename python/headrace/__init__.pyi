@@ -1,3 +1,5 @@
+from .advice.advising import advise as advise
+from .advice.result import Advice as Advice
 from .calibration.from_runs import calibrate as calibrate
 from .calibration.from_runs import sysbench_oltp as sysbench_oltp
 from .calibration.from_runs import sysbench_tpcc as sysbench_tpcc

@@ -215,7 +215,7 @@ def test_an_option_file_is_read_as_the_server_reads_it(up, tmp_path):
     [
         ("[mysqld]\nno_such_option=1\n", "no_such_option=1: is not known to MariaDB"),
         ("[mysqld]\ninnodb_io_capacity=abc\n", "does not take it"),
-        ("max_connections=1\n", "cannot be read as an option file"),
+        ("max_connections=1\n", "stands before the first"),
         ("[client]\nuser=x\n", "has no options for MariaDB"),
     ],
 )

@@ -117,10 +117,12 @@ def advise(
     output: Annotated[Form, typer.Option("--output", help="What to print on stdout.")] = Form.table,
 ) -> None:
     """How to set the server up for this storage: values, reasons, sources, risks, and what the simulator expects of them."""
-    from headrace.advice.answer import answer, check_output
+    from headrace.advice import advise as advice_for
     from headrace.errors import InputError
 
-    check_output(str(output), config)
+    if output is Form.diff and config is None:
+        rule = "needs an option file to change"
+        raise InputError("--output diff", rule, "docs/reference/advice.md", "Name it with --config; --output cnf makes a new one.")
     if check and address is None and config is None:
         raise InputError(
             "--check", "compares with today's settings", "headrace advise --help", "Name the server, or its option file with --config."
@@ -131,8 +133,8 @@ def advise(
         from headrace.cli.transactions import read_transactions
 
         known = read_transactions(workload)
-    found = answer(
-        address=given, config=config, flavor=None if flavor is None else str(flavor), version=server_version, storage=storage, workload=known,
+    found = advice_for(
+        storage, address=given, config=config, flavor=None if flavor is None else str(flavor), version=server_version, workload=known,
         engine=None if engine is None else str(engine), memory_gib=memory, vcpus=vcpus, instance=instance, log_storage=log_storage, log_dir=log_dir, tmp_dir=tmp_dir,
         durability=str(durability), replica=replica, as_of=as_of,
     )  # fmt: skip
@@ -149,9 +151,9 @@ def show(found, output: Form) -> None:
         for finding in found.findings:
             say(f"finding: {finding.parameter}: {finding.text}")
     if output is Form.cnf:
-        return data(found.cnf())
+        return data(found.to_cnf())
     if output is Form.diff:
-        text = found.diff()
+        text = found.to_diff()
         if not text:
             say("nothing to change")
         return data(text)
@@ -162,16 +164,10 @@ def show(found, output: Form) -> None:
     if output is Form.csv:
         import polars as pl
 
-        from headrace.advice.output import columns, record
         from headrace.report.output import as_csv
 
-        return data(
-            as_csv(
-                pl.DataFrame([record(item) for item in found.advice], schema_overrides={"current": pl.String, "effect": pl.String}).select(
-                    columns()
-                )
-            )
-        )
+        rows = found.to_dict()["advice"]
+        return data(as_csv(pl.DataFrame(rows, schema_overrides={"current": pl.String, "effect": pl.String})))
     from headrace.report.tables import console, table
     from headrace.report.tables import show as show_parts
 

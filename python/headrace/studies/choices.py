@@ -17,6 +17,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
 from headrace.simulation.demand import simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -327,18 +328,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         verdicts.append(_verdict(question, theirs, answers, source))
     verdicts.append(_cap_verdict(answers_of["ebs-max-iops"]))
     steps.step()
-    notes = (
-        (
-            "The words of the questions (cost matters, large, critical) carry no figures in the article; the "
-            "figures they are "
-            "given here are ours and stand in each question."
-        ),
-        (
-            "Costs are for us-east-1. Prices of a day before the oldest known price use that one; `headrace catalog "
-            "prices` says which."
-        ),
-        "io2 means io2 as of the day; since 2023-11-21 every io2 volume is Block Express.",
-    )
+    notes = base.texts("choices")
     table = StudyTable("Answers by day", ("question", "day", "the article", "ours", "because"), tuple(rows))
     return StudyResult(STUDY, tuple(verdicts), (table,), (_chart(),), notes, time.monotonic() - started)
 

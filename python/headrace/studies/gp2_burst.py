@@ -8,6 +8,7 @@ import time
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -263,15 +264,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     verdicts, durations = _durations(steps)
     charts = _curves(steps)
     size = device_gib()
-    notes = (
-        "The size of the volume is not stated. The command asks for 200 GiB a thread, but ten threads read "
-        f"{size * 10:g} GiB in all, "
-        f"ten times a device of {size:g} GiB: derived, and it agrees with the balance near zero.",
-        "The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 "
-        "credits early: it shortens a "
-        "burst by up to 3,000 / (3,000 - baseline) s.",
-        "Volumes of 1,000 GiB and more have a baseline of at least 3,000 IOPS and no burst.",
-    )
+    notes = base.texts("gp2_burst", read_gib=size * 10, device_gib=size)
     return StudyResult(
         STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started
     )

@@ -18,6 +18,7 @@ from functools import cache
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -371,28 +372,12 @@ def run(progress: Progress | None = None) -> StudyResult:
     with core_errors():
         size = core.mysql_sysbench(SETTINGS | {"script": LOADS["select"]})["size_gib"]
     worst = max(found[("select", 900, n)][1] for n in THREADS)
-    notes = (
-        "The article's column says qps. Of oltp it must be transactions: 1,644 x 20 statements are 32,880 a "
-        "second, near what 8 vCPUs give; 1,644 statements would be 82 "
-        "transactions with 64 threads. Of the other loads a transaction is one statement.",
-        f"The data have {size:.0f} GiB, the pool 24. sysbench's default draws (special) go to 0.75 % of the "
-        "rows for 75 % of the statements and to the middle of each table "
-        "for the rest: a pool that has settled misses nearly nothing.",
-        "So the selects at 900 IOPS cannot be of a settled pool: 9,500-14,300 a second at 900 reads are "
-        f"{900 / 14_269:.2f}-{900 / 9_521:.2f} reads each. That series is simulated as one "
-        f"that goes on filling the pool, a minute a cell, from where 8 threads fit (ours: up to {worst:.2f} "
-        "reads each). All other cells are simulated on a settled pool.",
-        (
-            "Not stated in the article: length and order of the runs, warm-up, the distribution, log settings "
-            "(defaults of 8.0.15 taken), where sysbench ran."
-        ),
-        (
-            "The 900 IOPS are a drained gp2 of 300 GiB. Spikes from a refilled bucket, which the article names, are "
-            "not simulated: nothing says when it had rested."
-        ),
-        (
-            f"Processor times of writing statements are guesses of the standard database that {len(BOUNDS)} cells "
-            "(64 threads, 3,000 IOPS) bound from above."
-        ),
+    notes = base.texts(
+        "iops_900_3000",
+        size_gib=size,
+        least_reads=900 / 14269,
+        most_reads=900 / 9521,
+        worst_reads=worst,
+        bounds=len(BOUNDS),
     )
     return StudyResult(STUDY, tuple(_verdicts(found)), tables, _charts(found), notes, time.monotonic() - started)

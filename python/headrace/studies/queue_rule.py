@@ -17,6 +17,7 @@ import time
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -330,19 +331,5 @@ def run(progress: Progress | None = None) -> StudyResult:
     verdicts = [*queue, *_mysql(theirs, steps), *_accounting(theirs, steps)]
     knees, knee_chart = _knees(theirs, steps)
     charts = (_depth_chart(theirs, steps), knee_chart)
-    notes = (
-        (
-            "Queue length here is requests outstanding on the volume (CloudWatch's VolumeQueueLength), in service "
-            "or waiting."
-        ),
-        (
-            "The latency of `standard` is largely guessed (data/latency.csv); it stands for the disks the rule "
-            "seems to come from."
-        ),
-        (
-            "The average InnoDB request on EBS is about 21 KiB (16 KiB reads, larger writes): above the knee of "
-            "gp2 and io1 at "
-            "their full IOPS, whose byte cap therefore binds first, and below that of gp3 and io2."
-        ),
-    )
+    notes = base.texts("queue_rule")
     return StudyResult(STUDY, tuple(verdicts), (depths, knees), charts, notes, time.monotonic() - started)

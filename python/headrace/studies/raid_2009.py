@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 
 from headrace.simulation.demand import simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -116,29 +117,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         for (a, m, t), p in points.items()
     )
     columns = ("array", "mode", "threads", "requests/s", "mean ms", "95 % ms")
-    notes = (
-        (
-            "The original's charts and spreadsheet could not be read: directions are all that is published, no "
-            "number of ours can "
-            "be held against them."
-        ),
-        (
-            "Cap (1,100 IOPS) and latency of magnetic volumes are those measured in 2011 or guessed "
-            "(data/volumes/standard.toml, "
-            "data/latency.csv); AWS published none before 2014."
-        ),
-        (
-            "Not modelled: the page cache and read-ahead under sysbench's buffered I/O, its fsync every 100 "
-            "requests, neighbours "
-            "on shared disks, first writes to fresh blocks."
-        ),
-        (
-            "md gathers sequential writes to RAID 5 into whole stripes, which need no reads; here each request "
-            "is by itself, so "
-            "seqwr on RAID 5 is too slow."
-        ),
-        f"Limits of {INSTANCE} are those of 2018, the oldest known.",
-    )
+    notes = base.texts("raid_2009", instance=INSTANCE)
     return StudyResult(
         STUDY,
         verdicts,

@@ -14,6 +14,7 @@ import time
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.database import Prediction
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -423,31 +424,15 @@ def run(progress: Progress | None = None) -> StudyResult:
     gp2 = next(run for run in measured() if run.storage == "gp2:2000")
     as_assumed = simulated("innodb", gp2.storage).summary["tps"]
     calibration = calibrated("innodb")
-    notes = (
-        (
-            f"Calibrated on one hour for each engine (io1, 20,000 IOPS, {calibration.threads} threads); nothing "
-            "else of these runs is in the databases."
-        ),
-        (
-            "The pool of the 2018-08 runs is not published. 54 GB fits the io1 runs; the gp2 run looks like "
-            f"{gp2.cache_gb:g} GB, which is inferred from it and so "
-            f"flatters its error. With 54 GB ({54 * GIB_PER_GB:.1f} GiB) ours is {as_assumed:.0f} tps, "
-            f"{error_percent(as_assumed, gp2.mean):+.1f} %."
-        ),
-        (
-            "gp2 below 1,000 GiB is simulated with the full bucket of a new volume: it bursts at 3,000 IOPS for "
-            "most or all of the hour, so 500 to 1,000 GiB are alike."
-        ),
-        (
-            "MyRocks' densities are wide because its tps are high: at io1 20,000 the published 5th to 95th "
-            "percentile span "
-            f"{_relative_width('myrocks'):.0%} of the mean, InnoDB's {_relative_width('innodb'):.0%}."
-        ),
-        (
-            "Simulated tps scatter from second to second as the calibration run did, plus MyRocks' compactions; no "
-            "two runs share a second, only their spread compares."
-        ),
-        "Costs are of storage alone, us-east-1; the column with the instance adds its on-demand hours (730 a month).",
+    notes = base.texts(
+        "scaling_2018",
+        threads=calibration.threads,
+        cache_gb=gp2.cache_gb,
+        assumed_gib=54 * GIB_PER_GB,
+        tps=as_assumed,
+        error_percent=error_percent(as_assumed, gp2.mean),
+        myrocks_width=_relative_width("myrocks"),
+        innodb_width=_relative_width("innodb"),
     )
     return StudyResult(
         STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started

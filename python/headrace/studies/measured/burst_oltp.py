@@ -11,6 +11,7 @@ from headrace.bench import SysbenchOltp
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
+from headrace.studies import base
 from headrace.studies import gp2_burst as model
 from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, agree, error_percent
 from headrace.studies.measured import tables
@@ -122,37 +123,19 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
     made = _verdicts(one, series, ours, dry, theirs)
     rows, pool, redo = sizes(session.options)
     scale = tables.scale(
-        (
-            (
-                "volume",
-                "any gp2 below 1,000 GiB",
-                (f"{STORAGE}: {model.limits(GIB_OF_VOLUME)['iops']} IOPS, 3,000 in a burst"),
-                "no",
-            ),
-            (
-                "credits",
-                f"{CREDITS:,}",
-                f"{CREDITS * (one.cell.place.balance_percent or 0) / 100:,.0f}",
-                ("yes: the burst lasts a part of this run, not half an hour"),
-            ),
-            (
-                "load",
-                "fio (the article); OLTP in its words",
-                f"oltp_read_write, uniform, {THREADS} threads",
-                "a database in fio's place",
-            ),
-            (
-                "data",
-                "none",
-                (f"{TABLES} x {rows:,} rows, pool {pool} MiB, redo {redo} MiB"),
-                f"by {scale_of(session.options):.4g}; the pool misses nearly always",
-            ),
-        )
+        "burst_oltp",
+        storage=STORAGE,
+        iops=model.limits(GIB_OF_VOLUME)["iops"],
+        all_credits=CREDITS,
+        credits=CREDITS * (one.cell.place.balance_percent or 0) / 100,
+        threads=THREADS,
+        tables=TABLES,
+        rows=rows,
+        pool_mib=pool,
+        redo_mib=redo,
+        scale=scale_of(session.options),
     )
-    notes = [
-        "The simulation knows no queue of the volume, only what it delivers; its line is missing there.",
-        "The published line is AWS's formula: credits / (3,000 - baseline), for a load that takes all 3,000.",
-    ]
+    notes = [*base.texts("burst_oltp")]
     return session.result(
         STUDY,
         made,

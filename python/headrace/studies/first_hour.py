@@ -41,8 +41,8 @@ STUDY = Study(
     (SOURCE,),
 )
 
-IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)
-FEW, MANY = 5_000, 20_000
+IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)  # some of the article's
+FEW, MANY = 5_000, 20_000  # those whose hours are published
 # Bar of this project for quarter-hour means from one long run: 8 % at the 90th percentile.
 QUARTER_PERCENT = 8.0
 # A warm InnoDB still writes some 200 pages a second beside its transactions (innodb_io_capacity),

@@ -43,8 +43,9 @@ BALANCE_DAY = "2019-08-07"
 # The fio run's device is /dev/xvda on a Xen instance; 2.1-2.6 % above nominal was measured on Xen
 # in 2017 and 2020 (dyu, liangruibupt).
 XEN_RATE_PER_MILLE = 1_025
+# From the floor of 100 IOPS to the end of bursting.
 SIZES_GIB = (8, 33, 100, 200, 250, 334, 500, 750, 900, 1000)
-CURVE_SIZES_GIB = (8, 200, 500, 750)
+CURVE_SIZES_GIB = (8, 200, 500, 750)  # some of them
 # (GiB, delivered over nominal rate in thousandths) of the repeated fio run.
 FIO_RUNS = ((8, 1_000), *((size, XEN_RATE_PER_MILLE) for size in (8, 100, 200, 500)))
 # Burst durations come from rows of one second: 1 s of 1,800 is 0.06 %.

@@ -49,7 +49,7 @@ STUDY = Study(
 
 DAY = "2020-07-13"
 INSTANCE = "m5.2xlarge"
-CACHE_BYTES = 24 * 1024.0**3
+CACHE_BYTES = 24 * 1024.0**3  # the article's innodb_buffer_pool_size
 # gp2 gives 3 IOPS per GiB: 1,000 GiB have 3,000 and no burst, 300 GiB have 900 once their credits
 # are spent.
 VOLUMES = {3_000: "gp2:1000", 900: "gp2:300"}
@@ -59,7 +59,7 @@ LOADS = {
     "non-index": "oltp_update_non_index",
     "select": "oltp_point_select",
 }
-THREADS = (1, 2, 4, 8, 16, 32, 64)
+THREADS = (1, 2, 4, 8, 16, 32, 64)  # the article's
 # 2 GiB of redo-log-file-size in two files (the default number of 8.0.15); log_bin and sync_binlog=1
 # are defaults of 8.0.
 SETTINGS = {
@@ -73,7 +73,7 @@ SETTINGS = {
 }
 # Not stated: a minute a cell. The table of run lengths shows what others would give.
 SECONDS = 60
-OTHER_SECONDS = (30, 90)
+OTHER_SECONDS = (30, 90)  # guesses
 # Clients all begin at once; the first seconds are theirs.
 SETTLING_S = 5
 # Cells that calibrate: load, IOPS, threads, and what is identified from them. The first two made
@@ -88,7 +88,7 @@ USED = {
 # Of these the standard database's guesses for writing statements were only held below: its
 # processor time may not exceed 8 vCPUs / qps.
 BOUNDS = (("oltp", 3_000, 64), ("index", 3_000, 64), ("non-index", 3_000, 64))
-BAR_PERCENT = 15.0
+BAR_PERCENT = 15.0  # this project's
 
 Cell = tuple[str, int, int]
 

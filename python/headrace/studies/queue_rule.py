@@ -75,13 +75,13 @@ KNEES = (
     ("io2bx:1000:64000", "2026-11-01"),
 )
 DRAWN_KNEES = (("gp2:1000", BYTE_CAP_DAY), ("gp3:1000:3000:125", "2026-11-01"), ("io1:1000:20000", WHITEPAPER_DAY))
-SIZES_KIB = (4, 8, 16, 22, 32, 64, 128, 256, 512, 1024)
+SIZES_KIB = (4, 8, 16, 22, 32, 64, 128, 256, 512, 1024)  # around all knees
 # 2,000 IOPS for 30 s are 60,000 requests; at the cap the rate is exact to a few requests.
 SECONDS = 30.0
-RATE_TOLERANCE_PERCENT = 1.0
+RATE_TOLERANCE_PERCENT = 1.0  # see above
 # At the cap the mean wait is depth / IOPS; the start, when the queue fills, is one depth of 60,000.
 LITTLE_TOLERANCE_PERCENT = 1.0
-ENOUGH = 0.99
+ENOUGH = 0.99  # of the provisioned IOPS
 NO_SAVED_SECOND = {"saved_second": False}
 
 

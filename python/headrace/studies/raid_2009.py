@@ -43,7 +43,7 @@ INSTANCE = "m1.large"
 # The size of the volumes is not stated; it does not matter to magnetic ones. The test file has 16
 # GB.
 VOLUME_GIB = 100
-FILE_GIB = 16.0
+FILE_GIB = 16.0  # published
 ARRAYS = {
     "single": f"standard:{VOLUME_GIB}",
     "raid0x2": f"2xstandard:{VOLUME_GIB}",
@@ -53,7 +53,7 @@ ARRAYS = {
     "raid10f2x4": f"raid10f2:4xstandard:{VOLUME_GIB}",
 }
 MODES = {"seqrd": "read", "seqwr": "write", "rndrd": "randread", "rndwr": "randwrite", "rndrw": "randrw"}
-THREADS = (1, 4, 8, 16)
+THREADS = (1, 4, 8, 16)  # published
 # sysbench's default: 1.5 reads to a write.
 READ_PERCENT = 60
 # 60 s at the slowest rate (RAID 5 writes of one thread, 57 a second) are 3,400 requests: a mean
@@ -62,7 +62,7 @@ SECONDS = 60.0
 # Two runs of the same rate differ by less than 2 %: what is closer is the same. "Clearly" is half
 # as much again.
 SAME = 0.02
-CLEARLY = 1.5
+CLEARLY = 1.5  # a guess
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import time
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.units import HOURS_PER_MONTH
 from headrace.simulation.database import Prediction
 from headrace.studies import base
 from headrace.studies.base import (
@@ -62,7 +63,7 @@ STUDY = Study(
 )
 
 REGION = "us-east-1"
-HOURS_A_MONTH = 730
+
 # As the article: gp2 in steps of 100 GB (InnoDB's 500 GB do not fit below 1,000), io1 of 1 TB in
 # steps of 1,000 IOPS.
 GP2_GIB = {"innodb": range(1_000, 3_401, 100), "myrocks": range(500, 3_401, 100)}
@@ -82,7 +83,7 @@ LINEAR = 0.98
 # From here on a gp2 volume has its 3,000 IOPS for good; smaller ones burst for a part of the hour.
 NO_CREDITS_GIB = 1_000
 DENSITY_SIZES = {"gp2": range(1_000, 3_401, 400), "io1": (1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000)}
-RIDGE_POINTS = 60
+RIDGE_POINTS = 60  # a smooth line at the size of the chart
 
 
 def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
@@ -273,7 +274,7 @@ def _scaling_table(runs: dict) -> StudyTable:
         for run in sweep.values():
             usd, summary = monthly_usd(run.storage), run.summary
             binds = max(summary["caps"], key=summary["caps"].get)
-            both = (usd + hourly * HOURS_A_MONTH) / summary["tps"]
+            both = (usd + hourly * HOURS_PER_MONTH) / summary["tps"]
             rows.append(
                 (
                     ENGINES[engine],

@@ -55,7 +55,7 @@ ENCRYPTION_STUDY = Study(
 # The paper says r4.8xlarge for the servers; the copy read has no date, its limits are those of
 # 2017.
 INSTANCE, DAY = "r4.8xlarge", "2017-06-01"
-CLIENTS = 1_024
+CLIENTS = 1_024  # the paper's
 # Table 3: buffer pool and redo (two files, the default number). 193G in a my.cnf is GiB, the others
 # are printed in MB.
 SERVERS = {"default": (134e6, 2 * 50e6), "tuned": (193 * GIB, 2 * 134e6)}
@@ -67,7 +67,7 @@ STORAGES = {
     "three io1 in RAID 0": "3xio1:500:5000",
     "io1, encrypted": "io1:500:5000",
 }
-HOUR = 3_600
+HOUR = 3_600  # s
 # Seconds of the per-I/O runs: 20,000 writes and more each, 1 % on their rate.
 SECONDS = 20
 # Redo logs the second experiment may have had; it is not stated.

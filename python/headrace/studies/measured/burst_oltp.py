@@ -22,22 +22,22 @@ DAY = model.AS_OF
 ENGINES = ("innodb",)
 FILES_ONLY = False
 
-GIB_OF_VOLUME = 100
+GIB_OF_VOLUME = 100  # 300 IOPS: a tenth of the burst
 STORAGE = f"gp2:{GIB_OF_VOLUME}"
 # No size is published for OLTP; the database need only miss its pool: 12 million rows in a pool a
 # twelfth of them, cut by `scale`.
 ROWS, TABLES, POOL_MIB, REDO_MIB = 12_000_000, 4, 256, 256
-AUTO_SCALE, LEAST_POOL_MIB, LEAST_REDO_MIB = 1 / 12, 16, 32
-THREADS = 16
-CREDITS = 5_400_000
+AUTO_SCALE, LEAST_POOL_MIB, LEAST_REDO_MIB = 1 / 12, 16, 32  # guesses; the server takes no less
+THREADS = 16  # enough to take 3,000 IOPS
+CREDITS = 5_400_000  # AWS's
 # Of the run, at full speed; the rest is long enough to see the baseline.
 BURST_SHARE = 0.4
-SECONDS = (60, 600)
+SECONDS = (60, 600)  # least and most (guesses)
 # Around the moment itself rows are of both kinds, and the first ones fill the pool.
 EDGE_S, FIRST_S = 5, 10
 # The balance is known to a millionth; whole seconds are what a row knows.
 ROW_S = 1.0
-MOSTLY_DRY = 1e-3
+MOSTLY_DRY = 1e-3  # of the balance at the start
 
 
 def scale_of(options: LabOptions) -> float:

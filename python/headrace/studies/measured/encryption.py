@@ -21,9 +21,9 @@ ENGINES = ("innodb",)
 FILES_ONLY = False
 
 STORAGE = "io1:500:5000"
-PUBLISHED_ROWS, AUTO_SCALE = 10_000_000, 1 / 20
-THREADS = 32
-SECONDS, WARMUP_S = (10, 90), 5
+PUBLISHED_ROWS, AUTO_SCALE = 10_000_000, 1 / 20  # the paper's table; a guess
+THREADS = 32  # a guess: enough to keep two processors busy
+SECONDS, WARMUP_S = (10, 90), 5  # guesses
 # Half of the table fits: pages are decrypted when they are read and encrypted when they are
 # written, so both are part of it.
 POOL_SHARE = 0.5

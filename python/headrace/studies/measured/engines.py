@@ -33,9 +33,9 @@ WAREHOUSES = 5_000  # 100 tables x scale 50
 AUTO_SCALE = {"quick": 2 / WAREHOUSES, "usual": 4 / WAREHOUSES}
 # io1 of 1 TiB; below 1,000 IOPS a data set this small would still be bound by IOPS.
 IOPS = {"quick": (1_000, 5_000), "usual": (1_000, 2_000, 5_000, 10_000)}
-THREADS = 16
-SECONDS, WARMUP_S = (16, 180), 6
-LEAST_CACHE_MIB, LEAST_REDO_MIB = 16, 16
+THREADS = 16  # the published runs' on MyRocks
+SECONDS, WARMUP_S = (16, 180), 6  # guesses
+LEAST_CACHE_MIB, LEAST_REDO_MIB = 16, 16  # what the servers take at least
 # Redo of the calibrated database is not stated; a file that is written around in a run as at full
 # size in an hour.
 REDO_GIB = 10.0
@@ -53,7 +53,7 @@ REST = {
         "compression=kLZ4Compression",
     },
 }
-CENT = 100.0
+CENT = 100.0  # percent
 
 
 def scale_of(options: LabOptions) -> float:

@@ -23,15 +23,15 @@ FILES_ONLY = False
 # draws touch some 15,000 pages: 17 s of reads at 900 IOPS, 5 s at 3,000. So a cell of ten seconds
 # from an empty pool is on its way as one of the article's minutes was.
 PUBLISHED_ROWS, PUBLISHED_TABLES, PUBLISHED_POOL_GIB, PUBLISHED_REDO_GIB = 10_000_000, 20, 24.0, 4.0
-AUTO_SCALE = 1 / 100
-LEAST_ROWS, LEAST_POOL_MIB = 1_000, 8
+AUTO_SCALE = 1 / 100  # see above
+LEAST_ROWS, LEAST_POOL_MIB = 1_000, 8  # a guess; what the server takes
 # Redo is written around in the time of a run at full scale and at this one alike; the server takes
 # no less.
 LEAST_REDO_MIB = 16
 THREADS = {"quick": (1, 16), "usual": (1, 8, 64), "long": model.THREADS}
 LOADS = {"quick": ("oltp", "select"), "usual": tuple(model.LOADS), "long": tuple(model.LOADS)}
-LONG_S = 1_500.0
-SECONDS, WARMUP_S = (8, 60), 2
+LONG_S = 1_500.0  # from here on all thread counts fit (a guess)
+SECONDS, WARMUP_S = (8, 60), 2  # guesses
 # Share of cell pairs in the published order. Two random orders agree in half of them; published
 # repetitions do not exist, so a fifth is left to the CPU tops of another machine.
 ORDER = 0.8

@@ -25,11 +25,11 @@ FILES_ONLY = True
 # 16 GB in 128 files published. What matters is that requests do not meet: a hundredth has 10,000
 # places for 16 of them.
 AUTO_SCALE, LEAST_GIB = 1 / 100, 0.0625
-FILES = 16
+FILES = 16  # sysbench's default is 128 for 16 GB
 MOST_THREADS, ONE = max(model.THREADS), min(model.THREADS)
 # Those that the claims name with one thread.
 WITH_ONE = {("single", "rndrw"), ("raid0x2", "rndrw")}
-SECONDS, WARMUP_S = (4, 60), 1
+SECONDS, WARMUP_S = (4, 60), 1  # guesses
 QUICK_MODES = ("seqwr", "rndrd", "rndwr")
 # sysbench's seqwr prepares nothing and writes anew; seqrewr writes sequentially over files that are
 # there, as on a volume in use.

@@ -64,8 +64,8 @@ def _storage(one: MeasuredCell) -> str:
     return place.storage + (f", log {place.log_storage}" if isinstance(place, OnServer) and place.log_storage else "")
 
 
-BOUND_SHARE = 0.2
-BUSY_SHARE = 0.9
+BOUND_SHARE = 0.2  # of the time (a guess)
+BUSY_SHARE = 0.9  # of the processors (a guess)
 PROCESSORS = "processors"
 
 

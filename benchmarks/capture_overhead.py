@@ -44,10 +44,10 @@ from headrace.observe.live.record import VARIABLES
 from headrace.observe.live.sampler import Sampler, _statement
 
 NEEDED = ("mariadbd", "mariadb-install-db", "sysbench")
-TABLES, ROWS = 4, 20_000
+TABLES, ROWS = 4, 20_000  # small enough to lie in memory (a guess)
 # Imports and the first questions of a capture take a second; both arms wait as long.
 SETTLE_S = 3.0
-SAMPLES = 300
+SAMPLES = 300  # of the median of a statement (a guess)
 # Samplers beside each other and their interval, s: as often as 50 captures.
 SAMPLERS, OFTEN_S = 5, 0.1
 AMPLIFIED = SAMPLERS / OFTEN_S

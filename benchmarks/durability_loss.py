@@ -37,7 +37,7 @@ from headrace.lab import Lab
 from ledger import Ledger
 
 STORAGE = "gp3:20:6000:250"
-CLIENTS = 8
+CLIENTS = 8  # a guess: enough for group commit
 SERVERS = {"mariadb": ("mariadb", "innodb"), "mysql": ("mysql", "innodb"), "myrocks": ("mariadb", "myrocks")}
 FLUSH = {"innodb": "innodb_flush_log_at_trx_commit", "myrocks": "rocksdb_flush_log_at_trx_commit"}
 # (flush the engine's log at commit, sync_binlog; None: no binary log)

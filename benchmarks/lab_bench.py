@@ -30,12 +30,13 @@ from headrace import lab as labs
 from headrace.bench import FioLoad, fio_once
 from headrace.lab import Lab
 
-REPETITIONS = 3
-SECONDS = 4.0
-SIZE_GIB = 1
+REPETITIONS = 3  # a guess: what ten minutes allow
+SECONDS = 4.0  # of each run (a guess)
+SIZE_GIB = 1  # of each file (a guess)
+# The least of gp3, its most of 2020, and near what two processors hold.
 CAPS_IOPS = (3_000, 16_000, 30_000)
-CAPS_MIB_S = (125, 500, 1_000)
-MANY = 64
+CAPS_MIB_S = (125, 500, 1_000)  # the least of gp3, a middle, its most of 2020
+MANY = 64  # volumes (a guess: more than an instance has)
 BLKIO = Path("/sys/fs/cgroup/blkio")
 
 

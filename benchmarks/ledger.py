@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from headrace.connect import Address, connect
 
 SCHEMA = "headrace_ledger"
-ANSWER_S = 60.0
+ANSWER_S = 60.0  # a guess: a server that recovers takes seconds
 # Long enough that commits fill redo and binary log as those of an application do.
 PAYLOAD = "x" * 200
 

@@ -108,7 +108,7 @@ def _level(shape: str, at: float, peak: float, dice: random.Random) -> float:
     return 1.0 + 0.01 * dice.random()
 
 
-# --- brute force ----------------------------------------------------------------------------------------------------------
+# --- brute force ---
 
 
 def cheaper_that_passes(asked: Question, plan) -> tuple[float, str] | None:
@@ -272,7 +272,7 @@ def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list
     return fine
 
 
-# --- replay ---------------------------------------------------------------------------------------------------------------
+# --- replay ---
 
 
 def days(day: OpenWorkload, count: int) -> OpenWorkload:
@@ -335,7 +335,7 @@ def holds_per_io(asked: Question, plan) -> list[str]:
     return missed
 
 
-# --- all of it ------------------------------------------------------------------------------------------------------------
+# --- all of it ---
 
 
 def run(questions: int, seed: int, events: int, say=lambda text: None) -> dict:

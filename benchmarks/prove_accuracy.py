@@ -29,10 +29,10 @@ from headrace import HeadraceError, bench, calibrate, experiment
 from headrace.experiment import Configuration
 
 HERE = Path(__file__).parent
-SEED = 1
+SEED = 1  # any
 # Bars: median and nine of ten, percent of mean tps; p95 latency of each.
 BARS = {"innodb": (4.0, 10.0), "myrocks": (5.0, 12.0)}
-P95_BAR = 20.0
+P95_BAR = 20.0  # percent
 # One holder keeps others from working: not longer than about this at a time.
 HOLD_S = 100.0
 CALIBRATION = "calibration"

@@ -33,9 +33,9 @@ from headrace.workload.core_form import core_load
 HERE = Path(__file__).parent
 # A database calibrated on a published hour, which the package carries.
 TPCC_2018 = Path(headrace.__file__).parent / "studies" / "calibrated" / "innodb-tpcc-2018.toml"
-REPETITIONS = 5
-SEED = 1
-CANDIDATES = 100_000
+REPETITIONS = 5  # of a measurement of speed (a guess)
+SEED = 1  # any
+CANDIDATES = 100_000  # the project's bar is stated for this number
 # Real servers, in programs that print their own tables and say what a machine lacks.
 SERVERS = (
     ("prove_accuracy.py", "--quick"),

@@ -11,10 +11,11 @@ comparison/     compare: two runs or two groups; statistics: their doubt; confor
 
 >>> from headrace.bench import SysbenchOltp, prepare, run, server_target
 >>> from headrace.connect import parse_address
->>> target = server_target(parse_address("mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock"), storage="gp3:100")    # doctest: +SKIP
+>>> address = parse_address("mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock")
+>>> target = server_target(address, storage="gp3:100")                                # doctest: +SKIP
 >>> load = SysbenchOltp(tables=8, rows=100_000)
->>> prepare(load, target, threads=16)                                                                                   # doctest: +SKIP
->>> run(load, target, seconds=60, warmup_s=10, threads=16).summary["tps"]                                               # doctest: +SKIP
+>>> prepare(load, target, threads=16)                                                 # doctest: +SKIP
+>>> run(load, target, seconds=60, warmup_s=10, threads=16).summary["tps"]             # doctest: +SKIP
 812.4
 """
 

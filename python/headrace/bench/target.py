@@ -102,16 +102,32 @@ def server_target(
     if engine not in ("innodb", "myrocks"):
         raise InputError(f"engine {engine[:40]}", "must be innodb or myrocks", DOC)
     return Target(
-        address=address, storage=storage, log_storage=log_storage, devices=tuple(devices) or _local_device(address, config.get("datadir")), lab=lab,
-        volumes=tuple(volumes), flavor=_flavor(config), version=config.get("version"),
-        engine=engine, cache_gib=cache_gib(config, engine), instance=instance, as_of=as_of, config=config,
-    )  # fmt: skip
+        address=address,
+        storage=storage,
+        log_storage=log_storage,
+        devices=tuple(devices) or _local_device(address, config.get("datadir")),
+        lab=lab,
+        volumes=tuple(volumes),
+        flavor=_flavor(config),
+        version=config.get("version"),
+        engine=engine,
+        cache_gib=cache_gib(config, engine),
+        instance=instance,
+        as_of=as_of,
+        config=config,
+    )
 
 
 def file_target(
-    folder: str | Path, *, storage: str | None = None, devices: Sequence[str] = (), lab: Place | None = None, volumes: Sequence[str] = (),
-    instance: str | None = None, as_of: str | None = None,
-) -> Target:  # fmt: skip
+    folder: str | Path,
+    *,
+    storage: str | None = None,
+    devices: Sequence[str] = (),
+    lab: Place | None = None,
+    volumes: Sequence[str] = (),
+    instance: str | None = None,
+    as_of: str | None = None,
+) -> Target:
     """A folder, or a block device, as a target. Raises InputError."""
     check_storage(storage)
     path = Path(folder).absolute()

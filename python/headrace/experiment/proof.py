@@ -25,7 +25,7 @@ SCHEMA, PROOF_FILE = "headrace-proof/1", "proof.json"
 # Bounds of a prediction that holds, percent: nine of ten configurations that no calibration had
 # seen were this near (docs/semantics.md, Proving at a smaller scale).
 TPS_PERCENT = {"innodb": 10.0, "myrocks": 12.0}
-P95_PERCENT = 20.0
+P95_PERCENT = 20.0  # percent
 # Two configurations nearer than this are not ranked: an error of a few percent each decides.
 ALIKE_PERCENT = 8.0
 # Fields of the document that are computed from others.

@@ -41,7 +41,7 @@ PROCESSOR_SHARE = 0.55
 IO_CPU_MS = 0.06
 # For each processor: a page read, its eviction and what belongs to it (measured on 2 processors).
 MOST_IOPS_PER_CPU = 3_500.0
-PAGE_BYTES = 16_384
+PAGE_BYTES = 16_384  # InnoDB's default
 
 # Loading by sysbench on two processors: 8 x 1,000,000 rows (1.84 GiB) take 90 to 220 s on a machine
 # in use; and a fixed part for creating and saving the data directory.
@@ -61,7 +61,7 @@ CALIBRATION_WEIGHT = 2.0
 LEAST_S, LEAST_CALIBRATION_S, MOST_S = 12, 24, 600
 # Share of a run that fills the cache and does not count (a guess).
 WARMUP_SHARE, LEAST_WARMUP_S = 0.3, 3
-LEAST_MINUTES, MOST_MINUTES = 1.5, 24 * 60.0
+LEAST_MINUTES, MOST_MINUTES = 1.5, 24 * 60.0  # guesses
 
 
 @dataclass(frozen=True)

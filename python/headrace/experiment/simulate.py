@@ -26,7 +26,7 @@ from headrace.experiment.run import MeasuredCell
 # Two runs tell a statement's processor time (many clients) from its round trip (one client), as the
 # published table does from which the standard database has both. The volume is not to bind.
 PROBE_ROWS, PROBE_POOL, PROBE_STORAGE = 20_000, "256M", "io1:1000:20000"
-PROBE_WARM_S, PROBE_S = 2, 5
+PROBE_WARM_S, PROBE_S = 2, 5  # guesses
 # Clients for each processor: enough that none of them waits for a client (a guess).
 PROBE_CLIENTS_EACH = 8
 # Two cells as CellRunner counts them, s.

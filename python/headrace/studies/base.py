@@ -7,8 +7,10 @@ them, `headrace.cli` prints them.
 from __future__ import annotations
 
 import csv
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Literal
 
@@ -172,6 +174,21 @@ def figures(name: str) -> dict[str, Figure]:
         row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"]))
         for row in published(name)
     }
+
+
+def texts(name: str, **values: object) -> tuple[str, ...]:
+    """The notes of `texts/NAME.toml`, with the values in their places."""
+    return tuple(note.format(**values) for note in _texts(name)["notes"])
+
+
+def scale_rows(name: str, **values: object) -> tuple[tuple[str, ...], ...]:
+    """What a study on the lab scales, of the same file: what, published, here, why."""
+    return tuple(tuple(cell.format(**values) for cell in row) for row in _texts(name)["scale"])
+
+
+@cache
+def _texts(name: str) -> dict:
+    return tomllib.loads(files("headrace.studies").joinpath("texts", f"{name}.toml").read_text(encoding="utf-8"))
 
 
 class StepProgress:

@@ -17,6 +17,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
 from headrace.simulation.demand import simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -54,15 +55,15 @@ EBS_TYPES = ("standard", "gp2", "gp3", "io1", "io2", "st1", "sc1")
 # A volume fit for random I/O does 1,000 random 16 KiB requests a second; disks do 100-500 of any
 # size.
 RANDOM_IOPS = 1_000
-SSD_SIZE_GIB, SSD_IOPS = 500, 1_500
-SCAN_SIZE_GIB = 4_096
+SSD_SIZE_GIB, SSD_IOPS = 500, 1_500  # a small database
+SCAN_SIZE_GIB = 4_096  # a large one
 # Large sequential: one scan of the data at 200 MiB/s. Warehouse: 150 MiB/s all day, scan after
 # scan.
 SCAN_MIB_S = 200.0
 WAREHOUSE_MIB_S = 150.0
-MANY_IOPS = 80_001
-RANGE_IOPS = 20_000
-RANGE_SIZE_GIB = 1_000
+MANY_IOPS = 80_001  # more than 80,000
+RANGE_IOPS = 20_000  # the upper end of 10,000 to 20,000
+RANGE_SIZE_GIB = 1_000  # io1 of 2020 needs 400 for 20,000 IOPS
 # 1 MiB requests in order, eight in flight: what a table scan or a backup sends.
 SCAN = ClosedWorkload(name="scan", rw="read", bs_kib=1024, iodepth=8, numjobs=1)
 
@@ -327,18 +328,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         verdicts.append(_verdict(question, theirs, answers, source))
     verdicts.append(_cap_verdict(answers_of["ebs-max-iops"]))
     steps.step()
-    notes = (
-        (
-            "The words of the questions (cost matters, large, critical) carry no figures in the article; the "
-            "figures they are "
-            "given here are ours and stand in each question."
-        ),
-        (
-            "Costs are for us-east-1. Prices of a day before the oldest known price use that one; `headrace catalog "
-            "prices` says which."
-        ),
-        "io2 means io2 as of the day; since 2023-11-21 every io2 volume is Block Express.",
-    )
+    notes = base.texts("choices")
     table = StudyTable("Answers by day", ("question", "day", "the article", "ours", "because"), tuple(rows))
     return StudyResult(STUDY, tuple(verdicts), (table,), (_chart(),), notes, time.monotonic() - started)
 

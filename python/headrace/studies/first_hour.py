@@ -12,6 +12,7 @@ import time
 from itertools import accumulate
 
 from headrace.simulation.database import Prediction
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -40,8 +41,8 @@ STUDY = Study(
     (SOURCE,),
 )
 
-IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)
-FEW, MANY = 5_000, 20_000
+IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)  # some of the article's
+FEW, MANY = 5_000, 20_000  # those whose hours are published
 # Bar of this project for quarter-hour means from one long run: 8 % at the 90th percentile.
 QUARTER_PERCENT = 8.0
 # A warm InnoDB still writes some 200 pages a second beside its transactions (innodb_io_capacity),
@@ -246,21 +247,5 @@ def run(progress: Progress | None = None) -> StudyResult:
         "reads/tx, warm",
     )
     tables.append(StudyTable("Second half of the hour", columns, tuple(rows)))
-    notes = (
-        (
-            "Databases and cache as in scaling-2018: calibrated on one hour at 20,000 IOPS. The runs at 5,000 are "
-            "tests; those at 20,000 are not."
-        ),
-        (
-            "InnoDB keeps a remainder when warm: it writes some 200 pages a second whatever the load, a fifth of "
-            "1,000 IOPS and a hundredth of 20,000."
-        ),
-        (
-            "io1 counts an I/O of up to 256 KiB as one; the published runs have no I/O figures, so their I/Os are "
-            "IOPS x time: they ran at the cap throughout."
-        ),
-        "InnoDB's curve steps down when its pool is full, after 3 to 5 million I/Os: from then on dirty pages "
-        "are written before others can be read. At 2,000 IOPS that falls into "
-        "the second half of the hour, which is then worse per IOPS than at 1,000, where it is still to come.",
-    )
+    notes = base.texts("first_hour")
     return StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes, time.monotonic() - started)

@@ -8,6 +8,7 @@ import time
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -42,8 +43,9 @@ BALANCE_DAY = "2019-08-07"
 # The fio run's device is /dev/xvda on a Xen instance; 2.1-2.6 % above nominal was measured on Xen
 # in 2017 and 2020 (dyu, liangruibupt).
 XEN_RATE_PER_MILLE = 1_025
+# From the floor of 100 IOPS to the end of bursting.
 SIZES_GIB = (8, 33, 100, 200, 250, 334, 500, 750, 900, 1000)
-CURVE_SIZES_GIB = (8, 200, 500, 750)
+CURVE_SIZES_GIB = (8, 200, 500, 750)  # some of them
 # (GiB, delivered over nominal rate in thousandths) of the repeated fio run.
 FIO_RUNS = ((8, 1_000), *((size, XEN_RATE_PER_MILLE) for size in (8, 100, 200, 500)))
 # Burst durations come from rows of one second: 1 s of 1,800 is 0.06 %.
@@ -263,15 +265,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     verdicts, durations = _durations(steps)
     charts = _curves(steps)
     size = device_gib()
-    notes = (
-        "The size of the volume is not stated. The command asks for 200 GiB a thread, but ten threads read "
-        f"{size * 10:g} GiB in all, "
-        f"ten times a device of {size:g} GiB: derived, and it agrees with the balance near zero.",
-        "The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 "
-        "credits early: it shortens a "
-        "burst by up to 3,000 / (3,000 - baseline) s.",
-        "Volumes of 1,000 GiB and more have a baseline of at least 3,000 IOPS and no burst.",
-    )
+    notes = base.texts("gp2_burst", read_gib=size * 10, device_gib=size)
     return StudyResult(
         STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started
     )

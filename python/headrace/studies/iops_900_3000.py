@@ -18,6 +18,7 @@ from functools import cache
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -48,7 +49,7 @@ STUDY = Study(
 
 DAY = "2020-07-13"
 INSTANCE = "m5.2xlarge"
-CACHE_BYTES = 24 * 1024.0**3
+CACHE_BYTES = 24 * 1024.0**3  # the article's innodb_buffer_pool_size
 # gp2 gives 3 IOPS per GiB: 1,000 GiB have 3,000 and no burst, 300 GiB have 900 once their credits
 # are spent.
 VOLUMES = {3_000: "gp2:1000", 900: "gp2:300"}
@@ -58,7 +59,7 @@ LOADS = {
     "non-index": "oltp_update_non_index",
     "select": "oltp_point_select",
 }
-THREADS = (1, 2, 4, 8, 16, 32, 64)
+THREADS = (1, 2, 4, 8, 16, 32, 64)  # the article's
 # 2 GiB of redo-log-file-size in two files (the default number of 8.0.15); log_bin and sync_binlog=1
 # are defaults of 8.0.
 SETTINGS = {
@@ -72,7 +73,7 @@ SETTINGS = {
 }
 # Not stated: a minute a cell. The table of run lengths shows what others would give.
 SECONDS = 60
-OTHER_SECONDS = (30, 90)
+OTHER_SECONDS = (30, 90)  # guesses
 # Clients all begin at once; the first seconds are theirs.
 SETTLING_S = 5
 # Cells that calibrate: load, IOPS, threads, and what is identified from them. The first two made
@@ -87,7 +88,7 @@ USED = {
 # Of these the standard database's guesses for writing statements were only held below: its
 # processor time may not exceed 8 vCPUs / qps.
 BOUNDS = (("oltp", 3_000, 64), ("index", 3_000, 64), ("non-index", 3_000, 64))
-BAR_PERCENT = 15.0
+BAR_PERCENT = 15.0  # this project's
 
 Cell = tuple[str, int, int]
 
@@ -371,28 +372,12 @@ def run(progress: Progress | None = None) -> StudyResult:
     with core_errors():
         size = core.mysql_sysbench(SETTINGS | {"script": LOADS["select"]})["size_gib"]
     worst = max(found[("select", 900, n)][1] for n in THREADS)
-    notes = (
-        "The article's column says qps. Of oltp it must be transactions: 1,644 x 20 statements are 32,880 a "
-        "second, near what 8 vCPUs give; 1,644 statements would be 82 "
-        "transactions with 64 threads. Of the other loads a transaction is one statement.",
-        f"The data have {size:.0f} GiB, the pool 24. sysbench's default draws (special) go to 0.75 % of the "
-        "rows for 75 % of the statements and to the middle of each table "
-        "for the rest: a pool that has settled misses nearly nothing.",
-        "So the selects at 900 IOPS cannot be of a settled pool: 9,500-14,300 a second at 900 reads are "
-        f"{900 / 14_269:.2f}-{900 / 9_521:.2f} reads each. That series is simulated as one "
-        f"that goes on filling the pool, a minute a cell, from where 8 threads fit (ours: up to {worst:.2f} "
-        "reads each). All other cells are simulated on a settled pool.",
-        (
-            "Not stated in the article: length and order of the runs, warm-up, the distribution, log settings "
-            "(defaults of 8.0.15 taken), where sysbench ran."
-        ),
-        (
-            "The 900 IOPS are a drained gp2 of 300 GiB. Spikes from a refilled bucket, which the article names, are "
-            "not simulated: nothing says when it had rested."
-        ),
-        (
-            f"Processor times of writing statements are guesses of the standard database that {len(BOUNDS)} cells "
-            "(64 threads, 3,000 IOPS) bound from above."
-        ),
+    notes = base.texts(
+        "iops_900_3000",
+        size_gib=size,
+        least_reads=900 / 14269,
+        most_reads=900 / 9521,
+        worst_reads=worst,
+        bounds=len(BOUNDS),
     )
     return StudyResult(STUDY, tuple(_verdicts(found)), tables, _charts(found), notes, time.monotonic() - started)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -231,27 +232,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     with ThreadPoolExecutor(max_workers=2) as pool:
         compared = list(pool.map(one, clean))
     tables = (_table_of_runs(compared), _table_of_shares(compared), _table_of_skipped(skipped))
-    notes = (
-        f"{len(clean)} runs compared, {len(skipped)} left out (each with its reason).",
-        (
-            "Below the cap latency is the volume's own and independent of load; at the cap it is the limiter's "
-            "pacing, and the "
-            "mean is depth / IOPS in any model."
-        ),
-        (
-            "The profiles in data/latency.csv were fitted to some of these same runs (their `source` says "
-            "which): for those the "
-            "error is that of a fit, not of a prediction."
-        ),
-        "Runs of the Xen era are simulated with 2.5 % over-delivery, as measured then; Nitro runs with none.",
-        (
-            "fio's completion latency leaves out the submission: on Nitro, at depths of 256 and 512, mean x "
-            "IOPS gives 15 and 31 "
-            "requests in flight a job, not 16 and 32. That many are simulated, so the mean at the cap agrees by "
-            "construction; the quantiles do not."
-        ),
-        "Runs without quantiles (device means) count in no share.",
-    )
+    notes = base.texts("published_latency", compared=len(clean), skipped=len(skipped))
     return StudyResult(STUDY, _verdicts(compared), tables, _charts(compared), notes, time.monotonic() - started)
 
 

@@ -17,6 +17,7 @@ import time
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -74,13 +75,13 @@ KNEES = (
     ("io2bx:1000:64000", "2026-11-01"),
 )
 DRAWN_KNEES = (("gp2:1000", BYTE_CAP_DAY), ("gp3:1000:3000:125", "2026-11-01"), ("io1:1000:20000", WHITEPAPER_DAY))
-SIZES_KIB = (4, 8, 16, 22, 32, 64, 128, 256, 512, 1024)
+SIZES_KIB = (4, 8, 16, 22, 32, 64, 128, 256, 512, 1024)  # around all knees
 # 2,000 IOPS for 30 s are 60,000 requests; at the cap the rate is exact to a few requests.
 SECONDS = 30.0
-RATE_TOLERANCE_PERCENT = 1.0
+RATE_TOLERANCE_PERCENT = 1.0  # see above
 # At the cap the mean wait is depth / IOPS; the start, when the queue fills, is one depth of 60,000.
 LITTLE_TOLERANCE_PERCENT = 1.0
-ENOUGH = 0.99
+ENOUGH = 0.99  # of the provisioned IOPS
 NO_SAVED_SECOND = {"saved_second": False}
 
 
@@ -330,19 +331,5 @@ def run(progress: Progress | None = None) -> StudyResult:
     verdicts = [*queue, *_mysql(theirs, steps), *_accounting(theirs, steps)]
     knees, knee_chart = _knees(theirs, steps)
     charts = (_depth_chart(theirs, steps), knee_chart)
-    notes = (
-        (
-            "Queue length here is requests outstanding on the volume (CloudWatch's VolumeQueueLength), in service "
-            "or waiting."
-        ),
-        (
-            "The latency of `standard` is largely guessed (data/latency.csv); it stands for the disks the rule "
-            "seems to come from."
-        ),
-        (
-            "The average InnoDB request on EBS is about 21 KiB (16 KiB reads, larger writes): above the knee of "
-            "gp2 and io1 at "
-            "their full IOPS, whose byte cap therefore binds first, and below that of gp3 and io2."
-        ),
-    )
+    notes = base.texts("queue_rule")
     return StudyResult(STUDY, tuple(verdicts), (depths, knees), charts, notes, time.monotonic() - started)

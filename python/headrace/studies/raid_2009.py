@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 
 from headrace.simulation.demand import simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -42,7 +43,7 @@ INSTANCE = "m1.large"
 # The size of the volumes is not stated; it does not matter to magnetic ones. The test file has 16
 # GB.
 VOLUME_GIB = 100
-FILE_GIB = 16.0
+FILE_GIB = 16.0  # published
 ARRAYS = {
     "single": f"standard:{VOLUME_GIB}",
     "raid0x2": f"2xstandard:{VOLUME_GIB}",
@@ -52,7 +53,7 @@ ARRAYS = {
     "raid10f2x4": f"raid10f2:4xstandard:{VOLUME_GIB}",
 }
 MODES = {"seqrd": "read", "seqwr": "write", "rndrd": "randread", "rndwr": "randwrite", "rndrw": "randrw"}
-THREADS = (1, 4, 8, 16)
+THREADS = (1, 4, 8, 16)  # published
 # sysbench's default: 1.5 reads to a write.
 READ_PERCENT = 60
 # 60 s at the slowest rate (RAID 5 writes of one thread, 57 a second) are 3,400 requests: a mean
@@ -61,7 +62,7 @@ SECONDS = 60.0
 # Two runs of the same rate differ by less than 2 %: what is closer is the same. "Clearly" is half
 # as much again.
 SAME = 0.02
-CLEARLY = 1.5
+CLEARLY = 1.5  # a guess
 
 
 @dataclass(frozen=True)
@@ -116,29 +117,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         for (a, m, t), p in points.items()
     )
     columns = ("array", "mode", "threads", "requests/s", "mean ms", "95 % ms")
-    notes = (
-        (
-            "The original's charts and spreadsheet could not be read: directions are all that is published, no "
-            "number of ours can "
-            "be held against them."
-        ),
-        (
-            "Cap (1,100 IOPS) and latency of magnetic volumes are those measured in 2011 or guessed "
-            "(data/volumes/standard.toml, "
-            "data/latency.csv); AWS published none before 2014."
-        ),
-        (
-            "Not modelled: the page cache and read-ahead under sysbench's buffered I/O, its fsync every 100 "
-            "requests, neighbours "
-            "on shared disks, first writes to fresh blocks."
-        ),
-        (
-            "md gathers sequential writes to RAID 5 into whole stripes, which need no reads; here each request "
-            "is by itself, so "
-            "seqwr on RAID 5 is too slow."
-        ),
-        f"Limits of {INSTANCE} are those of 2018, the oldest known.",
-    )
+    notes = base.texts("raid_2009", instance=INSTANCE)
     return StudyResult(
         STUDY,
         verdicts,

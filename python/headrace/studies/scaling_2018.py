@@ -13,7 +13,9 @@ import time
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.units import HOURS_PER_MONTH
 from headrace.simulation.database import Prediction
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -61,7 +63,7 @@ STUDY = Study(
 )
 
 REGION = "us-east-1"
-HOURS_A_MONTH = 730
+
 # As the article: gp2 in steps of 100 GB (InnoDB's 500 GB do not fit below 1,000), io1 of 1 TB in
 # steps of 1,000 IOPS.
 GP2_GIB = {"innodb": range(1_000, 3_401, 100), "myrocks": range(500, 3_401, 100)}
@@ -81,7 +83,7 @@ LINEAR = 0.98
 # From here on a gp2 volume has its 3,000 IOPS for good; smaller ones burst for a part of the hour.
 NO_CREDITS_GIB = 1_000
 DENSITY_SIZES = {"gp2": range(1_000, 3_401, 400), "io1": (1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000)}
-RIDGE_POINTS = 60
+RIDGE_POINTS = 60  # a smooth line at the size of the chart
 
 
 def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
@@ -272,7 +274,7 @@ def _scaling_table(runs: dict) -> StudyTable:
         for run in sweep.values():
             usd, summary = monthly_usd(run.storage), run.summary
             binds = max(summary["caps"], key=summary["caps"].get)
-            both = (usd + hourly * HOURS_A_MONTH) / summary["tps"]
+            both = (usd + hourly * HOURS_PER_MONTH) / summary["tps"]
             rows.append(
                 (
                     ENGINES[engine],
@@ -423,31 +425,15 @@ def run(progress: Progress | None = None) -> StudyResult:
     gp2 = next(run for run in measured() if run.storage == "gp2:2000")
     as_assumed = simulated("innodb", gp2.storage).summary["tps"]
     calibration = calibrated("innodb")
-    notes = (
-        (
-            f"Calibrated on one hour for each engine (io1, 20,000 IOPS, {calibration.threads} threads); nothing "
-            "else of these runs is in the databases."
-        ),
-        (
-            "The pool of the 2018-08 runs is not published. 54 GB fits the io1 runs; the gp2 run looks like "
-            f"{gp2.cache_gb:g} GB, which is inferred from it and so "
-            f"flatters its error. With 54 GB ({54 * GIB_PER_GB:.1f} GiB) ours is {as_assumed:.0f} tps, "
-            f"{error_percent(as_assumed, gp2.mean):+.1f} %."
-        ),
-        (
-            "gp2 below 1,000 GiB is simulated with the full bucket of a new volume: it bursts at 3,000 IOPS for "
-            "most or all of the hour, so 500 to 1,000 GiB are alike."
-        ),
-        (
-            "MyRocks' densities are wide because its tps are high: at io1 20,000 the published 5th to 95th "
-            "percentile span "
-            f"{_relative_width('myrocks'):.0%} of the mean, InnoDB's {_relative_width('innodb'):.0%}."
-        ),
-        (
-            "Simulated tps scatter from second to second as the calibration run did, plus MyRocks' compactions; no "
-            "two runs share a second, only their spread compares."
-        ),
-        "Costs are of storage alone, us-east-1; the column with the instance adds its on-demand hours (730 a month).",
+    notes = base.texts(
+        "scaling_2018",
+        threads=calibration.threads,
+        cache_gb=gp2.cache_gb,
+        assumed_gib=54 * GIB_PER_GB,
+        tps=as_assumed,
+        error_percent=error_percent(as_assumed, gp2.mean),
+        myrocks_width=_relative_width("myrocks"),
+        innodb_width=_relative_width("innodb"),
     )
     return StudyResult(
         STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started

@@ -15,11 +15,11 @@ from headrace.workload.transactions import TransactionWorkload
 
 DAY = "2018-08-15"
 INSTANCE = "c5.9xlarge"
-SECONDS = 3_600
+SECONDS = 3_600  # of each published run
 ENGINES = {"innodb": "InnoDB", "myrocks": "MyRocks"}
 # The runs the databases in calibrated/ were made from (calibrated/*.run.toml): they test nothing.
 CALIBRATED_ON = ("innodb_io1_20000iops_72thr", "myrocks_io1_20000iops_72thr")
-GIB_PER_GB = 1e9 / 1024.0**3
+GIB_PER_GB = 1e9 / 1024.0**3  # the runs state GB
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import time
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import GIB
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
@@ -54,7 +55,7 @@ ENCRYPTION_STUDY = Study(
 # The paper says r4.8xlarge for the servers; the copy read has no date, its limits are those of
 # 2017.
 INSTANCE, DAY = "r4.8xlarge", "2017-06-01"
-CLIENTS = 1_024
+CLIENTS = 1_024  # the paper's
 # Table 3: buffer pool and redo (two files, the default number). 193G in a my.cnf is GiB, the others
 # are printed in MB.
 SERVERS = {"default": (134e6, 2 * 50e6), "tuned": (193 * GIB, 2 * 134e6)}
@@ -66,7 +67,7 @@ STORAGES = {
     "three io1 in RAID 0": "3xio1:500:5000",
     "io1, encrypted": "io1:500:5000",
 }
-HOUR = 3_600
+HOUR = 3_600  # s
 # Seconds of the per-I/O runs: 20,000 writes and more each, 1 % on their rate.
 SECONDS = 20
 # Redo logs the second experiment may have had; it is not stated.
@@ -373,30 +374,15 @@ def run(progress: Progress | None = None) -> StudyResult:
     free = database(
         round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
     )["clients"]["cpu_ms"]
-    notes = (
-        f"A hundred tables hold {data_gib(100):.0f} GiB, one {data_gib(1):.1f}. With all hundred in use the "
-        "pool of 193 GiB misses and ours gives "
-        f"{found[100, VOLUMES[1], 'tuned']['tps']:.0f} tps for 3,292; 25 reads a second would be impossible. "
-        "The command names no number of tables, and oltp.lua's own is one. Simulated: one.",
-        (
-            "Table 4's totals are 10 selects and 4 writes a transaction, though its command asks for no point "
-            "selects; the second experiment's rates are 6 and 4. Simulated so."
-        ),
-        "Printed: 1,024 threads. Rate times mean response time makes "
-        f"{per_transaction('default')['clients']:,.0f} and {per_transaction('tuned')['clients']:,.0f}; it matters "
-        "little, the volume is the limit in both. Sysbench ran on a machine of its own, r3.8xlarge.",
-        (
-            "The default server writes through the page cache of 244 GB of memory (fsync), which can answer its "
-            "reads; ours reads them from the volume. Its 203 tps is no evidence of that cache."
-        ),
-        (
-            "The redo log of the second experiment is not stated. With table 3's (0.25 GiB) gp2 would not carry "
-            f"6,000 tps; {redo_gib:g} GiB writes as many bytes as published."
-        ),
-        (
-            "6,000 tps are asked, not found: by the standard costs of statements 32 vCPUs would give "
-            f"{32e3 / free:,.0f}. What bound the published runs at 6,000 is not storage; the model does not know it."
-        ),
+    notes = base.texts(
+        "whitepaper_2017",
+        hundred_gib=data_gib(100),
+        one_gib=data_gib(1),
+        hundred_tps=found[100, VOLUMES[1], "tuned"]["tps"],
+        default_clients=per_transaction("default")["clients"],
+        tuned_clients=per_transaction("tuned")["clients"],
+        redo_gib=redo_gib,
+        free_tps=32000.0 / free,
     )
     return StudyResult(
         STUDY,

@@ -3,10 +3,12 @@
 Each case is a fresh volume under fio for some seconds, beside the same load in the simulator and
 the cap of the specification. Tolerances:
 
-    at a cap     requests a second within 0.5 %: the project's bar of 0.3 % for the mean, and one queue of requests more or less at the edges of some seconds
-    latency      p50 within 3 % and p99 within 10 % (the project's bars), plus how late the device's own answers left: the daemon measures that, and a busy machine
-                 is late through no fault of the model
-    counts       a drained gp2 delivers its credits and refill: within 1 %: it earns 300 credits a second while fio starts (some 0.2 s, 0.4 %), and the edges again
+- at a cap: requests a second within 0.5 %: the project's bar of 0.3 % for the mean, and one queue of
+  requests more or less at the edges of some seconds;
+- latency: p50 within 3 % and p99 within 10 % (the project's bars), plus how late the device's own
+  answers left: the daemon measures that, and a busy machine is late through no fault of the model;
+- counts: a drained gp2 delivers its credits and refill within 1 %: it earns 300 credits a second while
+  fio starts (some 0.2 s, 0.4 %), and the edges again.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ from headrace.lab import Lab
 from headrace.simulation.demand import simulate
 from headrace.workload.model import ClosedWorkload
 
-AT_CAP_PERCENT = 0.5
+AT_CAP_PERCENT = 0.5  # see above, as the next three
 COUNT_PERCENT = 1.0
 P50_PERCENT = 3.0
 P99_PERCENT = 10.0
 # A rested volume has a second of tokens saved; what a case measures begins after them.
 SETTLE_S = 2.0
+# A volume of every type, and where IOPS are provisioned one with more of them.
 SPECS = (
     "gp2:500",
     "gp3:500",
@@ -42,7 +45,7 @@ SPECS = (
     "instance-store:100",
 )
 QUICK_SPECS = ("gp2:500", "gp3:500", "io2:500:5000")
-DEPTHS = (1, 4, 16, 64)
+DEPTHS = (1, 4, 16, 64)  # of the published fio runs, and one more
 QUICK_DEPTHS = (1, 16)
 # 11,400 credits: a gp2 of 100 GiB (300 IOPS) bursts at 3,000 for 11,400 / 2,700 = 4.2 s.
 DRAINING = "gp2:100"
@@ -204,8 +207,13 @@ def _findings(
     drained = case.balance_percent is not None
     settle = load.ramp_s
     model = simulate(
-        _workload(load), case.spec, seconds=settle + load.seconds, form="events", interval_s=settle or load.seconds, start_balance=case.balance_percent,
-    )  # fmt: skip
+        _workload(load),
+        case.spec,
+        seconds=settle + load.seconds,
+        form="events",
+        interval_s=settle or load.seconds,
+        start_balance=case.balance_percent,
+    )
     rows = model.rows if drained else model.rows[1:]
     iops = float((rows["iops"] * rows["duration_s"]).sum() / rows["duration_s"].sum())
     note = " ".join(beyond)
@@ -225,8 +233,10 @@ def _findings(
     allowed = AT_CAP_PERCENT if at_cap else None
     yield _finding(case, "I/Os a second", "IOPS", cap if at_cap else None, iops, measured.iops, allowed, note)
     for what, key, ours, bar, late in (
-        ("p50", "p50_ms", measured.p50_ms, P50_PERCENT, late_ms[0]), ("p99", "p99_ms", measured.p99_ms, P99_PERCENT, late_ms[1]), ("p99.9", "p999_ms", measured.p999_ms, None, 0.0),
-    ):  # fmt: skip
+        ("p50", "p50_ms", measured.p50_ms, P50_PERCENT, late_ms[0]),
+        ("p99", "p99_ms", measured.p99_ms, P99_PERCENT, late_ms[1]),
+        ("p99.9", "p999_ms", measured.p999_ms, None, 0.0),
+    ):
         said = float(rows[key].mean())
         allowed = None if bar is None else bar + 100.0 * late / said
         yield _finding(case, what, "ms", None, said, ours, allowed, note)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-CONFIDENCE = 0.95
+CONFIDENCE = 0.95  # the usual convention
 # Resamples of a bootstrap: the ends of a 95 % interval are known to some 3 % of its width.
 RESAMPLES = 4_000
 # Blocks drawn for each resample at most: longer blocks than needed do no harm, and a day of seconds

@@ -13,7 +13,7 @@ from headrace.errors import CouldNotRun, InputError
 
 # A file with holes is read without the disk.
 WHOLE_SHARE = 0.99
-SPARE_BYTES = 64 << 20
+SPARE_BYTES = 64 << 20  # a guess: the file system's own needs
 
 
 def check_folder(name: str, target: Target) -> None:
@@ -63,10 +63,16 @@ def file_whole(path: Path, size: int) -> bool:
     except FileNotFoundError:
         return False
     if status.st_size != size or status.st_blocks * 512 < WHOLE_SHARE * size:
-        raise InputError(str(path), (f"is there with {status.st_size / GIB:.3g} GiB, "
-                                     f"{status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} "
-                                     "are needed"), f"{DOC}, Preparing",
-                         "Write it anew: --fresh.")  # fmt: skip
+        raise InputError(
+            str(path),
+            (
+                f"is there with {status.st_size / GIB:.3g} GiB, "
+                f"{status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} "
+                "are needed"
+            ),
+            f"{DOC}, Preparing",
+            "Write it anew: --fresh.",
+        )
     return True
 
 

@@ -36,11 +36,11 @@ JSON, LOG = "fio.json", "log"
 # fio's stat.h: 64 buckets for every power of two of nanoseconds; the value is the middle of a
 # bucket.
 BITS = 6
-ERROR_PERCENT = 100 / (1 << BITS) / 2
+ERROR_PERCENT = 100 / (1 << BITS) / 2  # half a bucket
 # Guesses: slower than 1 MiB/s something is wrong; laying out, starting and ending a run take less.
 PREPARE_MIB_S, PREPARE_MORE_S = 1.0, 120.0
-ONCE_MORE_S = 60.0
-PERCENTILES = (50.0, 99.0, 99.9)
+ONCE_MORE_S = 60.0  # a guess
+PERCENTILES = (50.0, 99.0, 99.9)  # those that figures are published of
 
 
 def _words(program: str, path: object, rw: str, bs_kib: float, iodepth: int, jobs: int) -> list[str]:
@@ -155,8 +155,13 @@ class FioJob(Benchmark):
         measured = read_result(text)
         sides = json.loads(text[text.index("{") :])["jobs"][0]
         reports, began = seconds(folder, load, self.bs_kib)
-        figures = {"requests": float(measured.ios), "mean_ms": measured.mean_ms, "max_ms": max(sides[op]["clat_ns"]["max"] for op in ("read", "write")) / 1e6,
-                   "tool_iops": measured.iops, "tool_mib_s": measured.mib_s}  # fmt: skip
+        figures = {
+            "requests": float(measured.ios),
+            "mean_ms": measured.mean_ms,
+            "max_ms": max(sides[op]["clat_ns"]["max"] for op in ("read", "write")) / 1e6,
+            "tool_iops": measured.iops,
+            "tool_mib_s": measured.mib_s,
+        }
         return ToolOutcome(histogram(sides), tuple(reports), figures, began_unix=began)
 
     def partial(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:

@@ -27,7 +27,7 @@ ACCOUNT_FILE = "client.cnf"
 # Statements of a client in turn: enough that the same row is seldom met twice in a moment, few
 # enough to be read at once.
 STATEMENTS = 2_000
-BATCH = 1_000
+BATCH = 1_000  # rows of an INSERT (a guess)
 # Ended by time: no server does as many in a week.
 ENDLESS = 2_000_000_000
 WORD = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -66,10 +66,12 @@ class Mysqlslap(Benchmark):
             cursor.execute(f"SELECT MAX(id) FROM {TABLE}")
             rows = cursor.fetchone()[0] or 0
         if found[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
-            raise InputError(f"table {TABLE}", (f"is of {found[TABLE]} with {rows:,} rows, and "
-                                                f"{ENGINES[target.engine]} with {self.rows:,} "
-                                                "is needed"), f"{DOC}, Preparing",
-                             "Prepare it anew: --fresh.")  # fmt: skip
+            raise InputError(
+                f"table {TABLE}",
+                (f"is of {found[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed"),
+                f"{DOC}, Preparing",
+                "Prepare it anew: --fresh.",
+            )
         return True
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
@@ -94,9 +96,17 @@ class Mysqlslap(Benchmark):
         statements = folder / "statements.sql"
         statements.write_text(";\n".join(self._statements(load.seed)) + ";\n", encoding="utf-8")
         words = [
-            self.tool().path, f"--defaults-extra-file={account}", f"--concurrency={load.threads}", "--iterations=1", f"--number-of-queries={ENDLESS}",
-            f"--create-schema={target.address.database}", "--no-drop", f"--query={statements}", "--delimiter=;", "--silent",
-        ]  # fmt: skip
+            self.tool().path,
+            f"--defaults-extra-file={account}",
+            f"--concurrency={load.threads}",
+            "--iterations=1",
+            f"--number-of-queries={ENDLESS}",
+            f"--create-schema={target.address.database}",
+            "--no-drop",
+            f"--query={statements}",
+            "--delimiter=;",
+            "--silent",
+        ]
         return Command(tuple(words), folder)
 
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:

@@ -30,10 +30,24 @@ from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS
 # oltp_common.lua: what shapes a transaction. name: (lowest, highest) of a whole number, None: on or
 # off.
 SHAPES: dict[str, tuple[int, int] | None] = {
-    "point_selects": (0, 10_000), "simple_ranges": (0, 10_000), "sum_ranges": (0, 10_000), "order_ranges": (0, 10_000), "distinct_ranges": (0, 10_000),
-    "index_updates": (0, 10_000), "non_index_updates": (0, 10_000), "delete_inserts": (0, 10_000), "range_size": (1, 1_000_000), "range_selects": None,
-    "skip_trx": None, "secondary": None, "auto_inc": None, "create_secondary": None, "random_points": (1, 10_000), "number_of_ranges": (1, 10_000), "delta": (1, 1_000_000),
-}  # fmt: skip
+    "point_selects": (0, 10_000),
+    "simple_ranges": (0, 10_000),
+    "sum_ranges": (0, 10_000),
+    "order_ranges": (0, 10_000),
+    "distinct_ranges": (0, 10_000),
+    "index_updates": (0, 10_000),
+    "non_index_updates": (0, 10_000),
+    "delete_inserts": (0, 10_000),
+    "range_size": (1, 1_000_000),
+    "range_selects": None,
+    "skip_trx": None,
+    "secondary": None,
+    "auto_inc": None,
+    "create_secondary": None,
+    "random_points": (1, 10_000),
+    "number_of_ranges": (1, 10_000),
+    "delta": (1, 1_000_000),
+}
 ONLY_OF = {
     "random_points": "select_random_points",
     "number_of_ranges": "select_random_ranges",
@@ -41,16 +55,19 @@ ONLY_OF = {
 }
 BULK = "bulk_insert"
 # Those whose rows count is the same after a run: they change rows, or delete and insert them again.
-KEEPING = ("oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_update_index", "oltp_update_non_index",
-           "select_random_points", "select_random_ranges")  # fmt: skip
+_KEEPING = """
+oltp_read_write oltp_read_only oltp_write_only oltp_point_select oltp_update_index
+oltp_update_non_index select_random_points select_random_ranges
+"""
+KEEPING = tuple(_KEEPING.split())
 MAX_TABLES, MAX_ROWS = 10_000, 2_000_000_000  # rows are 32-bit integers in sysbench's tables
 # Counting rows reads all of an index: up to here it takes moments.
 COUNTED_ROWS = 1_000_000
 # A row takes 220 bytes on disk with its index (sysbench 1.0, InnoDB: 10 M rows are 2.4 GB): at 1
 # MiB/s, what an empty gp2 of 1 GiB does with random writes, and a margin.
 PREPARE_S_PER_ROW, PREPARE_MORE_S = 1e-3, 600.0
-CLEANUP_S = 600.0
-PREPARE_THREADS = 8
+CLEANUP_S = 600.0  # a guess: dropping tables takes seconds
+PREPARE_THREADS = 8  # a guess: more do not load faster on small machines
 ENGINES = {"innodb": "innodb", "myrocks": "rocksdb"}
 
 
@@ -118,8 +135,9 @@ class SysbenchOltp(Benchmark):
             if missing
             else f"{other[0]} has other rows than {rows:,}"
         )
-        raise InputError(f"database {target.address.database}", f"holds sysbench's tables, but {what}", f"{DOC}, Preparing",
-                         "Prepare them anew (--fresh drops sbtest1 and so on), or name another database.")  # fmt: skip
+        hint = "Prepare them anew (--fresh drops sbtest1 and so on), or name another database."
+        rule = f"holds sysbench's tables, but {what}"
+        raise InputError(f"database {target.address.database}", rule, f"{DOC}, Preparing", hint)
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
         tool = self.tool()
@@ -235,5 +253,9 @@ def _check_engine(target: Target, found: Mapping[str, str]) -> None:
     wanted = ENGINES[target.engine]
     for name, engine in sorted(found.items(), key=lambda item: int(re.sub(r"\D", "", item[0]) or 0)):
         if engine.lower() != wanted:
-            raise InputError(f"table {name}", f"is of {engine}, and the run is of {target.engine}", f"{DOC}, Preparing",
-                             "Prepare them anew (--fresh), name another database, or say --engine.")  # fmt: skip
+            raise InputError(
+                f"table {name}",
+                f"is of {engine}, and the run is of {target.engine}",
+                f"{DOC}, Preparing",
+                "Prepare them anew (--fresh), name another database, or say --engine.",
+            )

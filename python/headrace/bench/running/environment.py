@@ -50,9 +50,14 @@ def load_before() -> dict:
     idle = spent["idle_s"] + spent["iowait_s"]
     one, five, fifteen = os.getloadavg()
     return {
-        "busy_share": round(max(0.0, 1 - idle / total), 4), "iowait_share": round(spent["iowait_s"] / total, 4), "steal_share": round(spent["steal_s"] / total, 4),
-        "load1": one, "load5": five, "load15": fifteen, "memory_available_gib": round(second.get("memory_available_bytes", 0.0) / (1 << 30), 3),
-    }  # fmt: skip
+        "busy_share": round(max(0.0, 1 - idle / total), 4),
+        "iowait_share": round(spent["iowait_s"] / total, 4),
+        "steal_share": round(spent["steal_s"] / total, 4),
+        "load1": one,
+        "load5": five,
+        "load15": fifteen,
+        "memory_available_gib": round(second.get("memory_available_bytes", 0.0) / (1 << 30), 3),
+    }
 
 
 def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
@@ -70,9 +75,12 @@ def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
         where = mounts.get(device) or mounts.get(os.path.realpath(device))
         found[device] = {
             "size_gib": round(int(sectors) / 2**21, 3) if sectors and sectors.isdigit() else None,
-            "scheduler": _text(f"{base}/queue/scheduler"), "read_ahead_kb": _text(f"{base}/queue/read_ahead_kb"),
-            "mount": where[0] if where else None, "file_system": where[1] if where else None, "mount_options": where[2] if where else None,
-        }  # fmt: skip
+            "scheduler": _text(f"{base}/queue/scheduler"),
+            "read_ahead_kb": _text(f"{base}/queue/read_ahead_kb"),
+            "mount": where[0] if where else None,
+            "file_system": where[1] if where else None,
+            "mount_options": where[2] if where else None,
+        }
     return found
 
 

@@ -42,7 +42,7 @@ MORE_S = 90.0
 BEFORE_S, AFTER_S = 1.2, 2.3
 # Guesses: a week, and more clients than a server has connections.
 MAX_SECONDS, MAX_THREADS = 7 * DAY_S, 100_000
-FEWEST_SECONDS = 2
+FEWEST_SECONDS = 2  # a mean needs two
 # Of folders for accounts and the tool's own files, which are removed at the end.
 TEMPORARY = "headrace-bench-"
 

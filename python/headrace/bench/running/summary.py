@@ -30,11 +30,11 @@ MEANS = (
 CAPS = tuple(map(caps.column, caps.COUNTED))
 # Less idle than this share of the processors: the clients and the server have all of the machine.
 LEAST_IDLE_SHARE = 0.10
-STEAL_SHARE = 0.01
-ERROR_SHARE = 0.01
+STEAL_SHARE = 0.01  # of the processors (a guess)
+ERROR_SHARE = 0.01  # of the transactions (a guess)
 # Of the mean latency of the volume: answers this late are felt.
 LATE_SHARE = 0.10
-COLD_SHARE = 0.5
+COLD_SHARE = 0.5  # of what the cache can hold of the data (a guess)
 
 
 def figures(series: pl.DataFrame, outcome: ToolOutcome, benchmark: Benchmark) -> dict[str, float | None]:
@@ -81,8 +81,12 @@ def _sd(column: pl.Series) -> float | None:
 def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
     """I/Os and KiB a transaction: sums over sums, of rows that have both."""
     found: dict[str, float | None] = {}
-    for name, columns, factor in (("reads_per_transaction", ("read_iops",), 1.0), ("writes_per_transaction", ("write_iops",), 1.0),
-                                  ("read_kib_per_transaction", ("read_mib_s",), 1024.0), ("write_kib_per_transaction", ("write_mib_s",), 1024.0)):  # fmt: skip
+    for name, columns, factor in (
+        ("reads_per_transaction", ("read_iops",), 1.0),
+        ("writes_per_transaction", ("write_iops",), 1.0),
+        ("read_kib_per_transaction", ("read_mib_s",), 1024.0),
+        ("write_kib_per_transaction", ("write_mib_s",), 1024.0),
+    ):
         if not all(column in part.columns for column in columns):
             continue
         known = part.select("tps", "duration_s", *columns).drop_nulls()

@@ -22,16 +22,21 @@ from headrace.observe.live.sampler import Samples
 from headrace.observe.run_files.counters import hands_on_parts
 
 # Of SHOW GLOBAL STATUS; whatever of them the server has. All variables are in status.parquet.
-STATUS_RATES = (
-    "questions", "com_commit", "com_rollback", "com_select", "com_insert", "com_update", "com_delete", "innodb_buffer_pool_read_requests", "innodb_buffer_pool_reads",
-    "innodb_pages_read", "innodb_pages_written", "innodb_pages_created", "innodb_data_fsyncs", "innodb_os_log_written", "innodb_os_log_fsyncs",
-    "innodb_dblwr_writes", "innodb_dblwr_pages_written", "innodb_buffer_pool_wait_free", "innodb_log_waits", "innodb_row_lock_waits", "rocksdb_flush_write_bytes",
-    "rocksdb_compact_read_bytes", "rocksdb_compact_write_bytes", "rocksdb_wal_bytes", "rocksdb_stall_micros",
-)  # fmt: skip
-STATUS_LEVELS = (
-    "threads_running", "innodb_buffer_pool_pages_data", "innodb_buffer_pool_pages_dirty", "innodb_buffer_pool_pages_free", "innodb_checkpoint_age",
-    "innodb_history_list_length", "innodb_row_lock_current_waits",
-)  # fmt: skip
+_STATUS_RATES = """
+questions com_commit com_rollback com_select com_insert com_update com_delete
+innodb_buffer_pool_read_requests innodb_buffer_pool_reads innodb_pages_read innodb_pages_written
+innodb_pages_created innodb_data_fsyncs innodb_os_log_written innodb_os_log_fsyncs
+innodb_dblwr_writes innodb_dblwr_pages_written innodb_buffer_pool_wait_free innodb_log_waits
+innodb_row_lock_waits rocksdb_flush_write_bytes rocksdb_compact_read_bytes
+rocksdb_compact_write_bytes rocksdb_wal_bytes rocksdb_stall_micros
+"""
+STATUS_RATES = tuple(_STATUS_RATES.split())
+_STATUS_LEVELS = """
+threads_running innodb_buffer_pool_pages_data innodb_buffer_pool_pages_dirty
+innodb_buffer_pool_pages_free innodb_checkpoint_age innodb_history_list_length
+innodb_row_lock_current_waits
+"""
+STATUS_LEVELS = tuple(_STATUS_LEVELS.split())
 HOST_TIMES = ("user_s", "system_s", "iowait_s", "idle_s", "steal_s")
 LAB_PERCENTILES = ("read_p50_us", "read_p99_us", "write_p50_us", "write_p99_us", "late_p99_us")
 # A sample or two may be late; over a longer hole nothing is made up.
@@ -169,8 +174,11 @@ def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
 
 def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     times = disk["t_unix"].to_numpy()
-    rate = {name: _rate(times, disk[name].cast(pl.Float64).to_numpy(), edges, name in WRAPPING)
-            for name in disk.columns if name not in ("t_unix", "device", "in_flight")}  # fmt: skip
+    rate = {
+        name: _rate(times, disk[name].cast(pl.Float64).to_numpy(), edges, name in WRAPPING)
+        for name in disk.columns
+        if name not in ("t_unix", "device", "in_flight")
+    }
     with np.errstate(invalid="ignore", divide="ignore"):
         waits = {
             f"{way}_wait_ms": np.where(rate[f"{way}s"] > 0, rate[f"{way}_ms"] / rate[f"{way}s"], np.nan)
@@ -208,8 +216,13 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
         return {}
     times = host["t_unix"].to_numpy()
     # Idle time of a processor can go back by a tick.
-    found = {name.removesuffix("_s") + "_cpus": np.clip(_rate(times, np.maximum.accumulate(host[name].to_numpy()), edges), 0, None)
-             for name in HOST_TIMES if name in host.columns}  # fmt: skip
+    found = {
+        name.removesuffix("_s") + "_cpus": np.clip(
+            _rate(times, np.maximum.accumulate(host[name].to_numpy()), edges), 0, None
+        )
+        for name in HOST_TIMES
+        if name in host.columns
+    }
     return found | {
         name: _at(times, host[name].to_numpy(), edges)[:, 1]
         for name in ("load1", "memory_available_bytes")

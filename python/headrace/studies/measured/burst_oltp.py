@@ -11,6 +11,7 @@ from headrace.bench import SysbenchOltp
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
+from headrace.studies import base
 from headrace.studies import gp2_burst as model
 from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, agree, error_percent
 from headrace.studies.measured import tables
@@ -21,22 +22,22 @@ DAY = model.AS_OF
 ENGINES = ("innodb",)
 FILES_ONLY = False
 
-GIB_OF_VOLUME = 100
+GIB_OF_VOLUME = 100  # 300 IOPS: a tenth of the burst
 STORAGE = f"gp2:{GIB_OF_VOLUME}"
 # No size is published for OLTP; the database need only miss its pool: 12 million rows in a pool a
 # twelfth of them, cut by `scale`.
 ROWS, TABLES, POOL_MIB, REDO_MIB = 12_000_000, 4, 256, 256
-AUTO_SCALE, LEAST_POOL_MIB, LEAST_REDO_MIB = 1 / 12, 16, 32
-THREADS = 16
-CREDITS = 5_400_000
+AUTO_SCALE, LEAST_POOL_MIB, LEAST_REDO_MIB = 1 / 12, 16, 32  # guesses; the server takes no less
+THREADS = 16  # enough to take 3,000 IOPS
+CREDITS = 5_400_000  # AWS's
 # Of the run, at full speed; the rest is long enough to see the baseline.
 BURST_SHARE = 0.4
-SECONDS = (60, 600)
+SECONDS = (60, 600)  # least and most (guesses)
 # Around the moment itself rows are of both kinds, and the first ones fill the pool.
 EDGE_S, FIRST_S = 5, 10
 # The balance is known to a millionth; whole seconds are what a row knows.
 ROW_S = 1.0
-MOSTLY_DRY = 1e-3
+MOSTLY_DRY = 1e-3  # of the balance at the start
 
 
 def scale_of(options: LabOptions) -> float:
@@ -122,37 +123,19 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
     made = _verdicts(one, series, ours, dry, theirs)
     rows, pool, redo = sizes(session.options)
     scale = tables.scale(
-        (
-            (
-                "volume",
-                "any gp2 below 1,000 GiB",
-                (f"{STORAGE}: {model.limits(GIB_OF_VOLUME)['iops']} IOPS, 3,000 in a burst"),
-                "no",
-            ),
-            (
-                "credits",
-                f"{CREDITS:,}",
-                f"{CREDITS * (one.cell.place.balance_percent or 0) / 100:,.0f}",
-                ("yes: the burst lasts a part of this run, not half an hour"),
-            ),
-            (
-                "load",
-                "fio (the article); OLTP in its words",
-                f"oltp_read_write, uniform, {THREADS} threads",
-                "a database in fio's place",
-            ),
-            (
-                "data",
-                "none",
-                (f"{TABLES} x {rows:,} rows, pool {pool} MiB, redo {redo} MiB"),
-                f"by {scale_of(session.options):.4g}; the pool misses nearly always",
-            ),
-        )
+        "burst_oltp",
+        storage=STORAGE,
+        iops=model.limits(GIB_OF_VOLUME)["iops"],
+        all_credits=CREDITS,
+        credits=CREDITS * (one.cell.place.balance_percent or 0) / 100,
+        threads=THREADS,
+        tables=TABLES,
+        rows=rows,
+        pool_mib=pool,
+        redo_mib=redo,
+        scale=scale_of(session.options),
     )
-    notes = [
-        "The simulation knows no queue of the volume, only what it delivers; its line is missing there.",
-        "The published line is AWS's formula: credits / (3,000 - baseline), for a load that takes all 3,000.",
-    ]
+    notes = [*base.texts("burst_oltp")]
     return session.result(
         STUDY,
         made,

@@ -9,6 +9,7 @@ from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, sec
 from headrace.experiment.data import KEYS
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
+from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
 from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, agree, figures
 from headrace.studies.measured import tables, verdicts
@@ -20,9 +21,9 @@ ENGINES = ("innodb",)
 FILES_ONLY = False
 
 STORAGE = "io1:500:5000"
-PUBLISHED_ROWS, AUTO_SCALE = 10_000_000, 1 / 20
-THREADS = 32
-SECONDS, WARMUP_S = (10, 90), 5
+PUBLISHED_ROWS, AUTO_SCALE = 10_000_000, 1 / 20  # the paper's table; a guess
+THREADS = 32  # a guess: enough to keep two processors busy
+SECONDS, WARMUP_S = (10, 90), 5  # guesses
 # Half of the table fits: pages are decrypted when they are read and encrypted when they are
 # written, so both are part of it.
 POOL_SHARE = 0.5
@@ -135,34 +136,15 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         ),
     )
     scale = tables.scale(
-        (
-            (
-                "rows of the table",
-                f"{PUBLISHED_ROWS:,}",
-                f"{rows_of(session.options):,}",
-                f"by {rows_of(session.options) / PUBLISHED_ROWS:.4g}",
-            ),
-            (
-                "buffer pool",
-                "193 GiB, all in it",
-                next(iter(found.values())).cell.place.settings["innodb_buffer_pool_size"],
-                ("half of the data, so that pages are decrypted and encrypted all the time"),
-            ),
-            ("storage", "io1:500:5000, encrypted and not", f"{STORAGE}, plain; the tables encrypted and not", "no"),
-            (
-                "load",
-                ("6 selects and 4 writes, 1,024 threads, about 6,000 tps"),
-                f"oltp_read_write, uniform, {THREADS} threads",
-                "no",
-            ),
-        )
+        "encryption",
+        published_rows=PUBLISHED_ROWS,
+        rows=rows_of(session.options),
+        scale=rows_of(session.options) / PUBLISHED_ROWS,
+        pool=next(iter(found.values())).cell.place.settings["innodb_buffer_pool_size"],
+        storage=STORAGE,
+        threads=THREADS,
     )
-    notes = [
-        (
-            "AES in counter mode with a key of 256 bits from a file of the session (file_key_management); redo and "
-            "temporary files are encrypted too, and the copy was loaded encrypted."
-        ),
-    ]
+    notes = [*base.texts("encryption")]
     if len(plain) > 1:
         notes.append(
             f"Repetitions of the plain server differ by {_spread(plain):.1%}, of the encrypted one by "

@@ -14,6 +14,7 @@ from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Par
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.experiment.simulate import simulate as simulate_cell
+from headrace.studies import base
 from headrace.studies import scaling_2018 as model
 from headrace.studies.base import ChartData, ChartSeries, StudyResult, Verdict
 from headrace.studies.measured import tables, verdicts
@@ -32,9 +33,9 @@ WAREHOUSES = 5_000  # 100 tables x scale 50
 AUTO_SCALE = {"quick": 2 / WAREHOUSES, "usual": 4 / WAREHOUSES}
 # io1 of 1 TiB; below 1,000 IOPS a data set this small would still be bound by IOPS.
 IOPS = {"quick": (1_000, 5_000), "usual": (1_000, 2_000, 5_000, 10_000)}
-THREADS = 16
-SECONDS, WARMUP_S = (16, 180), 6
-LEAST_CACHE_MIB, LEAST_REDO_MIB = 16, 16
+THREADS = 16  # the published runs' on MyRocks
+SECONDS, WARMUP_S = (16, 180), 6  # guesses
+LEAST_CACHE_MIB, LEAST_REDO_MIB = 16, 16  # what the servers take at least
 # Redo of the calibrated database is not stated; a file that is written around in a run as at full
 # size in an hour.
 REDO_GIB = 10.0
@@ -52,7 +53,7 @@ REST = {
         "compression=kLZ4Compression",
     },
 }
-CENT = 100.0
+CENT = 100.0  # percent
 
 
 def scale_of(options: LabOptions) -> float:
@@ -148,7 +149,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         made,
         [_scale(session.options), _densities(found), tables.runs(found, simulated)],
         _charts(found, simulated, points),
-        _notes(),
+        [*base.texts("engines")],
         found,
     )
 
@@ -275,49 +276,15 @@ def _wider(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
 def _scale(options: LabOptions):
     made = warehouses(options)
     return tables.scale(
-        (
-            ("warehouses", f"{WAREHOUSES:,}", f"{made}", f"by {made / WAREHOUSES:.4g}"),
-            (
-                "data, InnoDB and MyRocks",
-                "471 and 100 GB",
-                (
-                    f"some {made * TPCC_BYTES['innodb'] / GIB * 1024:,.0f} "
-                    f"and {made * TPCC_BYTES['myrocks'] / GIB * 1024:,.0f} MiB"
-                ),
-                "with the warehouses",
-            ),
-            (
-                "buffer pool, block cache",
-                "54 GB (of the calibrated hours)",
-                f"{cache_mib(options)} MiB",
-                "with the data",
-            ),
-            (
-                "IOPS",
-                "io1, 1,000 to 30,000",
-                f"io1:1024, {', '.join(f'{iops:,}' for iops in IOPS['quick' if options.quick else 'usual'])}",
-                "no",
-            ),
-            (
-                "threads",
-                "72 and 16",
-                f"{THREADS}",
-                ("fewer: 2 warehouses have 20 districts, and clients wait for each other's"),
-            ),
-            (
-                "time",
-                "an hour from a cold start, its second half",
-                "each run, after its warm-up",
-                "with the cache: it is filled as many times",
-            ),
-            (
-                "benchmark",
-                "sysbench-tpcc",
-                ("TPC-C (docs/reference/bench.md), all five transactions counted"),
-                "transactions of the same standard",
-            ),
-            ("processors", "36 vCPUs", "see Notes", "no"),
-        )
+        "engines",
+        published=WAREHOUSES,
+        warehouses=made,
+        scale=made / WAREHOUSES,
+        innodb_mib=made * TPCC_BYTES["innodb"] / GIB * 1024,
+        myrocks_mib=made * TPCC_BYTES["myrocks"] / GIB * 1024,
+        cache_mib=cache_mib(options),
+        iops=", ".join(f"{iops:,}" for iops in IOPS["quick" if options.quick else "usual"]),
+        threads=THREADS,
     )
 
 
@@ -411,17 +378,3 @@ def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Chart
     )
     charts.append(ChartData(f"Second by second at {top:,} IOPS", "curves", "time (s)", "tps", seconds))
     return charts
-
-
-def _notes() -> list[str]:
-    return [
-        (
-            "Both engines begin every cell from the same copy on a fresh volume with an empty cache; the first "
-            "seconds fill it and do not count."
-        ),
-        "The published figures are of 5,000 warehouses on 36 vCPUs: compare directions, ratios and widths.",
-        (
-            "MyRocks is the one of MariaDB, with direct I/O and levels as small as the data; its compactions come "
-            "every few seconds here, and hours apart at full size."
-        ),
-    ]

@@ -8,6 +8,7 @@ from headrace.bench import SysbenchOltp
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
+from headrace.studies import base
 from headrace.studies import iops_900_3000 as model
 from headrace.studies.base import ChartData, ChartSeries, StudyResult
 from headrace.studies.measured import tables, verdicts
@@ -22,15 +23,15 @@ FILES_ONLY = False
 # draws touch some 15,000 pages: 17 s of reads at 900 IOPS, 5 s at 3,000. So a cell of ten seconds
 # from an empty pool is on its way as one of the article's minutes was.
 PUBLISHED_ROWS, PUBLISHED_TABLES, PUBLISHED_POOL_GIB, PUBLISHED_REDO_GIB = 10_000_000, 20, 24.0, 4.0
-AUTO_SCALE = 1 / 100
-LEAST_ROWS, LEAST_POOL_MIB = 1_000, 8
+AUTO_SCALE = 1 / 100  # see above
+LEAST_ROWS, LEAST_POOL_MIB = 1_000, 8  # a guess; what the server takes
 # Redo is written around in the time of a run at full scale and at this one alike; the server takes
 # no less.
 LEAST_REDO_MIB = 16
 THREADS = {"quick": (1, 16), "usual": (1, 8, 64), "long": model.THREADS}
 LOADS = {"quick": ("oltp", "select"), "usual": tuple(model.LOADS), "long": tuple(model.LOADS)}
-LONG_S = 1_500.0
-SECONDS, WARMUP_S = (8, 60), 2
+LONG_S = 1_500.0  # from here on all thread counts fit (a guess)
+SECONDS, WARMUP_S = (8, 60), 2  # guesses
 # Share of cell pairs in the published order. Two random orders agree in half of them; published
 # repetitions do not exist, so a fifth is left to the CPU tops of another machine.
 ORDER = 0.8
@@ -149,7 +150,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         made,
         [_scale(session.options), tables.runs(found, simulated)],
         _charts(found, simulated, loads, threads),
-        _notes(),
+        [*base.texts("iops_threads", warmup_s=WARMUP_S)],
         found,
     )
 
@@ -161,40 +162,16 @@ def _list(values: tuple) -> str:
 def _scale(options: LabOptions):
     rows, pool, redo = sizes(scale_of(options))
     return tables.scale(
-        (
-            ("rows of each of 20 tables", f"{PUBLISHED_ROWS:,}", f"{rows:,}", f"by {scale_of(options):.4g}"),
-            (
-                "buffer pool",
-                f"{PUBLISHED_POOL_GIB:g} GiB",
-                f"{pool} MiB",
-                "with the data: half of it fits, as published",
-            ),
-            (
-                "redo log",
-                f"{PUBLISHED_REDO_GIB:g} GiB",
-                f"{redo} MiB",
-                "with the data, not below what the server takes",
-            ),
-            (
-                "IOPS, latency, volumes",
-                "gp2:1000 and a drained gp2:300",
-                "the same",
-                "no: they are what is asked about",
-            ),
-            (
-                "threads",
-                _list(model.THREADS),
-                _list(tuple(dict.fromkeys(cell.threads for cell in cells(options)))),
-                "no",
-            ),
-            (
-                "processors",
-                "8 vCPUs, client elsewhere or not (not stated)",
-                "see Notes",
-                ("no: loads that use little I/O top out at this machine's"),
-            ),
-            ("server", "MySQL 8.0.15, binary log on", "MariaDB, binary log off", "no: fewer log writes a commit"),
-        )
+        "iops_threads",
+        published_rows=PUBLISHED_ROWS,
+        rows=rows,
+        scale=scale_of(options),
+        published_pool_gib=PUBLISHED_POOL_GIB,
+        pool_mib=pool,
+        published_redo_gib=PUBLISHED_REDO_GIB,
+        redo_mib=redo,
+        published_threads=_list(model.THREADS),
+        threads=_list(tuple(dict.fromkeys(cell.threads for cell in cells(options)))),
     )
 
 
@@ -238,14 +215,6 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
             )
         )
     return charts
-
-
-def _notes() -> list[str]:
-    return [
-        "Every cell begins from the same copy of the data on a fresh volume with an empty pool, warms up for "
-        f"{WARMUP_S} s that do not count, and is simulated so. The article's cells followed each other on one server.",
-        "Published figures stand at full size: compare directions and ratios with them, not heights.",
-    ]
 
 
 __all__ = ["DAY", "ENGINES", "FILES_ONLY", "STUDY", "cells", "data_gib", "result"]

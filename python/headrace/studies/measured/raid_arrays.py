@@ -10,6 +10,7 @@ from headrace.experiment.cell import FILES_CELL_S, Cell, OnFiles, Parts, seconds
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.simulation.demand import simulate as simulate_load
+from headrace.studies import base
 from headrace.studies import raid_2009 as model
 from headrace.studies.base import ChartData, ChartSeries, Source, StudyResult, Verdict, published
 from headrace.studies.measured import tables, verdicts
@@ -24,11 +25,11 @@ FILES_ONLY = True
 # 16 GB in 128 files published. What matters is that requests do not meet: a hundredth has 10,000
 # places for 16 of them.
 AUTO_SCALE, LEAST_GIB = 1 / 100, 0.0625
-FILES = 16
+FILES = 16  # sysbench's default is 128 for 16 GB
 MOST_THREADS, ONE = max(model.THREADS), min(model.THREADS)
 # Those that the claims name with one thread.
 WITH_ONE = {("single", "rndrw"), ("raid0x2", "rndrw")}
-SECONDS, WARMUP_S = (4, 60), 1
+SECONDS, WARMUP_S = (4, 60), 1  # guesses
 QUICK_MODES = ("seqwr", "rndrd", "rndwr")
 # sysbench's seqwr prepares nothing and writes anew; seqrewr writes sequentially over files that are
 # there, as on a volume in use.
@@ -121,34 +122,18 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         )
     )
     scale = tables.scale(
-        (
-            (
-                "files",
-                f"{model.FILE_GIB:g} GB",
-                (f"{size_gib(session.options) * 1024:,.0f} MiB in {FILES}"),
-                f"by {size_gib(session.options) / model.FILE_GIB:.4g}: requests still do not meet",
-            ),
-            ("volumes", "magnetic, 2009", "the lab's magnetic volumes: 1,100 IOPS, latency of 2011", "no"),
-            (
-                "requests",
-                "16 KiB, through the page cache, fsync every 100",
-                "16 KiB, O_DIRECT, no fsync",
-                "no: this machine's memory would hold the files",
-            ),
-            ("threads", ", ".join(map(str, model.THREADS)), f"{MOST_THREADS}, and {ONE} where a claim names it", "no"),
-            ("a run", "not stated", f"{next(iter(found.values())).cell.seconds} s after {WARMUP_S}", "yes"),
-        )
+        "raid_arrays",
+        file_gib=model.FILE_GIB,
+        size_mib=size_gib(session.options) * 1024,
+        files=FILES,
+        scale=size_gib(session.options) / model.FILE_GIB,
+        threads=", ".join(map(str, model.THREADS)),
+        most_threads=MOST_THREADS,
+        one=ONE,
+        seconds=next(iter(found.values())).cell.seconds,
+        warmup_s=WARMUP_S,
     )
-    notes = [
-        "Charts and spreadsheet of the original cannot be read any more: directions are all that is published.",
-        "The lab's volumes have a cap and a latency and no disk arm, exactly as the model; what failed there "
-        "for want of one fails here too. New on the lab: real requests through a real "
-        "filesystem and block layer, which may merge and reorder them.",
-        (
-            "Writes are of blocks that are there (sysbench's seqrewr for seqwr); first writes to fresh blocks are "
-            "not part of it."
-        ),
-    ]
+    notes = [*base.texts("raid_arrays")]
     return session.result(
         STUDY,
         made,

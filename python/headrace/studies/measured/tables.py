@@ -3,14 +3,14 @@ machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from headrace.base import caps
 from headrace.experiment import machine
 from headrace.experiment.cell import OnServer
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import ProcessorSpeed, SimulatedCell
-from headrace.studies.base import StudyTable
+from headrace.studies.base import StudyTable, scale_rows
 
 
 def runs(
@@ -64,8 +64,8 @@ def _storage(one: MeasuredCell) -> str:
     return place.storage + (f", log {place.log_storage}" if isinstance(place, OnServer) and place.log_storage else "")
 
 
-BOUND_SHARE = 0.2
-BUSY_SHARE = 0.9
+BOUND_SHARE = 0.2  # of the time (a guess)
+BUSY_SHARE = 0.9  # of the processors (a guess)
 PROCESSORS = "processors"
 
 
@@ -83,9 +83,9 @@ def binds(one: MeasuredCell) -> str:
     return "latency"
 
 
-def scale(rows: Sequence[tuple[str, object, object, str]]) -> StudyTable:
-    """What is scaled and what is not: what, published, here, why."""
-    return StudyTable("The scale", ("what", "published", "here", "scaled?"), tuple(rows))
+def scale(name: str, **values: object) -> StudyTable:
+    """What is scaled and what is not."""
+    return StudyTable("The scale", ("what", "published", "here", "scaled?"), scale_rows(name, **values))
 
 
 def processors(here: ProcessorSpeed) -> tuple:

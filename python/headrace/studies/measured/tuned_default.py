@@ -12,6 +12,7 @@ from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, sec
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.servers import find_program
+from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
 from headrace.studies.base import ChartData, ChartSeries, StudyResult, figures
 from headrace.studies.measured import tables, verdicts
@@ -24,13 +25,13 @@ FILES_ONLY = False
 
 # One of the paper's tables of 10 million rows (studies/whitepaper_2017.py says why one).
 PUBLISHED_ROWS = 10_000_000
-AUTO_SCALE = 1 / 20
+AUTO_SCALE = 1 / 20  # what ten minutes allow
 # What the server takes at least.
 LEAST_POOL_MIB, LEAST_REDO_MIB = 6, 4
 # 1,024 clients keep a server as busy as 64 do here, and cost this machine memory that is not their
 # load.
 THREADS = 64
-SECONDS, WARMUP_S = (15, 120), 8
+SECONDS, WARMUP_S = (15, 120), 8  # guesses
 # Table 3 beside pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine
 # would otherwise be the default server's cache.
 COMMON = {
@@ -144,7 +145,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         made,
         [_scale(session.options), _settings(found), tables.runs(found, simulated)],
         _charts(found, simulated, storages),
-        _notes(),
+        [*base.texts("tuned_default")],
         found,
     )
 
@@ -166,32 +167,18 @@ def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, MeasuredCell]):
 def _scale(options: LabOptions):
     default, tuned = (settings_of(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
     return tables.scale(
-        (
-            (
-                "rows of the one table used",
-                f"{PUBLISHED_ROWS:,}",
-                f"{rows_of(options):,}",
-                f"by {scale_of(options):.4g}",
-            ),
-            (
-                "buffer pool, default and tuned",
-                "134 MB and 193 GiB",
-                (f"{default['innodb_buffer_pool_size']} and {tuned['innodb_buffer_pool_size']}"),
-                ("with the data; the tuned one not beyond 1.5 times them"),
-            ),
-            (
-                "redo, default and tuned",
-                "100 and 268 MB",
-                (f"{default['innodb_log_file_size']} and {tuned['innodb_log_file_size']}"),
-                f"with the data, not below {LEAST_REDO_MIB} MiB",
-            ),
-            ("time", "an hour", "this run", "with the data: at the same rate a redo log is written around as often"),
-            ("volumes, IOPS, latency", ", ".join(model.VOLUMES), "the same", "no"),
-            ("threads", f"{model.CLIENTS:,}", f"{THREADS}", "more change nothing once the volume is the limit"),
-            ("processors", "32 vCPUs, client elsewhere", "see Notes", "no: the tuned server may end at them"),
-            ("flush method", "fsync and O_DIRECT", "O_DIRECT", "no: this machine's page cache would hold all of it"),
-            ("server", "MySQL 5.7", "MariaDB", "no"),
-        )
+        "tuned_default",
+        published_rows=PUBLISHED_ROWS,
+        rows=rows_of(options),
+        scale=scale_of(options),
+        default_pool=default["innodb_buffer_pool_size"],
+        tuned_pool=tuned["innodb_buffer_pool_size"],
+        default_redo=default["innodb_log_file_size"],
+        tuned_redo=tuned["innodb_log_file_size"],
+        least_redo_mib=LEAST_REDO_MIB,
+        volumes=", ".join(model.VOLUMES),
+        clients=model.CLIENTS,
+        threads=THREADS,
     )
 
 
@@ -240,12 +227,3 @@ def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
         )
         charts.append(ChartData(f"{storage}: the ratio", "bar", "", "times", ratios))
     return charts
-
-
-def _notes() -> list[str]:
-    return [
-        "The factor is not a law: it is what the data's size beside the two pools makes of one volume, until "
-        "something else is the limit. Here the same shares of data, pool and redo meet the "
-        "same IOPS, and this machine's processors in place of 32 vCPUs.",
-        "Which volume ran table 4 is not stated; both of the paper's are measured.",
-    ]

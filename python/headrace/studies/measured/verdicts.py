@@ -20,7 +20,7 @@ from headrace.studies.base import Source, Verdict, error_percent
 # Guess: two standard deviations of what repetitions of a cell from the same copy differ by.
 # `encrypted-vs-not` shows those of its own turns.
 REPEAT = 0.03
-DEVIATIONS = 2.0
+DEVIATIONS = 2.0  # 95 % of a normal variable
 UNCALIBRATED = (
     "the standard database with this machine's processor time; `headrace prove` calibrates first and promises a figure"
 )

@@ -1,4 +1,5 @@
-"""Measured runs, and the conformance of a lab's volumes, in words, tables and pages. Reads results, runs nothing."""
+"""Measured runs, and the conformance of a lab's volumes, in words, tables and pages. Reads results,
+runs nothing."""
 
 from __future__ import annotations
 
@@ -24,10 +25,18 @@ def list_row(record) -> list[object]:
     summary, document = record.summary, record.document
     iops = [summary.get(name) for name in ("read_iops", "write_iops")]
     return [
-        record.id, record.state, load_words(document), document["load"]["threads"], number(summary.get("seconds")), server_words(document) or "-",
-        document["target"].get("storage") or "-", number(summary.get("tps")), latency(summary.get("p95_ms")), latency(summary.get("p99_ms")),
+        record.id,
+        record.state,
+        load_words(document),
+        document["load"]["threads"],
+        number(summary.get("seconds")),
+        server_words(document) or "-",
+        document["target"].get("storage") or "-",
+        number(summary.get("tps")),
+        latency(summary.get("p95_ms")),
+        latency(summary.get("p99_ms")),
         number(sum(iops)) if None not in iops else "-",
-    ]  # fmt: skip
+    ]
 
 
 def load_words(document: dict) -> str:
@@ -67,23 +76,87 @@ def figure_rows(record) -> list[tuple[str, str]]:
     cached = summary.get("p95_ms") is not None
     rows = [
         ("measured for", of("seconds", span)),
-        (f"{unit} a second", of("tps", lambda value: f"{number(value)} (standard deviation of a second {number(summary.get('tps_sd'))}, least {number(summary.get('tps_min'))})")),
+        (
+            f"{unit} a second",
+            of(
+                "tps",
+                lambda value: (
+                    f"{number(value)} (standard deviation of a second {number(summary.get('tps_sd'))}, least {number(summary.get('tps_min'))})"
+                ),
+            ),
+        ),
         ("queries a second", of("qps", number)),
-        ("latency", None if not cached else ", ".join(f"{label} {latency(summary[name])}" for label, name in
-         (("mean", "mean_ms"), ("p50", "p50_ms"), ("p95", "p95_ms"), ("p99", "p99_ms"), ("p99.9", "p999_ms"), ("longest", "max_ms")) if summary.get(name) is not None)),
+        (
+            "latency",
+            None
+            if not cached
+            else ", ".join(
+                f"{label} {latency(summary[name])}"
+                for label, name in (
+                    ("mean", "mean_ms"),
+                    ("p50", "p50_ms"),
+                    ("p95", "p95_ms"),
+                    ("p99", "p99_ms"),
+                    ("p99.9", "p999_ms"),
+                    ("longest", "max_ms"),
+                )
+                if summary.get(name) is not None
+            ),
+        ),
         ("p95 of a second, median", of("p95_of_seconds_ms", latency)),
         ("new orders a minute", of("new_orders_per_min", number)),
         ("statements, p95", of("statement_p95_ms", latency)),
         ("errors a second", of("errors_per_s", number)),
         ("nothing done for", of("stall_s", lambda value: span(value) if value else None)),
-        ("reads", of("read_iops", lambda value: f"{number(value)} IOPS, {number(summary.get('read_mib_s'))} MiB/s, waiting {latency(summary.get('read_wait_ms'))} on average")),
-        ("writes", of("write_iops", lambda value: f"{number(value)} IOPS, {number(summary.get('write_mib_s'))} MiB/s, waiting {latency(summary.get('write_wait_ms'))} on average")),
-        ("I/Os a transaction", None if unit != "transactions" else of("reads_per_transaction", lambda value: f"{number(value)} reads, {number(summary.get('writes_per_transaction'))} writes")),
+        (
+            "reads",
+            of(
+                "read_iops",
+                lambda value: (
+                    f"{number(value)} IOPS, {number(summary.get('read_mib_s'))} MiB/s, waiting {latency(summary.get('read_wait_ms'))} on average"
+                ),
+            ),
+        ),
+        (
+            "writes",
+            of(
+                "write_iops",
+                lambda value: (
+                    f"{number(value)} IOPS, {number(summary.get('write_mib_s'))} MiB/s, waiting {latency(summary.get('write_wait_ms'))} on average"
+                ),
+            ),
+        ),
+        (
+            "I/Os a transaction",
+            None
+            if unit != "transactions"
+            else of(
+                "reads_per_transaction",
+                lambda value: f"{number(value)} reads, {number(summary.get('writes_per_transaction'))} writes",
+            ),
+        ),
         ("requests under way", of("queue", number)),
-        *((f"waited for the {words}", of(name, lambda value: percent(value) if value else None)) for name, words in charts.CAPS.items()),
-        ("credit balance", of("balance_percent_first", lambda value: f"{value:.1f} % at the beginning, {summary['balance_percent_last']:.1f} % at the end")),
-        ("processors", of("idle_cpus", lambda value: f"{number(summary.get('user_cpus'))} user, {number(summary.get('system_cpus'))} system, {number(summary.get('iowait_cpus'))} waiting, {number(value)} idle")),
-    ]  # fmt: skip
+        *(
+            (f"waited for the {words}", of(name, lambda value: percent(value) if value else None))
+            for name, words in charts.CAPS.items()
+        ),
+        (
+            "credit balance",
+            of(
+                "balance_percent_first",
+                lambda value: f"{value:.1f} % at the beginning, {summary['balance_percent_last']:.1f} % at the end",
+            ),
+        ),
+        (
+            "processors",
+            of(
+                "idle_cpus",
+                lambda value: (
+                    f"{number(summary.get('user_cpus'))} user, {number(summary.get('system_cpus'))} system, {number(summary.get('iowait_cpus'))} waiting, {number(value)} idle"
+                ),
+            ),
+        ),
+    ]
     return [(name, text) for name, text in rows if text not in (None, "-", "0")]
 
 
@@ -93,15 +166,34 @@ def setup_rows(record) -> list[tuple[str, str]]:
     load, target, tool, machine = document["load"], document["target"], document["tool"], document["environment"]
     options = ", ".join(option_words(document["benchmark"]["options"]))
     rows = [
-        ("run", f"{record.id} ({record.state})"), ("name", document.get("name")), ("began", document.get("began_at")), ("load", f"{document['benchmark']['name']}: {options}"),
-        ("clients", f"{load['threads']} threads, {load['warmup_s']} s of warm-up, then {load['seconds']} s, seed {load['seed']}, {document.get('start') or '?'} start"),
-        ("server", server_words(document)), ("cache", None if not target.get("cache_gib") else f"{number(target['cache_gib'])} GiB"),
+        ("run", f"{record.id} ({record.state})"),
+        ("name", document.get("name")),
+        ("began", document.get("began_at")),
+        ("load", f"{document['benchmark']['name']}: {options}"),
+        (
+            "clients",
+            f"{load['threads']} threads, {load['warmup_s']} s of warm-up, then {load['seconds']} s, seed {load['seed']}, {document.get('start') or '?'} start",
+        ),
+        ("server", server_words(document)),
+        ("cache", None if not target.get("cache_gib") else f"{number(target['cache_gib'])} GiB"),
         ("data", None if not target.get("data_gib") else f"{number(target['data_gib'])} GiB"),
-        ("storage", ", ".join(filter(None, (target.get("storage"), target.get("log_storage") and f"log on {target['log_storage']}")))),
-        ("devices", ", ".join(target.get("devices") or ())), ("tool", f"{tool['name']} {tool['version']}"),
-        ("machine", f"{machine.get('cpus')} processors ({machine.get('cpu') or '?'}), {machine.get('memory_gib')} GiB, {machine.get('system')}, Linux {machine.get('kernel')}"),
-        ("before the run", f"{percent((machine.get('before') or {}).get('busy_share'))} of the processors in use, load {number((machine.get('before') or {}).get('load1'))}"),
-    ]  # fmt: skip
+        (
+            "storage",
+            ", ".join(
+                filter(None, (target.get("storage"), target.get("log_storage") and f"log on {target['log_storage']}"))
+            ),
+        ),
+        ("devices", ", ".join(target.get("devices") or ())),
+        ("tool", f"{tool['name']} {tool['version']}"),
+        (
+            "machine",
+            f"{machine.get('cpus')} processors ({machine.get('cpu') or '?'}), {machine.get('memory_gib')} GiB, {machine.get('system')}, Linux {machine.get('kernel')}",
+        ),
+        (
+            "before the run",
+            f"{percent((machine.get('before') or {}).get('busy_share'))} of the processors in use, load {number((machine.get('before') or {}).get('load1'))}",
+        ),
+    ]
     return [(name, str(text)) for name, text in rows if text]
 
 
@@ -194,18 +286,28 @@ def write_comparison(path: Path, comparison) -> None:
     if marks is not None:
         made.chart(marks, "Changes in percent with their intervals")
     labels = [
-        f"{which}: {record.document['target'].get('storage') or record.id}" for which, record in (("first", first), ("second", second))
+        f"{which}: {record.document['target'].get('storage') or record.id}"
+        for which, record in (("first", first), ("second", second))
     ]
     colours = (charts.FIRST, charts.SECOND)
-    parts = [(label, record.series(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)]
-    for column, y_title in (("tps", f"{unit} a second"), ("p95_ms", "p95 (ms)"), ("balance_percent", "credit balance (%)")):
+    parts = [
+        (label, record.series(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)
+    ]
+    for column, y_title in (
+        ("tps", f"{unit} a second"),
+        ("p95_ms", "p95 (ms)"),
+        ("balance_percent", "credit balance (%)"),
+    ):
         chart = charts.over_each_other(parts, column, y_title)
         if chart is not None:
             made.chart(chart, f"{y_title} of both over time")
     spread = charts.spread(parts, unit)
     if spread is not None:
         made.chart(spread, f"How often each number of {unit} a second occurred")
-    histograms = [(label, record.percentiles(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)]
+    histograms = [
+        (label, record.percentiles(), colour)
+        for label, record, colour in zip(labels, (first, second), colours, strict=True)
+    ]
     tail = charts.percentiles(histograms) if all(histogram is not None for _, histogram, _ in histograms) else None
     if tail is not None:
         made.chart(tail, "Latency over the percentile of both")
@@ -217,9 +319,20 @@ def write_comparison(path: Path, comparison) -> None:
     write_page(path, made)
 
 
-# --- `headrace lab verify`: a lab's volumes, specified, simulated and measured ------------------------
+# --- `headrace lab verify`: a lab's volumes, specified, simulated and measured --------------------
 
-CONFORMANCE_COLUMNS = ("volume", "load", "figure", "specified", "published", "model", "measured", "error", "allowed", "within")
+CONFORMANCE_COLUMNS = (
+    "volume",
+    "load",
+    "figure",
+    "specified",
+    "published",
+    "model",
+    "measured",
+    "error",
+    "allowed",
+    "within",
+)
 CONFORMANCE_RIGHT = ("specified", "published", "model", "measured", "error", "allowed")
 WITHIN = {True: "yes", False: "NO", None: ""}
 
@@ -234,14 +347,29 @@ def conformance_rows(found) -> list[tuple[str, ...]]:
         allowed = "" if one.allowed_percent is None else f"± {one.allowed_percent:.1f} %"
         specified, published = ("" if value is None else number(value) for value in (one.specified, one.published))
         rows.append(
-            (*shown, f"{one.what} ({one.unit})", specified, published, number(one.model, 4), number(one.measured, 4), f"{one.error_percent:+.1f} %", allowed, WITHIN[one.within])
-        )  # fmt: skip
+            (
+                *shown,
+                f"{one.what} ({one.unit})",
+                specified,
+                published,
+                number(one.model, 4),
+                number(one.measured, 4),
+                f"{one.error_percent:+.1f} %",
+                allowed,
+                WITHIN[one.within],
+            )
+        )
     return rows
 
 
 def conformance_table(found):
     """The figures as a table."""
-    return table(CONFORMANCE_COLUMNS, conformance_rows(found), title="Volumes of this lab: specified, model and measured", right=CONFORMANCE_RIGHT)
+    return table(
+        CONFORMANCE_COLUMNS,
+        conformance_rows(found),
+        title="Volumes of this lab: specified, model and measured",
+        right=CONFORMANCE_RIGHT,
+    )
 
 
 def conformance_in_words(found) -> list[str]:
@@ -249,18 +377,25 @@ def conformance_in_words(found) -> list[str]:
     judged = [one for one in found if one.within is not None]
     beyond = list(dict.fromkeys(one.note for one in found if one.note))
     fine = sum(one.within for one in judged)
-    return [f"{fine} of {len(judged)} figures with a tolerance are within it.", *(f"note: {words} Not judged." for words in beyond)]
+    return [
+        f"{fine} of {len(judged)} figures with a tolerance are within it.",
+        *(f"note: {words} Not judged." for words in beyond),
+    ]
 
 
 def write_conformance(path: Path, found) -> None:
     """The page, whole or not at all."""
     page = Page(
-        "Conformance of this lab's volumes", "fio on every volume, beside the model under the same load and the cap of the specification"
+        "Conformance of this lab's volumes",
+        "fio on every volume, beside the model under the same load and the cap of the specification",
     )
     for words in conformance_in_words(found):
         page.paragraph(words)
     page.heading("Latency")
-    page.chart(predictions.conformance(found), "50th and 99th percentile of completion latencies by volume and load, simulated and measured")
+    page.chart(
+        predictions.conformance(found),
+        "50th and 99th percentile of completion latencies by volume and load, simulated and measured",
+    )
     page.heading("Figures")
     page.table(CONFORMANCE_COLUMNS, conformance_rows(found), right=CONFORMANCE_RIGHT)
     write_page(path, page)

@@ -24,14 +24,13 @@ from headrace.planner.candidates import (
     hosts_alone,
     hosts_named,
     layout_afr_percent,
-    log_gib,
-    log_volumes,
     member_counts,
     sensible_instances,
     shapes_of,
     spaces_of,
     undominated,
 )
+from headrace.planner.database import log_gib, log_volumes
 
 DAY = "2024-06-01"
 

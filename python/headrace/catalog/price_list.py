@@ -36,7 +36,7 @@ DOC = "docs/reference/prices.md"
 MAX_FILE_BYTES = 1024 * 1024
 # Of a unit for a month or an hour: far above any, and small enough that no bill overflows.
 MAX_PRICE = 1e6
-MAX_DISCOUNT_PERCENT = 99.0
+MAX_DISCOUNT_PERCENT = 99.0  # ours: with more nothing has a price to compare
 MAX_GIB = 1024.0 * 1024.0
 # The catalog's components as `rates` and the price file name them.
 RATES = {"storage": "gib", "iops": "iops", "throughput": "mib_s", "million_ios": "million_ios"}

@@ -8,13 +8,16 @@
 
 One engine for demand in I/Os and for databases in transactions:
 
-    question   what was asked, checked            goals      what must hold, and the one way to be met
-    market     what can be bought: families, hosts candidates families, shapes, spaces
-    demand     the judge of I/Os                  database   the judge of transactions, and how sure it is
-    search     the least of every space, proved   choice     one candidate with all that speaks for it
-    reasons    why families lose, what to recommend, the arithmetic
-    actions    lines to paste, alarms             result     the answer
-    plan       the engine
+    question    what the plan is for, checked
+    goals       what must hold, and the one way to be met
+    candidates  what can be chosen: families, hosts, shapes, spaces
+    demand      the judge of I/Os;  database  the judge of transactions, and how sure it is
+    search      the least of every space, proved, and the search of families
+    choice      one candidate with all that speaks for it
+    reasons     why not the others, what to recommend, the arithmetic
+    actions     lines to paste, alarms
+    result      the answer
+    plan        the engine
 
 The model is the interval form of `headrace.simulate` and `headrace.predict`; what it leaves out
 (docs/semantics.md) a plan leaves out too.

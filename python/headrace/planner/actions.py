@@ -130,7 +130,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
     wanted = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory {memory} --output diff"
     found.append(
-        {"what": "PlanSettings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""}
+        {"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""}
     )
     return found
 
@@ -263,7 +263,7 @@ def alarms(choice: Choice | None, as_of: str) -> list[dict]:
                     60,
                     5,
                     15,
-                    f"the volume was asked for more {what} than it has",
+                    f"the demand exceeds the volume's {what}",
                 )
             )
     elif kind != "standard":

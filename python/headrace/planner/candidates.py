@@ -1,9 +1,10 @@
 """What can be chosen on a day in a region: families of volumes, the shapes each is sold in, the
 hosts, and why the rest cannot be.
 
-    Family     a volume type in a layout (single, RAID 0, RAID 10), with what the catalog allows on the day
-    Shape      a family with a number of volumes: two axes are left free, `x` (IOPS of a volume, or its GiB) and `y` (its MiB/s)
-    Space      a shape with a log volume or none, on a host: what the search finds the least (x, y) of
+    Family     a volume type in a layout (single, RAID 0, RAID 10), with its limits on the day
+    Shape      a family with a number of volumes: two axes are left free, `x` (IOPS of a volume, or
+               its GiB) and `y` (its MiB/s)
+    Space      a shape with a log volume or none, on a host: the search finds its least (x, y)
     Host       an EC2 instance with the cache it has room for, or none: volumes alone
     Candidate  storage of the data, of the log or None, index of the host
 
@@ -284,7 +285,7 @@ TYPES = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc
 EXCLUDABLE = (*TYPES, "raid0", "raid10")
 SERVICES = ("ec2",)
 LOCAL = "instance-store"
-LEAST_CACHE_GIB = 0.5
+LEAST_CACHE_GIB = 0.5  # a guess: with less no server is worth planning
 OWN_SHARE = -1.0  # of memory for the cache: the share all of Headrace takes
 # General, memory, compute and storage families; sizes of a virtual machine; not -flex, whose
 # processors are shared.

@@ -69,7 +69,7 @@ class Chooser(ABC, Generic[Judge]):
         self.made: dict[Candidate, Choice] = {}
 
     def choose(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret] | None = None) -> list[Choice]:
-        """A choice of each candidate; of one asked for again the same."""
+        """A choice of each candidate; the same one when it is wanted again."""
         wanted = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.made]
         if wanted:
             self.made.update(zip(wanted, self._make(wanted, regrets or {}), strict=True))
@@ -299,7 +299,7 @@ class DemandChooser(Chooser[DemandJudge]):
             "instance-iops",
             "instance-throughput",
         ):
-            words += f": {entry['asked']:,.0f} {entry['unit']} asked {self.moment(entry['at_s'])}, {entry['allowed']:,.0f} allowed"
+            words += f": {entry['asked']:,.0f} {entry['unit']} demanded {self.moment(entry['at_s'])}, {entry['allowed']:,.0f} allowed"
         short = f"{caps.short(cap)}, for {span_in_words(max(1, round(seconds)))}"
         return {**entry, "throttled_s": seconds, "words": words, "short": short}
 
@@ -455,27 +455,22 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         return workload.outside(cache_gib=host.cache_gib, threads=threads or workload.threads, vcpus=vcpus)
 
     def _missed(self, metrics: dict, doubt: Doubt) -> list[str]:
-        found, confidence = [], self.judge.confidence
+        found, required = [], f"{100 * self.judge.confidence:.0f} % required"
         for goal in self.judge.goals:
             value = metrics[goal.metric]
             if goal.about.kind != "load":
-                found += (
-                    []
-                    if goal.met(value) or (goal.about.kind == "headroom" and value is None)
-                    else [miss_in_words(goal, value)]
-                )
-            elif not goal.met(value):
-                found.append(
-                    f"{miss_in_words(goal, value)} (probability {100 * doubt.goal_probability(str(goal)):.0f} %)"
-                )
-            elif doubt.goal_probability(str(goal)) < confidence:
-                found.append(
-                    f"{goal}{self._grown(goal)} holds with {100 * doubt.goal_probability(str(goal)):.0f} %, {100 * confidence:.0f} % asked"
-                )
-        if not found and doubt.probability < confidence:
-            found.append(
-                f"all goals together hold with {100 * doubt.probability:.0f} %, {100 * confidence:.0f} % asked"
-            )
+                # Head-room that is not known, because another goal fails already, is not one more
+                # miss.
+                known = goal.about.kind != "headroom" or value is not None
+                found += [miss_in_words(goal, value)] if known and not goal.met(value) else []
+                continue
+            chance = doubt.goal_probability(str(goal))
+            if not goal.met(value):
+                found.append(f"{miss_in_words(goal, value)} (probability {100 * chance:.0f} %)")
+            elif chance < self.judge.confidence:
+                found.append(f"{goal}{self._grown(goal)} holds with {100 * chance:.0f} %, {required}")
+        if not found and doubt.probability < self.judge.confidence:
+            found.append(f"all goals together hold with {100 * doubt.probability:.0f} %, {required}")
         return found
 
     def _grown(self, goal: Goal) -> str:

@@ -1,7 +1,7 @@
 """The judge of plans for databases: how many transactions a candidate does, and how sure that is.
 
 The run is the interval form of `headrace.predict`, warm and over a day by default, so that burst
-credits run dry; what is sustained is the worst hour. A state of the world is a database drawn from
+credits run dry; what is sustained is the worst hour. A scenario is a database drawn from
 the calibration, times a factor on all its rates that no parameter covers, lognormal: the further a
 candidate's cache from those of the runs, the wider (`TransactionWorkload.unexplained`). That factor
 is integrated out: with clients, what a goal needs of it is known in closed form, since tps grow and
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -28,10 +29,12 @@ from headrace.planner.goals import Goal, headroom_of
 from headrace.workload.transactions import TransactionWorkload
 
 FIGURES = (
-    "tps", "tps_mean", "tps_p5", "p95_ms", "backlog_s", "reads_per_tx", "ios_per_tx", "mib_per_tx", "cached_share", "balance_percent", "dry_at_s",
+    "tps", "tps_mean", "tps_p5", "p95_ms", "backlog_s", "reads_per_tx", "ios_per_tx", "mib_per_tx",
+    "cached_share", "balance_percent", "dry_at_s",
 )  # fmt: skip
 TEXT = ("status", "why", "cap")
-# Equal parts of the unexplained factor's distribution, where a state must have a number.
+# Equal parts of the unexplained factor's distribution, where a scenario must have a number of it
+# (a guess: more change no regret by a dollar).
 QUANTILES = 5
 Z80 = 1.2816  # a normal variable lies within this many standard deviations of its mean with 80 %
 
@@ -153,7 +156,7 @@ class DatabaseJudge:
         return fine.tolist()
 
     def meets_with_confidence(self, candidates: Sequence[Candidate], confidence: float | None = None) -> list[bool]:
-        """Which candidates meet them with the confidence asked for, or with another."""
+        """Which candidates meet them with the confidence required, or with another."""
         least = self.confidence if confidence is None else confidence
         return [doubt.probability >= least for doubt in self.scenarios.of(candidates)]
 
@@ -163,8 +166,8 @@ class DatabaseJudge:
         return value / (1.0 + self.headroom / 100.0) if goal.about.unit == "tps" else value
 
     def headroom_percent(self, metrics: dict) -> float | None:
-        """Growth of the rates asked for before they are missed, percent; None where they are
-        missed, or where none is asked for."""
+        """Growth of the rates required before they are missed, percent; None where they are
+        missed, or where none is required."""
         if self.conditions.arrivals_tps is not None:
             return self.headroom if all(goal.met(metrics[goal.metric]) for goal in self.load_goals) else None
         rates = [goal for goal in self.load_goals if goal.about.unit == "tps" and goal.limit > 0]
@@ -197,9 +200,8 @@ class DatabaseJudge:
         """The monthly bill of a candidate, item by item."""
         data, log, place = candidate
         host = self.hosts[place]
-        items = (
-            [] if host.name is None else [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
-        )
+        instance = [] if host.name is None else self.prices.instance_items(host.name)
+        items = [{"part": "instance"} | item for item in instance]
         for part, storage in (("data", data), ("log", log)):
             if storage is not None:
                 items += [{"part": part} | item for item in self.prices.volume_items(storage, 0.0)]
@@ -276,7 +278,7 @@ class Scenarios:
             self._follow(alike, width * self.deviations)
 
     def _follow(self, candidates: Sequence[Candidate], factors: np.ndarray) -> None:
-        """Runs the candidates in every world; `factors`: logarithm of the unexplained factor in
+        """Runs the candidates in every scenario; `factors`: logarithm of the unexplained factor in
         each."""
         goals = self.judge.load_goals
         is_open = self.judge.conditions.arrivals_tps is not None
@@ -290,10 +292,8 @@ class Scenarios:
         needs = {}
         for goal in goals:
             # Everything faster by a factor: rates grow by it, times shrink by it.
-            held = self.judge.without_headroom(goal, columns[goal.metric]) * (
-                faster if goal.sign == ">=" else 1.0 / faster
-            )
-            value = np.where(ran, held, np.nan)
+            held = self.judge.without_headroom(goal, columns[goal.metric])
+            value = np.where(ran, held * (faster if goal.sign == ">=" else 1.0 / faster), np.nan)
             needs[str(goal)] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
         for place, candidate in enumerate(candidates):
             each = {text: matrix[:, place] for text, matrix in needs.items()}
@@ -315,8 +315,6 @@ def _met_or_not(goal: Goal, value: np.ndarray) -> np.ndarray:
 
 def normal_middles(count: int) -> np.ndarray:
     """Middles of `count` equally likely parts of a standard normal distribution."""
-    from statistics import NormalDist
-
     return np.array([NormalDist().inv_cdf((index + 0.5) / count) for index in range(count)])
 
 
@@ -331,7 +329,7 @@ class Regret:
 
 
 def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], float]:
-    """The regret of each choice over all states of the world, and the share of states in which no
+    """The regret of each choice over all scenarios, and the share of scenarios in which no
     choice meets the goals (those teach nothing and are left out)."""
     # One factor for all choices of a state: where a database is slower than thought, it is so
     # everywhere, most where least is known.

@@ -337,7 +337,7 @@ def miss_in_words(goal: Goal, value: float | None) -> str:
     seconds_in = {"ms": 1e-3, "s": 1.0, "min": 60.0}.get(goal.about.unit)
     unit = {"tps": "", "requests": ""}.get(goal.about.unit, f" {goal.about.unit}")
     if value is None or math.isnan(value):
-        return f"{goal.about.words} not known, {goal.sign}{number(goal.limit)}{unit} asked"
+        return f"{goal.about.words} not known, {goal.sign}{number(goal.limit)}{unit} required"
     # A backlog of seconds, minutes or hours reads better in those.
     if seconds_in and value * seconds_in >= 120.0:
         return f"{goal.about.words} {span_in_words(round(value * seconds_in))} against {number(goal.limit)}{unit}"

@@ -41,7 +41,7 @@ from headrace.planner.result import Choice, FamilyVerdict, Plan
 from headrace.planner.search import FamilyResult, FamilySearch, Search, SpaceResult, rank
 from headrace.workload import OpenWorkload, TransactionWorkload
 
-CLOSEST_SHOWN = 5
+CLOSEST_SHOWN = 5  # families; enough to see what is missed
 # Where nothing meets the goals: points of a family looked at to find the nearest, along its axes.
 NEAREST_SHAPES, NEAREST_POINTS = 4, 6
 # Confidences at which the cheapest few are looked at again for their regret.
@@ -342,7 +342,7 @@ class PlanEngine:
     # --- doubt ------------------------------------------------------------------------------------
 
     def _regrets(self, searched: Sequence[FamilyResult]) -> tuple[dict[Candidate, Regret], float | None]:
-        """Regret, in all states of the world, of what meets the goals with the confidence asked
+        """Regret, in all scenarios, of what meets the goals with the confidence required
         for, and of the cheapest of those made surer: what was only looked at on the way (the most a
         type sells) is bought by nobody."""
         judge = self.judge
@@ -534,5 +534,5 @@ class PlanEngine:
 
 
 def _verdict_order(one: FamilyVerdict) -> tuple:
-    place = ("wins", "costs more", "fails", "impossible", "excluded").index(one.outcome)
+    place = ("wins", "costs the same", "costs more", "fails", "impossible", "excluded").index(one.outcome)
     return (place, one.best.cost_usd_month if one.best else math.inf, one.family)

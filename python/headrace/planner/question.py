@@ -1,4 +1,4 @@
-"""What was asked, checked: from the words of a command or a call to a PlanQuestion the engine can
+"""What a plan is for, checked: from the words of a command or a call to a question the engine can
 answer."""
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PlanSettings:
     seed: int | None = None
 
 
-# PlanSettings that only a plan for a database has.
+# Settings that only a plan for a database has.
 OF_DATABASES = ("threads", "arrivals_tps", "start", "hours", "cache_share", "confidence", "draws", "seed")
 
 
@@ -136,7 +136,7 @@ def make_question(workload: object, settings: PlanSettings) -> PlanQuestion:
             hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
             raise InputError(
                 f"--{name.replace('_', '-')}",
-                "belongs to plans for databases; this workload asks for I/Os",
+                "belongs to plans for databases; this workload is a demand in I/Os",
                 SOURCE,
                 hint,
             )
@@ -177,14 +177,16 @@ def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[
     if months <= 0:
         return []
     if workload is None or not workload.growth_per_year:
-        words = f"{months:g} months were asked for, but the workload does not say how much it grows a year: nothing was added."
+        words = (
+            f"{months:g} months were given, but the workload does not say how much it grows a year: nothing was added."
+        )
         return [f"{words} Give --growth" + ("." if workload is None else ", or write growth_per_year into its file.")]
     factor = workload.growth_over(months)
     return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
 
 
 def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
-    """GiB of data. A size that is given is the size that was asked for: it does not grow. Raises
+    """GiB of data. A size that is given is taken as it is: it does not grow. Raises
     InputError where none is known."""
     given = check_size(settings.size_gib) if settings.size_gib is not None else None
     known = given if given is not None else workload.size_gib and workload.size_gib * growth
@@ -211,7 +213,7 @@ def _prices(settings: PlanSettings) -> PriceList:
 
 
 def _checked(settings: PlanSettings) -> dict:
-    """PlanSettings both kinds of plan have, checked."""
+    """Settings that both kinds of plan have, checked."""
     excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
@@ -273,7 +275,7 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
         hint = "Describe the demand over time: headrace workload new, or import a recording."
         raise InputError(
             workload.name,
-            "a plan needs demand over time; a closed load asks as fast as it is served",
+            "a plan needs demand over time; a closed load sends as fast as it is served",
             "headrace plan",
             hint,
         )
@@ -301,7 +303,7 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
     if not totals["mean_iops"]:
         raise InputError(
             workload.name,
-            "asks for no I/O at all, so there is nothing to plan",
+            "has no I/O at all, so there is nothing to plan",
             "headrace plan",
             "Check the recording's device.",
         )

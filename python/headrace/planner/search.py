@@ -4,12 +4,14 @@ Let f(x, y) say whether a candidate meets the goals. More IOPS, MiB/s or GiB nev
 what meets them is an upper set, and cost rises along both axes. In a space the cheapest is then
 found without a grid:
 
-    y |  *  . . . . . . .       1. the low corner meets the goals: nothing in the space is cheaper
-      |  *  . . meets . .       2. the high corner does not: nothing in the space meets them
-      |  A *. . . . . . .       3. the least x with y free, and the least y with x free, bound everything that meets them from below;
-      |     * * . . . . .          where their corner meets the goals it is the cheapest (limits that bind apart: the usual case)
-      |         * * * B *       4. else the cheapest lies on the stairs between A and B: boxes are cut in two at the middle y, and a
-      +------------------- x       box whose own low corner costs as much as the best known is left out, which proves it
+    y |  *  . . . . . . .     1. the low corner meets the goals: nothing in the space is cheaper
+      |  *  . . meets . .     2. the high corner does not: nothing in the space meets them
+      |  A *. . . . . . .     3. the least x with y free, and the least y with x free, bound
+      |     * * . . . . .        everything that meets them from below; where their corner meets
+      |         * * * B *        the goals it is the cheapest (separate limits: the usual case)
+      +------------------- x  4. else the cheapest lies on the stairs between A and B: boxes are
+                                 cut in two at the middle y, and a box whose own low corner costs
+                                 as much as the best known is left out, which proves it
 
 A space is also left out where its low corner costs more than the caller's limit (`limit_usd`):
 "dear", with that cost as the proof. All spaces are searched together, a generator each, so that one
@@ -83,7 +85,7 @@ class Search:
     known_usd: dict[tuple[int, Point], float] = field(default_factory=dict)
 
     def run(self, spaces: Iterable[Space | SpaceResult]) -> list[SpaceResult]:
-        """The answer for each space. A SpaceResult of an earlier search (of a judge that asks for
+        """The answer for each space. The result of an earlier search (of a judge that requires
         less) starts where that one ended."""
         answers = [one if isinstance(one, SpaceResult) else SpaceResult(one, *_corners(one)) for one in spaces]
         talks: list[tuple[SpaceResult, Questions, list[Point]]] = []
@@ -219,7 +221,7 @@ FAR = 1.5
 @dataclass
 class FamilyResult:
     """A family with what its search found: `guessed` by the best guess, `sure` with the confidence
-    asked for (the same for demand)."""
+    required (the same for demand)."""
 
     family: Family
     guessed: list[SpaceResult] = field(default_factory=list)
@@ -249,8 +251,8 @@ def rank(found: SpaceResult) -> tuple:
 
 
 class FamilySearch:
-    """Searches families of volumes under one judge. `affordable`: the most a candidate's own bill may
-    be, USD a month. `today_family`: the instance family a recommendation keeps to, or None."""
+    """Searches families of volumes under one judge. `affordable`: the most a candidate's own bill
+    may be, USD a month. `today_family`: the instance family a recommendation keeps to, or None."""
 
     def __init__(
         self,
@@ -370,9 +372,9 @@ class FamilySearch:
     def _with_confidence(
         self, judge: DatabaseJudge, guessed: Sequence[SpaceResult], own: dict[bool, float], best_of_all: float
     ) -> list[SpaceResult]:
-        """Raises what meets the goals by the best guess until it does with the confidence asked
-        for, the cheapest first. What it costs by the guess is the least it can cost, so the search
-        ends where that reaches what is known to be sure."""
+        """Raises what meets the goals by the best guess until it does with the confidence required,
+        the cheapest first. What it costs by the guess is the least it can cost, so the search ends
+        where that reaches what is known to be sure."""
         waiting = sorted((one for one in guessed if one.best is not None), key=rank)
         sure: list[SpaceResult] = []
 

@@ -17,7 +17,7 @@ LIST_RIGHT = ("threads", "s", "tps", "p95", "p99", "IOPS")
 COMPARE_COLUMNS = ("figure", "unit", "first", "second", "change", "95 % interval", "")
 COMPARE_RIGHT = ("first", "second", "change", "95 % interval")
 VERDICTS = {"higher": "higher", "lower": "lower", "same": "no difference seen", "": ""}
-MOST_SETTINGS = 40
+MOST_SETTINGS = 40  # lines of settings that differ; the rest is counted
 
 
 def list_row(record) -> list[object]:

@@ -1,4 +1,4 @@
-"""A plan as text, frame and page: the answer, the choices in order, why others lost, what to do
+"""A plan as text, frame and page: the answer, the choices in order, why not the others, what to do
 next, the bill. Of demand and of databases."""
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _recommended(plan) -> list[Line]:
 
 
 def _facts(plan, choice) -> str:
-    """What a DBA asks first, in one line."""
+    """What a DBA wants to know first, in one line."""
     if plan.subject == "database":
         apart = " with the head-room" if plan.arrivals_tps and (choice.headroom_percent or 0) > 0 else ""
         tps, p95 = number(choice.metrics["tps"]), latency(choice.metrics["p95_ms"])
@@ -294,8 +294,8 @@ def _common_cells(choice) -> dict[str, str]:
 
 
 def verdict_rows(plan, every: bool = True) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Why each family lost, and the names of those that are far off and have no line (`every`
-    False)."""
+    """Why each family is not the answer, and the names of those that are far off and have no line
+    (`every` False)."""
     rows, far = [], []
     for one in plan.families:
         if one.outcome == "wins":
@@ -353,7 +353,7 @@ def text_parts(plan, *, explain: bool = False, families: bool = False) -> list:
     lost, far = verdict_rows(plan, families)
     if lost:
         shown = {"right": ("USD/month",), "keep": VERDICTS[:3], "prose": ("why",)}
-        parts += ["", table(VERDICTS, lost, title="Why the others lost", **shown)]
+        parts += ["", table(VERDICTS, lost, title="Why not the others", **shown)]
     parts += [f"Far off, or not possible: {', '.join(far)} (--families says why)."] if far else []
     steps = next_lines(plan)
     parts += ["", "What to do next", *(_pasted(f"  {line}") for line in steps)] if steps else []
@@ -430,7 +430,7 @@ def _section(made: Page, plan, workload, runs: Runs) -> None:
     if steps:
         made.heading("What to do next")
         made.lines(steps)
-    made.heading("Why the others lost")
+    made.heading("Why not the others")
     made.table(VERDICTS, verdict_rows(plan)[0], ("USD/month",))
     shown = plan.recommended or (plan.closest[0] if plan.closest else None)
     if shown:

@@ -217,4 +217,4 @@ def test_confidence_buys_what_it_asks():
     # A miss for want of confidence alone is told as one.
     found = planned(confidence=0.99, instances=["r6i.large"], goals=["tps>=330", "headroom_percent>=0"])
     assert found.winner is None
-    assert any("tps>=330 holds with" in miss and "99 % asked" in miss for miss in found.closest[0].misses)
+    assert any("tps>=330 holds with" in miss and "99 % required" in miss for miss in found.closest[0].misses)

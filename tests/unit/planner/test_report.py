@@ -36,7 +36,7 @@ def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     assert page.seen.count("svg") >= 3
     assert "&lt;script&gt;" in text
     for part in (
-        "Why the others lost",
+        "Why not the others",
         "The arithmetic",
         "What to do next",
         "What to know before buying",

@@ -279,8 +279,8 @@ def test_rows_lie_on_the_clock_and_no_two_have_one_label(start_s, count, each_s)
     if short.height < count:
         for t_s in short["t_s"][
             1:
-            # The first may begin anywhere; a row of the run that lies across a mark begins up to its
-            # length after it.
+            # The first may begin anywhere; a row of the run that lies across a mark begins up to
+            # its length after it.
         ]:
             assert (start_s + t_s) % step_s < each_s
     labels = list(words.row_labels(short["t_s"].to_list(), start))

@@ -24,8 +24,7 @@ from headrace.report.charts.builders import (
     thinned,
 )
 
-DENSITY_HEIGHT = 150
-PROOF_HEIGHT = 90
+DENSITY_HEIGHT, PROOF_HEIGHT = 150, 90  # px
 # Predicted figures are simulated ones.
 ROLES = ("simulated", "measured")
 

@@ -26,8 +26,7 @@ from headrace.report.charts.builders import (
     thinned,
 )
 
-STRIP_HEIGHT = 22
-DENSITY_HEIGHT = 150
+STRIP_HEIGHT, DENSITY_HEIGHT = 22, 150  # px
 CAPS = {caps.column(name): caps.short(name) for name in caps.COUNTED}
 # Fewer seconds than this make no distribution, and of the slowest ones this many must be slower
 # than a percentile.

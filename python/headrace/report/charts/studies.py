@@ -16,7 +16,7 @@ from headrace.report.charts.builders import SHORT, Drawing, lowest_and_highest, 
 from headrace.report.words import number
 
 FEW_POINTS = 24  # up to here every point of a line is marked
-PANEL_STEP = 120
+PANEL_STEP = 120  # px
 # A row's density may reach this many rows up: ridges overlap a little, and their shapes can still
 # be told apart.
 RIDGE_ROWS, RIDGE_STEP = 1.6, 34

@@ -26,7 +26,7 @@ GRID = "#c9ced6"
 WARN = "#D55E00"
 
 WIDTH = 760  # px, fits a printed page
-PANEL_HEIGHT = 120
+PANEL_HEIGHT = 120  # px
 FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 
 

@@ -211,22 +211,16 @@ def _repeated(run, at) -> list[str]:
 
 
 def _latency(summary: dict) -> str:
-    known = [
-        (name, summary[f"{key}_ms"])
-        for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999"))
-    ]
-    told = [f"{name} {latency(value)}" for name, value in known if value is not None and not math.isnan(value)]
-    return (
-        f"Latency, waiting included: mean {latency(summary['mean_ms'])}"
-        + (", " if told else "")
-        + ", ".join(told)
-        + "."
-    )
+    told = [f"mean {latency(summary['mean_ms'])}"]
+    for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999")):
+        value = summary[f"{key}_ms"]
+        told += [] if value is None or math.isnan(value) else [f"{name} {latency(value)}"]
+    return f"I/O latency, waiting included: {', '.join(told)}."
 
 
 FULL_PERCENT = 99.95  # a balance that never falls below says nothing
 # Left out of a narrow terminal's table, the first first.
-DROPPED = ("offered MiB/s", "p50", "MiB/s", "mean", "queue")
+DROPPED = ("offered MiB/s", "I/O p50", "MiB/s", "I/O mean", "queue")
 
 
 def table_of(run, workload):
@@ -257,7 +251,7 @@ def table_of(run, workload):
             columns.append((title, lambda r, name=name: number(r[name])))
     for name in ("mean_ms", "p50_ms", "p99_ms"):
         if rows[name].is_not_null().any():
-            columns.append((name.removesuffix("_ms"), lambda r, name=name: latency(r[name])))
+            columns.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: latency(r[name])))
     cells = [[get(row) for _, get in columns] for row in rows.to_dicts()]
     titles = [title for title, _ in columns]
     each = (

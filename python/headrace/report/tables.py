@@ -212,7 +212,7 @@ def table(
     their column or, where that takes fewer lines, stand under their row as `title: text`; then
     columns of `drop` are left out; then the last columns go under their row.
 
-        table(("storage", "USD", "binds"), rows, right=("USD",), keep=("storage",), prose=("binds",))
+        table(("storage", "USD", "why"), rows, right=("USD",), keep=("storage",), prose=("why",))
     """
     return Table(columns, rows, title, right, keep, prose, drop)
 

@@ -67,7 +67,7 @@ def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, close
     drawn = []
     for index, (y_title, parts, y) in enumerate(panels):
         x = axis.x(index == len(panels) - 1)
-        panel = lines(_positive(frame, parts) if y_title == "latency" else frame, x, y_title, parts, y, height)
+        panel = lines(_positive(frame, parts) if y_title == "I/O latency" else frame, x, y_title, parts, y, height)
         drawn.append(alt.layer(shade(spans, x, height), panel) if spans.height else panel)
     return stacked(
         drawn, title, "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit."
@@ -94,9 +94,9 @@ def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
         ends = [lowest_and_highest(frame.filter(pl.col(name) > 0), name) for name, _, _ in shown]
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         if high <= LATENCIES_APART * low:
-            return [*panels, ("latency (ms)", shown, None)]
-        scale, axis = alt.Scale(type="log", domainMax=1.5 * high), ms_axis("latency", 5)
-        panels.append(("latency", shown, lambda column: alt.Y(f"{column}:Q", scale=scale, axis=axis)))
+            return [*panels, ("I/O latency (ms)", shown, None)]
+        scale, axis = alt.Scale(type="log", domainMax=1.5 * high), ms_axis("I/O latency", 5)
+        panels.append(("I/O latency", shown, lambda column: alt.Y(f"{column}:Q", scale=scale, axis=axis)))
     return panels
 
 

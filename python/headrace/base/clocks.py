@@ -12,8 +12,8 @@ Day = str | date | None
 
 
 def day_of(as_of: object) -> str | None:
-    """A day as ISO text, from text, a date or a moment; None stays None (the newest known). Whether the catalog knows
-    the day is the core's question. Raises InputError for anything else."""
+    """A day as ISO text, from text, a date or a moment; None stays None (the newest known). Whether
+    the catalog knows the day is the core's question. Raises InputError for anything else."""
     if isinstance(as_of, date):
         return as_of.strftime("%Y-%m-%d")
     if as_of is None or isinstance(as_of, str):
@@ -22,7 +22,8 @@ def day_of(as_of: object) -> str | None:
 
 
 def clock_text(clock_start: str | None, t_s: float, dated: bool = True, seconds: bool = False) -> str | None:
-    """`t_s` seconds after a `clock_start` as HH:MM[:SS], with its date where that is known and `dated`; None without a clock."""
+    """`t_s` seconds after a `clock_start` as HH:MM[:SS], with its date where that is known and
+    `dated`; None without a clock."""
     if clock_start is None:
         return None
     known = len(clock_start) > 8

@@ -1,4 +1,5 @@
-"""How results look in Python: `repr` is one short line, a notebook shows a compact table and a chart."""
+"""How results look in Python: `repr` is one short line, a notebook shows a compact table and a
+chart."""
 
 from __future__ import annotations
 
@@ -16,5 +17,6 @@ class Shown:
         return f"{type(self).__name__}({self.in_short()})"
 
     def _repr_html_(self) -> str:
-        # Results know nothing of how they are drawn: reports read results, so they are asked through the facade.
+        # Results know nothing of how they are drawn: reports read results, so they are asked
+        # through the facade.
         return import_module("headrace").report_html(self)

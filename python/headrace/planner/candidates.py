@@ -1,15 +1,17 @@
-"""What can be chosen on a day in a region: families of volumes, the shapes each is sold in, the hosts, and why the rest
-cannot be.
+"""What can be chosen on a day in a region: families of volumes, the shapes each is sold in, the
+hosts, and why the rest cannot be.
 
-    Family     a volume type in a layout (single, RAID 0, RAID 10), with what the catalog allows on the day
-    Shape      a family with a number of volumes: two axes are left free, `x` (IOPS of a volume, or its GiB) and `y` (its MiB/s)
-    Space      a shape with a log volume or none, on a host: what the search finds the least (x, y) of
+    Family     a volume type in a layout (single, RAID 0, RAID 10), with its limits on the day
+    Shape      a family with a number of volumes: two axes are left free, `x` (IOPS of a volume, or
+               its GiB) and `y` (its MiB/s)
+    Space      a shape with a log volume or none, on a host: the search finds its least (x, y)
     Host       an EC2 instance with the cache it has room for, or none: volumes alone
     Candidate  storage of the data, of the log or None, index of the host
 
-Along both axes performance never falls and cost never falls, which is what the search (search.py) rests on. Both are
-whole numbers, so nothing lies between two neighbours: there is no grid. What the types allow comes from the catalog's
-era of the day; nothing about a type is written here except which rule has which axis.
+Along both axes performance never falls and cost never falls, which is what the search (search.py)
+rests on. Both are whole numbers, so nothing lies between two neighbours: there is no grid. What the
+types allow comes from the catalog's era of the day; nothing about a type is written here except
+which rule has which axis.
 """
 
 from __future__ import annotations
@@ -25,13 +27,20 @@ from headrace.base import core
 from headrace.base.checks import check_number, did_you_mean, shown
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage
-from headrace.base.units import DAY_S, GIB, HOURS_PER_MONTH
+from headrace.base.units import GIB, HOURS_PER_MONTH
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
 from headrace.planner.result import FamilyVerdict
 
 LAYOUTS = ("single", "raid0", "raid10")
-LAYOUT_NAMES = {"single": "", "raid0": " RAID 0", "raid1": " RAID 1", "raid5": " RAID 5", "raid10": " RAID 10", "raid10f2": " RAID 10 f2"}
+LAYOUT_NAMES = {
+    "single": "",
+    "raid0": " RAID 0",
+    "raid1": " RAID 1",
+    "raid5": " RAID 5",
+    "raid10": " RAID 10",
+    "raid10f2": " RAID 10 f2",
+}
 MIRRORED = ("raid1", "raid10", "raid10f2")
 
 # A data storage, a log storage or None, and the index of a host.
@@ -40,8 +49,8 @@ Candidate = tuple[str, str | None, int]
 
 @dataclass(frozen=True)
 class Host:
-    """An instance and the cache it has room for; `instance` None: volumes alone (a database then keeps its own cache). `service`: what
-    runs the server; only EC2 today."""
+    """An instance and the cache it has room for; `instance` None: volumes alone (a database then
+    keeps its own cache). `service`: what runs the server; only EC2 today."""
 
     instance: core.Instance | None = field(repr=False)
     usd_month: float = 0.0
@@ -88,14 +97,17 @@ class Family:
         return max(self.min_gib, -(-size_gib * self.data_share // members))
 
     def figure(self, rule: str, name: str) -> float | None:
-        """A number of the era's `iops` or `throughput` rule; None where the rule has none of that name."""
+        """A number of the era's `iops` or `throughput` rule; None where the rule has none of that
+        name."""
         param = self.era[rule].get(name)
         return param["value"] if isinstance(param, dict) and isinstance(param.get("value"), (int, float)) else None
 
     @property
     def axis(self) -> str:
         """What performance is bought by: "iops", "size", or "none"."""
-        return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(self.era["iops"]["rule"], "size")
+        return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(
+            self.era["iops"]["rule"], "size"
+        )
 
     @property
     def buys_throughput(self) -> bool:
@@ -116,8 +128,9 @@ class Family:
 
 @dataclass(frozen=True)
 class Shape:
-    """A family with a number of volumes that hold the data. `x`: IOPS of a volume (or its GiB where performance is bought by size);
-    `y`: its MiB/s where they are bought; an axis with equal ends is not free. `local`: the notation of an instance's own disks."""
+    """A family with a number of volumes that hold the data. `x`: IOPS of a volume (or its GiB where
+    performance is bought by size); `y`: its MiB/s where they are bought; an axis with equal ends is
+    not free. `local`: the notation of an instance's own disks."""
 
     family: Family
     members: int
@@ -129,7 +142,8 @@ class Shape:
     texts: dict[tuple[int, int], str] = field(default_factory=dict, compare=False, repr=False)
 
     def storage(self, point: tuple[int, int]) -> str:
-        """Notation of the storage at a point. MiB/s that need more IOPS, and IOPS that need more GiB, bring them."""
+        """Notation of the storage at a point. MiB/s that need more IOPS, and IOPS that need more
+        GiB, bring them."""
         text = self.texts.get(point)
         if text is None:
             text = self.texts[point] = self._text(*point)
@@ -149,7 +163,8 @@ class Shape:
 
 @dataclass(frozen=True)
 class Space:
-    """A shape with a log volume (None: the log lies with the data) on a host: its (x, y) are searched."""
+    """A shape with a log volume (None: the log lies with the data) on a host: its (x, y) are
+    searched."""
 
     shape: Shape
     log: str | None
@@ -180,11 +195,14 @@ def _gib_for(family: Family, member_gib: int, iops: int) -> int:
 
 def member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
     """How many volumes a layout may have: RAID 10 needs an even number, 4 or more."""
-    return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[layout]
+    return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[
+        layout
+    ]
 
 
 def shapes_of(family: Family, size_gib: int) -> list[Shape]:
-    """All shapes of a family that hold `size_gib` of data, fewest volumes first. Empty when no number of volumes does."""
+    """All shapes of a family that hold `size_gib` of data, fewest volumes first. Empty when no
+    number of volumes does."""
     found = []
     for members in family.counts:
         gib = family.member_gib(members, size_gib)
@@ -205,13 +223,17 @@ def _shape(family: Family, members: int, gib: int) -> Shape:
         most = max(low, min(most, int(per_gib * family.max_gib)))
     if not family.buys_throughput:
         return Shape(family, members, gib, (low, most))
-    included, highest = int(family.figure("throughput", "included_mib_s") or 0), int(family.figure("throughput", "max_mib_s") or 0)
+    included, highest = (
+        int(family.figure("throughput", "included_mib_s") or 0),
+        int(family.figure("throughput", "max_mib_s") or 0),
+    )
     ratio = family.figure("throughput", "mib_s_per_iops") or math.inf
     return Shape(family, members, gib, (low, most), (included, int(min(highest, most * ratio))))
 
 
 def local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list[Shape]:
-    """An instance's own disks in the family's layout, where they hold the data. All disks are used, as they are paid for anyway."""
+    """An instance's own disks in the family's layout, where they hold the data. All disks are used,
+    as they are paid for anyway."""
     disks = int(instance["instance_store_devices"])
     if not disks or not instance["instance_store_gb"]:
         return []
@@ -223,7 +245,7 @@ def local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list
     return [Shape(family, disks, gib, local=family.text(disks, gib))]
 
 
-# --- storages that are given, not searched ------------------------------------------------------------------------------
+# --- storages that are given, not searched --------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -263,9 +285,10 @@ TYPES = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc
 EXCLUDABLE = (*TYPES, "raid0", "raid10")
 SERVICES = ("ec2",)
 LOCAL = "instance-store"
-LEAST_CACHE_GIB = 0.5
+LEAST_CACHE_GIB = 0.5  # a guess: with less no server is worth planning
 OWN_SHARE = -1.0  # of memory for the cache: the share all of Headrace takes
-# General, memory, compute and storage families; sizes of a virtual machine; not -flex, whose processors are shared.
+# General, memory, compute and storage families; sizes of a virtual machine; not -flex, whose
+# processors are shared.
 SENSIBLE = re.compile(r"^(?P<letter>[mrci])(?P<generation>\d+)[a-z]*\.\d*(?:large|xlarge|medium)$")
 GENERATIONS = 2  # the newest ones of a letter that are looked at without being named
 NOT_ASKED_FOR = "its data is gone when the instance stops (--allow-instance-store)"
@@ -277,7 +300,9 @@ def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
     for name in names:
         if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:
             hint = did_you_mean(name, EXCLUDABLE) or f"Known: {', '.join(EXCLUDABLE)}."
-            raise InputError(f"exclude = {shown(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint)
+            raise InputError(
+                f"exclude = {shown(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint
+            )
     return frozenset(name.strip().lower() for name in names)
 
 
@@ -286,7 +311,10 @@ def check_service(service: str) -> str:
     name = service.strip().lower() if isinstance(service, str) else ""
     if name not in SERVICES:
         raise InputError(
-            f"service = {shown(service)}", f"is not planned yet; known: {', '.join(SERVICES)}", "headrace plan", "Leave it out."
+            f"service = {shown(service)}",
+            f"is not planned yet; known: {', '.join(SERVICES)}",
+            "headrace plan",
+            "Leave it out.",
         )
     return name
 
@@ -294,8 +322,8 @@ def check_service(service: str) -> str:
 def families_on(
     directory: Directory, prices: PriceList, excluded: dict[str, str], max_volumes: int, hosts: Sequence[Host]
 ) -> tuple[list[Family], list[FamilyVerdict]]:
-    """The families to search, and verdicts on types that are out before any search. `excluded`: types and layouts that are not wanted,
-    with the reason."""
+    """The families to search, and verdicts on types that are out before any search. `excluded`:
+    types and layouts that are not wanted, with the reason."""
     families, verdicts = [], []
     local = any(host.instance and host.instance["instance_store_devices"] for host in hosts)
     for kind in TYPES:
@@ -330,14 +358,21 @@ def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict
 
 def _same_limits(one: core.Era, other: core.Era) -> bool:
     def figures(era: core.Era) -> list:
-        bounds = [era["size_gib"]["max"]["value"], era["iops"].get("max", {}).get("value"), era["iops"].get("per_gib", {}).get("value")]
+        bounds = [
+            era["size_gib"]["max"]["value"],
+            era["iops"].get("max", {}).get("value"),
+            era["iops"].get("per_gib", {}).get("value"),
+        ]
         return bounds + [tier["cap_mib_s"]["value"] for tier in era["throughput"].get("tier", [])]
 
     return figures(one) == figures(other)
 
 
-def spaces_of(family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int) -> list[Space]:
-    """All spaces of a family: without a log volume the log needs room beside the data. Hosts are given by their place in `hosts`."""
+def spaces_of(
+    family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int
+) -> list[Space]:
+    """All spaces of a family: without a log volume the log needs room beside the data. Hosts are
+    given by their place in `hosts`."""
     sizes = {log: data_gib + (log_gib if log is None else 0) for log in logs}
     if family.volume_type == LOCAL:
         return [
@@ -374,9 +409,10 @@ def hosts_alone(cache_gib: float = 0.0) -> list[Host]:
 def hosts_named(
     patterns: Sequence[str] | str, prices: PriceList, cache_share: float | None = None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """Hosts of the instances that match, cheapest first, each with the cache it has room for (`cache_share` None: no cache is asked
-    about); and those left out, with the reason. A pattern is a type or a glob (`r6i.*`). Raises InputError when one matches nothing, or
-    nothing usable is left."""
+    """Hosts of the instances that match, cheapest first, each with the cache it has room for
+    (`cache_share` None: no cache is asked about); and those left out, with the reason. A pattern is
+    a type or a glob (`r6i.*`). Raises InputError when one matches nothing, or nothing usable is
+    left."""
     patterns = list(patterns) if isinstance(patterns, Sequence) and not isinstance(patterns, str) else [patterns]
     with core_errors():
         known = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
@@ -393,8 +429,12 @@ def hosts_named(
     if not hosts:
         why = f"{skipped[0][0]}: {skipped[0][1]}" if skipped else "none was named"
         named = ", ".join(map(str, patterns)) or "instances"
-        raise InputError(named, f"no instance can be planned with ({why})", "data/instances_limits.csv",
-                         "Name others, or leave instances out to plan the volumes alone.")  # fmt: skip
+        raise InputError(
+            named,
+            f"no instance can be planned with ({why})",
+            "data/instances_limits.csv",
+            "Name others, or leave instances out to plan the volumes alone.",
+        )
     hosts.sort(key=lambda host: (host.usd_month, host.name))
     return hosts, skipped
 
@@ -413,7 +453,8 @@ def _host(entry: core.Instance, prices: PriceList, cache_share: float | None) ->
 
 
 def cache_of(instance: core.Instance, cache_share: float | None = None) -> float:
-    """GiB of cache an instance has room for: a share of its memory (None, or OWN_SHARE: the share all of Headrace takes)."""
+    """GiB of cache an instance has room for: a share of its memory (None, or OWN_SHARE: the share
+    all of Headrace takes)."""
     if cache_share == OWN_SHARE:
         cache_share = None
     if cache_share is not None:
@@ -422,7 +463,8 @@ def cache_of(instance: core.Instance, cache_share: float | None = None) -> float
 
 
 def sensible_instances(as_of: str) -> list[str]:
-    """The families m, r, c and i of a day, the two newest generations of each that are priced and whose EBS limits are known. Raises InputError for a bad day."""
+    """The families m, r, c and i of a day, the two newest generations of each that are priced and
+    whose EBS limits are known. Raises InputError for a bad day."""
     with core_errors():
         known = core.instances(as_of)
     matched = [(match, entry) for entry in known if (match := SENSIBLE.match(entry["instance_type"]))]
@@ -444,8 +486,9 @@ def family_of(instance: str) -> str:
 
 
 def undominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset()) -> list[Host]:
-    """Hosts that no cheaper one equals in virtual CPUs, cache, EBS limits and local disks: the others cannot be part of a cheapest answer.
-    Those of `kept_families` stay, because a recommendation may keep to them."""
+    """Hosts that no cheaper one equals in virtual CPUs, cache, EBS limits and local disks: the
+    others cannot be part of a cheapest answer. Those of `kept_families` stay, because a
+    recommendation may keep to them."""
     kept: list[Host] = []
     seen: list[tuple] = []
     for host in hosts:
@@ -476,58 +519,36 @@ def _matching(pattern: object, known: dict[str, core.Instance], as_of: str) -> l
             with core_errors():  # names the day a type was first seen, or the nearest name
                 core.instance(text, as_of)
         hint = did_you_mean(pattern, known) or "See `headrace catalog instances`."
-        raise InputError(f"instance {shown(pattern)}", f"matches no instance type of the catalog on {as_of}", "data/instances.csv", hint)
+        raise InputError(
+            f"instance {shown(pattern)}",
+            f"matches no instance type of the catalog on {as_of}",
+            "data/instances.csv",
+            hint,
+        )
     return found
-
-
-# --- log volumes of a database --------------------------------------------------------------------
-
-LOG_IOPS = (1000, 3000)  # of provisioned types: a commit's flush needs few; both ends are looked at
-LOG_SIZES = (1, 4)  # times what the log needs: gp2 buys IOPS by size
-REDO_GIB = 8  # of redo log or WAL files; innodb_redo_log_capacity is 100 MiB by default and several GiB where writes are heavy
-
-
-def log_gib(database: dict, tps: float) -> int:
-    """GiB that the redo log and a day of binlogs take at `tps`."""
-    kept = database["log"]["binlog_bytes_per_tx"] * tps * DAY_S / GIB
-    return REDO_GIB + math.ceil(kept)
-
-
-def log_volumes(families: Sequence[Family], size_gib: int) -> list[str]:
-    """Small volumes for redo and binlog alone, of the SSD types among the families (single volumes)."""
-    found: list[str] = []
-    for family in families:
-        if family.layout != "single" or family.volume_type not in ("gp2", "gp3", "io1", "io2"):
-            continue
-        gib = family.member_gib(1, size_gib)
-        if family.axis == "size":
-            found += [family.text(1, gib * times) for times in LOG_SIZES if gib * times <= family.max_gib]
-        elif family.buys_throughput:
-            found.append(family.text(1, gib))
-        else:
-            per_gib = family.figure("iops", "per_gib") or float("inf")
-            found += [family.text(1, max(gib, math.ceil(iops / per_gib)), iops) for iops in LOG_IOPS]
-    return list(dict.fromkeys(found))
 
 
 # --- durability -----------------------------------------------------------------------------------
 
 
 def static_figures(family: Family, members: int) -> tuple[float | None, float | None]:
-    """Durability (annual failure rate, percent, upper published figure, through the layout) and consistency (percent of the time)."""
+    """Durability (annual failure rate, percent, upper published figure, through the layout) and
+    consistency (percent of the time)."""
     value = (family.era.get("consistency") or {}).get("value")
     promised = float(value["of_time_percent"]) if isinstance(value, dict) else None
     return layout_afr_percent(family.layout, members, published_afr_percent(family.era)), promised
 
 
 def published_afr_percent(era: core.Era) -> float | None:
-    """The upper published annual failure rate of one volume, percent; None where none is published."""
+    """The upper published annual failure rate of one volume, percent; None where none is
+    published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[-1]) if isinstance(value, (list, tuple)) else None
 
 
 def lowest_afr_percent(era: core.Era) -> float | None:
-    """The lower published annual failure rate of one volume, percent; None where none is published."""
+    """The lower published annual failure rate of one volume, percent; None where none is
+    published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[0]) if isinstance(value, (list, tuple)) else None
 
@@ -535,9 +556,10 @@ def lowest_afr_percent(era: core.Era) -> float | None:
 def layout_afr_percent(layout: str, members: int, one: float | None) -> float | None:
     """Annual chance of data loss of an array whose volumes fail independently, percent.
 
-    RAID 0 is lost with any member: 1 - (1 - a)^n. A mirror is lost when all its copies are; how fast a lost member is replaced is
-    not known, so copies failing in the same year are taken, which is an upper bound: 1 - (1 - a^2)^pairs for RAID 10 (n / 2 pairs) and
-    10 f2 (n neighbours), a^n for RAID 1, two or more of n for RAID 5.
+    RAID 0 is lost with any member: 1 - (1 - a)^n. A mirror is lost when all its copies are; how
+    fast a lost member is replaced is not known, so copies failing in the same year are taken, which
+    is an upper bound: 1 - (1 - a^2)^pairs for RAID 10 (n / 2 pairs) and 10 f2 (n neighbours), a^n
+    for RAID 1, two or more of n for RAID 5.
     """
     if one is None:
         return None
@@ -553,6 +575,7 @@ def layout_afr_percent(layout: str, members: int, one: float | None) -> float | 
 
 
 def combined_afr_percent(parts: Sequence[float | None]) -> float | None:
-    """Annual chance to lose any of several storages, percent: data and log apart are lost with either."""
+    """Annual chance to lose any of several storages, percent: data and log apart are lost with
+    either."""
     known = [part for part in parts if part is not None]
     return 100 * (1 - math.prod(1 - part / 100 for part in known)) if known else None

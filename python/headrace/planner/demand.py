@@ -1,7 +1,9 @@
-"""The judge of plans for demand: candidates in, metrics and verdicts out. The one place of such a plan that asks the core to simulate.
+"""The judge of plans for demand: candidates in, metrics and verdicts out. The one place of such a
+plan that asks the core to simulate.
 
-The simulation is the interval form of `headrace.simulate`, in the settled cycle: the recording is repeated until credits at its end equal
-those at its start, so that a plan that lives on yesterday's credits does not pass.
+The simulation is the interval form of `headrace.simulate`, in the settled cycle: the recording is
+repeated until credits at its end equal those at its start, so that a plan that lives on yesterday's
+credits does not pass.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from headrace.workload import OpenWorkload
 from headrace.workload.core_form import core_load
 
 RATES = ("reads_per_s", "writes_per_s")
-# Goals that any backlog breaks: with one of them, a candidate whose bound says "cannot deliver" need not be simulated.
+# Goals that any backlog breaks: with one of them, a candidate whose bound says "cannot deliver"
+# need not be simulated.
 NO_BACKLOG = ("throttled_min", "longest_wait_s", "peak_queue", "queue_at_end", "unserved_percent")
 # Less than this is what adding up a day's intervals leaves of rounding, s.
 THROTTLED_S = 1e-6
@@ -53,7 +56,8 @@ class Counts:
 
 
 class PlannedDemand:
-    """What an open workload asks of volumes, counted as they count it: by the core's own measure."""
+    """What an open workload asks of volumes, counted as they count it: by the core's own
+    measure."""
 
     def __init__(self, workload: OpenWorkload) -> None:
         self.workload = workload
@@ -73,8 +77,9 @@ class PlannedDemand:
         return max(self.workload.points["duration_s"].to_list())
 
     def on_volumes(self, storage: str) -> pl.DataFrame:
-        """What all volumes of a storage together are asked for at each point: `t_s`, `duration_s`, `iops` (256 KiB units), `mib_s`, and
-        `hdd_mib_s` as st1 and sc1 count it (a random I/O costs a whole MiB)."""
+        """What all volumes of a storage together are asked for at each point: `t_s`, `duration_s`,
+        `iops` (256 KiB units), `mib_s`, and `hdd_mib_s` as st1 and sc1 count it (a random I/O costs
+        a whole MiB)."""
         with core_errors():
             return pl.DataFrame(core.demand_on_volumes(self.load, storage))
 
@@ -84,13 +89,18 @@ class PlannedDemand:
 
     def times(self, factor: float) -> dict:
         """The load as the core takes it, with `factor` times the requests."""
-        return {**self.load, **{rate: [value * factor for value in self.load[rate]] for rate in RATES}} if factor != 1.0 else self.load
+        return (
+            {**self.load, **{rate: [value * factor for value in self.load[rate]] for rate in RATES}}
+            if factor != 1.0
+            else self.load
+        )
 
 
 class DemandJudge:
     """Judges candidates against one demand, one set of goals, one price list.
 
-    `cycle`: "settled" or "first". `start_balance`: percent of credits at the start; None: as AWS gives them.
+    `cycle`: "settled" or "first". `start_balance`: percent of credits at the start; None: as AWS
+    gives them.
     """
 
     subject = "demand"
@@ -105,7 +115,13 @@ class DemandJudge:
         cycle: str,
         start_balance: float | None,
     ) -> None:
-        self.demand, self.goals, self.prices, self.hosts, self.directory = demand, tuple(goals), prices, hosts, directory
+        self.demand, self.goals, self.prices, self.hosts, self.directory = (
+            demand,
+            tuple(goals),
+            prices,
+            hosts,
+            directory,
+        )
         self.cycle, self.start_balance = cycle, start_balance
         self.counts = Counts()
         self.prune_above = 1.0 if any(goal.metric in NO_BACKLOG and goal.limit == 0 for goal in goals) else math.inf
@@ -114,11 +130,11 @@ class DemandJudge:
         self._usd: dict[str, float] = {}
         self._loads = {1.0: demand.load}
 
-    # --- performance --------------------------------------------------------------------------------------------------
+    # --- performance ------------------------------------------------------------------------------
 
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Which candidates meet all goals but that on cost. With a goal on head-room the grown demand decides: what holds at more demand
-        holds at less."""
+        """Which candidates meet all goals but that on cost. With a goal on head-room the grown
+        demand decides: what holds at more demand holds at less."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
         if new:
             fine = self.holds_at(new, 1 + self.headroom / 100)
@@ -126,8 +142,9 @@ class DemandJudge:
         return [self._known[candidate] for candidate in candidates]
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
-        """Whether each candidate meets the goals on performance when `factor` times the demand comes. What grows may not be throttled,
-        whatever the goals allow today: head-room is never positive while anything waits for a limit."""
+        """Whether each candidate meets the goals on performance when `factor` times the demand
+        comes. What grows may not be throttled, whatever the goals allow today: head-room is never
+        positive while anything waits for a limit."""
         columns = self.run(candidates, factor)
         fine = columns["status"] == "simulated"
         if factor > 1.0:
@@ -138,8 +155,9 @@ class DemandJudge:
         return fine.tolist()
 
     def run(self, candidates: Sequence[Candidate], factor: float = 1.0, *, prune: bool = True) -> dict[str, np.ndarray]:
-        """Columns in the order of `candidates`: `status` ("simulated", "bounded", "invalid"), `why`, `cap`, `overload`, every metric of a
-        demand that is not a price or head-room (NaN where not known) and the core's own figures."""
+        """Columns in the order of `candidates`: `status` ("simulated", "bounded", "invalid"),
+        `why`, `cap`, `overload`, every metric of a demand that is not a price or head-room (NaN
+        where not known) and the core's own figures."""
         raw = self._evaluate(candidates, self._load(factor), self.prune_above if prune else math.inf)
         self.counts.note(candidates, raw["status"])
         columns = {name: np.array(values, dtype=object if name in TEXT else float) for name, values in raw.items()}
@@ -148,7 +166,8 @@ class DemandJudge:
             unserved = np.where(asked > 0, 100 * columns["queue_at_end"] / asked, 0.0)
             delivered = columns["delivered_ios"] / columns["seconds"]
         lowest = columns["lowest_balance_percent"]
-        # The cycle's own names come before the metrics': `p99_ms` of the core is the whole recording's.
+        # The cycle's own names come before the metrics': `p99_ms` of the core is the whole
+        # recording's.
         metrics = {name: columns[core] for name, core in CORE_NAMES.items()} | {
             "throttled_min": columns["throttled_s"] / 60,
             "credits_empty_min": columns["credits_empty_s"] / 60,
@@ -181,11 +200,17 @@ class DemandJudge:
         index = {place: i for i, place in enumerate(used)}
         with core_errors():
             return core.evaluate(
-                load, [data for data, *_ in candidates], [index.get(place) for *_, place in candidates], [self.hosts[place].name or "" for place in used],
-                as_of=self.prices.as_of, start_balance_percent=self.start_balance, prune_above=prune_above, cycle=self.cycle,
-            )  # fmt: skip
+                load,
+                [data for data, *_ in candidates],
+                [index.get(place) for *_, place in candidates],
+                [self.hosts[place].name or "" for place in used],
+                as_of=self.prices.as_of,
+                start_balance_percent=self.start_balance,
+                prune_above=prune_above,
+                cycle=self.cycle,
+            )
 
-    # --- cost ---------------------------------------------------------------------------------------------------------
+    # --- cost -------------------------------------------------------------------------------------
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """USD a month of each candidate, NaN where a price is not known."""
@@ -199,13 +224,16 @@ class DemandJudge:
     def items(self, candidate: Candidate) -> list[dict]:
         """The monthly bill of a candidate, item by item."""
         host = self.hosts[candidate[2]]
-        items = [{"part": "data"} | item for item in self.prices.volume_items(candidate[0], self.million_ios(candidate[0]))]
+        items = [
+            {"part": "data"} | item for item in self.prices.volume_items(candidate[0], self.million_ios(candidate[0]))
+        ]
         if host.name is not None:
             items += [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
         return items
 
     def million_ios(self, storage: str) -> float:
-        """Requests the volumes get in a month, in millions: standard volumes are billed by them, mirrors write twice."""
+        """Requests the volumes get in a month, in millions: standard volumes are billed by them,
+        mirrors write twice."""
         totals = self.demand.totals
         requests = totals["reads"] + totals["writes"] * (2 if storage.startswith(MIRRORED) else 1)
         return requests / totals["seconds"] * HOURS_PER_MONTH * HOUR_S / 1e6

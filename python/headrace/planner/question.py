@@ -1,4 +1,5 @@
-"""What was asked, checked: from the words of a command or a call to a PlanQuestion the engine can answer."""
+"""What a plan is for, checked: from the words of a command or a call to a question the engine can
+answer."""
 
 from __future__ import annotations
 
@@ -26,12 +27,11 @@ from headrace.planner.candidates import (
     family_of,
     hosts_alone,
     hosts_named,
-    log_gib,
     sensible_instances,
     undominated,
 )
 from headrace.planner.choice import Need
-from headrace.planner.database import Conditions
+from headrace.planner.database import Conditions, log_gib
 from headrace.planner.goals import Goal, needed_tps, parse_goals
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.model import check_size
@@ -39,7 +39,8 @@ from headrace.workload.observed import limits_met, short_note
 
 SOURCE = "headrace plan --help"
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
-# A file system, binlogs, temporary tables and an ALTER that copies a table need room beside the data.
+# A file system, binlogs, temporary tables and an ALTER that copies a table need room beside the
+# data.
 FREE_PERCENT = 25.0
 DRAWS = 32  # databases drawn from the calibration
 
@@ -83,14 +84,15 @@ class PlanSettings:
     seed: int | None = None
 
 
-# PlanSettings that only a plan for a database has.
+# Settings that only a plan for a database has.
 OF_DATABASES = ("threads", "arrivals_tps", "start", "hours", "cache_share", "confidence", "draws", "seed")
 
 
 @dataclass(frozen=True)
 class PlanQuestion:
-    """What is planned for, checked. `workload`: grown and, where the recording was cut off by a limit, raised to what is known to have
-    been asked. `size_gib`: data, grown; `need`: GiB the volumes must hold, free space included."""
+    """What is planned for, checked. `workload`: grown and, where the recording was cut off by a
+    limit, raised to what is known to have been asked. `size_gib`: data, grown; `need`: GiB the
+    volumes must hold, free space included."""
 
     workload: OpenWorkload | TransactionWorkload
     goals: tuple[Goal, ...]
@@ -118,7 +120,8 @@ class PlanQuestion:
     confidence: float = 0.8
     draws: int = 0
     seed: int = 1
-    # Hosts the user did not choose: cheaper ones of other families are shown, but the recommendation keeps to today's family.
+    # Hosts the user did not choose: cheaper ones of other families are shown, but the
+    # recommendation keeps to today's family.
     today_family: str | None = None
     recorded: OpenWorkload | None = None
     warnings: tuple[str, ...] = ()
@@ -131,11 +134,16 @@ def make_question(workload: object, settings: PlanSettings) -> PlanQuestion:
     for name in OF_DATABASES:
         if getattr(settings, name) is not None:
             hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
-            raise InputError(f"--{name.replace('_', '-')}", "belongs to plans for databases; this workload asks for I/Os", SOURCE, hint)
+            raise InputError(
+                f"--{name.replace('_', '-')}",
+                "belongs to plans for databases; this workload is a demand in I/Os",
+                SOURCE,
+                hint,
+            )
     return _of_demand(workload, settings)
 
 
-# --- what both have -----------------------------------------------------------------------------------------------------
+# --- what both have -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -155,7 +163,10 @@ def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
             check_number(name, given, 0.001, 1_000.0)
             if settings.growth != 1.0:
                 raise InputError(
-                    f"growth = {settings.growth:g}", f"is given beside {name}", SOURCE, "Give growth for both, or one for each."
+                    f"growth = {settings.growth:g}",
+                    f"is given beside {name}",
+                    SOURCE,
+                    "Give growth for both, or one for each.",
                 )
         factors.append((settings.growth if given is None else given) * by_months)
     return Growth(*factors)
@@ -166,19 +177,27 @@ def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[
     if months <= 0:
         return []
     if workload is None or not workload.growth_per_year:
-        words = f"{months:g} months were asked for, but the workload does not say how much it grows a year: nothing was added."
+        words = (
+            f"{months:g} months were given, but the workload does not say how much it grows a year: nothing was added."
+        )
         return [f"{words} Give --growth" + ("." if workload is None else ", or write growth_per_year into its file.")]
     factor = workload.growth_over(months)
     return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
 
 
 def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
-    """GiB of data. A size that is given is the size that was asked for: it does not grow. Raises InputError where none is known."""
+    """GiB of data. A size that is given is taken as it is: it does not grow. Raises
+    InputError where none is known."""
     given = check_size(settings.size_gib) if settings.size_gib is not None else None
     known = given if given is not None else workload.size_gib and workload.size_gib * growth
     if not known:
         hint = "Give size_gib (--size-gib), or write it into the workload file."
-        raise InputError(workload.name, "does not say how many GiB of data there are, so no volume can be sized", "headrace plan", hint)
+        raise InputError(
+            workload.name,
+            "does not say how many GiB of data there are, so no volume can be sized",
+            "headrace plan",
+            hint,
+        )
     return float(known)
 
 
@@ -194,7 +213,7 @@ def _prices(settings: PlanSettings) -> PriceList:
 
 
 def _checked(settings: PlanSettings) -> dict:
-    """PlanSettings both kinds of plan have, checked."""
+    """Settings that both kinds of plan have, checked."""
     excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
@@ -204,7 +223,12 @@ def _checked(settings: PlanSettings) -> dict:
         check_number("start_balance", settings.start_balance, 0.0, 100.0, "percent")
     cycle = settings.cycle or ("settled" if settings.start_balance is None else "first")
     if cycle not in ("settled", "first"):
-        raise InputError(f"cycle = {cycle!r}", "must be settled or first", SOURCE, "settled repeats the recording until credits come back.")
+        raise InputError(
+            f"cycle = {cycle!r}",
+            "must be settled or first",
+            SOURCE,
+            "settled repeats the recording until credits come back.",
+        )
     if cycle == "settled" and settings.start_balance is not None:
         raise InputError(
             f"start_balance = {settings.start_balance:g}",
@@ -213,11 +237,16 @@ def _checked(settings: PlanSettings) -> dict:
             "Give --cycle first.",
         )
     return {
-        "free_percent": float(settings.free_percent), "months": float(settings.months), "excluded": excluded, "cycle": cycle,
-        "max_volumes": check_whole("max_volumes", settings.max_volumes, 1, MAX_VOLUMES), "start_balance": settings.start_balance,
-        "service": check_service(settings.service), "nodes": check_whole("nodes", settings.nodes, 1, 100),
+        "free_percent": float(settings.free_percent),
+        "months": float(settings.months),
+        "excluded": excluded,
+        "cycle": cycle,
+        "max_volumes": check_whole("max_volumes", settings.max_volumes, 1, MAX_VOLUMES),
+        "start_balance": settings.start_balance,
+        "service": check_service(settings.service),
+        "nodes": check_whole("nodes", settings.nodes, 1, 100),
         "top": check_whole("top", settings.top, 1, 1_000),
-    }  # fmt: skip
+    }
 
 
 def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float, nodes: int) -> tuple[dict, ...]:
@@ -226,7 +255,9 @@ def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float, nodes
     change = check_number("daily_change_percent", settings.daily_change_percent, 0.0, 100.0, "percent of the data")
     if days == 0:
         return ()
-    return tuple({"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, size_gib * change / 100.0, days))
+    return tuple(
+        {"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, size_gib * change / 100.0, days)
+    )
 
 
 def _today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
@@ -236,15 +267,22 @@ def _today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
     return placement, [placement.note] if placement.note else []
 
 
-# --- demand -------------------------------------------------------------------------------------------------------------
+# --- demand ---------------------------------------------------------------------------------------
 
 
 def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
     if isinstance(workload, ClosedWorkload):
         hint = "Describe the demand over time: headrace workload new, or import a recording."
-        raise InputError(workload.name, "a plan needs demand over time; a closed load asks as fast as it is served", "headrace plan", hint)
+        raise InputError(
+            workload.name,
+            "a plan needs demand over time; a closed load sends as fast as it is served",
+            "headrace plan",
+            hint,
+        )
     if not isinstance(workload, OpenWorkload):
-        raise InputError(type(workload).__name__, "a plan needs a workload", "headrace plan", "Load one: headrace.load.")
+        raise InputError(
+            type(workload).__name__, "a plan needs a workload", "headrace plan", "Load one: headrace.load."
+        )
     common = _checked(settings)
     goals = parse_goals(settings.goals, "demand", defaults=settings.default_goals)
     growth = _growth(settings, workload)
@@ -252,28 +290,49 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
     today, notes = _today(settings)
     if today is not None and today.log is not None:
         raise InputError(
-            f"compare = {settings.compare}", "has a log volume, and a demand on I/Os has one device", SOURCE, "Give the data volumes alone."
+            f"compare = {settings.compare}",
+            "has a log volume, and a demand on I/Os has one device",
+            SOURCE,
+            "Give the data volumes alone.",
         )
-    # What a volume gave at its limit is less than what was asked: those points are raised, and said.
+    # What a volume gave at its limit is less than what was asked: those points are raised, and
+    # said.
     planned = workload.uncensored()
     grown = replace(planned.scaled(growth.demand), size_gib=size)
     totals = grown.summary()
     if not totals["mean_iops"]:
         raise InputError(
-            workload.name, "asks for no I/O at all, so there is nothing to plan", "headrace plan", "Check the recording's device."
+            workload.name,
+            "has no I/O at all, so there is nothing to plan",
+            "headrace plan",
+            "Check the recording's device.",
         )
     prices = _prices(settings)
     hosts, skipped = _demand_hosts(settings, prices, today)
     notes += _months_note(settings, workload)
     return PlanQuestion(
-        workload=grown, goals=goals, prices=prices, size_gib=size, need=_need(size, common["free_percent"]), demand_growth=growth.demand,
-        data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *planned.notes()),
+        workload=grown,
+        goals=goals,
+        prices=prices,
+        size_gib=size,
+        need=_need(size, common["free_percent"]),
+        demand_growth=growth.demand,
+        data_growth=growth.data,
+        hosts=hosts,
+        skipped=skipped,
+        today=today,
+        notes=(*notes, *planned.notes()),
         today_family=family_of(today.instance) if today is not None and today.instance else None,
-        warnings=_warnings(workload, planned), extra_items=_snapshots(settings, prices, size, common["nodes"]), recorded=workload, **common,
-    )  # fmt: skip
+        warnings=_warnings(workload, planned),
+        extra_items=_snapshots(settings, prices, size, common["nodes"]),
+        recorded=workload,
+        **common,
+    )
 
 
-def _demand_hosts(settings: PlanSettings, prices: PriceList, today: Placement | None) -> tuple[list[Host], list[tuple[str, str]]]:
+def _demand_hosts(
+    settings: PlanSettings, prices: PriceList, today: Placement | None
+) -> tuple[list[Host], list[tuple[str, str]]]:
     """The instances that were named, else today's, else none: volumes alone."""
     if not _means_none(settings.instances) and settings.instances is not None:
         return hosts_named(settings.instances, prices)
@@ -288,13 +347,18 @@ def _means_none(instances: Sequence[str] | str | None) -> bool:
 
 
 def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
-    """What must be known before the answer: limits the recording met and what was made of them, and a recording of less than a day."""
+    """What must be known before the answer: limits the recording met and what was made of them, and
+    a recording of less than a day."""
     raised = [note for note in planned.notes() if note not in workload.notes()]
-    short = [note for note in (short_note(workload.span_s),) if note and workload.kind == "recorded" and workload.span_s < DAY_S]
+    short = [
+        note
+        for note in (short_note(workload.span_s),)
+        if note and workload.kind == "recorded" and workload.span_s < DAY_S
+    ]
     return (*limits_met(workload), *raised, *short)
 
 
-# --- databases ----------------------------------------------------------------------------------------------------------
+# --- databases ------------------------------------------------------------------------------------
 
 
 def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQuestion:
@@ -318,15 +382,31 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
     if today is not None and today.instance is not None:
         notes += _assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
     if settings.growth != 1.0:
-        notes.append("Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals.")
+        notes.append(
+            "Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals."
+        )
     common["excluded"] |= {"standard": "billed by the request and without a promise of IOPS: not planned for databases"}
     return PlanQuestion(
-        workload=grown, goals=goals, prices=prices, size_gib=size, need=_need(size, common["free_percent"], logged), demand_growth=1.0,
-        data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *_months_note(settings, None)), conditions=conditions,
-        extra_items=_snapshots(settings, prices, size, common["nodes"]), cache_share=settings.cache_share, confidence=confidence,
+        workload=grown,
+        goals=goals,
+        prices=prices,
+        size_gib=size,
+        need=_need(size, common["free_percent"], logged),
+        demand_growth=1.0,
+        data_growth=growth.data,
+        hosts=hosts,
+        skipped=skipped,
+        today=today,
+        notes=(*notes, *_months_note(settings, None)),
+        conditions=conditions,
+        extra_items=_snapshots(settings, prices, size, common["nodes"]),
+        cache_share=settings.cache_share,
+        confidence=confidence,
         draws=check_whole("draws", DRAWS if settings.draws is None else settings.draws, 0, 1_000),
-        seed=check_whole("seed", 1 if settings.seed is None else settings.seed, 0, 2**63 - 1), today_family=today_family, **common,
-    )  # fmt: skip
+        seed=check_whole("seed", 1 if settings.seed is None else settings.seed, 0, 2**63 - 1),
+        today_family=today_family,
+        **common,
+    )
 
 
 def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], cycle: str) -> Conditions:
@@ -354,7 +434,8 @@ def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Se
 
 
 def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: PlanSettings) -> str | None:
-    """The instance family a recommendation keeps to where it can: today's, else that of the runs, unless instances were named."""
+    """The instance family a recommendation keeps to where it can: today's, else that of the runs,
+    unless instances were named."""
     if settings.instances is not None and (today is None or today.instance is None):
         return None
     name = today.instance if today is not None and today.instance else workload.instance

@@ -1,5 +1,5 @@
-"""A database on a storage, and a run beside its prediction: in words, as tables and pages. Takes results; runs
-nothing."""
+"""A database on a storage, and a run beside its prediction: in words, as tables and pages. Takes
+results; runs nothing."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ from headrace.report.words import number, percent, row_labels, span
 SCHEMA = "headrace-prediction/1"
 COMPARED = ("figure", "unit", "measured", "predicted", "error")
 COMPARED_RIGHT = ("measured", "predicted", "error")
-# Significant digits of a fitted value: two even where it is hardly known, four where a file says it is known exactly.
+# Significant digits of a fitted value: two even where it is hardly known, four where a file says it
+# is known exactly.
 LEAST_DIGITS, MOST_DIGITS = 2, 4
 
 
 def in_words(run, workload) -> list[str]:
     """What happened, a sentence a line."""
     summary = run.summary
-    where = f"{run.storage} on {run.instance}" if run.instance else f"{run.storage} (no instance limits, no processor limit)"
+    where = (
+        f"{run.storage} on {run.instance}"
+        if run.instance
+        else f"{run.storage} (no instance limits, no processor limit)"
+    )
     log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
     load = clients(run.threads) if run.threads else "open load"
     scatter = f"seed {run.seed}" if run.seed is not None else "means only"
@@ -55,7 +60,8 @@ def clients(count: int) -> str:
 
 
 def log_warnings(run, workload) -> list[str]:
-    """Whether the volume of redo and binlog holds the binlog that the run writes; how long it would last."""
+    """Whether the volume of redo and binlog holds the binlog that the run writes; how long it would
+    last."""
     if run.log_storage is None:
         return []
     per_transaction = workload.database["log"]["binlog_bytes_per_tx"]
@@ -74,7 +80,8 @@ def log_warnings(run, workload) -> list[str]:
 def table_of(run, most: int = TABLE_ROWS):
     """The rows, as means of so many stretches."""
     rows = run.rows
-    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + 1.0, most)  # a row of a prediction is a second
+    # A row of a prediction is a second.
+    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + 1.0, most)
     short = rows.group_by((pl.col("t_s") / step_s).floor().alias("row"), maintain_order=True).agg(
         pl.col("t_s").first(),
         pl.col("tps", "iops", "mib_s", "dirty_share", "cached_share").mean(),
@@ -116,9 +123,11 @@ def workload_in_words(workload) -> list[str]:
 
 
 def fitted(value: float, spread: float) -> str:
-    """A fitted value to the digits its relative spread (one standard deviation) leaves: 14,700,000 when known to 2 %.
+    """A fitted value to the digits its relative spread (one standard deviation) leaves: 14,700,000
+    when known to 2 %.
 
-    The last digit counts a unit of at most half a standard deviation. Rounding so adds unit / sqrt(12) to the deviation, in squares, and makes it 1 % larger at most.
+    The last digit counts a unit of at most half a standard deviation. Rounding so adds unit /
+    sqrt(12) to the deviation, in squares, and makes it 1 % larger at most.
     """
     if value == 0 or not math.isfinite(value):
         return number(value)
@@ -176,7 +185,10 @@ def comparison_table(found):
 def score_table(rows: list[dict]):
     """A calibration scored on runs it has not seen."""
     names = ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
-    cells = [(row["predicted"], row["from"], *("" if row[name] is None else f"{row[name]:+.1f}" for name in names)) for row in rows]
+    cells = [
+        (row["predicted"], row["from"], *("" if row[name] is None else f"{row[name]:+.1f}" for name in names))
+        for row in rows
+    ]
     titles = ("predicted", "from", "2nd half %", "q1 %", "q2 %", "q3 %", "q4 %", "p5 %", "p95 %")
     return table(titles, cells, right=titles[2:])
 
@@ -192,8 +204,11 @@ def score_words(rows: list[dict]) -> list[str]:
         return f"{what}: median {sizes[len(sizes) // 2]:.1f} %, 90th percentile {high:.1f} %, worst {sizes[-1]:.1f} % of {len(sizes)}."
 
     quarters = [row[f"quarter_{i}"] for row in rows for i in (1, 2, 3, 4)]
-    return [line("Mean of the second half", [row["mean"] for row in rows]), line("Means per quarter", quarters),
-            line("5th and 95th percentile of one-second tps", [row[name] for row in rows for name in ("p5", "p95")])]  # fmt: skip
+    return [
+        line("Mean of the second half", [row["mean"] for row in rows]),
+        line("Means per quarter", quarters),
+        line("5th and 95th percentile of one-second tps", [row[name] for row in rows for name in ("p5", "p95")]),
+    ]
 
 
 def write_prediction(path: Path, run, workload) -> None:
@@ -216,7 +231,8 @@ def write_prediction(path: Path, run, workload) -> None:
 
 
 def write_comparison(path: Path, found, workload) -> None:
-    """A run beside its prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
+    """A run beside its prediction as a chart or a page, by the ending of `path`. Raises
+    CouldNotRun."""
     from headrace.report.charts import predictions
     from headrace.report.html import Page, write_chart
 
@@ -225,7 +241,9 @@ def write_comparison(path: Path, found, workload) -> None:
     def page() -> Page:
         made = Page(f"{found.run.name}: measured and simulated", f"Predicted with {workload.name}")
         made.table(COMPARED, comparison_rows(found), right=COMPARED_RIGHT)
-        made.chart(chart, "One-second throughput, measured and simulated, over time and as densities of the second half")
+        made.chart(
+            chart, "One-second throughput, measured and simulated, over time and as densities of the second half"
+        )
         made.heading("What stands behind the prediction")
         made.items([*found.prediction.warnings, *workload_in_words(workload)])
         return made

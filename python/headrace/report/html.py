@@ -1,5 +1,5 @@
-"""One self-contained HTML page: text, tables and charts as inline SVG. No network, no script; readable on paper and on
-dark screens.
+"""One self-contained HTML page: text, tables and charts as inline SVG. No network, no script;
+readable on paper and on dark screens.
 
 Everything that is put in is escaped here and nowhere else: pass plain text.
 """
@@ -118,7 +118,9 @@ class Page:
 
     def paragraph(self, words: str, mark: str = "") -> None:
         """`mark`: "", "good" or "warn"."""
-        self.parts.append(f'<p class="{mark}">{text(words)}</p>' if mark in ("good", "warn") else f"<p>{text(words)}</p>")
+        self.parts.append(
+            f'<p class="{mark}">{text(words)}</p>' if mark in ("good", "warn") else f"<p>{text(words)}</p>"
+        )
 
     def items(self, lines: Iterable[str]) -> None:
         listed = "".join(f"<li>{text(line)}</li>" for line in lines)
@@ -137,9 +139,11 @@ class Page:
         first: bool = False,
         prose: Sequence[str] = LONG,
     ) -> None:
-        """A table; `right` names columns of numbers, `prose` those of sentences, `first` sets off the first row. Short cells are not broken.
+        """A table; `right` names columns of numbers, `prose` those of sentences, `first` sets off
+        the first row. Short cells are not broken.
 
-        Many columns may be wider than the text; on a narrow screen each row is a card with the titles beside the cells.
+        Many columns may be wider than the text; on a narrow screen each row is a card with the
+        titles beside the cells.
         """
         rows = [["" if cell is None else plain(cell) for cell in row] for row in rows]
         marks = []
@@ -154,7 +158,10 @@ class Page:
         head = "".join(f"<th{mark}>{text(column)}</th>" for column, mark in zip(columns, marks, strict=True))
         body = []
         for index, row in enumerate(rows):
-            cells = "".join(f"<td{mark}{title}>{text(glued(cell))}</td>" for cell, mark, title in zip(row, marks, titles, strict=True))
+            cells = "".join(
+                f"<td{mark}{title}>{text(glued(cell))}</td>"
+                for cell, mark, title in zip(row, marks, titles, strict=True)
+            )
             body.append(f'<tr class="first">{cells}</tr>' if first and index == 0 else f"<tr>{cells}</tr>")
         broad = " broad" if len(columns) >= BROAD else ""
         self.parts.append(
@@ -164,12 +171,15 @@ class Page:
     def chart(self, chart, described: str) -> None:
         """An Altair chart as inline SVG; `described` is read out where it cannot be seen."""
         self.charts += 1
-        self.parts.append(f'<figure role="img" tabindex="0" aria-label="{text(described)}">{inline_svg(chart, f"c{self.charts}")}</figure>')
+        self.parts.append(
+            f'<figure role="img" tabindex="0" aria-label="{text(described)}">{inline_svg(chart, f"c{self.charts}")}</figure>'
+        )
 
     def fragment(self) -> str:
         """The parts alone, with a style that touches nothing around them: what a notebook shows."""
         body = "".join(part for part in self.parts if part != EMPTY_TITLE)
-        # Ids must differ from those of every other output in the notebook, and be the same for the same result.
+        # Ids must differ from those of every other output in the notebook, and be the same for the
+        # same result.
         own = sha256(body.encode()).hexdigest()[:8]
         body = re.sub(r"(?<=[\"#])c(\d+)-", rf"h{own}-\1-", body)
         return f'<div class="headrace"><style>{FRAGMENT_CSS}</style>{body}</div>'
@@ -190,7 +200,8 @@ def write_page(path: Path, page: Page) -> None:
 
 
 def write_chart(path: Path, chart, page: Callable[[], Page]) -> None:
-    """A chart as .svg or .png, or the page around it as .html, by the ending of `path`. Raises CouldNotRun."""
+    """A chart as .svg or .png, or the page around it as .html, by the ending of `path`. Raises
+    CouldNotRun."""
     match path.suffix.lower():
         case ".svg":
             write_text(path, svg(chart))

@@ -19,18 +19,21 @@ CHART_FORMATS = (".html", ".svg", ".png")
 
 
 def plain(text: object) -> str:
-    """Text that came from outside, safe for a terminal: what cannot be printed (escape sequences) becomes `?`."""
+    """Text that came from outside, safe for a terminal: what cannot be printed (escape sequences)
+    becomes `?`."""
     return "".join(char if char.isprintable() or char in "\n\t\u00a0" else "?" for char in str(text))
 
 
-# What a terminal without UTF-8 gets instead. One character for one, as far as columns must stay under each other.
+# What a terminal without UTF-8 gets instead. One character for one, as far as columns must stay
+# under each other.
 ASCII = dict(zip("▁▂▃▄▅▆▇█", "_.-:=+*#", strict=True)) | {
     "±": "+-", "≤": "<=", "≥": ">=", "×": "x", "µ": "u", "–": "-", "—": "-", "…": "...", "→": "->", "°": " deg", "“": '"', "”": '"', "’": "'",
 }  # fmt: skip
 
 
 def spell_in_ascii() -> None:
-    """What stdout and stderr cannot encode is spelled in ASCII: a terminal without UTF-8 must not break the answer."""
+    """What stdout and stderr cannot encode is spelled in ASCII: a terminal without UTF-8 must not
+    break the answer."""
 
     def nearest(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeEncodeError):
@@ -44,7 +47,8 @@ def spell_in_ascii() -> None:
 
 
 def clean(value: object) -> object:
-    """A value as JSON takes it: NaN and infinities become null, dataclasses and frames become dicts and lists."""
+    """A value as JSON takes it: NaN and infinities become null, dataclasses and frames become dicts
+    and lists."""
     if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -87,10 +91,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check_chart_path(path: Path | None, formats: tuple[str, ...] = CHART_FORMATS) -> None:
-    """Refuses a name whose ending is no known format, before any work is done. Raises InputError."""
+    """Refuses a name whose ending is no known format, before any work is done. Raises
+    InputError."""
     if path is not None and path.suffix.lower() not in formats:
         raise InputError(
-            str(path), f"a chart is written as {', '.join(formats)}", "the ending of the name decides", "For example chart.svg."
+            str(path),
+            f"a chart is written as {', '.join(formats)}",
+            "the ending of the name decides",
+            "For example chart.svg.",
         )
     if path is not None and not path.parent.is_dir():
         raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")

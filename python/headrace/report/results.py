@@ -1,4 +1,5 @@
-"""Any result of Headrace as a page in a file, and as the fragment of a page that a notebook shows."""
+"""Any result of Headrace as a page in a file, and as the fragment of a page that a notebook
+shows."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ SOURCE = "docs/reference/python.md"
 
 @dataclass(frozen=True)
 class Kind:
-    """How results of one type are shown: in a notebook (`fill` adds to a page), and in a file (`write`), whose name
-    may have one of `endings`."""
+    """How results of one type are shown: in a notebook (`fill` adds to a page), and in a file
+    (`write`), whose name may have one of `endings`."""
 
     fill: Callable[[Page, Any], None]
     write: Callable[[Path, Any], None] | None = None
@@ -32,15 +33,17 @@ class Kind:
 
 
 def report_html(result: object) -> str:
-    """A result as HTML for a notebook: a compact table and a chart as inline SVG. Raises InputError for other things."""
+    """A result as HTML for a notebook: a compact table and a chart as inline SVG. Raises InputError
+    for other things."""
     made = Page("")
     _kind(result).fill(made, result)
     return made.fragment()
 
 
 def write_report(result: object, path: str | Path) -> None:
-    """A plan, simulation, prediction, comparison with a run, study, proof or workload as a page with its charts
-    (.html); those over time also as the chart alone (.svg, .png). Raises InputError for other things, CouldNotRun."""
+    """A plan, simulation, prediction, comparison with a run, study, proof or workload as a page
+    with its charts (.html); those over time also as the chart alone (.svg, .png). Raises InputError
+    for other things, CouldNotRun."""
     kind = _kind(result)
     if kind.write is None:
         raise InputError(type(result).__name__, "has no page of its own", SOURCE, "Give the result it belongs to.")
@@ -94,7 +97,11 @@ def _simulation(made: Page, result) -> None:
 
 def _prediction(made: Page, result) -> None:
     summary = result.summary
-    interval = "" if summary["tps_low"] is None else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
+    interval = (
+        ""
+        if summary["tps_low"] is None
+        else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
+    )
     rows = [
         ("second half of the run", f"{number(summary['tps'], 4)} tps{interval}"),
         ("p95 of response times", f"{number(summary['p95_ms'])} ms"),
@@ -145,9 +152,17 @@ KINDS = {
     "Plan": Kind(_plan, lambda path, result: plan.write_plans(path, [result])),
     "EngineComparison": Kind(_engines, lambda path, result: plan.write_plans(path, result.plans, result.words)),
     "Choice": Kind(_choice),
-    "Simulation": Kind(_simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS),
-    "Prediction": Kind(_prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS),
-    "Comparison": Kind(_comparison, lambda path, result: databases.write_comparison(path, result, result.prediction.workload), CHART_FORMATS),
+    "Simulation": Kind(
+        _simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS
+    ),
+    "Prediction": Kind(
+        _prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS
+    ),
+    "Comparison": Kind(
+        _comparison,
+        lambda path, result: databases.write_comparison(path, result, result.prediction.workload),
+        CHART_FORMATS,
+    ),
     "StudyResult": Kind(_study, study.write_study),
     "Proof": Kind(_proof, proof.write_proof),
     "OpenWorkload": Kind(_demand, simulation.write_workload, CHART_FORMATS),

@@ -1,5 +1,5 @@
-"""A demand, its simulation and a replay: in words, as a short table, as a document, as a page. Takes results; runs
-nothing."""
+"""A demand, its simulation and a replay: in words, as a short table, as a document, as a page.
+Takes results; runs nothing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from headrace.workload import ClosedWorkload
 from headrace.workload.describe import with_totals
 
 MOST_WINDOWS = 5  # told in words; the rest is counted
-# Gaps shorter than this share of the run (but at most a quarter of an hour) are no end of a window: a limit met every other minute is one event.
+# Gaps shorter than this share of the run (but at most a quarter of an hour) are no end of a window:
+# a limit met every other minute is one event.
 GAP_SHARE, LONGEST_GAP_S = 1 / 96, 900.0
-SHORT_RUN_S = 100.0  # a run in which the second of IOPS that a rested volume has saved is over one percent
+# A run in which the second of IOPS that a rested volume has saved is over one percent.
+SHORT_RUN_S = 100.0
 SCHEMA = "headrace-simulation/1"
 
 
@@ -31,7 +33,8 @@ def clock_start(workload) -> str | None:
 
 
 def in_words(run, workload, saved_second: bool = True) -> list[str]:
-    """What happened, a sentence a line: offered and delivered load, limits and when, queue, balances, the instance's bucket, latency.
+    """What happened, a sentence a line: offered and delivered load, limits and when, queue,
+    balances, the instance's bucket, latency.
 
     `saved_second`: whether the volumes began with a second of their IOPS saved.
     """
@@ -85,7 +88,9 @@ def _limits(summary: dict) -> list[str]:
     by = sorted(summary["throttled_by_s"], key=lambda pair: -pair[1])
     share = summary["throttled_s"] / summary["seconds"]
     blamed = "; ".join(f"{caps.long(cap)}, {span(seconds)}" for cap, seconds in by)
-    return [f"Requests waited for a limit during {span(summary['throttled_s'])} ({percent(min(1.0, share))} of the time): {blamed}."]
+    return [
+        f"Requests waited for a limit during {span(summary['throttled_s'])} ({percent(min(1.0, share))} of the time): {blamed}."
+    ]
 
 
 # A limit met for less of a window than this goes unnamed in its line.
@@ -93,8 +98,8 @@ NAMED_SHARE = 0.1
 
 
 def throttled_windows(rows: pl.DataFrame) -> list[dict]:
-    """When requests waited for a limit: `from_s`, `until_s`, `throttled_s`, `by` (s by limit, in the order they were met) and the `cap` waited for
-    longest, in the order of time.
+    """When requests waited for a limit: `from_s`, `until_s`, `throttled_s`, `by` (s by limit, in
+    the order they were met) and the `cap` waited for longest, in the order of time.
 
     Windows with a short gap between them are one; they begin and end with rows.
     """
@@ -128,7 +133,9 @@ def _when(run, start) -> list[str]:
         # Fewer seconds of waiting than the window is long: it was met again and again in it.
         part = one["throttled_s"] < 0.75 * (one["until_s"] - one["from_s"])
         named = [cap for cap, waited_s in one["by"].items() if waited_s >= NAMED_SHARE * one["throttled_s"]]
-        return f"{edges} {', then '.join(caps.long(cap) for cap in named)}" + (f" (for {span(one['throttled_s'])})" if part else "")
+        return f"{edges} {', then '.join(caps.long(cap) for cap in named)}" + (
+            f" (for {span(one['throttled_s'])})" if part else ""
+        )
 
     line = "When: " + "; ".join(words(one) for one in told)
     rest = len(windows) - len(told)
@@ -166,7 +173,9 @@ def _queue(summary: dict, at, closed: bool) -> list[str]:
 def _balances(run, at) -> list[str]:
     summary, lines = run.summary, []
     if summary["lowest_balance_percent"] is not None:
-        line = f"Lowest credit balance {number(summary['lowest_balance_percent'])} %, {at(summary['lowest_balance_at_s'])}"
+        line = (
+            f"Lowest credit balance {number(summary['lowest_balance_percent'])} %, {at(summary['lowest_balance_at_s'])}"
+        )
         if summary["credits_empty_at_s"] is not None:
             line += f". Credits ran dry {at(summary['credits_empty_at_s'])} and were gone for {span(summary['credits_empty_s'])} in all"
         lines.append(line + ".")
@@ -202,13 +211,16 @@ def _repeated(run, at) -> list[str]:
 
 
 def _latency(summary: dict) -> str:
-    known = [(name, summary[f"{key}_ms"]) for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999"))]
-    told = [f"{name} {latency(value)}" for name, value in known if value is not None and not math.isnan(value)]
-    return f"Latency, waiting included: mean {latency(summary['mean_ms'])}" + (", " if told else "") + ", ".join(told) + "."
+    told = [f"mean {latency(summary['mean_ms'])}"]
+    for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999")):
+        value = summary[f"{key}_ms"]
+        told += [] if value is None or math.isnan(value) else [f"{name} {latency(value)}"]
+    return f"I/O latency, waiting included: {', '.join(told)}."
 
 
 FULL_PERCENT = 99.95  # a balance that never falls below says nothing
-DROPPED = ("offered MiB/s", "p50", "MiB/s", "mean", "queue")  # left out of a narrow terminal's table, the first first
+# Left out of a narrow terminal's table, the first first.
+DROPPED = ("offered MiB/s", "I/O p50", "MiB/s", "I/O mean", "queue")
 
 
 def table_of(run, workload):
@@ -219,12 +231,17 @@ def table_of(run, workload):
     closed = isinstance(workload, ClosedWorkload)
     columns = [("time", lambda r: next(told))]
     if not closed:
-        columns += [("offered IOPS", lambda r: number(r["asked_iops"], 4)), ("offered MiB/s", lambda r: number(r["asked_mib_s"]))]
+        columns += [
+            ("offered IOPS", lambda r: number(r["asked_iops"], 4)),
+            ("offered MiB/s", lambda r: number(r["asked_mib_s"])),
+        ]
     columns += [
-        ("IOPS", lambda r: number(r["iops"], 4)), ("MiB/s", lambda r: number(r["mib_s"])), ("queue", lambda r: number(r["queue"])),
+        ("IOPS", lambda r: number(r["iops"], 4)),
+        ("MiB/s", lambda r: number(r["mib_s"])),
+        ("queue", lambda r: number(r["queue"])),
         ("throttled", lambda r: span(r["throttled_s"]) if r["throttled_s"] else ""),
         ("limited by", lambda r: "" if r["cap"] == "none" else caps.short(r["cap"])),
-    ]  # fmt: skip
+    ]
     for name, title in (
         ("balance_percent", "balance %"),
         ("instance_io_balance_percent", "instance I/O %"),
@@ -234,18 +251,28 @@ def table_of(run, workload):
             columns.append((title, lambda r, name=name: number(r[name])))
     for name in ("mean_ms", "p50_ms", "p99_ms"):
         if rows[name].is_not_null().any():
-            columns.append((name.removesuffix("_ms"), lambda r, name=name: latency(r[name])))
+            columns.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: latency(r[name])))
     cells = [[get(row) for _, get in columns] for row in rows.to_dicts()]
     titles = [title for title, _ in columns]
-    each = "" if rows.height == run.rows.height else f" Each row: {span(step_s)}; queue and latency the highest, balance the lowest."
+    each = (
+        ""
+        if rows.height == run.rows.height
+        else f" Each row: {span(step_s)}; queue and latency the highest, balance the lowest."
+    )
     when = "Time of day." if start else "Time since the start."
     return table(
-        titles, cells, title=f"{when}{each}", right=[title for title in titles if title != "limited by"], keep=["limited by"], drop=DROPPED
+        titles,
+        cells,
+        title=f"{when}{each}",
+        right=[title for title in titles if title != "limited by"],
+        keep=["limited by"],
+        drop=DROPPED,
     )
 
 
 def with_clock(run, workload) -> pl.DataFrame:
-    """Every row, with `clock` (HH:MM:SS; since the start where the workload has no clock) after `t_s`."""
+    """Every row, with `clock` (HH:MM:SS; since the start where the workload has no clock) after
+    `t_s`."""
     start = clock_start(workload)
     clocks = pl.Series("clock", [clock(t_s, start, seconds=True) for t_s in run.rows["t_s"]], dtype=pl.String)
     return run.rows.clone().insert_column(1, clocks)
@@ -254,21 +281,36 @@ def with_clock(run, workload) -> pl.DataFrame:
 def document(run, workload, caveats: list[str], saved_second: bool = True) -> dict:
     """What `--output json` prints: settings, summary, caveats and every row."""
     return {
-        "schema": SCHEMA, "storage": run.storage, "instance": run.instance, "as_of": run.as_of, "form": run.form, "seed": run.seed,
-        "workload": workload.summary(), "clock_start": clock_start(workload), "summary": run.summary, "in_words": in_words(run, workload, saved_second),
+        "schema": SCHEMA,
+        "storage": run.storage,
+        "instance": run.instance,
+        "as_of": run.as_of,
+        "form": run.form,
+        "seed": run.seed,
+        "workload": workload.summary(),
+        "clock_start": clock_start(workload),
+        "summary": run.summary,
+        "in_words": in_words(run, workload, saved_second),
         "throttled_windows": [
-            one | {"from": clock(one["from_s"], clock_start(workload), seconds=True), "until": clock(one["until_s"], clock_start(workload), seconds=True)}
+            one
+            | {
+                "from": clock(one["from_s"], clock_start(workload), seconds=True),
+                "until": clock(one["until_s"], clock_start(workload), seconds=True),
+            }
             for one in throttled_windows(run.rows)
         ],
-        "caveats": caveats, "rows": with_clock(run, workload).to_dicts(),
-    }  # fmt: skip
+        "caveats": caveats,
+        "rows": with_clock(run, workload).to_dicts(),
+    }
 
 
 def chart_of(run, workload, title: str, most: int = 720):
     """The run over time, in at most so many points (as many as the chart has room for)."""
     from headrace.report.charts import over_time
 
-    return over_time.simulation(shortened(run.rows, most), title, clock_start(workload), isinstance(workload, ClosedWorkload))
+    return over_time.simulation(
+        shortened(run.rows, most), title, clock_start(workload), isinstance(workload, ClosedWorkload)
+    )
 
 
 def write_simulation(path: Path, run, workload, notes: list[str]) -> None:
@@ -296,7 +338,8 @@ def write_simulation(path: Path, run, workload, notes: list[str]) -> None:
 
 
 def open_parts(workload) -> dict:
-    """What JSON says of an open workload beside its figures: where it comes from, its clock, the stretches at a limit, its points."""
+    """What JSON says of an open workload beside its figures: where it comes from, its clock, the
+    stretches at a limit, its points."""
     return {
         "source": workload.source,
         "clock_zone": workload.clock_zone,
@@ -306,7 +349,8 @@ def open_parts(workload) -> dict:
 
 
 def spark_lines(workload, width: int = SPARK_WIDTH) -> list[str]:
-    """Two rows of blocks, IOPS and MiB/s over time, with the highest value and the times at both ends."""
+    """Two rows of blocks, IOPS and MiB/s over time, with the highest value and the times at both
+    ends."""
     points = _spread(with_totals(workload.points), width)
     start = workload.source.get("clock_start")
     lines = []
@@ -333,7 +377,8 @@ def _spread(points, width: int) -> dict[str, list[float]]:
 
 
 def write_workload(path: Path, workload) -> None:
-    """A workload as a chart or a page, by the ending of `path`. Raises InputError for a closed load, CouldNotRun."""
+    """A workload as a chart or a page, by the ending of `path`. Raises InputError for a closed
+    load, CouldNotRun."""
     from headrace.report.charts import over_time
     from headrace.report.html import Page, write_chart
 
@@ -355,18 +400,36 @@ def write_workload(path: Path, workload) -> None:
 
 
 def replay_in_words(found: dict) -> list[str]:
-    """Sentences: how many decisions are equal, where the first difference is, how late the device was."""
+    """Sentences: how many decisions are equal, where the first difference is, how late the device
+    was."""
     requests, late, seconds = found["requests"], found["lateness"], found["span"] / 1e9
-    lines = [f"{requests:,} requests and {found['changes']:,} changes over {span(seconds)}, repeated on the virtual clock."]
+    lines = [
+        f"{requests:,} requests and {found['changes']:,} changes over {span(seconds)}, repeated on the virtual clock."
+    ]
     if found["equal"] == requests:
         lines.append("Every decision is equal to the nanosecond.")
     else:
         first = found["first_difference"]
-        lines.append(f"{requests - found['equal']:,} decisions differ. The first: request {first['request']:,}, {first['asked']}.")
+        lines.append(
+            f"{requests - found['equal']:,} decisions differ. The first: request {first['request']:,}, {first['asked']}."
+        )
         lines += [f"  recorded: {first['recorded']}", f"  replayed: {first['replayed']}"]
     if late["answers"]:
-        quantiles = ", ".join(f"{name} {number(late[key] / 1e3)} us" for name, key in (("p50", "p50_ns"), ("p90", "p90_ns"), ("p99", "p99_ns"), ("p99.9", "p99_9_ns"), ("at most", "max_ns")))  # fmt: skip
-        lines.append(f"The device answered late by {quantiles} ({late['answers']:,} answers): its clock, not the model's.")
+        quantiles = ", ".join(
+            f"{name} {number(late[key] / 1e3)} us"
+            for name, key in (
+                ("p50", "p50_ns"),
+                ("p90", "p90_ns"),
+                ("p99", "p99_ns"),
+                ("p99.9", "p99_9_ns"),
+                ("at most", "max_ns"),
+            )
+        )
+        lines.append(
+            f"The device answered late by {quantiles} ({late['answers']:,} answers): its clock, not the model's."
+        )
     if found["cut_tail"]:
-        lines.append("The record ends inside a frame: the device was killed while it wrote. What was whole was replayed.")
+        lines.append(
+            "The record ends inside a frame: the device was killed while it wrote. What was whole was replayed."
+        )
     return lines

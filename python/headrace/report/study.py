@@ -13,8 +13,8 @@ LAB_RIGHT = ("error",)
 
 
 def verdict_table(result) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]:
-    """(columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab has simulated and measured
-    side by side."""
+    """(columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab has
+    simulated and measured side by side."""
     if result.on != "lab":
         return VERDICT_COLUMNS, [verdict_cells(verdict) for verdict in result.verdicts], VERDICT_RIGHT
     rows = []
@@ -51,7 +51,9 @@ def write_study(path: Path, result) -> None:
 
     made = Page(result.study.title, result.study.question)
     if result.on == "lab":
-        made.paragraph("Published, simulated beforehand and measured on this machine's lab, at the scale in the table below.")
+        made.paragraph(
+            "Published, simulated beforehand and measured on this machine's lab, at the scale in the table below."
+        )
     made.table(*verdict_table(result))
     for chart in result.charts:
         made.chart(study(chart), chart.title)

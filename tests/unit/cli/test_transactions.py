@@ -215,7 +215,7 @@ def test_charts_are_written(call, runs, tmp_path, ending):
         assert content.startswith(begins) and len(content) > 5_000, name
     if ending == "html":
         page = (tmp_path / "b.html").read_text()
-        assert "measured" in page and ">known to<" not in page and "slow" in page
+        assert "measured" in page and ">uncertainty<" not in page and "slow" in page
 
 
 DATABASE_ONLY = (

@@ -1,4 +1,5 @@
-"""What is said of a choice: its bill, what it saves at equal space, how to get there in place or by a migration, the lines to paste, alarms."""
+"""What is said of a choice: its bill, what it saves at equal space, how to get there in place or by
+a migration, the lines to paste, alarms."""
 
 from __future__ import annotations
 
@@ -24,17 +25,22 @@ def today_and(storage: str, target: str, **settings):
     return one, other
 
 
-# --- what it saves ------------------------------------------------------------------------------------------------------
+# --- what it saves --------------------------------------------------------------------------------
 
 
 def test_free_space_given_up_is_no_saving():
-    # A8: 1,400 GiB of data on today's gp3:2048 "saved 51.84 USD a month": the whole saving was the free space given up.
+    # A8: 1,400 GiB of data on today's gp3:2048 "saved 51.84 USD a month": the whole saving was the
+    # free space given up.
     found = plan(steady(size_gib=1_400), compare="gp3:2048", exclude=only("gp3"))
     # 1,400 / 0.75 = 1,867 GiB; at 2,048 both cost 163.84.
     assert found.winner.storage == "gp3:1867" and found.winner.cost_usd_month == pytest.approx(1_867 * 0.08)
     assert "needs a migration (a volume cannot be made smaller: 1,867 GiB instead of 2,048)" in found.winner.migration
-    # 14.48 USD a month are no reason to copy 1,400 GiB: what is there stays, and nothing is called saved.
-    assert found.recommended.storage == "gp3:2048" and "14.48 USD a month less, but needs a migration" in found.why_recommended
+    # 14.48 USD a month are no reason to copy 1,400 GiB: what is there stays, and nothing is called
+    # saved.
+    assert (
+        found.recommended.storage == "gp3:2048"
+        and "14.48 USD a month less, but needs a migration" in found.why_recommended
+    )
     assert found.saving.as_planned == found.saving.equal_space == 0.0
 
 
@@ -55,7 +61,7 @@ def test_what_cannot_be_enlarged_has_no_equal_space():
     assert found.recommended.storage == "gp2:13334" and found.saving.gib == 20_000 and found.saving.equal_space is None
 
 
-# --- from today's -------------------------------------------------------------------------------------------------------
+# --- from today's ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,7 +103,13 @@ def test_the_winner_says_how_to_get_there_only_where_today_is_known():
 
 @pytest.mark.parametrize(
     ("today", "size_gib"),
-    [("gp2:1000", 500), ("2xgp2:600", 500), ("raid10:4xgp2:600", 500), ("io1:500:2600", 400), ("gp3:700:5000:300", 500)],
+    [
+        ("gp2:1000", 500),
+        ("2xgp2:600", 500),
+        ("raid10:4xgp2:600", 500),
+        ("io1:500:2600", 400),
+        ("gp3:700:5000:300", 500),
+    ],
 )
 def test_in_place_keeps_the_volumes_and_never_shrinks_them(today, size_gib):
     found = plan(steady(size_gib=size_gib), compare=today)
@@ -106,7 +118,8 @@ def test_in_place_keeps_the_volumes_and_never_shrinks_them(today, size_gib):
     assert all(new.size_gib >= old.size_gib for old, new in zip(before.members, after.members, strict=True))
     assert found.in_place.meets_goals and found.in_place.usable_gib >= found.needed_gib
     assert found.in_place.migration in ("nothing changes",) or found.in_place.migration.startswith("in place")
-    # It is the cheapest such: no dearer than today's where today's meets the goals, never cheaper than the cheapest of all.
+    # It is the cheapest such: no dearer than today's where today's meets the goals, never cheaper
+    # than the cheapest of all.
     if found.compared.meets_goals:
         assert found.in_place.cost_usd_month <= found.compared.cost_usd_month + 1e-9
     assert found.in_place.cost_usd_month >= found.winner.cost_usd_month - 1e-9
@@ -118,7 +131,7 @@ def test_in_place_is_not_for_unlike_members_or_what_cannot_be_modified():
     assert plan(steady(), exclude=only("gp3")).in_place is None
 
 
-# --- lines to paste -----------------------------------------------------------------------------------------------------
+# --- lines to paste -------------------------------------------------------------------------------
 
 
 def parameters(line: str) -> dict[str, str]:
@@ -157,7 +170,9 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
     found = actions(_with_way(other, one), one, core.newest_date())
     modify = found[0]
     line = modify["lines"][0]
-    assert shlex.split(line)[:3] == ["aws", "ec2", "modify-volume"] and re.fullmatch(r"vol-[0-9a-f]{17}", parameters(line)["volume-id"])
+    assert shlex.split(line)[:3] == ["aws", "ec2", "modify-volume"] and re.fullmatch(
+        r"vol-[0-9a-f]{17}", parameters(line)["volume-id"]
+    )
     told = parameters(line)
     told.pop("volume-id")
     assert told == bought(target)
@@ -172,9 +187,13 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
     assert "optimizing" in modify["what"] and "24 hours" in modify["what"]
     terraform = dict(re.split(r"\s+=\s+", text) for text in found[1]["lines"])
     assert {
-        ("volume-type" if name == "type" else name): value.strip('"') for name, value in terraform.items() if name != "count"
+        ("volume-type" if name == "type" else name): value.strip('"')
+        for name, value in terraform.items()
+        if name != "count"
     } == bought(target)
-    assert found[-1]["lines"] == [f"headrace advise --config my.cnf --storage {target} --memory MEMORY_GIB --output diff"]
+    assert found[-1]["lines"] == [
+        f"headrace advise --config my.cnf --storage {target} --memory MEMORY_GIB --output diff"
+    ]
 
 
 def _with_way(choice, today):
@@ -194,16 +213,23 @@ def test_what_is_new_is_created_and_an_array_put_together():
     found = actions(one, None, core.newest_date())
     create = found[0]["lines"]
     assert shlex.split(create[0])[:3] == ["aws", "ec2", "create-volume"]
-    assert {name: value for name, value in parameters(create[0]).items() if name in bought(one.storage)} == bought(one.storage)
+    assert {name: value for name, value in parameters(create[0]).items() if name in bought(one.storage)} == bought(
+        one.storage
+    )
     assert "--encrypted" in create[0]
-    assert "--level=0" in create[1] and "--raid-devices=2" in create[1] and f"--chunk={Storage.parse(one.storage).chunk_kib}" in create[1]
+    assert (
+        "--level=0" in create[1]
+        and "--raid-devices=2" in create[1]
+        and f"--chunk={Storage.parse(one.storage).chunk_kib}" in create[1]
+    )
     assert shlex.split(found[0]["undo"], comments=True)[:3] == ["aws", "ec2", "delete-volume"]
     mirrored = bare(steady(), exclude=NO_ARRAYS, compare="raid10:4xgp3:250").compared
     assert "--level=10" in actions(mirrored, None, core.newest_date())[0]["lines"][1]
 
 
 def test_the_log_volume_is_bought_too():
-    # The lines to paste were those of the data alone: a reader who followed them had nowhere to put redo and binlog.
+    # The lines to paste were those of the data alone: a reader who followed them had nowhere to put
+    # redo and binlog.
     def placed(today: str):
         goals = ["tps>=300", "headroom_percent>=0"]
         return plan(shop(), goals=goals, instances=["r6i.large"], exclude=only("gp3"), draws=0, compare=today).compared
@@ -213,13 +239,20 @@ def test_the_log_volume_is_bought_too():
         placed("r6i.large/gp3:100,log=gp3:60"),
         placed("r6i.large/gp3:100,log=gp3:90"),
     )
-    created = [line for action in actions(apart, None, core.newest_date()) for line in action["lines"] if line.startswith("aws ")]
+    created = [
+        line
+        for action in actions(apart, None, core.newest_date())
+        for line in action["lines"]
+        if line.startswith("aws ")
+    ]
     assert [parameters(line)["size"] for line in created] == ["100", "80"]
     # From a log volume to a larger one: in place, the data stay as they are.
     grown = actions(_with_way(larger, apart), apart, core.newest_date())
     lines = [line for action in grown for line in action["lines"] if line.startswith("aws ")]
     assert [parameters(line)["size"] for line in lines] == ["90"] and lines[0].startswith("aws ec2 modify-volume")
-    assert migration(apart, larger).startswith("in place") and "the log volume cannot be made smaller" in migration(apart, smaller)
+    assert migration(apart, larger).startswith("in place") and "the log volume cannot be made smaller" in migration(
+        apart, smaller
+    )
 
 
 def test_nothing_to_do_needs_no_modification():
@@ -242,7 +275,7 @@ def test_advise_understands_the_line_it_is_given(tmp_path, monkeypatch, capsys):
     assert code in (0, 1) and "error" not in shown.err, shown.err
 
 
-# --- alarms -------------------------------------------------------------------------------------------------------------
+# --- alarms ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["gp2:1000", "gp3:500", "io1:500:3000", "st1:500", "standard:500"])
@@ -255,7 +288,12 @@ def test_alarms_name_what_the_volume_can_run_out_of(kind, day):
     assert ("VolumeIOPSExceededCheck" in found) == (day > "2024-10-01" and kind != "standard:500")
     assert "VolumeStalledIOCheck" in found
     for alarm in found.values():
-        assert alarm["points"] <= alarm["of"] and alarm["period_s"] % 60 == 0 and alarm["comparison"] in ("<", ">", ">=") and alarm["why"]
+        assert (
+            alarm["points"] <= alarm["of"]
+            and alarm["period_s"] % 60 == 0
+            and alarm["comparison"] in ("<", ">", ">=")
+            and alarm["why"]
+        )
         assert alarm["namespace"] in ("AWS/EBS", "AWS/EC2")
 
 
@@ -266,17 +304,25 @@ def test_instances_that_burst_have_their_balances_watched():
     assert not {"EBSIOBalance%"} & {alarm["metric"] for alarm in alarms(large, core.newest_date())}
 
 
-# --- the bill -----------------------------------------------------------------------------------------------------------
+# --- the bill -------------------------------------------------------------------------------------
 
 
 def test_two_nodes_cost_twice_and_are_as_good():
     one = bare(steady(), instances=["m5.large"], exclude=only("gp3"))
     two = bare(steady(), instances=["m5.large"], exclude=only("gp3"), nodes=2, compare="gp3:600")
-    assert two.winner.storage == one.winner.storage and two.winner.cost_usd_month == pytest.approx(2 * one.winner.cost_usd_month)
+    assert two.winner.storage == one.winner.storage and two.winner.cost_usd_month == pytest.approx(
+        2 * one.winner.cost_usd_month
+    )
     assert two.compared.cost_usd_month - two.winner.cost_usd_month == pytest.approx(2 * 100 * 0.08)
     # A budget is for all of them.
-    assert bare(steady(), nodes=2, goals=["headroom_percent>=0", "cost_usd_month<=79.99"], exclude=only("gp3")).winner is None
-    assert bare(steady(), nodes=2, goals=["headroom_percent>=0", "cost_usd_month<=80"], exclude=only("gp3")).winner.storage == "gp3:500"
+    assert (
+        bare(steady(), nodes=2, goals=["headroom_percent>=0", "cost_usd_month<=79.99"], exclude=only("gp3")).winner
+        is None
+    )
+    assert (
+        bare(steady(), nodes=2, goals=["headroom_percent>=0", "cost_usd_month<=80"], exclude=only("gp3")).winner.storage
+        == "gp3:500"
+    )
 
 
 def test_snapshots_are_on_the_bill_once_and_change_no_rank():
@@ -293,7 +339,9 @@ def test_a_discount_lowers_every_item():
     less = bare(steady(), instances=["m5.large"], exclude=only("gp3"), snapshot_days=1, discount_percent=12.5)
     assert less.winner.cost_usd_month == pytest.approx(0.875 * plain.winner.cost_usd_month) and "12.5 %" in less.prices
     reserved = bare(steady(), instances=["m5.large"], exclude=only("gp3"), commitment="reserved-3y")
-    assert reserved.winner.usd("instance") < 0.75 * plain.winner.usd("instance") and reserved.winner.usd("data") == plain.winner.usd("data")
+    assert reserved.winner.usd("instance") < 0.75 * plain.winner.usd("instance") and reserved.winner.usd(
+        "data"
+    ) == plain.winner.usd("data")
 
 
 def test_prices_say_when_they_were_seen():
@@ -306,7 +354,7 @@ def test_prices_say_when_they_were_seen():
     )
 
 
-# --- durability and doubt -----------------------------------------------------------------------------------------------
+# --- durability and doubt -------------------------------------------------------------------------
 
 
 def test_the_chance_to_lose_the_data_is_said_of_every_choice():
@@ -334,7 +382,8 @@ def test_a_log_volume_can_lose_the_data_too():
 def test_credits_that_fall_from_full_are_shown_beside_the_settled_day():
     found = plan(burst_day(), as_of="2020-06-01", exclude=NO_ARRAYS, compare="gp2:120", **BARE)
     first, settled = found.compared.first_day, found.compared.metrics
-    # 12 h at 200 of 360 IOPS fill the bucket; what differs between days is what the first began with.
+    # 12 h at 200 of 360 IOPS fill the bucket; what differs between days is what the first began
+    # with.
     assert first is None or first["lowest_balance_percent"] >= settled["lowest_balance_percent"] - 1e-9
     run = headrace.simulate(burst_day(), "gp2:120", as_of="2020-06-01", form="interval", cycle="settled").summary
     assert run["throttled_s"] / 60 == pytest.approx(settled["throttled_min"], abs=1e-6)

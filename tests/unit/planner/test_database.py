@@ -1,4 +1,5 @@
-"""The plan for a database: the search against brute force, figures against the plain prediction, laws that must hold, and the answer's parts."""
+"""The plan for a database: the search against brute force, figures against the plain prediction,
+laws that must hold, and the answer's parts."""
 
 from __future__ import annotations
 
@@ -22,23 +23,34 @@ from headrace.planner.database import Conditions, DatabaseJudge
 from headrace.planner.search import CLOSE_ENOUGH
 
 DAY = "2024-06-01"
-# The planner takes figures from the last of twelve steps; commits that share a log write have settled to 2^-11 of a first difference below a fifth by then.
+# The planner takes figures from the last of twelve steps; commits that share a log write have
+# settled to 2^-11 of a first difference below a fifth by then.
 SETTLED = 0.2 / 2_048
 
 
 def planned(workload=None, **settings):
-    """A small plan of 2024: two instances, gp3 alone, four databases drawn, nothing free and no head-room unless asked for."""
+    """A small plan of 2024: two instances, gp3 alone, four databases drawn, nothing free and no
+    head-room unless asked for."""
     goals = [*settings.pop("goals", ["tps>=300"])]
-    if any(goal.startswith(("tps", "headroom")) for goal in goals) and not any(goal.startswith("headroom") for goal in goals):
+    if any(goal.startswith(("tps", "headroom")) for goal in goals) and not any(
+        goal.startswith("headroom") for goal in goals
+    ):
         goals.append("headroom_percent>=0")
-    usual = {"as_of": DAY, "instances": ["r6i.large", "r6i.xlarge"], "exclude": only("gp3"), "draws": 4, "free_percent": 0}
+    usual = {
+        "as_of": DAY,
+        "instances": ["r6i.large", "r6i.xlarge"],
+        "exclude": only("gp3"),
+        "draws": 4,
+        "free_percent": 0,
+    }
     return plan(workload or shop(), goals=goals, **usual | settings)
 
 
 def judge_of(workload, instances, goals=("tps>=300",), draws: int = 0, **conditions) -> DatabaseJudge:
     """The judge of a plan, without the plan."""
     about = Conditions(
-        **{"threads": workload.threads, "arrivals_tps": None, "start": "warm", "hours": 24.0, "start_balance": None} | conditions
+        **{"threads": workload.threads, "arrivals_tps": None, "start": "warm", "hours": 24.0, "start_balance": None}
+        | conditions
     )
     prices = PriceList("us-east-1", DAY)
     hosts = hosts_alone(workload.cache_gib) if instances == ["none"] else hosts_named(instances, prices, OWN_SHARE)[0]
@@ -46,11 +58,12 @@ def judge_of(workload, instances, goals=("tps>=300",), draws: int = 0, **conditi
     return DatabaseJudge(workload, parsed, prices, hosts, about, 0.0, 0.8, draws, 1)
 
 
-# --- the search -------------------------------------------------------------------------------------------------------
+# --- the search -----------------------------------------------------------------------------------
 
 
 def space(kind: str, data_gib: int, log_gib: int) -> list[tuple[str, str | None]]:
-    """Every data volume of one type in wide steps, with the log beside the data or on each small volume the planner knows of that type."""
+    """Every data volume of one type in wide steps, with the log beside the data or on each small
+    volume the planner knows of that type."""
     logs = {
         "gp3": [f"gp3:{log_gib}"],
         "gp2": [f"gp2:{log_gib}", f"gp2:{4 * log_gib}"],
@@ -69,12 +82,13 @@ def space(kind: str, data_gib: int, log_gib: int) -> list[tuple[str, str | None]
                 (f"gp3:{gib if iops == 3_000 else max(gib, math.ceil(iops / 500))}:{iops}:{mib_s}", log)
                 for mib_s in (125, 150, 200, 250, 300, 400, 500, 750, 1_000)
                 for iops in [*range(max(3_000, 4 * mib_s), 16_000, 50), 16_000]
-            ]  # fmt: skip
+            ]
     return found
 
 
 def chances(workload, judge: DatabaseJudge, candidates, goals, draws: int) -> np.ndarray:
-    """Probability of each candidate, one database and one candidate at a time: the factor nobody explains is lognormal, and the hardest goal decides."""
+    """Probability of each candidate, one database and one candidate at a time: the factor nobody
+    explains is lognormal, and the hardest goal decides."""
     normal = statistics.NormalDist()
     total = np.zeros(len(candidates))
     for database in workload.draws(draws, 1) or [workload.database]:
@@ -111,21 +125,33 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
         confidence=confidence,
     )
     judge = judge_of(workload, instances)
-    candidates = [(data, log, host) for data, log in space(kind, int(found.size_gib), found.log_gib) for host in range(2)]
+    candidates = [
+        (data, log, host) for data, log in space(kind, int(found.size_gib), found.log_gib) for host in range(2)
+    ]
     fine = chances(workload, judge, candidates, goals, draws) >= confidence
     usd = np.where(fine, judge.costs(candidates), np.inf)
     assert np.isfinite(usd).any() and not fine.all()
     best = int(usd.argmin())
-    # gp2 is enumerated to the GiB, the others in steps of 50 IOPS: the plan may be cheaper, never dearer.
-    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH), f"{found.winner.place} against {candidates[best]}"
+    # gp2 is enumerated to the GiB, the others in steps of 50 IOPS: the plan may be cheaper, never
+    # dearer.
+    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH), (
+        f"{found.winner.place} against {candidates[best]}"
+    )
     if kind == "gp2":
-        assert found.winner.cost_usd_month == pytest.approx(usd[best], rel=CLOSE_ENOUGH), f"{found.winner.place} against {candidates[best]}"
-    place = (found.winner.storage, found.winner.log_storage, [host.name for host in judge.hosts].index(found.winner.instance))
+        assert found.winner.cost_usd_month == pytest.approx(usd[best], rel=CLOSE_ENOUGH), (
+            f"{found.winner.place} against {candidates[best]}"
+        )
+    place = (
+        found.winner.storage,
+        found.winner.log_storage,
+        [host.name for host in judge.hosts].index(found.winner.instance),
+    )
     assert chances(workload, judge, [place], goals, draws)[0] == pytest.approx(found.winner.probability, abs=1e-9)
 
 
 def test_of_equals_the_one_with_fewer_volumes_wins():
-    # 9 GiB of data and the log on one gp3 volume or on two cost the same; both give 3,000 IOPS without further charge.
+    # 9 GiB of data and the log on one gp3 volume or on two cost the same; both give 3,000 IOPS
+    # without further charge.
     found = planned(goals=["tps>=300"], instances=["none"], draws=0)
     assert (found.winner.storage, found.winner.log_storage) == (f"gp3:{found.log_gib + 9}", None)
     assert found.winner.cost_usd_month == pytest.approx(0.08 * (found.log_gib + 9))
@@ -141,7 +167,8 @@ def test_figures_are_those_of_the_prediction(engine):
         ("gp2:300", None, None),
     ]
     for storage, log, instance in places:
-        # A prediction of a day begins with full credits; a plan judges the baseline unless the first day is asked for.
+        # A prediction of a day begins with full credits; a plan judges the baseline unless the
+        # first day is asked for.
         judge = judge_of(workload, [instance or "none"], threads=32, settled=False)
         row = {name: column[0] for name, column in judge.run([(storage, log, 0)], bounds=False).items()}
         cache = judge.hosts[0].cache_gib
@@ -160,14 +187,22 @@ def test_figures_are_those_of_the_prediction(engine):
         )
         tps = run.rows["tps"].to_numpy()
         hours = np.convolve(tps, np.ones(3_600) / 3_600, mode="valid")
-        # Compaction comes in minutes and the planner steps by one: up to one step of it more in the hour.
+        # Compaction comes in minutes and the planner steps by one: up to one step of it more in the
+        # hour.
         tolerance = SETTLED if engine == "innodb" else 0.005 + 60 / 3_600 * (hours.max() / max(tps.min(), 1.0) - 1.0)
         assert row["tps"] == pytest.approx(hours.min(), rel=tolerance), (storage, instance)
         worst = slice(int(hours.argmin()), int(hours.argmin()) + 3_600)
-        assert row["p95_ms"] == pytest.approx(float(run.rows["p95_ms"].to_numpy()[worst].mean()), rel=2 * tolerance), (storage, instance)
+        assert row["p95_ms"] == pytest.approx(float(run.rows["p95_ms"].to_numpy()[worst].mean()), rel=2 * tolerance), (
+            storage,
+            instance,
+        )
         if engine == "innodb":  # in MyRocks it depends on how many compactions the hour holds
-            assert row["ios_per_tx"] == pytest.approx(float(run.rows["iops"].to_numpy()[worst].sum() / tps[worst].sum()), rel=2 * tolerance)
-            assert row["reads_per_tx"] == pytest.approx(float(run.rows["reads_per_tx"].to_numpy()[worst].mean()), rel=2 * tolerance)
+            assert row["ios_per_tx"] == pytest.approx(
+                float(run.rows["iops"].to_numpy()[worst].sum() / tps[worst].sum()), rel=2 * tolerance
+            )
+            assert row["reads_per_tx"] == pytest.approx(
+                float(run.rows["reads_per_tx"].to_numpy()[worst].mean()), rel=2 * tolerance
+            )
         if storage.startswith("gp2"):
             dry = run.rows.filter(run.rows["balance_percent"] < 0.1)["t_s"][0]
             assert row["dry_at_s"] == pytest.approx(dry, abs=60.0 + 0.001 * dry) and row["cap"] == "volume-credits"
@@ -190,15 +225,20 @@ def test_more_never_loses_a_met_goal(threads):
         rows = judge.run([(storage, None, host) for host in range(4) for storage in ladder], bounds=False)
         tps, p95 = (rows[name].reshape(4, len(ladder)) for name in ("tps", "p95_ms"))
         for axis in (0, 1):
-            # gp2 and instances burst: their worst hour is found to a step of 300 s, in which a gp2 of 700 GiB and more gives 3,000
-            # instead of 2,100 IOPS: 300 / 3,600 x (3,000 / 2,100 - 1).
+            # gp2 and instances burst: their worst hour is found to a step of 300 s, in which a gp2
+            # of 700 GiB and more gives 3,000 instead of 2,100 IOPS: 300 / 3,600 x (3,000 / 2,100 -
+            # 1).
             slack = 0.036 if ladder[0].startswith("gp2") else 2 * SETTLED
             assert (np.diff(np.log(tps), axis=axis) >= -slack).all(), (ladder[0], axis, tps)
             assert (np.diff(np.log(p95), axis=axis) <= slack).all(), (ladder[0], axis, p95)
 
 
 def test_a_dearer_goal_never_costs_less():
-    costs = [found.winner.cost_usd_month for tps in (100, 250, 400, 550, 700) if (found := planned(goals=[f"tps>={tps}"], draws=0)).winner]
+    costs = [
+        found.winner.cost_usd_month
+        for tps in (100, 250, 400, 550, 700)
+        if (found := planned(goals=[f"tps>={tps}"], draws=0)).winner
+    ]
     assert len(costs) >= 3 and costs == sorted(costs)
     sure = [planned(confidence=confidence).winner.cost_usd_month for confidence in (0.5, 0.8, 0.95)]
     assert sure == sorted(sure)
@@ -211,14 +251,16 @@ def test_the_same_answer_every_time_and_in_any_order():
     assert planned(seed=2).winner.probability != first["winners"][0]["probability"]
 
 
-# --- the answer -------------------------------------------------------------------------------------------------------
+# --- the answer -----------------------------------------------------------------------------------
 
 
 def assert_bill(choice, region="us-east-1", day=DAY):
     """Items add up to the total, and each part to what it costs alone."""
     assert choice.cost_usd_month == pytest.approx(sum(item["usd"] for item in choice.items), abs=1e-6)
     assert all(
-        item["usd"] == pytest.approx(item["quantity"] * item["unit_price_usd"], abs=1e-6) and item["source"] and item["as_of"]
+        item["usd"] == pytest.approx(item["quantity"] * item["unit_price_usd"], abs=1e-6)
+        and item["source"]
+        and item["as_of"]
         for item in choice.items
     )
     for part, storage in (("data", choice.storage), ("log", choice.log_storage)):
@@ -239,7 +281,8 @@ def test_a_log_volume_of_its_own_is_bought_where_it_pays():
     candidates = [(data, None, 0) for data, log in space("gp3", 9, found.log_gib) if log is None]
     fine = chances(shop(), judge, candidates, [("tps", ">=", 580.0)], 0) >= 0.8
     assert judge.costs(candidates)[fine].min() > best.cost_usd_month
-    # Where the included IOPS are enough the log stays with the data: 9 GiB, 8 of redo, 24.1 of binlogs.
+    # Where the included IOPS are enough the log stays with the data: 9 GiB, 8 of redo, 24.1 of
+    # binlogs.
     calm = planned(goals=["tps>=100"], instances=["r6i.xlarge"], draws=0).winner
     assert calm.log_storage is None and calm.usd("log") == 0.0 and calm.storage == "gp3:42"
     assert_bill(calm)
@@ -249,9 +292,14 @@ def test_log_volumes_hold_redo_and_a_day_of_binlogs():
     found = planned(goals=["tps>=300"])
     # 3,000 bytes x 300 tps x 86,400 s = 72.4 GiB, and 8 GiB of redo.
     assert found.log_gib == 8 + math.ceil(3_000 * 300 * 86_400 / GIB)
-    # A goal on response times implies transactions: 16 clients x 3 (95th percentile over mean) / 60 ms = 800 tps.
+    # A goal on response times implies transactions: 16 clients x 3 (95th percentile over mean) / 60
+    # ms = 800 tps.
     both = planned(goals=["tps>=300", "p95_ms<=60"], instances=["r6i.4xlarge"])
-    assert both.log_gib == planned(goals=["p95_ms<=60"], instances=["r6i.4xlarge"]).log_gib == 8 + math.ceil(3_000 * 800 * 86_400 / GIB)
+    assert (
+        both.log_gib
+        == planned(goals=["p95_ms<=60"], instances=["r6i.4xlarge"]).log_gib
+        == 8 + math.ceil(3_000 * 800 * 86_400 / GIB)
+    )
     for choice in found.winners:
         room = core.parse_storage(choice.storage)["usable_gib"] + (
             core.parse_storage(choice.log_storage)["usable_gib"] if choice.log_storage else 0
@@ -263,7 +311,11 @@ def test_local_disks_are_asked_for_and_say_what_is_lost():
     # B1: they ranked first without being asked for.
     disks = {"instances": ["i3.large", "r6i.4xlarge"], "goals": ["tps>=300"], "exclude": only("gp3", "instance-store")}
     found = planned(**disks, allow_instance_store=True)
-    assert found.winner.volume_type == "instance-store" and found.winner.instance == "i3.large" and not found.winner.persistent
+    assert (
+        found.winner.volume_type == "instance-store"
+        and found.winner.instance == "i3.large"
+        and not found.winner.persistent
+    )
     assert any("gone when the instance stops" in caveat for caveat in found.winner.caveats)
     assert found.recommended.persistent and found.recommended.volume_type == "gp3"
     assert "its data is gone when the instance stops" in found.why_recommended
@@ -283,7 +335,10 @@ def test_local_disks_too_small_are_not_offered():
     found = planned(size_gib=430, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True)
     # 475 GB are 442 GiB: the data fits, but not with redo and binlogs beside it.
     assert all(choice.log_storage for choice in found.winners)
-    assert planned(size_gib=443, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True).winners == []
+    assert (
+        planned(size_gib=443, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True).winners
+        == []
+    )
 
 
 def test_when_nothing_fits_the_closest_say_what_they_miss():
@@ -302,7 +357,9 @@ def test_a_budget_is_a_goal():
     free = planned()
     enough = planned(goals=["tps>=300", f"cost_usd_month<={free.winner.cost_usd_month + 0.01}"])
     assert enough.winner.place == free.winner.place
-    assert all(choice.cost_usd_month <= free.winner.cost_usd_month + 0.01 for choice in [*enough.winners, enough.least_regret])
+    assert all(
+        choice.cost_usd_month <= free.winner.cost_usd_month + 0.01 for choice in [*enough.winners, enough.least_regret]
+    )
     short = planned(goals=["tps>=300", f"cost_usd_month<={free.winner.cost_usd_month - 10:.2f}"])
     assert short.winner is None and short.closest
 
@@ -325,14 +382,27 @@ def test_todays_is_judged_like_a_candidate():
 
 def test_arrivals_are_served_or_wait():
     found = planned(goals=["headroom_percent>=0"], arrivals_tps=250, exclude=only("gp3", "gp2"))
-    assert [str(goal) for goal in found.goals] == ["headroom_percent>=0", "backlog_s<=1"] and (found.threads, found.arrivals_tps) == (
-        None,
-        250,
-    )
+    assert [str(goal) for goal in found.goals] == ["headroom_percent>=0", "backlog_s<=1"] and (
+        found.threads,
+        found.arrivals_tps,
+    ) == (None, 250)
     for choice in found.winners:
-        assert choice.metrics["tps"] == pytest.approx(250) and choice.metrics["backlog_s"] <= 1 and choice.tps_high <= 250
-        run = headrace.predict(shop(), choice.storage, log_storage=choice.log_storage, instance=choice.instance, cache_gib=choice.cache_gib, arrivals_tps=250, as_of=DAY,
-                               seconds=7_200, start="warm", seed=None, draws=0)  # fmt: skip
+        assert (
+            choice.metrics["tps"] == pytest.approx(250) and choice.metrics["backlog_s"] <= 1 and choice.tps_high <= 250
+        )
+        run = headrace.predict(
+            shop(),
+            choice.storage,
+            log_storage=choice.log_storage,
+            instance=choice.instance,
+            cache_gib=choice.cache_gib,
+            arrivals_tps=250,
+            as_of=DAY,
+            seconds=7_200,
+            start="warm",
+            seed=None,
+            draws=0,
+        )
         assert float(run.rows["backlog"].max()) <= 250
     # More than two processors can do: nothing on that instance serves it.
     flood = planned(goals=[], arrivals_tps=2_000, instances=["r6i.large"])
@@ -389,7 +459,11 @@ def test_counts_add_up_and_winners_are_ordered():
     assert len(costs) == 4 and costs == sorted(costs)
     assert len({(choice.family, choice.instance) for choice in found.winners}) == 4
     for choice in found.winners:
-        assert choice.meets_goals and choice.probability >= 0.8 and choice.tps_low < choice.metrics["tps"] < choice.tps_high
+        assert (
+            choice.meets_goals
+            and choice.probability >= 0.8
+            and choice.tps_low < choice.metrics["tps"] < choice.tps_high
+        )
         assert_bill(choice)
     assert [one.outcome for one in found.families][0] == "wins"
     ratios = [one.cost_ratio for one in found.families if one.outcome in ("wins", "costs more") and one.best]
@@ -413,7 +487,10 @@ def test_explain_s_arithmetic_adds_up():
     assert f"together {best.cost_usd_month:,.2f} USD" in text
     assert f"{best.memory_gib:,.4g} GiB of memory -> {best.cache_gib:,.4g} GiB" in text
     for item in best.items:
-        assert f"{item['quantity']:,.10g} {item['unit']} x {item['unit_price_usd']:.10g} USD = {item['usd']:,.2f} USD" in text
+        assert (
+            f"{item['quantity']:,.10g} {item['unit']} x {item['unit_price_usd']:.10g} USD = {item['usd']:,.2f} USD"
+            in text
+        )
 
 
 def test_a_workload_that_names_no_processor_time_says_so():
@@ -426,11 +503,15 @@ def test_a_workload_that_names_no_processor_time_says_so():
 
 
 def test_a_database_is_judged_without_its_bursts():
-    """Finding of 2026-11-22: a day that begins full let gp2:1200 pass and gp2:3000 fail, because the larger one emptied the instance's bucket."""
+    """Finding of 2026-11-22: a day that begins full let gp2:1200 pass and gp2:3000 fail, because
+    the larger one emptied the instance's bucket."""
     for storage in ("gp2:600", "st1:2000", "gp3:300:12000:500"):
         first = judge_of(shop(), ["m5.large"], settled=False).run([(storage, None, 0)], bounds=False)
         settled = judge_of(shop(), ["m5.large"]).run([(storage, None, 0)], bounds=False)
-        # The worst hour of a day that begins full is at the baseline too, or never needed more; never below it by more than the settling's last step.
+        # The worst hour of a day that begins full is at the baseline too, or never needed more;
+        # never below it by more than the settling's last step.
         assert settled["tps"][0] <= first["tps_mean"][0] * (1 + SETTLED) and math.isnan(settled["dry_at_s"][0])
-    tps = judge_of(shop(), ["m5.large"]).run([(f"gp3:300:{iops}:250", None, 0) for iops in range(3_000, 9_000, 500)], bounds=False)["tps"]
+    tps = judge_of(shop(), ["m5.large"]).run(
+        [(f"gp3:300:{iops}:250", None, 0) for iops in range(3_000, 9_000, 500)], bounds=False
+    )["tps"]
     assert all(more >= less * (1 - SETTLED) for less, more in itertools.pairwise(tps))

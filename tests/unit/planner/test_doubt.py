@@ -1,4 +1,5 @@
-"""How sure a plan for a database is: probability against a direct Monte Carlo, regret against a double loop, and what both do with what is asked."""
+"""How sure a plan for a database is: probability against a direct Monte Carlo, regret against a
+double loop, and what both do with what is asked."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ STANDARD_ERRORS = 4.0  # one false alarm in 16,000
 
 def calibrated(covered: tuple[float, float] | None = None):
     """The shop; `covered`: as if calibrated on runs with caches of so many GiB."""
-    return shop() if covered is None else dataclasses.replace(shop(), covered=Covered(covered, (16, 16), (3_000, 3_000), 1e7))
+    return (
+        shop()
+        if covered is None
+        else dataclasses.replace(shop(), covered=Covered(covered, (16, 16), (3_000, 3_000), 1e7))
+    )
 
 
 def worlds_of(workload, goals, draws: int, seed: int = 1, arrivals_tps: float | None = None) -> Scenarios:
@@ -34,11 +39,16 @@ def worlds_of(workload, goals, draws: int, seed: int = 1, arrivals_tps: float | 
     return DatabaseJudge(workload, parsed, prices, hosts, about, 0.0, 0.8, draws, seed).scenarios
 
 
-def drawn(workload, worlds: Scenarios, candidate, count: int, factors: np.ndarray | None = None, seed: int = 99) -> list[dict]:
-    """Figures of a candidate in draws from the calibration: fresh ones, or with seed 1 the plan's own."""
+def drawn(
+    workload, worlds: Scenarios, candidate, count: int, factors: np.ndarray | None = None, seed: int = 99
+) -> list[dict]:
+    """Figures of a candidate in draws from the calibration: fresh ones, or with seed 1 the plan's
+    own."""
     cores = [core.TransactionCandidates(database) for database in workload.draws(count, seed)]
     by = [1.0] * count if factors is None else (1.0 / factors).tolist()
-    return [{name: column[0] for name, column in columns.items()} for columns in worlds.judge.run_in(cores, by, [candidate])]
+    return [
+        {name: column[0] for name, column in columns.items()} for columns in worlds.judge.run_in(cores, by, [candidate])
+    ]
 
 
 def shares(worlds: Scenarios, figures: list[dict], factors: np.ndarray) -> np.ndarray:
@@ -53,7 +63,8 @@ def shares(worlds: Scenarios, figures: list[dict], factors: np.ndarray) -> np.nd
 @pytest.mark.parametrize("covered", [None, (8.0, 8.0), (2.0, 2.5)])
 @pytest.mark.parametrize("goals", [["tps>=350"], ["p95_ms<=130"], ["tps>=300", "p95_ms<=120", "tps_p5>=290"]])
 def test_probability_is_that_of_a_direct_monte_carlo(goals, covered):
-    """A database of the calibration, a lognormal factor on all its rates, and whether every goal holds."""
+    """A database of the calibration, a lognormal factor on all its rates, and whether every goal
+    holds."""
     workload = calibrated(covered=covered)
     worlds = worlds_of(workload, goals, 64)
     count, chance = 96, np.random.default_rng(7)
@@ -64,14 +75,27 @@ def test_probability_is_that_of_a_direct_monte_carlo(goals, covered):
         figures = drawn(workload, worlds, candidate, count)
         by_database = shares(worlds, figures, factors)
         # In the plan's own databases only the factors are drawn: 64 x 2,000 of them.
-        own = shares(worlds, drawn(workload, worlds, candidate, 64, seed=1), np.exp(width * chance.standard_normal((64, 2_000)))).mean()
-        assert abs(doubt.probability - own) <= STANDARD_ERRORS * math.sqrt(0.25 / 128_000), (candidate, doubt.probability, own)
-        # Both average over databases drawn by themselves; the factors add their share to the Monte Carlo's.
+        own = shares(
+            worlds, drawn(workload, worlds, candidate, 64, seed=1), np.exp(width * chance.standard_normal((64, 2_000)))
+        ).mean()
+        assert abs(doubt.probability - own) <= STANDARD_ERRORS * math.sqrt(0.25 / 128_000), (
+            candidate,
+            doubt.probability,
+            own,
+        )
+        # Both average over databases drawn by themselves; the factors add their share to the Monte
+        # Carlo's.
         spread = by_database.std()
         tolerance = STANDARD_ERRORS * math.sqrt(spread**2 * (1 / 64 + 1 / count) + 0.25 / factors.size)
-        assert abs(doubt.probability - by_database.mean()) <= tolerance, (candidate, doubt.probability, by_database.mean(), tolerance)
+        assert abs(doubt.probability - by_database.mean()) <= tolerance, (
+            candidate,
+            doubt.probability,
+            by_database.mean(),
+            tolerance,
+        )
         assert doubt.probability <= min(doubt.goal_probability(str(goal)) for goal in worlds.judge.goals) + 1e-12
-        # The 80 % interval's width: databases and factor together. The standard error of a standard deviation is it over sqrt(2 n); twice for tails heavier than normal.
+        # The 80 % interval's width: databases and factor together. The standard error of a standard
+        # deviation is it over sqrt(2 n); twice for tails heavier than normal.
         logs = np.log(np.array([row["tps"] for row in figures])[:, None] * factors)
         assert doubt.spread == pytest.approx(logs.std(), rel=2 * STANDARD_ERRORS / math.sqrt(2 * 64))
 
@@ -92,7 +116,10 @@ def test_an_open_load_s_probability_is_that_of_a_direct_monte_carlo():
 
 def test_doubt_grows_with_the_distance_from_the_runs():
     goals, candidate = ["tps>=1"], ("gp3:100", None, 2)
-    near, far = (worlds_of(calibrated(covered=covered), goals, 16).of([candidate])[0].spread for covered in ((16.0, 16.0), (1.0, 1.0)))
+    near, far = (
+        worlds_of(calibrated(covered=covered), goals, 16).of([candidate])[0].spread
+        for covered in ((16.0, 16.0), (1.0, 1.0))
+    )
     assert far > near
     # A candidate that never runs has no chance.
     worlds = worlds_of(calibrated(), goals, 4)
@@ -110,7 +137,8 @@ def test_without_draws_only_the_factor_is_in_doubt():
 
 
 def naive_regret(costs, needs):
-    """State by state, choice by choice. needs: choices x databases, in standard deviations of the factor."""
+    """State by state, choice by choice. needs: choices x databases, in standard deviations of the
+    factor."""
     found, possible, states = [[] for _ in costs], 0, 0
     for world in range(needs.shape[1]):
         for factor in normal_middles(QUANTILES):
@@ -121,7 +149,8 @@ def naive_regret(costs, needs):
             possible += 1
             for i, usd in enumerate(costs):
                 spent = usd
-                if needs[i, world] > factor:  # bought for nothing, then the next dearer one that does, else the best there is
+                # Bought for nothing, then the next dearer one that does, else the best there is.
+                if needs[i, world] > factor:
                     spent += min((other for other in fine if other > usd), default=min(fine))
                 found[i].append(spent - min(fine))
     return found, 1 - possible / states
@@ -140,18 +169,20 @@ def test_regret_is_that_of_a_double_loop(seed):
     assert share == pytest.approx(undecided, abs=1e-12)
     for one, rows in zip(found, wanted, strict=True):
         if rows:
-            assert one.expected == pytest.approx(np.mean(rows), abs=1e-9) and one.worst == pytest.approx(max(rows), abs=1e-9), (
-                f"seed {seed}"
-            )
+            assert one.expected == pytest.approx(np.mean(rows), abs=1e-9) and one.worst == pytest.approx(
+                max(rows), abs=1e-9
+            ), f"seed {seed}"
         else:
             assert math.isnan(one.expected)
 
 
 def test_regret_worked_out_by_hand():
-    # One database, factors at -1.28, -0.52, 0, 0.52, 1.28 deviations: 10 % parts' middles at 0.1, 0.3, 0.5, 0.7, 0.9.
+    # One database, factors at -1.28, -0.52, 0, 0.52, 1.28 deviations: 10 % parts' middles at 0.1,
+    # 0.3, 0.5, 0.7, 0.9.
     cheap, dear = Doubt(np.array([0.2]), {}, np.ones(1), 0.1), Doubt(np.array([-1.0]), {}, np.ones(1), 0.1)
     found, undecided = regrets(np.array([100.0, 150.0]), [cheap, dear])
-    # At -1.28 neither; at -0.52 and 0 the cheap one is bought for nothing; at 0.52 and 1.28 the dear one costs 50 too much.
+    # At -1.28 neither; at -0.52 and 0 the cheap one is bought for nothing; at 0.52 and 1.28 the
+    # dear one costs 50 too much.
     assert undecided == pytest.approx(0.2)
     assert (found[0].expected, found[0].worst) == pytest.approx((2 / 4 * 100.0, 100.0))
     assert (found[1].expected, found[1].worst) == pytest.approx((2 / 4 * 50.0, 50.0))
@@ -186,4 +217,4 @@ def test_confidence_buys_what_it_asks():
     # A miss for want of confidence alone is told as one.
     found = planned(confidence=0.99, instances=["r6i.large"], goals=["tps>=330", "headroom_percent>=0"])
     assert found.winner is None
-    assert any("tps>=330 holds with" in miss and "99 % asked" in miss for miss in found.closest[0].misses)
+    assert any("tps>=330 holds with" in miss and "99 % required" in miss for miss in found.closest[0].misses)

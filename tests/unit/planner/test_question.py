@@ -1,4 +1,5 @@
-"""What cannot be planned is refused in words before anything is searched: by the library, with the value, the rule and a hint."""
+"""What cannot be planned is refused in words before anything is searched: by the library, with the
+value, the rule and a hint."""
 
 from __future__ import annotations
 
@@ -159,7 +160,12 @@ def test_two_databases_cannot_have_one_size():
 
 
 ANY = st.one_of(
-    st.none(), st.booleans(), st.floats(), st.integers(-(2**70), 2**70), st.text(max_size=8), st.lists(st.text(max_size=4), max_size=2)
+    st.none(),
+    st.booleans(),
+    st.floats(),
+    st.integers(-(2**70), 2**70),
+    st.text(max_size=8),
+    st.lists(st.text(max_size=4), max_size=2),
 )
 NAMES = [name for name in PlanSettings.__dataclass_fields__ if name != "price_file"]
 
@@ -182,15 +188,20 @@ def test_any_setting_is_taken_or_refused(names, values, database):
 
 def test_the_old_notation_is_read_with_a_note():
     # B6: `+` meant three things; INSTANCE+STORAGE+LOG is INSTANCE/STORAGE,log=LOG now.
-    made = make_question(shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge+gp2:1200+gp3:40"))
+    made = make_question(
+        shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge+gp2:1200+gp3:40")
+    )
     assert str(made.today) == "m5.2xlarge/gp2:1200,log=gp3:40"
     assert any("is the old form: write m5.2xlarge/gp2:1200,log=gp3:40" in note for note in made.notes)
-    new = make_question(shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge/gp2:1200,log=gp3:40"))
+    new = make_question(
+        shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge/gp2:1200,log=gp3:40")
+    )
     assert new.today == made.today and not any("old form" in note for note in new.notes)
 
 
 def test_a_stripe_meant_as_data_and_log_is_said():
-    # B6: `plan W --compare 2xgp3:500+gp3:20` (data and log meant) said "holds 60 GiB, saves 73.60 USD".
+    # B6: `plan W --compare 2xgp3:500+gp3:20` (data and log meant) said "holds 60 GiB, saves 73.60
+    # USD".
     made = make_question(steady(), PlanSettings(compare="gp3:500+gp3:20"))
     assert str(made.today.data) == "raid0:gp3:500+gp3:20" and made.today.data.level == "raid0"
     assert any("RAID 0 of unlike members" in note and "gp3:500,log=gp3:20" in note for note in made.notes)

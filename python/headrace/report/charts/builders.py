@@ -1,4 +1,5 @@
-"""What charts are built of: axes of time, quantities and percentiles, step lines, shades, densities, colours with a legend."""
+"""What charts are built of: axes of time, quantities and percentiles, step lines, shades,
+densities, colours with a legend."""
 
 from __future__ import annotations
 
@@ -12,11 +13,13 @@ import polars as pl
 from headrace.report.charts import style
 from headrace.report.words import start_of
 
-# Rows of a chart at most: nearly one for each of its 760 pixels; more would only make the file larger.
+# Rows of a chart at most: nearly one for each of its 760 pixels; more would only make the file
+# larger.
 MOST_POINTS = 720
 # Each tick by itself (k, M); the built-in axis format would write 0 as "0k".
 SHORT = "abs(datum.value) < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
-# How far an axis goes above the highest value (chosen by eye): a line at a limit must not lie on the frame.
+# How far an axis goes above the highest value (chosen by eye): a line at a limit must not lie on
+# the frame.
 ABOVE = 1.06
 PERCENT = [0, 100 * ABOVE]
 # From this ratio of the highest to the lowest value on, an axis has powers of ten (chosen by eye).
@@ -34,7 +37,8 @@ Part = tuple[str, str, str]
 
 
 class TimeAxis:
-    """Seconds of a run as moments, and the axis that shows them: clock times, or the time since the start."""
+    """Seconds of a run as moments, and the axis that shows them: clock times, or the time since the
+    start."""
 
     def __init__(self, clock_start: object, span_s: float) -> None:
         known = start_of(clock_start)
@@ -60,7 +64,8 @@ class TimeAxis:
 
 
 def thinned(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
-    """At most MOST_POINTS rows: means over stretches, with `duration_s` summed and `more` aggregates."""
+    """At most MOST_POINTS rows: means over stretches, with `duration_s` summed and `more`
+    aggregates."""
     each = -(-rows.height // MOST_POINTS)
     apart = ("t_s", "duration_s")
     numbers = [name for name, kind in rows.schema.items() if kind.is_numeric() and name not in apart]
@@ -82,8 +87,11 @@ def decades(low: float, high: float) -> list[float]:
     return [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
 
 
-def quantity(channel, frame: pl.DataFrame, column: str, title: str, *, zero: bool, far: float = FAR_APART, ticks: int = 7):
-    """An axis of numbers: with powers of ten where the values are `far` apart, from zero where that is asked for."""
+def quantity(
+    channel, frame: pl.DataFrame, column: str, title: str, *, zero: bool, far: float = FAR_APART, ticks: int = 7
+):
+    """An axis of numbers: with powers of ten where the values are `far` apart, from zero where that
+    is asked for."""
     low, high = lowest_and_highest(frame, column)
     if low > 0 and high > far * low:
         axis = alt.Axis(title=title, labelExpr=SHORT, values=decades(low, high))
@@ -100,7 +108,8 @@ def percentile_axis(title: str) -> alt.X:
 
 
 def colour_of(field: str, colours: Mapping[str, str], orient: str | None = "bottom", **legend) -> alt.Color:
-    """The colours of a column's names, with a legend below the chart (`orient`; None: without one)."""
+    """The colours of a column's names, with a legend below the chart (`orient`; None: without
+    one)."""
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     shown = None if orient is None else alt.Legend(**({"title": None, "orient": orient} | legend))
     return alt.Color(f"{field}:N", scale=scale, legend=shown)
@@ -131,8 +140,8 @@ def lines(
     y: Callable[[str], alt.Y] | None = None,
     height: int = style.PANEL_HEIGHT,
 ) -> Drawing:
-    """Step lines of several columns over time, each named at the top right in its own colour. `y`: the axis of a
-    column, from 0 up if left out; a column has no line where it is null."""
+    """Step lines of several columns over time, each named at the top right in its own colour. `y`:
+    the axis of a column, from 0 up if left out; a column has no line where it is null."""
     highest = max(lowest_and_highest(frame, column)[1] for column, _, _ in parts)
     y = y or linear(title, 0, ABOVE * (highest or 1.0))
     drawn, layers = closed_at_end(frame), []

@@ -1,4 +1,5 @@
-"""Charts drawn in a process of their own: the renderer is a JavaScript engine, and where it lacks memory it ends its process without a word to Python."""
+"""Charts drawn in a process of their own: the renderer is a JavaScript engine, and where it lacks
+memory it ends its process without a word to Python."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from typing import IO
 
 from headrace.errors import CouldNotRun
 
-# A line with the form wanted and the specification; back comes a line with a length, or -1 and what was wrong, and that many bytes.
+# A line with the form wanted and the specification; back comes a line with a length, or -1 and what
+# was wrong, and that many bytes.
 WORKER = """
 import json, sys
 import vl_convert
@@ -54,17 +56,21 @@ class _Renderer:
             except OSError as error:
                 self._end()
                 raise CouldNotRun("the chart", f"could not be drawn: {error.strerror or error}", "", HINT) from None
-            except BaseException:  # an interrupt between question and answer: the next answer would be to this question
+            # An interrupt between question and answer: the next answer would be to this question.
+            except BaseException:
                 self._end()
                 raise
             if length < 0 or len(drawn) < length:
-                raise CouldNotRun("the chart", f"could not be drawn: the renderer {_ended(self._end())}", "vl-convert", HINT)
+                raise CouldNotRun(
+                    "the chart", f"could not be drawn: the renderer {_ended(self._end())}", "vl-convert", HINT
+                )
             return drawn
 
     def _started(self) -> tuple[IO[bytes], IO[bytes]]:
         """Where the process takes what is wanted, and where it answers."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
-            # In a session of its own: Ctrl-C is for the command, and the renderer ends with its standard input.
+            # In a session of its own: Ctrl-C is for the command, and the renderer ends with its
+            # standard input.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", WORKER],
                 stdin=subprocess.PIPE,
@@ -92,7 +98,11 @@ class _Renderer:
 
 
 def _ended(code: int) -> str:
-    return f"was ended by signal {-code}; it lacked memory, it seems" if code < 0 else f"ended with code {code}; it lacked memory, it seems"
+    return (
+        f"was ended by signal {-code}; it lacked memory, it seems"
+        if code < 0
+        else f"ended with code {code}; it lacked memory, it seems"
+    )
 
 
 _renderer = _Renderer()
@@ -101,7 +111,8 @@ _renderer = _Renderer()
 def svg(chart) -> str:
     """An Altair chart as SVG text, drawn without a browser."""
     drawn = _renderer.draw(chart.to_json(indent=None), "svg").decode()
-    # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is the same text every time.
+    # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is
+    # the same text every time.
     numbers = {name: f"clip{index}" for index, name in enumerate(dict.fromkeys(re.findall(r"\bclip\d+\b", drawn)))}
     return re.sub(r"\bclip\d+\b", lambda match: numbers[match[0]], drawn)
 
@@ -114,7 +125,8 @@ def png(chart, scale: float = 2.0) -> bytes:
 
 
 def inline_svg(chart, prefix: str) -> str:
-    """SVG to put into a page: ids made unique, since charts on one page share a name space. Its ink follows the page by CSS."""
+    """SVG to put into a page: ids made unique, since charts on one page share a name space. Its ink
+    follows the page by CSS."""
     drawn = re.sub(r"^<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", svg(chart)).strip()
     drawn = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', drawn)
     drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)

@@ -24,7 +24,8 @@ from headrace.report.charts.builders import (
 from headrace.report.charts.rows import shortened
 from headrace.workload.describe import with_totals
 
-# Latencies of a volume that keeps up and of one that never recovers are eight powers of ten apart: ticks people read.
+# Latencies of a volume that keeps up and of one that never recovers are eight powers of ten apart:
+# ticks people read.
 MS_TICKS = {
     0.1: "0.1 ms", 1: "1 ms", 10: "10 ms", 100: "100 ms", 1e3: "1 s", 1e4: "10 s", 6e4: "1 min", 6e5: "10 min", 3.6e6: "1 h",
     3.6e7: "10 h", 2.592e8: "3 days",
@@ -56,7 +57,8 @@ def throttled_spans(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, closed: bool = False) -> alt.VConcatChart:
-    """A run over time: IOPS and MiB/s offered and delivered, queue, balances, latency, on one time axis; waiting shaded."""
+    """A run over time: IOPS and MiB/s offered and delivered, queue, balances, latency, on one time
+    axis; waiting shaded."""
     axis = TimeAxis(clock_start, rows["t_s"][-1] + rows["duration_s"][-1])
     frame = axis.add(shortened(rows, MOST_POINTS))
     panels = [_delivered("IOPS", "iops", closed), _delivered("MiB/s", "mib_s", closed), *_state(frame, closed)]
@@ -65,9 +67,11 @@ def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, close
     drawn = []
     for index, (y_title, parts, y) in enumerate(panels):
         x = axis.x(index == len(panels) - 1)
-        panel = lines(_positive(frame, parts) if y_title == "latency" else frame, x, y_title, parts, y, height)
+        panel = lines(_positive(frame, parts) if y_title == "I/O latency" else frame, x, y_title, parts, y, height)
         drawn.append(alt.layer(shade(spans, x, height), panel) if spans.height else panel)
-    return stacked(drawn, title, "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit.")
+    return stacked(
+        drawn, title, "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit."
+    )
 
 
 def _delivered(title: str, column: str, closed: bool) -> Panel:
@@ -83,14 +87,16 @@ def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
     shown = [part for part in BALANCES if frame[part[0]].is_not_null().any()]
     if shown:
         panels.append(("balance (%)", shown, linear("balance (%)", *PERCENT)))
-    shown = [part for part in LATENCIES if frame[part[0]].is_not_null().any() and lowest_and_highest(frame, part[0])[1] > 0]
+    shown = [
+        part for part in LATENCIES if frame[part[0]].is_not_null().any() and lowest_and_highest(frame, part[0])[1] > 0
+    ]
     if shown:
         ends = [lowest_and_highest(frame.filter(pl.col(name) > 0), name) for name, _, _ in shown]
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         if high <= LATENCIES_APART * low:
-            return [*panels, ("latency (ms)", shown, None)]
-        scale, axis = alt.Scale(type="log", domainMax=1.5 * high), ms_axis("latency", 5)
-        panels.append(("latency", shown, lambda column: alt.Y(f"{column}:Q", scale=scale, axis=axis)))
+            return [*panels, ("I/O latency (ms)", shown, None)]
+        scale, axis = alt.Scale(type="log", domainMax=1.5 * high), ms_axis("I/O latency", 5)
+        panels.append(("I/O latency", shown, lambda column: alt.Y(f"{column}:Q", scale=scale, axis=axis)))
     return panels
 
 
@@ -106,10 +112,7 @@ def workload(load) -> alt.VConcatChart:
         (pl.col("writes_per_s") * pl.col("write_kib") / 1024).alias("write_mib_s"),
     )
     axis = TimeAxis(load.source.get("clock_start"), load.span_s)
-    panels = {
-        "IOPS": ("reads_per_s", "writes_per_s", "ops_per_s"),
-        "MiB/s": ("read_mib_s", "write_mib_s", "mib_s"),
-    }
+    panels = {"IOPS": ("reads_per_s", "writes_per_s", "ops_per_s"), "MiB/s": ("read_mib_s", "write_mib_s", "mib_s")}
     each = -(-points.height // MOST_POINTS)
     highest = [pl.col(name).max() for names in panels.values() for name in names]
     merged = points.group_by(pl.int_range(points.height) // each, maintain_order=True).agg(
@@ -125,7 +128,8 @@ def workload(load) -> alt.VConcatChart:
 
 
 def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> Drawing | None:
-    """Credit balance over the day of several storages, each named in its colour; None when none of them has credits.
+    """Credit balance over the day of several storages, each named in its colour; None when none of
+    them has credits.
 
     `runs`: name and the rows of its simulation. Those without credits are named below the title.
     """

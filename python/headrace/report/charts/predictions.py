@@ -1,4 +1,5 @@
-"""Databases and lab volumes, predicted and measured: over time, as densities, as bars with their intervals."""
+"""Databases and lab volumes, predicted and measured: over time, as densities, as bars with their
+intervals."""
 
 from __future__ import annotations
 
@@ -23,8 +24,7 @@ from headrace.report.charts.builders import (
     thinned,
 )
 
-DENSITY_HEIGHT = 150
-PROOF_HEIGHT = 90
+DENSITY_HEIGHT, PROOF_HEIGHT = 150, 90  # px
 # Predicted figures are simulated ones.
 ROLES = ("simulated", "measured")
 
@@ -63,14 +63,20 @@ def _band(frame: pl.DataFrame, x: alt.X, colour: str, height: int = style.PANEL_
 
 
 def comparison(found) -> alt.VConcatChart:
-    """tps measured and predicted, in rows of the run's length: over time, and how often each value occurs in the
-    second half."""
+    """tps measured and predicted, in rows of the run's length: over time, and how often each value
+    occurs in the second half."""
     time = TimeAxis(None, found.run.span_s)
     parts = {"measured": found.run.series.select("t_s", "tps"), "simulated": found.predicted_rows.select("t_s", "tps")}
-    bands = [_band(time.add(_each_second(rows)), time.x(True), style.ROLE_COLOURS[role], 220) for role, rows in parts.items()]
-    halves = pl.concat([rows[rows.height // 2 :].select("tps", pl.lit(role).alias("role")) for role, rows in parts.items()])
+    bands = [
+        _band(time.add(_each_second(rows)), time.x(True), style.ROLE_COLOURS[role], 220) for role, rows in parts.items()
+    ]
+    halves = pl.concat(
+        [rows[rows.height // 2 :].select("tps", pl.lit(role).alias("role")) for role, rows in parts.items()]
+    )
     title = f"tps over {max(1.0, found.run.interval_s):g} s, second half"
-    area = density(halves, "role", role_colour(list(parts), "bottom"), title).properties(width=style.WIDTH, height=DENSITY_HEIGHT)
+    area = density(halves, "role", role_colour(list(parts), "bottom"), title).properties(
+        width=style.WIDTH, height=DENSITY_HEIGHT
+    )
     over_time = alt.layer(*bands).properties(width=style.WIDTH, height=220)
     return style.configured(alt.vconcat(over_time, area, title=f"{found.run.name}: measured and simulated", spacing=14))
 
@@ -136,7 +142,8 @@ def _seconds(proof, name_of: Callable) -> alt.VConcatChart | None:
 
 
 def conformance(found: Sequence) -> alt.FacetChart:
-    """p50 and p99 of the loads of a lab's volumes: published, simulated and measured, a row for each volume."""
+    """p50 and p99 of the loads of a lab's volumes: published, simulated and measured, a row for
+    each volume."""
     rows = [
         {"volume": one.spec, "load": one.load, "figure": one.what, "ms": value, "role": role}
         for one in found

@@ -19,8 +19,8 @@ ROUNDING_S = 5e-4
 
 
 def shortened(rows: pl.DataFrame, most: int = TABLE_ROWS) -> pl.DataFrame:
-    """The rows put together to at most `most`: rates are means over time, queues, waits and latencies the highest,
-    balances the lowest, `cap` the limit waited for longest."""
+    """The rows put together to at most `most`: rates are means over time, queues, waits and
+    latencies the highest, balances the lowest, `cap` the limit waited for longest."""
     if rows.height <= most:
         return rows
     size = -(-rows.height // most)
@@ -28,8 +28,8 @@ def shortened(rows: pl.DataFrame, most: int = TABLE_ROWS) -> pl.DataFrame:
 
 
 def clock_step_s(first_s: float, last_s: float, most: int = TABLE_ROWS) -> float:
-    """The shortest step of a clock that cuts the time between two moments (seconds since a midnight) into at most
-    `most` rows."""
+    """The shortest step of a clock that cuts the time between two moments (seconds since a
+    midnight) into at most `most` rows."""
     for step in STEPS_S:
         if math.ceil((last_s - ROUNDING_S) / step) - math.floor((first_s + ROUNDING_S) / step) <= most:
             return step
@@ -37,8 +37,8 @@ def clock_step_s(first_s: float, last_s: float, most: int = TABLE_ROWS) -> float
 
 
 def on_clock(rows: pl.DataFrame, start: object = None, most: int = TABLE_ROWS) -> tuple[pl.DataFrame, float]:
-    """The rows put together to rows that begin at 10:00, 11:00, ... (the first and the last may be shorter), and their
-    length in seconds."""
+    """The rows put together to rows that begin at 10:00, 11:00, ... (the first and the last may be
+    shorter), and their length in seconds."""
     if rows.height <= most:
         return rows, rows["duration_s"][0]
     moment = start_of(start)

@@ -1,5 +1,5 @@
-"""Measured runs: the time line, how often each throughput occurred, latency percentiles, when each limit was reached;
-and two runs over each other."""
+"""Measured runs: the time line, how often each throughput occurred, latency percentiles, when each
+limit was reached; and two runs over each other."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from headrace.report.charts.builders import (
     thinned,
 )
 
-STRIP_HEIGHT = 22
-DENSITY_HEIGHT = 150
+STRIP_HEIGHT, DENSITY_HEIGHT = 22, 150  # px
 CAPS = {caps.column(name): caps.short(name) for name in caps.COUNTED}
-# Fewer seconds than this make no distribution, and of the slowest ones this many must be slower than a percentile.
+# Fewer seconds than this make no distribution, and of the slowest ones this many must be slower
+# than a percentile.
 FEWEST_SECONDS, FEWEST_SLOWER = 5, 10
 # The first run of a comparison is the ground the second is seen against.
 FIRST, SECOND = style.QUIET, style.MEASURED
@@ -58,8 +58,13 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
     ]
     shown = [(y_title, [part for part in parts if known(frame, part[0])]) for y_title, parts in panels]
     shown = [panel for panel in shown if panel[1]]
-    # An instance without limits holds nothing back: of its limits only those that were reached are shown.
-    strip = [name for name in CAPS if known(frame, name) and (name.startswith("cap_volume") or lowest_and_highest(frame, name)[1] > 0)]
+    # An instance without limits holds nothing back: of its limits only those that were reached are
+    # shown.
+    strip = [
+        name
+        for name in CAPS
+        if known(frame, name) and (name.startswith("cap_volume") or lowest_and_highest(frame, name)[1] > 0)
+    ]
     height = 84 if len(shown) > 4 else style.PANEL_HEIGHT
     warm = frame.filter(pl.col("phase") == "warmup")
     span = warm.select(pl.col("at").first(), pl.col("until").last())
@@ -75,7 +80,8 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
 
 
 def _balance_axis(frame: pl.DataFrame):
-    """All of 0 to 100 %, except for a volume that is nearly empty: there the last credits are what matters."""
+    """All of 0 to 100 %, except for a volume that is nearly empty: there the last credits are what
+    matters."""
     most = lowest_and_highest(frame, "balance_percent")[1]
     return linear("credit balance (%)", 0, 100) if most > 10 else None
 
@@ -89,7 +95,11 @@ def _limits(frame: pl.DataFrame, axis: TimeAxis, names: list[str]) -> alt.Chart:
     title = "share of the time in which requests waited for it"
     legend = alt.Legend(title=title, orient="bottom", format=".0%", tickCount=3, gradientLength=180, titleLimit=400)
     y = alt.Y("cap:N", sort=[CAPS[name] for name in names], axis=alt.Axis(title="limited by", ticks=False))
-    strip = alt.Chart(rows).mark_rect().encode(x=axis.x(True), x2="until:T", y=y, color=alt.Color("share:Q", scale=scale, legend=legend))
+    strip = (
+        alt.Chart(rows)
+        .mark_rect()
+        .encode(x=axis.x(True), x2="until:T", y=y, color=alt.Color("share:Q", scale=scale, legend=legend))
+    )
     return strip.properties(width=style.WIDTH, height=STRIP_HEIGHT * len(names))
 
 
@@ -99,7 +109,8 @@ def _colours(parts: list[Labelled]) -> alt.Color:
 
 
 def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
-    """How often each throughput of a second occurred after the warm-up. None where nothing varies."""
+    """How often each throughput of a second occurred after the warm-up. None where nothing
+    varies."""
     frames = []
     for label, series, _ in parts:
         measured = series.filter(pl.col("phase") == "measure").select("tps").drop_nulls()
@@ -114,13 +125,16 @@ def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
         marks.mark_rule(strokeDash=[4, 3], strokeWidth=1.6).encode(x="mean:Q", color=colour),
     ]
     if len(parts) == 1:
-        layers.append(marks.mark_text(align="left", dx=4, baseline="top").encode(x="mean:Q", y=alt.value(2), text="text:N"))
+        layers.append(
+            marks.mark_text(align="left", dx=4, baseline="top").encode(x="mean:Q", y=alt.value(2), text="text:N")
+        )
     drawn = alt.layer(*layers).properties(width=style.WIDTH, height=DENSITY_HEIGHT)
     return style.configured(drawn.properties(title="How often each throughput occurred"))
 
 
 def percentiles(parts: list[Labelled]) -> Drawing | None:
-    """Latency over the percentile, up to where ten transactions are slower. Frames: `value_ms`, `count`, `share`."""
+    """Latency over the percentile, up to where ten transactions are slower. Frames: `value_ms`,
+    `count`, `share`."""
     frames, share = [], pl.col("share")
     for label, histogram, _ in parts:
         slower = (1 - share) * histogram["count"].sum()
@@ -132,12 +146,15 @@ def percentiles(parts: list[Labelled]) -> Drawing | None:
         return None
     y = quantity(alt.Y, rows, "value_ms", "latency (ms)", zero=True, far=FAR_APART, ticks=6)
     line = alt.Chart(rows).mark_line(strokeWidth=1.8, interpolate="step-after")
-    drawn = line.encode(x=percentile_axis("percentile of the transactions after the warm-up"), y=y, color=_colours(parts))
+    drawn = line.encode(
+        x=percentile_axis("percentile of the transactions after the warm-up"), y=y, color=_colours(parts)
+    )
     return style.configured(alt.layer(drawn).properties(width=style.WIDTH, height=220, title="Latency percentiles"))
 
 
 def over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing | None:
-    """One figure of several runs over time, from the end of each one's warm-up. None where one does not have it."""
+    """One figure of several runs over time, from the end of each one's warm-up. None where one does
+    not have it."""
     if not all(known(series, column) for _, series, _ in parts):
         return None
     frames = []
@@ -150,7 +167,9 @@ def over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing
     rows = pl.concat([axis.add(frame).select("at", column, pl.lit(label).alias("run")) for label, frame in frames])
     y = quantity(alt.Y, rows, column, y_title, zero=True, far=float("inf"), ticks=5)
     line = alt.Chart(rows).mark_line(strokeWidth=1.4).encode(x=axis.x(True), y=y, color=_colours(parts))
-    return style.configured(alt.layer(line.properties(width=style.WIDTH, height=180)).properties(title=f"{y_title} after the warm-up"))
+    return style.configured(
+        alt.layer(line.properties(width=style.WIDTH, height=180)).properties(title=f"{y_title} after the warm-up")
+    )
 
 
 def intervals(differences) -> Drawing | None:
@@ -159,7 +178,15 @@ def intervals(differences) -> Drawing | None:
     for one in differences:
         if one.low_percent is not None and one.change_percent is not None:
             seen = "differs" if one.verdict in ("higher", "lower") else "may be the same"
-            rows.append({"figure": one.words, "change": one.change_percent, "low": one.low_percent, "high": one.high_percent, "seen": seen})
+            rows.append(
+                {
+                    "figure": one.words,
+                    "change": one.change_percent,
+                    "low": one.low_percent,
+                    "high": one.high_percent,
+                    "seen": seen,
+                }
+            )
     if not rows:
         return None
     axis = alt.Axis(title="change of the second against the first (%), 95 % interval")

@@ -1,7 +1,7 @@
 """Charts of studies: published, simulated and measured, always in the same three colours.
 
-Several series of one role are told apart by the shape of their points, the dashes of their lines or the names at their
-ends, never by another colour.
+Several series of one role are told apart by the shape of their points, the dashes of their lines or
+the names at their ends, never by another colour.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from headrace.report.charts.builders import SHORT, Drawing, lowest_and_highest, 
 from headrace.report.words import number
 
 FEW_POINTS = 24  # up to here every point of a line is marked
-PANEL_STEP = 120
-# A row's density may reach this many rows up: ridges overlap a little, and their shapes can still be told apart.
+PANEL_STEP = 120  # px
+# A row's density may reach this many rows up: ridges overlap a little, and their shapes can still
+# be told apart.
 RIDGE_ROWS, RIDGE_STEP = 1.6, 34
 # Names at the ends of curves stand at least this far apart, in shares of the height.
 NAME_GAP = 0.05
@@ -26,15 +27,18 @@ LEGEND = {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 360}
 
 
 def study(chart_data) -> alt.TopLevelMixin:
-    """A chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter, ridge, curves), `x_title`,
-    `y_title`, `series` with `label`, `role`, `x`, `y`; kind panels: `panels`, charts of lines on one x axis."""
+    """A chart of a study. `chart_data`: `title`, `kind` (line, bar, quantiles, scatter, ridge,
+    curves), `x_title`, `y_title`, `series` with `label`, `role`, `x`, `y`; kind panels: `panels`,
+    charts of lines on one x axis."""
     if chart_data.kind == "panels":
         return _panels(chart_data)
     rows = _rows(chart_data.series)
     named = chart_data.kind == "bar" or any(isinstance(row["x"], str) for row in rows)
     for row in rows:
         row["x"] = float(row["x"]) if not named else row["x"] if isinstance(row["x"], str) else f"{row['x']:g}"
-    return style.configured(KINDS[chart_data.kind](pl.DataFrame(rows), chart_data, named).properties(title=chart_data.title))
+    return style.configured(
+        KINDS[chart_data.kind](pl.DataFrame(rows), chart_data, named).properties(title=chart_data.title)
+    )
 
 
 def _rows(series: Iterable) -> list[dict]:
@@ -83,7 +87,9 @@ def _marks(frame: pl.DataFrame, line: bool = False) -> dict:
     legend = alt.Legend(**LEGEND, symbolStrokeColor=style.QUIET, symbolFillColor=style.QUIET)
     order = frame["series"].unique(maintain_order=True).to_list()
     channel = alt.StrokeDash if line else alt.Shape
-    return {"strokeDash" if line else "shape": channel("series:N", sort=order, scale=alt.Scale(domain=order), legend=legend)}
+    return {
+        "strokeDash" if line else "shape": channel("series:N", sort=order, scale=alt.Scale(domain=order), legend=legend)
+    }
 
 
 def _x(frame: pl.DataFrame, chart_data, named: bool, **axis) -> alt.X:
@@ -138,12 +144,15 @@ def _scatter(frame: pl.DataFrame, chart_data, named: bool) -> alt.Chart:
 
 
 def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
-    """Densities, one row for each series, the first at the bottom; published percentiles are marks on their rows."""
+    """Densities, one row for each series, the first at the bottom; published percentiles are marks
+    on their rows."""
     labels = frame["series"].unique(maintain_order=True).to_list()
     row_of = {label: float(index) for index, label in enumerate(labels)}
     placed = frame.with_columns(pl.col("series").replace_strict(row_of, return_dtype=pl.Float64).alias("row"))
     marks = placed.filter(pl.col("role") == "published")
-    areas = placed.filter(pl.col("role") != "published").with_columns((pl.col("row") + RIDGE_ROWS * pl.col("y")).alias("top"))
+    areas = placed.filter(pl.col("role") != "published").with_columns(
+        (pl.col("row") + RIDGE_ROWS * pl.col("y")).alias("top")
+    )
     words = " : ".join(f"datum.value == {index} ? '{label}'" for index, label in enumerate(labels)) + " : ''"
     axis = alt.Axis(title=chart_data.y_title, values=list(range(len(labels))), labelExpr=words, grid=False, ticks=False)
     y = alt.Y("row:Q", axis=axis, scale=alt.Scale(domain=[0, len(labels) - 1 + RIDGE_ROWS], nice=False))
@@ -161,7 +170,8 @@ def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
 
 
 def _curves(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
-    """A line for each simulated series with its name at its end; published ones as points in their own colour."""
+    """A line for each simulated series with its name at its end; published ones as points in their
+    own colour."""
     x = quantity(alt.X, frame, "x", chart_data.x_title, zero=False, far=float("inf"), ticks=8)
     y = quantity(alt.Y, frame, "y", chart_data.y_title, zero=True, far=float("inf"))
     colour = _colour(frame)
@@ -170,7 +180,9 @@ def _curves(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     if points.height:
         shapes = alt.Shape("series:N", legend=alt.Legend(**LEGEND, symbolFillColor=style.PUBLISHED))
         layers.append(alt.Chart(points).mark_point(filled=True, size=75).encode(x=x, y=y, color=colour, shape=shapes))
-    names = alt.Chart(_names(drawn, lowest_and_highest(frame, "y")[1])).mark_text(align="left", dx=6, fontSize=10, clip=False)
+    names = alt.Chart(_names(drawn, lowest_and_highest(frame, "y")[1])).mark_text(
+        align="left", dx=6, fontSize=10, clip=False
+    )
     layers.append(names.encode(x=x, y=alt.Y("at:Q", title=chart_data.y_title), text="name:N", color=colour))
     return alt.layer(*layers).properties(width=style.WIDTH - 150, height=300)
 

@@ -1,4 +1,5 @@
-"""The look of every chart. Colours are those of Okabe and Ito (2008), told apart with any common colour blindness."""
+"""The look of every chart. Colours are those of Okabe and Ito (2008), told apart with any common
+colour blindness."""
 
 from __future__ import annotations
 
@@ -17,21 +18,29 @@ OTHER_FAMILY = "#8C8C8C"
 # Of what has no colour of its own, in this order.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#8C8C8C")
 
-# Charts are drawn in these and the page turns them into its own text colour, light or dark (report/html.py).
+# Charts are drawn in these and the page turns them into its own text colour, light or dark
+# (report/html.py).
 INK = "#2b2f36"
 QUIET = "#7c838d"
 GRID = "#c9ced6"
 WARN = "#D55E00"
 
 WIDTH = 760  # px, fits a printed page
-PANEL_HEIGHT = 120
+PANEL_HEIGHT = 120  # px
 FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 
 
 def configured(chart, padding: int = 8):
     """The chart with our fonts, ticks and no frame. Applied once, to the outermost chart."""
     inked = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11}
-    axis = {"tickColor": GRID, "domainColor": GRID, "gridColor": GRID, "gridOpacity": 0.5, "labelLimit": 320, "titlePadding": 6}
+    axis = {
+        "tickColor": GRID,
+        "domainColor": GRID,
+        "gridColor": GRID,
+        "gridOpacity": 0.5,
+        "labelLimit": 320,
+        "titlePadding": 6,
+    }
     title = {"color": INK, "anchor": "start", "fontSize": 12, "fontWeight": "bold", "offset": 6}
     return (
         chart.configure(background="transparent", font=FONT, padding=padding)

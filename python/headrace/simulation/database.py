@@ -10,8 +10,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -21,7 +21,7 @@ from headrace.base.core import core_errors
 from headrace.errors import InputError
 from headrace.workload.transactions import GIB, TransactionWorkload
 
-SOURCE = "headrace simulate --help"
+SOURCE = "headrace predict --help"
 MAX_SECONDS = 7 * 86_400
 MOST_TPS = 1e9
 STALL_SHARE = 0.1
@@ -65,6 +65,10 @@ class Prediction:
     cache_gib: float
     threads: int | None
     seed: int | None
+
+    def with_warnings(self, more: Iterable[str]) -> Prediction:
+        """The same with these warnings too."""
+        return replace(self, warnings=(*self.warnings, *more))
 
 
 def predict(
@@ -133,7 +137,10 @@ def predict(
     summary = summarise(rows)
     done = float(rows["tps"].sum())
     warnings = database_of.outside(
-        cache_gib=cache, threads=clients, transactions=done if start == "cold" else None, vcpus=None if host is None else host["vcpus"]
+        cache_gib=cache,
+        threads=clients,
+        transactions=done if start == "cold" else None,
+        vcpus=None if host is None else host["vcpus"],
     )
     warnings += tight + _holds(database_of, storage)
     summary["response_ms"] = response_ms
@@ -163,7 +170,9 @@ def summarise(rows: pl.DataFrame) -> dict:
         "tps_p5": float(tps.quantile(0.05, "linear") or 0.0),
         "tps_p50": float(tps.quantile(0.5, "linear") or 0.0),
         "tps_p95": float(tps.quantile(0.95, "linear") or 0.0),
-        "quarters": [float(rows["tps"][i * quarter : (i + 1) * quarter if i < 3 else None].mean() or 0.0) for i in range(4)],
+        "quarters": [
+            float(rows["tps"][i * quarter : (i + 1) * quarter if i < 3 else None].mean() or 0.0) for i in range(4)
+        ],
         "stalls_s": int((rows["tps"] < STALL_SHARE * median).sum()),
     }
     for name in ("p95_ms", "iops", "mib_s"):
@@ -193,7 +202,9 @@ def _fits(cache_gib: float, host: dict | None) -> list[str]:
     room = math.floor(core.cache_gib_for(memory) * 100) / 100
     if cache_gib > memory:
         hint = f"Say --cache-gib {room:g} (cache_gib={room:g} in Python), what {name} has room for, or name a larger instance."
-        raise InputError(f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint)
+        raise InputError(
+            f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint
+        )
     if cache_gib > TIGHT_SHARE * memory:
         return [
             f"A cache of {cache_gib:,.4g} GiB leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}: the server would swap; {room:g} GiB have room."
@@ -206,7 +217,9 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
     usable = core.parse_storage(storage)["usable_gib"]
     if workload.size_gib is None or workload.size_gib <= usable:
         return []
-    return [f"{workload.size_gib:,.0f} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."]
+    return [
+        f"{workload.size_gib:,.0f} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."
+    ]
 
 
 def _interval(workload: TransactionWorkload, run: dict, tps: float, draws: int) -> dict:
@@ -228,9 +241,14 @@ def _interval(workload: TransactionWorkload, run: dict, tps: float, draws: int) 
         logs = [mean(database) for database in databases]
     centre = sum(logs) / len(logs)
     spread = math.sqrt(
-        sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1) + workload.unexplained(run["cache_bytes"] / GIB) ** 2
+        sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
+        + workload.unexplained(run["cache_bytes"] / GIB) ** 2
     )
-    return {"tps_low": tps * math.exp(-1.2816 * spread), "tps_high": tps * math.exp(1.2816 * spread), "relative_spread": spread}
+    return {
+        "tps_low": tps * math.exp(-1.2816 * spread),
+        "tps_high": tps * math.exp(1.2816 * spread),
+        "relative_spread": spread,
+    }
 
 
 def _arrivals(arrivals_tps: float | Sequence[float] | None) -> list[float] | None:
@@ -252,7 +270,9 @@ def _start(start: str | float) -> str | float:
     return float(start)
 
 
-def _check(seconds: int, cache_gib: float, threads: int, growth: float, balance: float | None, seed: int | None, draws: int) -> None:
+def _check(
+    seconds: int, cache_gib: float, threads: int, growth: float, balance: float | None, seed: int | None, draws: int
+) -> None:
     check_whole("seconds", seconds, 1, MAX_SECONDS)
     check_number("cache-gib", cache_gib, 0.001, 65_536)
     check_whole("threads", threads, 1, 65_536)

@@ -1,0 +1,324 @@
+"""`headrace bench run`: one command a benchmark, with its own options, those of what it is run on, and those of every run."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from headrace.cli.bench.common import StoreOption, show_run
+from headrace.cli.options import (
+    CommandGroup,
+    Engine,
+    LabOptions,
+    NameOption,
+    OutputOption,
+    PageOrChartOption,
+    PasswordOptions,
+    choice,
+    flag,
+    instance_option,
+    option,
+    storage_option,
+)
+from headrace.cli.output import Ticker, progress, say
+from headrace.errors import CouldNotRun, InputError
+
+if TYPE_CHECKING:
+    from headrace.bench import Benchmark, Second, Target
+
+EPILOG = """\b
+Examples:
+  headrace bench run sysbench-oltp --server db --tables 8 --rows 1000000 --threads 32 --seconds 600 --warmup 60 --report run.html
+  headrace bench run sysbench-oltp 'mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock' --storage gp3:500:6000
+  headrace bench run tpcc --server db --warehouses 100 --threads 32 --seconds 1800
+  headrace bench run fio --folder /mnt/volume --storage gp3:500 --rw randread --iodepth 16
+
+Test data are made where they are missing and stay for the next run; --cleanup removes them. Ctrl-C keeps what was
+measured (exit code 130), so does a server that dies (3). Passwords come from HEADRACE_MYSQL_PASSWORD, [client] of
+--defaults-file, or --ask-password; never from the address."""
+
+app = CommandGroup("Run a benchmark and keep what was measured.", EPILOG)
+
+DEFAULT_DATABASE = "headrace_bench"
+ADDRESS = (
+    "mysql://USER@HOST[:PORT]/DATABASE or mysql://USER@/DATABASE?socket=PATH. The tables are made in that database."
+)
+SOURCE = "docs/reference/bench.md, sysbench-oltp"
+
+
+@dataclass(frozen=True)
+class MeasuredOptions:
+    """What a benchmark is run on, as far as it must be told."""
+
+    storage: Annotated[
+        str | None, storage_option("The storage it is run on, like gp3:500:6000; that of a lab server is known.")
+    ] = None
+    device: Annotated[
+        list[str] | None,
+        option("D", "Block device whose counters are recorded; again for each. Default: that of the data."),
+    ] = None
+    volume: Annotated[
+        list[str] | None,
+        option(
+            "VOL", "Lab volume whose own figures are recorded too; again for each. Those of a lab server are known."
+        ),
+    ] = None
+    instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Which server."""
+
+    address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None
+    server: Annotated[str | None, option("NAME", "A server of `headrace mysql up`, instead of an address.")] = None
+    log_storage: Annotated[
+        str | None, storage_option("The storage of redo and binary log, when on a volume of their own.")
+    ] = None
+    engine: Annotated[Engine | None, choice("Engine of the test tables. Default: the server's default engine.")] = None
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of every run."""
+
+    threads: Annotated[
+        int, option("N", "Clients, each with one transaction (or --iodepth requests) under way.", min=1)
+    ] = 16
+    seconds: Annotated[int, option("S", "How long to measure.", min=2)] = 60
+    warmup: Annotated[int, option("S", "Seconds before that, which do not count.", min=0)] = 0
+    seed: Annotated[int, option("N", "Seed for the random numbers.", min=1)] = 1
+    name: NameOption = None
+    store: StoreOption = None
+    fresh: Annotated[bool, flag("--fresh", "Drop existing test data and make them anew.")] = False
+    cleanup: Annotated[bool, flag("--cleanup", "Remove the test data afterwards.")] = False
+    prepare_only: Annotated[bool, flag("--prepare-only", "Make the data, and run nothing.")] = False
+    report: PageOrChartOption = None
+    output: OutputOption = "table"
+
+
+@dataclass(frozen=True)
+class FioRunOptions(RunOptions):
+    """The same for fio, whose clients have requests of their own under way."""
+
+    threads: Annotated[int, option("N", "Clients, each with --iodepth requests under way.", min=1)] = 1
+
+
+FolderOption = Annotated[
+    Path, option("PATH", "A folder on the volume that is measured; for fio also a block device.", readable=False)
+]
+
+
+def server_target(which: ServerOptions, on: MeasuredOptions, password: PasswordOptions, place: LabOptions) -> Target:
+    """The server that is meant, by its name in the lab or by its address. Raises InputError, CouldNotRun."""
+    from headrace import bench, servers
+    from headrace.lab import Lab
+
+    if (which.address is None) == (which.server is None):
+        rule = "name one: an address, or a server of the lab"
+        hint = "For example mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock, or --server db."
+        raise InputError(
+            "address and --server" if which.address else "no server", rule, "headrace bench run --help", hint
+        )
+    given = {"devices": on.device or (), "instance": on.instance, "engine": which.engine}
+    if which.address is not None:
+        lab = Lab(place.data_dir, place.socket).place if on.volume else None
+        found = password.address(which.address)
+        found = found if found.database else found.with_database(DEFAULT_DATABASE)
+        storage = {"storage": on.storage, "log_storage": which.log_storage}
+        return bench.server_target(found, lab=lab, volumes=on.volume or (), **storage, **given)
+    with place.open() as lab:
+        known = servers.find(lab, str(which.server))
+        status, place_of_lab = lab.status(), lab.place
+    if known.state != "running":
+        hint = f"Start it: headrace mysql up {which.server}{place_of_lab.flags()}"
+        raise CouldNotRun(f"server {which.server}", f"is {known.state}", "", hint)
+    given = {
+        "devices": on.device or known.devices, "instance": on.instance or status.get("instance_type"), "engine": which.engine or known.engine,
+        "storage": on.storage or known.storage, "log_storage": which.log_storage or known.log_storage,
+        "volumes": on.volume or tuple(volume for volume in (known.data_volume, known.log_volume) if volume),
+    }  # fmt: skip
+    return bench.server_target(known.address(DEFAULT_DATABASE), lab=place_of_lab, as_of=status.get("as_of"), **given)
+
+
+def file_target(folder: Path, on: MeasuredOptions, place: LabOptions) -> Target:
+    """The folder or device that is meant. Raises InputError."""
+    from headrace import bench
+    from headrace.lab import Lab
+
+    lab = Lab(place.data_dir, place.socket).place if on.volume else None
+    return bench.file_target(
+        folder, storage=on.storage, devices=on.device or (), lab=lab, volumes=on.volume or (), instance=on.instance
+    )
+
+
+def carry_out(benchmark: Benchmark, target: Target, options: RunOptions) -> None:
+    """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then is shown first."""
+    from headrace import bench
+    from headrace.report.output import check_chart_path
+
+    check_chart_path(options.report)
+    # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left half made or running.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    made = bench.prepare(benchmark, target, threads=options.threads, seed=options.seed, fresh=options.fresh, say=say)
+    if options.prepare_only:
+        say("prepared" if made else "was prepared before")
+        return
+    try:
+        try:
+            with progress("") as bar:
+                record = bench.run(
+                    benchmark, target, seconds=options.seconds, warmup_s=options.warmup, threads=options.threads, seed=options.seed,
+                    store=options.store, name=options.name, progress=bar, on_second=lambda second: _tell(bar, second),
+                )  # fmt: skip
+        except bench.BrokenRun as broken:
+            show_run(broken.record, options.output, options.report)
+            raise
+        except bench.Interrupted as stopped:
+            show_run(stopped.record, options.output, options.report)
+            raise CouldNotRun(
+                "the run", "was interrupted", "", f"What was measured is kept: run {stopped.record.id}.", 130
+            ) from None
+        show_run(record, options.output, options.report)
+    finally:
+        if options.cleanup:
+            bench.cleanup(benchmark, target)
+
+
+def _tell(bar: Ticker, second: Second) -> None:
+    """The last second beside the bar."""
+    parts = ["warming up" if second.phase == "warmup" else "measuring"]
+    parts += [f"{second.tps:,.0f}/s"] if second.tps is not None else []
+    parts += [f"p95 {second.p95_ms:,.1f} ms"] if second.p95_ms is not None else []
+    bar.describe(", ".join(parts))
+
+
+def _pairs(texts: list[str] | None) -> dict[str, str]:
+    """KEY=VALUE each. Raises InputError."""
+    found: dict[str, str] = {}
+    for text in texts or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise InputError(
+                text[:60],
+                "must be KEY=VALUE",
+                "headrace bench run sysbench-oltp --help",
+                "For example point_selects=5.",
+            )
+        found[key.strip().replace("-", "_")] = value.strip()
+    return found
+
+
+def _typed(texts: list[str] | None) -> dict[str, int | bool]:
+    """Options of sysbench's scripts: on and off, or whole numbers. Raises InputError."""
+    found: dict[str, int | bool] = {}
+    for key, value in _pairs(texts).items():
+        if value in ("on", "off"):
+            found[key] = value == "on"
+        elif value.isascii() and value.isdigit() and len(value) < 12:
+            found[key] = int(value)
+        else:
+            raise InputError(f"{key}={value[:40]}", "must be on, off or a whole number", SOURCE)
+    return found
+
+
+def _numbers(texts: list[str] | None) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for key, value in _pairs(texts).items():
+        try:
+            found[key] = float(value)
+        except ValueError:
+            raise InputError(f"{key}={value[:40]}", "must be a number", SOURCE) from None
+    return found
+
+
+@app.command("sysbench-oltp")
+def sysbench_oltp(
+    which: ServerOptions, on: MeasuredOptions, password: PasswordOptions, place: LabOptions, options: RunOptions,
+    script: Annotated[str, option("NAME", "oltp_read_write, oltp_read_only, ... : any script of sysbench 1.0.")] = "oltp_read_write",
+    tables: Annotated[int, option("N", "Number of tables.", min=1)] = 8,
+    rows: Annotated[int, option("N", "Rows of each table; a million take some 0.24 GiB in InnoDB.", min=1)] = 100_000,
+    distribution: Annotated[
+        Literal["uniform", "gaussian", "special", "pareto", "zipfian"], choice("Which rows are picked.")
+    ] = "special",
+    parameter: Annotated[
+        list[str] | None, option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable.")
+    ] = None,
+    option_: Annotated[
+        list[str] | None, option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option")
+    ] = None,
+) -> None:  # fmt: skip
+    """Run sysbench's OLTP scripts on a server."""
+    from headrace.bench import SysbenchOltp
+
+    made = SysbenchOltp(script, tables, rows, distribution, _numbers(parameter), _typed(option_))
+    carry_out(made, server_target(which, on, password, place), options)
+
+
+@app.command()
+def tpcc(
+    which: ServerOptions, on: MeasuredOptions, password: PasswordOptions, place: LabOptions, options: RunOptions,
+    warehouses: Annotated[int, option("N", "Warehouses, some 0.1 GiB each in InnoDB.", min=1)] = 10,
+    items: Annotated[int, option("N", "Items. Fewer than the standard's make a trial, not TPC-C.")] = 100_000,
+    customers: Annotated[int, option("N", "Customers of a district. Fewer than the standard's make a trial, not TPC-C.")] = 3_000,
+) -> None:  # fmt: skip
+    """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked afterwards. No keying and think times."""
+    from headrace.bench import Tpcc
+
+    carry_out(Tpcc(warehouses, items, customers), server_target(which, on, password, place), options)
+
+
+@app.command()
+def mysqlslap(
+    which: ServerOptions, on: MeasuredOptions, password: PasswordOptions, place: LabOptions, options: RunOptions,
+    load: Annotated[str, option("KIND", "mixed, read (scans), key, update or write.")] = "mixed",
+    rows: Annotated[int, option("N", "Rows of the table, some 160 bytes each.")] = 100_000,
+) -> None:  # fmt: skip
+    """Run mysqlslap on a server: many clients with the same statements. It tells no latencies."""
+    from headrace.bench import Mysqlslap
+
+    carry_out(Mysqlslap(load, rows), server_target(which, on, password, place), options)
+
+
+@app.command("sysbench-fileio")
+def sysbench_fileio(
+    folder: FolderOption, on: MeasuredOptions, place: LabOptions, options: RunOptions,
+    mode: Annotated[str, option("MODE", "seqwr, seqrewr, seqrd, rndrd, rndwr or rndrw.")] = "rndrw",
+    size_gib: Annotated[float, option("GIB", "Size of all files together.")] = 1.0,
+    files: Annotated[int, option("N", "Number of files.")] = 16,
+    block_kib: Annotated[int, option("KIB", "Size of a request.")] = 16,
+    io_mode: Annotated[str, option("MODE", "sync, async or mmap.")] = "sync",
+    flags: Annotated[str, option("F,F", "Flags of open: direct, dsync, sync; `none`.")] = "direct",
+    fsync_every: Annotated[int, option("N", "fsync after every N requests; 0: never.")] = 0,
+    fsync_all: Annotated[bool, flag("--fsync-all", "fsync after each write.")] = False,
+) -> None:  # fmt: skip
+    """Run sysbench's reads and writes of files in a folder."""
+    from headrace.bench import SysbenchFileio
+
+    chosen = () if flags in ("", "none") else tuple(flag.strip() for flag in flags.split(","))
+    made = SysbenchFileio(mode, size_gib, files, block_kib, io_mode, chosen, fsync_every, fsync_all)
+    carry_out(made, file_target(folder, on, place), options)
+
+
+@app.command()
+def fio(
+    folder: FolderOption, on: MeasuredOptions, place: LabOptions, options: FioRunOptions,
+    rw: Annotated[str, option("PATTERN", "read, write, randread, randwrite, rw or randrw.")] = "randread",
+    block_kib: Annotated[int, option("KIB", "Size of a request.")] = 16,
+    iodepth: Annotated[int, option("N", "Requests under way of each client.")] = 1,
+    size_gib: Annotated[float, option("GIB", "Size of the file, or of the part of the device.")] = 1.0,
+    read_percent: Annotated[int, option("PERCENT", "Share of reads in mixed patterns.")] = 50,
+    ioengine: Annotated[str, option("NAME", "libaio, io_uring, psync or sync.")] = "libaio",
+    direct: Annotated[bool, flag("--direct/--buffered", "Past the page cache, or through it.")] = True,
+    fdatasync: Annotated[int, option("N", "fdatasync after every N writes; 0: never.")] = 0,
+    overwrite: Annotated[bool, flag("--overwrite", "Write to a block device: what is on it is lost.")] = False,
+) -> None:  # fmt: skip
+    """Run fio on a file in a folder, or on a block device."""
+    from headrace.bench import FioJob
+
+    made = FioJob(rw, block_kib, iodepth, size_gib, read_percent, ioengine, direct, fdatasync, overwrite)
+    carry_out(made, file_target(folder, on, place), options)

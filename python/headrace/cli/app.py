@@ -65,7 +65,8 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         listed = {name: TyperCommand(name, help=help, callback=None) for name, (_, help) in COMMANDS.items()}
-        super().__init__(**(settings | {"commands": listed}))
+        settings["commands"] = listed
+        super().__init__(**settings)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command itself in place of the line about it."""

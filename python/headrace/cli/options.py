@@ -65,7 +65,7 @@ class CommandGroup(typer.Typer):
 def with_groups(function: Callable) -> Callable:
     """The function with the fields of its option groups as parameters of their own, behind the others."""
     own = inspect.signature(function, eval_str=True).parameters
-    groups = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
+    groups: dict[str, Any] = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
     if not groups:
         return function
     fields = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}

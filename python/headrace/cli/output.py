@@ -67,13 +67,11 @@ def print_answer(
         show(*parts())
 
 
-def pairs(rows: Sequence[tuple[str, object]]) -> Any:
+def pairs(rows: Sequence[tuple[str, object]]) -> str:
     """Names and values below each other; those without a value are left out."""
-    from headrace.report.tables import table
-
-    made = table(("", ""), [row for row in rows if row[1] not in (None, "")])
-    made.show_header = False
-    return made
+    shown = [(name, " ".join(str(value).split())) for name, value in rows if value not in (None, "")]
+    width = max((len(name) for name, _ in shown), default=0)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown)
 
 
 class Ticker:

@@ -12,6 +12,7 @@ The lab's data directory may be looked into by its owner alone, and a server is 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,5 +93,5 @@ def servers_of(data_dir: Path) -> Path:
 def places(data_dir: Path, name: str) -> Places:
     """Where a server's files are. Raises InputError for a name that is none."""
     # Short: the path of a socket has at most 107 bytes.
-    lab = hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]
+    lab = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]
     return Places(servers_of(data_dir) / checked_name(name), RUN / lab / name)

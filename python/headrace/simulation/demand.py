@@ -71,14 +71,14 @@ class Simulation:
     """
 
     rows: pl.DataFrame
-    summary: dict
+    summary: core.Summary
     storage: str
     instance: str | None
     as_of: str
     form: str
     seed: int
     usable_gib: float = 0.0
-    repeated: dict | None = None
+    repeated: core.Repeated | None = None
 
 
 def simulate(

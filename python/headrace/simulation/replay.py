@@ -25,8 +25,8 @@ class Replay:
     requests: int
     changes: int
     equal: int
-    first_difference: dict | None
-    lateness: dict
+    first_difference: core.Difference | None
+    lateness: core.Lateness
     span: int
     cut_tail: bool
 

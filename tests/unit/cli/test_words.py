@@ -20,7 +20,7 @@ DAY = "demo:hour"
         ("--degrade 0:0:10:50:-3", "EXTRA_MS = '-3'", "milliseconds, 0 to 60,000"),
         ("--degrade 0:0:10:500", "CAPS_PERCENT = '500'", "percent of the limits that are left, 0.1 to 100"),
         ("--degrade 0:-1:10:50", "START_S = '-1'", "seconds, 0 to 31,622,400"),
-        ("--snapshot-gib 501", "--snapshot-gib 501", "more than gp2:500 holds: 500 GiB"),
+        ("--snapshot-gib 501", "snapshot of 501 GiB", "more than gp2:500 holds: 500 GiB"),
         ("--snapshot-gib -1", "--snapshot-gib = -1.0 GiB", "0 to 1,048,576 GiB"),
     ],
 )
@@ -60,7 +60,9 @@ def test_a_link_stays_and_its_target_is_written(call, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.toml", "one", "target.toml", "two"]
 
 
-@pytest.mark.parametrize("words", [("workload", "demo", "--to"), ("workload", "show"), ("workload", "import"), ("plan", DAY, "--report")])
+@pytest.mark.parametrize(
+    "words", [("workload", "demo", "--to"), ("workload", "show"), ("workload", "import"), ("plan", DAY, "--report")]
+)
 def test_a_name_too_long_is_named_with_the_right_hint(call, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     name = "x" * 300 + (".html" if words[0] == "plan" else "")
@@ -88,7 +90,9 @@ def test_when_it_was_throttled_is_told_and_kept(call, tmp_path):
 
 def test_a_terminal_without_utf_8_gets_ascii():
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([sys.executable, "-m", "headrace", "workload", "show", DAY], env=environment, capture_output=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", "workload", "show", DAY], env=environment, capture_output=True, timeout=300
+    )
     text = done.stdout.decode("ascii")
     assert done.returncode == 0 and "peak" in text and "?" not in text
 

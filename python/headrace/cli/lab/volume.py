@@ -162,17 +162,17 @@ def modify(
     output: OutputOption = "table",
 ) -> None:
     """Change size, type, IOPS or MiB/s of a volume in use: modifying, optimizing, completed."""
-    from headrace.lab.watching import optimizing_note, wait_for_modification
+    from headrace.lab import watching
 
     with place.open() as lab:
         modified = lab.modify(volume, size_gib, type, iops, mib_s)
         if wait or until == "completed":
             with progress(f"modifying {volume}") as tick:
-                modified = wait_for_modification(lab, volume, modified["id"], tick, until)
+                modified = watching.wait_for_modification(lab, volume, modified["id"], tick, until)
     row = {"volume": volume} | dict(modified)
     print_answer(row, output, [row], MODIFICATION_CSV, lambda: (_modifications([row]),))
     if modified["state"] == "optimizing":
-        say(optimizing_note(modified))
+        say(watching.optimizing_note(modified))
     if modified["state"] == "failed":
         raise typer.Exit(1)
 

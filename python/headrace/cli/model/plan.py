@@ -27,7 +27,7 @@ from headrace.cli.output import data, print_json, progress, say
 if TYPE_CHECKING:
     from headrace.planner import Plan
     from headrace.planner.result import EngineComparison
-    from headrace.workload import TransactionWorkload, Workload
+    from headrace.workload import TransactionWorkload
 
 EPILOG = """\b
 Examples:
@@ -185,9 +185,7 @@ def listed(values: list[str] | None) -> list[str] | None:
     return parts or None
 
 
-def make_plan(
-    load: Workload | TransactionWorkload, other: TransactionWorkload | None, settings: dict[str, Any]
-) -> Plan | EngineComparison:
+def make_plan(load: Any, other: TransactionWorkload | None, settings: dict[str, Any]) -> Plan | EngineComparison:
     """`headrace.plan`, or a comparison of two databases, with a progress bar."""
     from headrace.planner import plan as make
     from headrace.planner import plan_against
@@ -202,7 +200,9 @@ def make_plan(
 
 def plans_of(made: Plan | EngineComparison) -> tuple[Plan, ...]:
     """The one plan, or the two of a comparison."""
-    return getattr(made, "plans", (made,))
+    from headrace.planner import Plan
+
+    return (made,) if isinstance(made, Plan) else made.plans
 
 
 def write_report(path: Path, made: Plan | EngineComparison, load: Any, start_balance: float | None = None) -> None:

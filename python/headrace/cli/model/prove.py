@@ -73,7 +73,8 @@ def prove(
     if source is None:
         made = read(Path(str(show)))
     else:
-        made = carry_out(requested(source, storage or [], compare, workload), report, settings)
+        request = requested(source, storage or [], compare, workload)
+        made = carry_out(request, report, settings)
     present(made, output, report)
     if made.holds is False:
         raise typer.Exit(1)

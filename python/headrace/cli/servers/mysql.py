@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -98,7 +98,7 @@ def up(
     """Make a server and start it; start one that exists again, with its data."""
     from headrace import servers
 
-    wanted = servers.settings_of(setting)
+    wanted: Any = servers.settings_of(setting)
     with place.open() as lab, progress("starting") as tick:
         server = servers.up(
             lab, name=name, flavor=flavor, engine=engine, storage=storage, log_storage=log_storage, config=config, memory_gib=memory_gib,

@@ -107,16 +107,14 @@ def _answers(questions: Any, typed: dict[str, str | None], asking: bool, constan
 
     answers: dict[str, Any] = {}
     for question in questions:
-        text, flag_name = typed[question.name], f"--{question.name.replace('_', '-')}"
+        text, flag_name = typed[question.name], _flag(question.name)
         if constant and question.name in DAY_ONLY:
             if text is not None:
                 raise InputError(flag_name, "describes a day, and --constant has none", "", "Leave one of them out.")
             continue
         skipped = question.only_if is not None and answers.get(question.only_if) is None
         if text is not None and skipped:
-            raise InputError(
-                f"{flag_name} {text[:40]}", f"needs --{question.only_if.replace('_', '-')}", "", "Give both."
-            )
+            raise InputError(f"{flag_name} {text[:40]}", f"needs {_flag(question.only_if)}", "", "Give both.")
         if text is not None:
             answers[question.name] = question.validator(text)
         elif question.required and not asking:
@@ -130,6 +128,10 @@ def _answers(questions: Any, typed: dict[str, str | None], asking: bool, constan
             if value is not None:
                 answers[question.name] = value
     return answers
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _ask(question: Any) -> object:

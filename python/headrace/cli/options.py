@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -64,13 +64,17 @@ class CommandGroup(typer.Typer):
 
 def with_groups(function: Callable) -> Callable:
     """The function with the fields of its option groups as parameters of their own, behind the others."""
-    own = inspect.signature(function, eval_str=True).parameters
-    groups: dict[str, Any] = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
+    hints = get_type_hints(function, include_extras=True)
+    own = {name: one.replace(annotation=hints[name]) for name, one in inspect.signature(function).parameters.items()}
+    groups: dict[str, Any] = {name: hints[name] for name in own if is_dataclass(hints[name])}
     if not groups:
         return function
-    fields = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
+    fields = {name: get_type_hints(group, include_extras=True) for name, group in groups.items()}
     spread = [one for name, one in own.items() if name not in groups]
-    spread += [one for of_group in fields.values() for one in of_group.values()]
+    for name, group in groups.items():
+        spread += [
+            one.replace(annotation=fields[name][one.name]) for one in inspect.signature(group).parameters.values()
+        ]
 
     @functools.wraps(function)
     def command(**given: Any) -> object:
@@ -153,7 +157,8 @@ SeedOption = Annotated[
     int, option("N", "Seed for all random draws: the same seed gives the same answer.", min=0, max=2**63 - 1)
 ]
 StartBalanceOption = Annotated[
-    float | None, option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.")
+    float | None,
+    option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance"),
 ]
 ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html).")]
 PageOrChartOption = Annotated[
@@ -174,7 +179,7 @@ VolumeArgument = Annotated[
 MemberOption = Annotated[int | None, option("N", "Only this member of an array, counted from 0.", min=0)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LabOptions:
     """Which lab is meant."""
 
@@ -193,7 +198,7 @@ class LabOptions:
         return Lab(self.data_dir, self.socket)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PasswordOptions:
     """Where the password of a MySQL account comes from."""
 
@@ -204,7 +209,7 @@ class PasswordOptions:
         bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")
     ] = False
 
-    def address(self, text: str) -> Address:
+    def read_address(self, text: str) -> Address:
         """The address with its password. Raises InputError."""
         from headrace.connect import Secret, parse_address
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.cli import INTERRUPTED
 from headrace.cli.bench.common import StoreOption, show_run
 from headrace.cli.options import (
     CommandGroup,
@@ -47,10 +48,11 @@ DEFAULT_DATABASE = "headrace_bench"
 ADDRESS = (
     "mysql://USER@HOST[:PORT]/DATABASE or mysql://USER@/DATABASE?socket=PATH. The tables are made in that database."
 )
+VOLUME = "Lab volume whose own figures are recorded too; again for each. Those of a lab server are known."
 SOURCE = "docs/reference/bench.md, sysbench-oltp"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredOptions:
     """What a benchmark is run on, as far as it must be told."""
 
@@ -61,18 +63,13 @@ class MeasuredOptions:
         list[str] | None,
         option("D", "Block device whose counters are recorded; again for each. Default: that of the data."),
     ] = None
-    volume: Annotated[
-        list[str] | None,
-        option(
-            "VOL", "Lab volume whose own figures are recorded too; again for each. Those of a lab server are known."
-        ),
-    ] = None
+    volume: Annotated[list[str] | None, option("VOL", VOLUME)] = None
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """Which server."""
+    """Which server, and which of its engines."""
 
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None
     server: Annotated[str | None, option("NAME", "A server of `headrace mysql up`, instead of an address.")] = None
@@ -82,13 +79,11 @@ class ServerOptions:
     engine: Annotated[Engine | None, choice("Engine of the test tables. Default: the server's default engine.")] = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """Options of every run."""
 
-    threads: Annotated[
-        int, option("N", "Clients, each with one transaction (or --iodepth requests) under way.", min=1)
-    ] = 16
+    threads: Annotated[int, option("N", "Clients, each with one transaction or request under way.", min=1)] = 16
     seconds: Annotated[int, option("S", "How long to measure.", min=2)] = 60
     warmup: Annotated[int, option("S", "Seconds before that, which do not count.", min=0)] = 0
     seed: Annotated[int, option("N", "Seed for the random numbers.", min=1)] = 1
@@ -100,12 +95,36 @@ class RunOptions:
     report: PageOrChartOption = None
     output: OutputOption = "table"
 
+    def carry_out(self, benchmark: Benchmark, target: Target) -> None:
+        """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then is shown first."""
+        from headrace import bench
+        from headrace.report.output import check_chart_path
 
-@dataclass(frozen=True)
-class FioRunOptions(RunOptions):
-    """The same for fio, whose clients have requests of their own under way."""
-
-    threads: Annotated[int, option("N", "Clients, each with --iodepth requests under way.", min=1)] = 1
+        check_chart_path(self.report)
+        # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left half made or running.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        made = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
+        if self.prepare_only:
+            say("prepared" if made else "was prepared before")
+            return
+        given = {"seconds": self.seconds, "warmup_s": self.warmup, "threads": self.threads, "seed": self.seed}
+        kept = {"store": self.store, "name": self.name}
+        try:
+            try:
+                with progress("") as bar:
+                    told = {"progress": bar, "on_second": lambda second: _tell(bar, second)}
+                    record = bench.run(benchmark, target, **given, **kept, **told)
+            except bench.BrokenRun as broken:
+                show_run(broken.record, self.output, self.report)
+                raise
+            except bench.Interrupted as stopped:
+                show_run(stopped.record, self.output, self.report)
+                hint = f"What was measured is kept: run {stopped.record.id}."
+                raise CouldNotRun("the run", "was interrupted", "", hint, INTERRUPTED) from None
+            show_run(record, self.output, self.report)
+        finally:
+            if self.cleanup:
+                bench.cleanup(benchmark, target)
 
 
 FolderOption = Annotated[
@@ -113,80 +132,82 @@ FolderOption = Annotated[
 ]
 
 
-def server_target(which: ServerOptions, on: MeasuredOptions, password: PasswordOptions, place: LabOptions) -> Target:
-    """The server that is meant, by its name in the lab or by its address. Raises InputError, CouldNotRun."""
-    from headrace import bench, servers
-    from headrace.lab import Lab
+# Fields of a dataclass stand in the order of its bases, the last one first.
+@dataclass(frozen=True, kw_only=True)
+class FileRun(LabOptions, RunOptions, MeasuredOptions):
+    """A run on files, or on a device."""
 
-    if (which.address is None) == (which.server is None):
-        rule = "name one: an address, or a server of the lab"
-        hint = "For example mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock, or --server db."
-        raise InputError(
-            "address and --server" if which.address else "no server", rule, "headrace bench run --help", hint
-        )
-    given = {"devices": on.device or (), "instance": on.instance, "engine": which.engine}
-    if which.address is not None:
-        lab = Lab(place.data_dir, place.socket).place if on.volume else None
-        found = password.address(which.address)
+    def run(self, benchmark: Benchmark, folder: Path) -> None:
+        """Raises InputError, and as `carry_out`."""
+        from headrace import bench
+        from headrace.lab import Lab
+
+        lab = Lab(self.data_dir, self.socket).place if self.volume else None
+        more = {
+            "storage": self.storage,
+            "devices": self.device or (),
+            "volumes": self.volume or (),
+            "instance": self.instance,
+        }
+        self.carry_out(benchmark, bench.file_target(folder, lab=lab, **more))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FioRun(FileRun):
+    """A run of fio, whose clients have requests of their own under way."""
+
+    threads: Annotated[int, option("N", "Clients, each with --iodepth requests under way.", min=1)] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerRun(LabOptions, PasswordOptions, RunOptions, MeasuredOptions, ServerOptions):
+    """A run on a server."""
+
+    def run(self, benchmark: Benchmark) -> None:
+        """Raises InputError and CouldNotRun, and as `carry_out`."""
+        if (self.address is None) == (self.server is None):
+            rule = "name one: an address, or a server of the lab"
+            hint = "For example mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock, or --server db."
+            raise InputError(
+                "address and --server" if self.address else "no server", rule, "headrace bench run --help", hint
+            )
+        self.carry_out(benchmark, self._at_address() if self.address else self._in_lab())
+
+    def _at_address(self) -> Target:
+        from headrace import bench
+        from headrace.lab import Lab
+
+        lab = Lab(self.data_dir, self.socket).place if self.volume else None
+        found = self.read_address(str(self.address))
+        on = {
+            "storage": self.storage,
+            "log_storage": self.log_storage,
+            "devices": self.device or (),
+            "volumes": self.volume or (),
+        }
         found = found if found.database else found.with_database(DEFAULT_DATABASE)
-        storage = {"storage": on.storage, "log_storage": which.log_storage}
-        return bench.server_target(found, lab=lab, volumes=on.volume or (), **storage, **given)
-    with place.open() as lab:
-        known = servers.find(lab, str(which.server))
-        status, place_of_lab = lab.status(), lab.place
-    if known.state != "running":
-        hint = f"Start it: headrace mysql up {which.server}{place_of_lab.flags()}"
-        raise CouldNotRun(f"server {which.server}", f"is {known.state}", "", hint)
-    given = {
-        "devices": on.device or known.devices, "instance": on.instance or status.get("instance_type"), "engine": which.engine or known.engine,
-        "storage": on.storage or known.storage, "log_storage": which.log_storage or known.log_storage,
-        "volumes": on.volume or tuple(volume for volume in (known.data_volume, known.log_volume) if volume),
-    }  # fmt: skip
-    return bench.server_target(known.address(DEFAULT_DATABASE), lab=place_of_lab, as_of=status.get("as_of"), **given)
+        return bench.server_target(found, lab=lab, instance=self.instance, engine=self.engine, **on)
 
+    def _in_lab(self) -> Target:
+        from headrace import bench, servers
 
-def file_target(folder: Path, on: MeasuredOptions, place: LabOptions) -> Target:
-    """The folder or device that is meant. Raises InputError."""
-    from headrace import bench
-    from headrace.lab import Lab
-
-    lab = Lab(place.data_dir, place.socket).place if on.volume else None
-    return bench.file_target(
-        folder, storage=on.storage, devices=on.device or (), lab=lab, volumes=on.volume or (), instance=on.instance
-    )
-
-
-def carry_out(benchmark: Benchmark, target: Target, options: RunOptions) -> None:
-    """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then is shown first."""
-    from headrace import bench
-    from headrace.report.output import check_chart_path
-
-    check_chart_path(options.report)
-    # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left half made or running.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    made = bench.prepare(benchmark, target, threads=options.threads, seed=options.seed, fresh=options.fresh, say=say)
-    if options.prepare_only:
-        say("prepared" if made else "was prepared before")
-        return
-    try:
-        try:
-            with progress("") as bar:
-                record = bench.run(
-                    benchmark, target, seconds=options.seconds, warmup_s=options.warmup, threads=options.threads, seed=options.seed,
-                    store=options.store, name=options.name, progress=bar, on_second=lambda second: _tell(bar, second),
-                )  # fmt: skip
-        except bench.BrokenRun as broken:
-            show_run(broken.record, options.output, options.report)
-            raise
-        except bench.Interrupted as stopped:
-            show_run(stopped.record, options.output, options.report)
-            raise CouldNotRun(
-                "the run", "was interrupted", "", f"What was measured is kept: run {stopped.record.id}.", 130
-            ) from None
-        show_run(record, options.output, options.report)
-    finally:
-        if options.cleanup:
-            bench.cleanup(benchmark, target)
+        with self.open() as lab:
+            known = servers.find(lab, str(self.server))
+            status, place = lab.status(), lab.place
+        if known.state != "running":
+            hint = f"Start it: headrace mysql up {self.server}{place.flags()}"
+            raise CouldNotRun(f"server {self.server}", f"is {known.state}", "", hint)
+        return bench.server_target(
+            known.address(DEFAULT_DATABASE),
+            storage=self.storage or known.storage,
+            log_storage=self.log_storage or known.log_storage,
+            devices=self.device or known.devices,
+            lab=place,
+            volumes=self.volume or tuple(volume for volume in (known.data_volume, known.log_volume) if volume),
+            instance=self.instance or status.get("instance_type"),
+            as_of=status.get("as_of"),
+            engine=self.engine or known.engine,
+        )
 
 
 def _tell(bar: Ticker, second: Second) -> None:
@@ -238,55 +259,61 @@ def _numbers(texts: list[str] | None) -> dict[str, float]:
 
 @app.command("sysbench-oltp")
 def sysbench_oltp(
-    which: ServerOptions, on: MeasuredOptions, password: PasswordOptions, place: LabOptions, options: RunOptions,
-    script: Annotated[str, option("NAME", "oltp_read_write, oltp_read_only, ... : any script of sysbench 1.0.")] = "oltp_read_write",
+    on: ServerRun,
+    script: Annotated[
+        str, option("NAME", "oltp_read_write, oltp_read_only, ... : any script of sysbench 1.0.")
+    ] = "oltp_read_write",
     tables: Annotated[int, option("N", "Number of tables.", min=1)] = 8,
     rows: Annotated[int, option("N", "Rows of each table; a million take some 0.24 GiB in InnoDB.", min=1)] = 100_000,
     distribution: Annotated[
         Literal["uniform", "gaussian", "special", "pareto", "zipfian"], choice("Which rows are picked.")
     ] = "special",
     parameter: Annotated[
-        list[str] | None, option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable.")
+        list[str] | None,
+        option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable."),
     ] = None,
     option_: Annotated[
-        list[str] | None, option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option")
+        list[str] | None,
+        option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option"),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Run sysbench's OLTP scripts on a server."""
     from headrace.bench import SysbenchOltp
 
-    made = SysbenchOltp(script, tables, rows, distribution, _numbers(parameter), _typed(option_))
-    carry_out(made, server_target(which, on, password, place), options)
+    on.run(SysbenchOltp(script, tables, rows, distribution, _numbers(parameter), _typed(option_)))
 
 
 @app.command()
 def tpcc(
-    which: ServerOptions, on: MeasuredOptions, password: PasswordOptions, place: LabOptions, options: RunOptions,
+    on: ServerRun,
     warehouses: Annotated[int, option("N", "Warehouses, some 0.1 GiB each in InnoDB.", min=1)] = 10,
     items: Annotated[int, option("N", "Items. Fewer than the standard's make a trial, not TPC-C.")] = 100_000,
-    customers: Annotated[int, option("N", "Customers of a district. Fewer than the standard's make a trial, not TPC-C.")] = 3_000,
-) -> None:  # fmt: skip
+    customers: Annotated[
+        int, option("N", "Customers of a district. Fewer than the standard's make a trial, not TPC-C.")
+    ] = 3_000,
+) -> None:
     """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked afterwards. No keying and think times."""
     from headrace.bench import Tpcc
 
-    carry_out(Tpcc(warehouses, items, customers), server_target(which, on, password, place), options)
+    on.run(Tpcc(warehouses, items, customers))
 
 
 @app.command()
 def mysqlslap(
-    which: ServerOptions, on: MeasuredOptions, password: PasswordOptions, place: LabOptions, options: RunOptions,
+    on: ServerRun,
     load: Annotated[str, option("KIND", "mixed, read (scans), key, update or write.")] = "mixed",
     rows: Annotated[int, option("N", "Rows of the table, some 160 bytes each.")] = 100_000,
-) -> None:  # fmt: skip
+) -> None:
     """Run mysqlslap on a server: many clients with the same statements. It tells no latencies."""
     from headrace.bench import Mysqlslap
 
-    carry_out(Mysqlslap(load, rows), server_target(which, on, password, place), options)
+    on.run(Mysqlslap(load, rows))
 
 
 @app.command("sysbench-fileio")
 def sysbench_fileio(
-    folder: FolderOption, on: MeasuredOptions, place: LabOptions, options: RunOptions,
+    on: FileRun,
+    folder: FolderOption,
     mode: Annotated[str, option("MODE", "seqwr, seqrewr, seqrd, rndrd, rndwr or rndrw.")] = "rndrw",
     size_gib: Annotated[float, option("GIB", "Size of all files together.")] = 1.0,
     files: Annotated[int, option("N", "Number of files.")] = 16,
@@ -295,18 +322,18 @@ def sysbench_fileio(
     flags: Annotated[str, option("F,F", "Flags of open: direct, dsync, sync; `none`.")] = "direct",
     fsync_every: Annotated[int, option("N", "fsync after every N requests; 0: never.")] = 0,
     fsync_all: Annotated[bool, flag("--fsync-all", "fsync after each write.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Run sysbench's reads and writes of files in a folder."""
     from headrace.bench import SysbenchFileio
 
     chosen = () if flags in ("", "none") else tuple(flag.strip() for flag in flags.split(","))
-    made = SysbenchFileio(mode, size_gib, files, block_kib, io_mode, chosen, fsync_every, fsync_all)
-    carry_out(made, file_target(folder, on, place), options)
+    on.run(SysbenchFileio(mode, size_gib, files, block_kib, io_mode, chosen, fsync_every, fsync_all), folder)
 
 
 @app.command()
 def fio(
-    folder: FolderOption, on: MeasuredOptions, place: LabOptions, options: FioRunOptions,
+    on: FioRun,
+    folder: FolderOption,
     rw: Annotated[str, option("PATTERN", "read, write, randread, randwrite, rw or randrw.")] = "randread",
     block_kib: Annotated[int, option("KIB", "Size of a request.")] = 16,
     iodepth: Annotated[int, option("N", "Requests under way of each client.")] = 1,
@@ -316,9 +343,8 @@ def fio(
     direct: Annotated[bool, flag("--direct/--buffered", "Past the page cache, or through it.")] = True,
     fdatasync: Annotated[int, option("N", "fdatasync after every N writes; 0: never.")] = 0,
     overwrite: Annotated[bool, flag("--overwrite", "Write to a block device: what is on it is lost.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Run fio on a file in a folder, or on a block device."""
     from headrace.bench import FioJob
 
-    made = FioJob(rw, block_kib, iodepth, size_gib, read_percent, ioengine, direct, fdatasync, overwrite)
-    carry_out(made, file_target(folder, on, place), options)
+    on.run(FioJob(rw, block_kib, iodepth, size_gib, read_percent, ioengine, direct, fdatasync, overwrite), folder)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from headrace.cli.inputs import read_database
 from headrace.cli.model.simulate import InstanceOption, StorageOption
@@ -39,25 +40,32 @@ DATABASE_SECONDS = 3_600  # an hour: a cold cache has filled on most storages
 EVENTS_SECONDS = 60  # every I/O of every client: about as long as such a run takes
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The settings of `headrace.predict`; a length of None is the usual one."""
+
+    log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None
+    instance: InstanceOption = None
+    as_of: AsOfOption = None
+    cache_gib: Annotated[float | None, option("GIB", "Buffer pool or block cache. Default: as measured.")] = None
+    threads: Annotated[int | None, option("N", "Clients. Default: as measured.")] = None
+    arrivals_tps: Annotated[
+        float | None, option("TPS", "This many transactions arrive a second, instead of clients that wait.")
+    ] = None
+    start: Annotated[Literal["cold", "warm"], choice("The cache at the start: empty, or as full as it gets.")] = "cold"
+    seconds: Annotated[float | None, option("S", "Length of the run. Default: 3,600; 60 with --form events.")] = None
+    seed: SeedOption = 1
+    start_balance_percent: StartBalanceOption = None
+    growth: GrowthOption = 1.0
+    form: Annotated[
+        Literal["interval", "events"], choice("Simulate whole seconds, or every I/O of every client (events).")
+    ] = "interval"
+
+
 def predict(
     workload: WorkloadArgument,
     storage: StorageOption,
-    log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None,
-    instance: InstanceOption = None,
-    as_of: AsOfOption = None,
-    cache_gib: Annotated[float | None, option("GIB", "Buffer pool or block cache. Default: as measured.")] = None,
-    threads: Annotated[int | None, option("N", "Clients. Default: as measured.")] = None,
-    arrivals_tps: Annotated[
-        float | None, option("TPS", "This many transactions arrive a second, instead of clients that wait.")
-    ] = None,
-    start: Annotated[Literal["cold", "warm"], choice("The cache at the start: empty, or as full as it gets.")] = "cold",
-    seconds: Annotated[float | None, option("S", "Length of the run. Default: 3,600; 60 with --form events.")] = None,
-    seed: SeedOption = 1,
-    start_balance: StartBalanceOption = None,
-    growth: GrowthOption = 1.0,
-    form: Annotated[
-        Literal["interval", "events"], choice("Simulate whole seconds, or every I/O of every client (events).")
-    ] = "interval",
+    settings: RunSettings,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
@@ -68,30 +76,24 @@ def predict(
 
     check_chart_path(report)
     load = read_database(workload)
-    if arrivals_tps is not None and threads is not None:
+    if settings.arrivals_tps is not None and settings.threads is not None:
         rule = "is for clients that wait; with --arrivals-tps none does"
         raise InputError("--threads", rule, "headrace predict --help", "Leave it out.")
-    print_prediction(
-        load, Storage.parse(storage).text, output, report, log_storage=log_storage, instance=instance, cache_gib=cache_gib, threads=threads,
-        arrivals_tps=arrivals_tps, as_of=as_of, seconds=seconds, start=start, start_balance=start_balance, growth=growth, seed=seed, form=form,
-    )  # fmt: skip
+    print_prediction(load, Storage.parse(storage).text, settings, output, report)
 
 
 def print_prediction(
-    workload: TransactionWorkload, storage: str, output: Output, report: Path | None, **settings: Any
+    workload: TransactionWorkload, storage: str, settings: RunSettings, output: Output, report: Path | None
 ) -> None:
-    """Predicts and prints; `settings` are those of `headrace.predict`."""
+    """Predicts and prints."""
     from headrace.report import databases
     from headrace.report.output import as_csv
     from headrace.report.tables import show
     from headrace.simulation import database
 
-    settings["seconds"] = whole_seconds(
-        settings["seconds"], EVENTS_SECONDS if settings["form"] == "events" else DATABASE_SECONDS
-    )
-    settings["start_balance_percent"] = settings.pop("start_balance")
+    seconds = whole_seconds(settings.seconds, EVENTS_SECONDS if settings.form == "events" else DATABASE_SECONDS)
     with progress("simulating") as tick:
-        run = database.predict(workload, storage, progress=tick, **settings)
+        run = database.predict(workload, storage, progress=tick, **(vars(settings) | {"seconds": seconds}))
     run = run.with_warnings(databases.log_warnings(run, workload))
     if report is not None:
         from headrace.report.database_pages import write_prediction

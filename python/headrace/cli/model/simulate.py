@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -53,30 +54,19 @@ StorageOption = Annotated[
 InstanceOption = Annotated[str | None, instance_option("EC2 type whose EBS limits apply. Default: the volumes alone.")]
 
 
-def simulate(
-    workload: WorkloadArgument,
-    storage: StorageOption,
-    instance: InstanceOption = None,
-    as_of: AsOfOption = None,
-    seconds: Annotated[
-        float | None, option("S", "Length of a closed load (default 60), or where to cut a demand over time.")
-    ] = None,
-    interval: Annotated[float | None, option("S", "Length of a row in seconds.")] = None,
-    seed: SeedOption = 1,
-    start_balance: StartBalanceOption = None,
-    growth: GrowthOption = 1.0,
-    form: Annotated[
-        Literal["auto", "events", "interval"],
-        choice("Simulate every request (events), or whole intervals.", rich_help_panel=MODEL),
-    ] = "auto",
+@dataclass(frozen=True, kw_only=True)
+class DemandOptions:
+    """What a demand of I/Os alone can be asked for: a database has none of these."""
+
+    interval: Annotated[float | None, option("S", "Length of a row in seconds.")] = None
     cycle: Annotated[
         Literal["first", "settled"] | None,
         choice(
             "first: from the balances at the start. settled: repeated until balances end where they began. Default: first.",
             rich_help_panel=MODEL,
         ),
-    ] = None,
-    no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.", rich_help_panel=MODEL)] = False,
+    ] = None
+    no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.", rich_help_panel=MODEL)] = False
     no_saved_second: Annotated[
         bool,
         flag(
@@ -84,10 +74,10 @@ def simulate(
             "Begin without the second of IOPS that a rested volume has saved.",
             rich_help_panel=MODEL,
         ),
-    ] = False,
+    ] = False
     no_holds: Annotated[
         bool, flag("--no-holds", "Leave stalls of single I/Os out of the latency.", rich_help_panel=MODEL)
-    ] = False,
+    ] = False
     xen: Annotated[
         bool,
         flag(
@@ -95,20 +85,20 @@ def simulate(
             "Deliver 2.5 % over the nominal rate, as measured for volumes on Xen instances.",
             rich_help_panel=MODEL,
         ),
-    ] = False,
+    ] = False
     snapshot_gib: Annotated[
         float | None, option("GIB", "The volume was made from a snapshot of this much data.", rich_help_panel=EVENTS)
-    ] = None,
+    ] = None
     init_rate: Annotated[
         float | None,
         option("MIB_S", "Initialization rate that was bought, with --snapshot-gib.", rich_help_panel=EVENTS),
-    ] = None,
+    ] = None
     degrade: Annotated[
         list[str] | None,
         option(
             DEGRADE, "A volume delivers less for a while. Repeatable; members count from 0.", rich_help_panel=EVENTS
         ),
-    ] = None,
+    ] = None
     modify: Annotated[
         str | None,
         option(
@@ -116,84 +106,109 @@ def simulate(
             "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s).",
             rich_help_panel=EVENTS,
         ),
-    ] = None,
+    ] = None
     lose_member: Annotated[
         list[str] | None, option("N", "This member of the array is lost. Repeatable.", rich_help_panel=EVENTS)
+    ] = None
+
+    def given(self) -> list[str]:
+        """The names of those that were given; 0 is given too."""
+        given = [name for name, value in vars(self).items() if value is not None and value is not False and value != []]
+        return [f"--{name.replace('_', '-')}" for name in given]
+
+    def for_the_model(self) -> dict[str, Any]:
+        """The `options` of `headrace.simulate`. Raises InputError."""
+        switches = {"merge": self.no_merge, "saved_second": self.no_saved_second, "holds": self.no_holds}
+        options: dict[str, Any] = {name: False for name, off in switches.items() if off}
+        options |= {"rate_per_mille": XEN_RATE_PER_MILLE} if self.xen else {}
+        return options | self._events()
+
+    def _events(self) -> dict[str, Any]:
+        from headrace.base.checks import check_number
+        from headrace.base.units import GIB, MIB
+        from headrace.errors import InputError
+        from headrace.simulation import notation
+        from headrace.workload.model import MAX_SIZE_GIB
+
+        options: dict[str, Any] = {}
+        if self.modify is not None:
+            options["modify"] = notation.modification(self.modify)
+        if self.init_rate is not None and self.snapshot_gib is None:
+            rule, hint = "needs --snapshot-gib", "Say how much data the snapshot holds."
+            raise InputError(f"--init-rate {self.init_rate:,.10g}", rule, "headrace simulate --help", hint)
+        if self.snapshot_gib is not None:
+            # 100,000 MiB/s is a guess at what no initialization rate reaches.
+            rate = (
+                None if self.init_rate is None else check_number("--init-rate", self.init_rate, 0.001, 100_000, "MiB/s")
+            )
+            written = int(check_number("--snapshot-gib", self.snapshot_gib, 0.0, MAX_SIZE_GIB, "GiB") * GIB)
+            options["snapshot"] = {"written_bytes": written, "initialization_bytes_s": rate and int(rate * MIB)}
+        if self.degrade:
+            options["degradations"] = [notation.degradation(text) for text in self.degrade]
+        if self.lose_member:
+            options["failed_members"] = [notation.whole("MEMBER", text.strip()) for text in self.lose_member]
+        return options
+
+
+def simulate(
+    workload: WorkloadArgument,
+    storage: StorageOption,
+    of_demand: DemandOptions,
+    instance: InstanceOption = None,
+    as_of: AsOfOption = None,
+    seconds: Annotated[
+        float | None, option("S", "Length of a closed load (default 60), or where to cut a demand over time.")
     ] = None,
+    seed: SeedOption = 1,
+    start_balance: StartBalanceOption = None,
+    growth: GrowthOption = 1.0,
+    form: Annotated[
+        Literal["auto", "events", "interval"], choice("Simulate every request (events), or whole intervals.")
+    ] = "auto",
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
     """Run a demand of I/Os on a storage: what is delivered, what waits, when credits run dry."""
     from headrace.base.storage import Storage
-    from headrace.errors import InputError
     from headrace.report.output import check_chart_path
+    from headrace.simulation import demand
     from headrace.workload import TransactionWorkload
 
     check_chart_path(report)
     load, storage = read_workload(workload), Storage.parse(storage).text
-    of_demand = {
-        "--interval": interval, "--cycle": cycle, "--no-merge": no_merge, "--no-saved-second": no_saved_second, "--no-holds": no_holds,
-        "--xen": xen, "--snapshot-gib": snapshot_gib, "--init-rate": init_rate, "--degrade": degrade, "--modify": modify,
-        "--lose-member": lose_member,
-    }  # fmt: skip
+    common: dict[str, Any] = {"instance": instance, "as_of": as_of, "seconds": seconds, "seed": seed, "growth": growth}
     if isinstance(load, TransactionWorkload):
-        for name, value in of_demand.items():
-            if value is not None and value is not False and value != []:  # 0 was given
-                rule = "is for demand in I/Os; this workload is a database in transactions"
-                raise InputError(name, rule, "headrace simulate --help", "Leave it out.")
-        common = {
-            "instance": instance, "as_of": as_of, "seconds": seconds, "seed": seed, "start_balance": start_balance, "growth": growth,
-            "form": "events" if form == "events" else "interval", "output": output, "report": report,
-        }  # fmt: skip
-        return predict_instead(load, storage, common)
-    switches = {"merge": no_merge, "saved_second": no_saved_second, "holds": no_holds}
-    options = events_of(snapshot_gib, init_rate, degrade or [], modify, lose_member or [])
-    options |= {name: False for name, off in switches.items() if off}
-    options |= {"rate_per_mille": XEN_RATE_PER_MILLE} if xen else {}
-    from headrace.simulation import demand
-
+        common |= {"start_balance_percent": start_balance, "form": "events" if form == "events" else "interval"}
+        return predict_instead(load, storage, of_demand, common, output, report)
+    common |= {
+        "start_balance": start_balance,
+        "form": form,
+        "interval_s": of_demand.interval,
+        "cycle": of_demand.cycle or "first",
+    }
+    options = of_demand.for_the_model()
     with progress("simulating") as tick:
-        run = demand.simulate(
-            load, storage, instance=instance, as_of=as_of, seconds=seconds, interval_s=interval, seed=seed, start_balance=start_balance,
-            form=form, growth=growth, options=options, progress=tick, cycle=cycle or "first",
-        )  # fmt: skip
-    show_run(run, load, output, report, not no_saved_second)
+        run = demand.simulate(load, storage, options=options, progress=tick, **common)
+    show_run(run, load, output, report, not of_demand.no_saved_second)
 
 
-def predict_instead(load: TransactionWorkload, storage: str, settings: dict[str, Any]) -> None:
-    """A database, which this command ran before there was `headrace predict`."""
-    from headrace.cli.model.predict import print_prediction
-
-    say(still_works("simulate", "predict", " of a database"))
-    print_prediction(load, storage, **settings)
-
-
-def events_of(
-    snapshot_gib: float | None, init_rate: float | None, degrade: list[str], modify: str | None, lose_member: list[str]
-) -> dict[str, Any]:
-    """What happens to the volumes, as `headrace.simulate` takes it. Raises InputError."""
-    from headrace.base.checks import check_number
-    from headrace.base.units import GIB, MIB
+def predict_instead(
+    load: TransactionWorkload,
+    storage: str,
+    of_demand: DemandOptions,
+    common: dict[str, Any],
+    output: Output,
+    report: Path | None,
+) -> None:
+    """A database, which this command ran before there was `headrace predict`. Raises InputError."""
+    from headrace.cli.model.predict import RunSettings, print_prediction
     from headrace.errors import InputError
-    from headrace.simulation import notation
-    from headrace.workload.model import MAX_SIZE_GIB
 
-    options: dict[str, Any] = {}
-    if modify is not None:
-        options["modify"] = notation.modification(modify)
-    if init_rate is not None and snapshot_gib is None:
-        rule, hint = "needs --snapshot-gib", "Say how much data the snapshot holds."
-        raise InputError(f"--init-rate {init_rate:,.10g}", rule, "headrace simulate --help", hint)
-    if snapshot_gib is not None:
-        # 100,000 MiB/s is a guess at what no initialization rate reaches.
-        rate = None if init_rate is None else int(check_number("--init-rate", init_rate, 0.001, 100_000, "MiB/s") * MIB)
-        written = int(check_number("--snapshot-gib", snapshot_gib, 0.0, MAX_SIZE_GIB, "GiB") * GIB)
-        options["snapshot"] = {"written_bytes": written, "initialization_bytes_s": rate}
-    if degrade:
-        options["degradations"] = [notation.degradation(text) for text in degrade]
-    if lose_member:
-        options["failed_members"] = [notation.whole("MEMBER", text.strip()) for text in lose_member]
-    return options
+    for name in of_demand.given():
+        rule = "is for demand in I/Os; this workload is a database in transactions"
+        raise InputError(name, rule, "headrace simulate --help", "Leave it out.")
+    say(still_works("simulate", "predict", " of a database"))
+    print_prediction(load, storage, RunSettings(**common), output, report)
 
 
 def show_run(run: Simulation, load: Workload, output: Output, report: Path | None, saved_second: bool) -> None:

@@ -84,7 +84,7 @@ def advise(
     if check and address is None and config is None:
         hint = "Name the server, or its option file with --config."
         raise InputError("--check", "compares with today's settings", "headrace advise --help", hint)
-    given = None if address is None else password.address(address)
+    given = None if address is None else password.read_address(address)
     known = None
     if workload is not None:
         from headrace.cli.inputs import read_database

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     AsOfOption,
     Engine,
@@ -73,7 +74,7 @@ def capture(
     from headrace.observe.live.record import capture as capture_run
 
     question = Question(
-        password.address(address), seconds, check_storage_given(storage, device), tuple(device or ()), log_storage, instance,
+        password.read_address(address), seconds, check_storage_given(storage, device), tuple(device or ()), log_storage, instance,
         read_day(as_of), engine, size_gib, threads, name, interval,
     )  # fmt: skip
     check_workload(workload, seconds)
@@ -86,7 +87,9 @@ def capture(
         interrupted = found.state == "interrupted"
         why = "was interrupted" if interrupted else "lost the server"
         hint = f"What was sampled is in {found.description.parent}."
-        raise CouldNotRun("the capture", f"{why} after {found.seconds:,.0f} s", "", hint, 130 if interrupted else None)
+        raise CouldNotRun(
+            "the capture", f"{why} after {found.seconds:,.0f} s", "", hint, INTERRUPTED if interrupted else None
+        )
 
 
 def report(found: Any, output: TableOrJson, workload: Path | None, name: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -52,26 +53,33 @@ DataSizeOption = Annotated[float | None, option("GIB", "Data the volume must hol
 DAY_ONLY = ("shape", "night_floor", "backup_start_hour", "backup_minutes", "backup_mib_s")
 
 
-@app.command()
-def new(
-    name: NameOption = None,
-    reads_per_s: Annotated[str | None, option("N", "Reads a second in the busy hour (iostat -x: r/s).")] = None,
-    writes_per_s: Annotated[str | None, option("N", "Writes a second in the busy hour (iostat -x: w/s).")] = None,
-    read_kib: Annotated[str | None, option("KIB", "Mean size of a read. Default: 16.")] = None,
-    write_kib: Annotated[str | None, option("KIB", "Mean size of a write. Default: 22.")] = None,
+@dataclass(frozen=True, kw_only=True)
+class DayOptions:
+    """Answers to the questions about a day, as they are typed."""
+
+    name: NameOption = None
+    reads_per_s: Annotated[str | None, option("N", "Reads a second in the busy hour (iostat -x: r/s).")] = None
+    writes_per_s: Annotated[str | None, option("N", "Writes a second in the busy hour (iostat -x: w/s).")] = None
+    read_kib: Annotated[str | None, option("KIB", "Mean size of a read. Default: 16.")] = None
+    write_kib: Annotated[str | None, option("KIB", "Mean size of a write. Default: 22.")] = None
     shape: Annotated[
         str | None, option("SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default: office.")
-    ] = None,
+    ] = None
     night_floor: Annotated[
         str | None, option("SHARE", "The quietest hour as a share of the busiest, 0-1. Default: 0.1.")
-    ] = None,
-    backup_start_hour: Annotated[
-        str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")
-    ] = None,
-    backup_minutes: Annotated[str | None, option("N", "How long the backup runs. Default: 60.")] = None,
-    backup_mib_s: Annotated[str | None, option("MIB_S", "How fast the backup reads. Default: 50.")] = None,
-    size_gib: Annotated[str | None, option("GIB", "Data the volume must hold; a plan needs it.")] = None,
-    growth_per_year: Annotated[str | None, option("SHARE", "0.3 is 30 % more a year; plan --months uses it.")] = None,
+    ] = None
+    backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = (
+        None,
+    )
+    backup_minutes: Annotated[str | None, option("N", "How long the backup runs. Default: 60.")] = None
+    backup_mib_s: Annotated[str | None, option("MIB_S", "How fast the backup reads. Default: 50.")] = None
+    size_gib: Annotated[str | None, option("GIB", "Data the volume must hold; a plan needs it.")] = None
+    growth_per_year: Annotated[str | None, option("SHARE", "0.3 is 30 % more a year; plan --months uses it.")] = None
+
+
+@app.command()
+def new(
+    day: DayOptions,
     days: Annotated[int, option("N", "How many times the day is repeated.")] = 1,
     constant: Annotated[int | None, option("S", "Make a constant load of this many seconds instead of a day.")] = None,
     sequential_read_share: Annotated[float, option("SHARE", "Share of reads that follow the one before, 0-1.")] = 0.0,
@@ -84,16 +92,10 @@ def new(
     """Make a workload from what you know of the busy hour; asks for what is missing on a terminal."""
     from headrace import workload
 
-    typed = {
-        "name": name, "reads_per_s": reads_per_s, "writes_per_s": writes_per_s, "read_kib": read_kib, "write_kib": write_kib,
-        "shape": shape, "night_floor": night_floor, "backup_start_hour": backup_start_hour, "backup_minutes": backup_minutes,
-        "backup_mib_s": backup_mib_s, "size_gib": size_gib, "growth_per_year": growth_per_year,
-    }  # fmt: skip
-    asking = sys.stdin.isatty() and sys.stderr.isatty() and (reads_per_s is None or writes_per_s is None)
-    answers = _answers(workload.questions(), typed, asking, constant is not None)
-    answers |= {
-        "sequential_read_share": sequential_read_share, "sequential_write_share": sequential_write_share, "arrivals": arrivals,
-    }  # fmt: skip
+    asking = sys.stdin.isatty() and sys.stderr.isatty() and (day.reads_per_s is None or day.writes_per_s is None)
+    answers = _answers(workload.questions(), vars(day), asking, constant is not None)
+    answers["sequential_read_share"], answers["sequential_write_share"] = sequential_read_share, sequential_write_share
+    answers["arrivals"] = arrivals
     if constant is None:
         made = workload.from_answers(answers | {"days": days})
     else:
@@ -185,13 +187,10 @@ def import_recording(
     output: TableOrJsonOption = "table",
 ) -> None:
     """Import what iostat, vmstat, sar or CloudWatch recorded."""
-    from dataclasses import replace
-
     from headrace.observe.formats import import_file
 
-    made = import_file(
-        recording, format, device, interval, clock_start, gaps=gaps, name=name, read_kib=read_kib, write_kib=write_kib, any_unit=any_unit,
-    )  # fmt: skip
+    assumed = {"read_kib": read_kib, "write_kib": write_kib, "any_unit": any_unit}
+    made = import_file(recording, format, device, interval, clock_start, gaps=gaps, name=name, **assumed)
     keep(made if size_gib is None else replace(made, size_gib=size_gib), to, force, output)
 
 

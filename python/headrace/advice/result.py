@@ -105,9 +105,7 @@ class Advice:
         }
         columns = ("parameter", "value", "today" if self.known else "default", "why")
         columns = columns if narrow else ("chapter", *columns, "risk", "effect", "source")
-        made = [
-            (title, columns, [self._row(item, narrow) for item in items]) for title, items in parts.items() if items
-        ]
+        made = [(title, columns, [self._row(item, narrow) for item in items]) for title, items in parts.items() if items]
         rest = ", ".join(f"{item.parameter}={item.value}" for item in keep if not _simulated(item))
         if rest:
             title = "Keep: as advised today" if self.known else "Keep: as advised by default"

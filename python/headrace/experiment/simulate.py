@@ -193,9 +193,7 @@ def simulate(
     return SimulatedCell(statistics.fmean(rows["tps"]), float(rows["p95_ms"].median()), counted)
 
 
-def simulate_all(
-    cells: Sequence[Cell], here: ProcessorSpeed, day: str | None, parts: Parts
-) -> dict[tuple, SimulatedCell]:
+def simulate_all(cells: Sequence[Cell], here: ProcessorSpeed, day: str | None, parts: Parts) -> dict[tuple, SimulatedCell]:
     """Every cell, all of sysbench OLTP."""
     found = {}
     for cell in cells:

@@ -25,11 +25,7 @@ LEAST_DIGITS, MOST_DIGITS = 2, 4
 def in_words(run, workload) -> list[str]:
     """What happened, a sentence a line."""
     summary = run.summary
-    where = (
-        f"{run.storage} on {run.instance}"
-        if run.instance
-        else f"{run.storage} (no instance limits, no processor limit)"
-    )
+    where = f"{run.storage} on {run.instance}" if run.instance else f"{run.storage} (no instance limits, no processor limit)"
     log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
     load = clients(run.threads) if run.threads else "open load"
     scatter = f"seed {run.seed}" if run.seed is not None else "means only"
@@ -185,10 +181,7 @@ def comparison_table(found):
 def score_table(rows: list[dict]):
     """A calibration scored on runs it has not seen."""
     names = ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
-    cells = [
-        (row["predicted"], row["from"], *("" if row[name] is None else f"{row[name]:+.1f}" for name in names))
-        for row in rows
-    ]
+    cells = [(row["predicted"], row["from"], *("" if row[name] is None else f"{row[name]:+.1f}" for name in names)) for row in rows]
     titles = ("predicted", "from", "2nd half %", "q1 %", "q2 %", "q3 %", "q4 %", "p5 %", "p95 %")
     return table(titles, cells, right=titles[2:])
 
@@ -241,9 +234,7 @@ def write_comparison(path: Path, found, workload) -> None:
     def page() -> Page:
         made = Page(f"{found.run.name}: measured and simulated", f"Predicted with {workload.name}")
         made.table(COMPARED, comparison_rows(found), right=COMPARED_RIGHT)
-        made.chart(
-            chart, "One-second throughput, measured and simulated, over time and as densities of the second half"
-        )
+        made.chart(chart, "One-second throughput, measured and simulated, over time and as densities of the second half")
         made.heading("What stands behind the prediction")
         made.items([*found.prediction.warnings, *workload_in_words(workload)])
         return made

@@ -97,11 +97,7 @@ def _simulation(made: Page, result) -> None:
 
 def _prediction(made: Page, result) -> None:
     summary = result.summary
-    interval = (
-        ""
-        if summary["tps_low"] is None
-        else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
-    )
+    interval = "" if summary["tps_low"] is None else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
     rows = [
         ("second half of the run", f"{number(summary['tps'], 4)} tps{interval}"),
         ("p95 of response times", f"{number(summary['p95_ms'])} ms"),
@@ -152,12 +148,8 @@ KINDS = {
     "Plan": Kind(_plan, lambda path, result: plan.write_plans(path, [result])),
     "EngineComparison": Kind(_engines, lambda path, result: plan.write_plans(path, result.plans, result.words)),
     "Choice": Kind(_choice),
-    "Simulation": Kind(
-        _simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS
-    ),
-    "Prediction": Kind(
-        _prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS
-    ),
+    "Simulation": Kind(_simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS),
+    "Prediction": Kind(_prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS),
     "Comparison": Kind(
         _comparison,
         lambda path, result: databases.write_comparison(path, result, result.prediction.workload),

@@ -197,9 +197,7 @@ def place_certificates(where: ServerPaths, user: User) -> None:
             os.chown(where.keys / name, 0, user.gid)
             os.chmod(where.keys / name, 0o640)
     except OSError as error:
-        raise CouldNotRun(
-            str(where.keys), f"cannot be written: {error.strerror}", "", "Make the server again."
-        ) from None
+        raise CouldNotRun(str(where.keys), f"cannot be written: {error.strerror}", "", "Make the server again.") from None
 
 
 def _run(words: list[str]) -> None:

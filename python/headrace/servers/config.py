@@ -124,9 +124,7 @@ def checked_settings(settings: dict[str, str] | None, what: str = "settings") ->
         name = dashed(key)
         if is_placed(name):
             rule = "is set by Headrace: it says where things are, and who may reach them"
-            raise InputError(
-                f"{what}: {key}", rule, GUIDE, "Leave it out. Storage is chosen with --storage and --log-storage."
-            )
+            raise InputError(f"{what}: {key}", rule, GUIDE, "Leave it out. Storage is chosen with --storage and --log-storage.")
         text = None if value is None else str(value)
         if text is not None and (len(text) > MAX_VALUE or not text.isprintable()):
             raise InputError(f"{what}: {key}", f"a value is at most {MAX_VALUE:,} printable characters", GUIDE, "")
@@ -187,9 +185,7 @@ def choose(
     notes: list[str] = []
     if str(config) == "tuned":
         if memory_gib is None:
-            raise InputError(
-                "--config tuned", "needs to know the memory", "docs/reference/advice.md", "Add --memory GIB."
-            )
+            raise InputError("--config tuned", "needs to know the memory", "docs/reference/advice.md", "Add --memory GIB.")
         from headrace.advice import tuned_settings
 
         options = dict(
@@ -238,9 +234,7 @@ def file_options(program: ServerProgram, path: Path) -> Options:
     return found
 
 
-def placed(
-    program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options
-) -> Options:
+def placed(program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options) -> Options:
     """The options that say where things are. Some depend on the others, `asked`."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
     options: Options = {
@@ -297,9 +291,7 @@ def _binlog(program: ServerProgram, log: Path, asked: Options) -> Options:
     return found if "server-id" in asked else found | {"server-id": "1"}
 
 
-def whole(
-    program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options
-) -> Options:
+def whole(program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options) -> Options:
     """All of [mysqld]: what was asked for, then what Headrace sets."""
     places = placed(program, engine, where, log_volume, port, asked)
     return {name: value for name, value in asked.items() if name != "log-bin" and name not in BINLOG_OFF} | places
@@ -316,9 +308,7 @@ def write(path: Path, text: str, group: int) -> None:
     """Writes an option file that the server's group may read, whole or not at all."""
     temporary = path.with_name(f".{path.name}.new")
     try:
-        with open(
-            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640), "w"
-        ) as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640), "w") as file:
             os.fchown(file.fileno(), 0, group)
             file.write(text)
         os.replace(temporary, path)
@@ -329,9 +319,7 @@ def write(path: Path, text: str, group: int) -> None:
 # Both flavors write time, thread and [ERROR]; MySQL also a code and a subsystem; then the text.
 ERROR_LINE = re.compile(r"\[ERROR\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>.*)")
 UNKNOWN = re.compile(r"unknown (?:variable|option) '?(?P<what>[^'\n]+)'?")
-ADJUSTED = re.compile(
-    r"\[Warning\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>option '.*adjusted to .*)"
-)
+ADJUSTED = re.compile(r"\[Warning\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>option '.*adjusted to .*)")
 FOLLOW_UPS = ("Aborting", "unknown option '----args-separator----'")
 
 
@@ -344,11 +332,7 @@ def check(program: ServerProgram, config: Path, what: str) -> list[str]:
     # The real folders are on volumes that are not there yet, and the check wants them to exist.
     words += [f"--secure-file-priv={config.parent}", f"--tmpdir={config.parent}"]
     # --validate-config came with MySQL 8.0.16; --verbose --help reads the options too.
-    words += (
-        ["--validate-config"]
-        if program.flavor == "mysql" and program.version >= (8, 0, 16)
-        else ["--verbose", "--help"]
-    )
+    words += ["--validate-config"] if program.flavor == "mysql" and program.version >= (8, 0, 16) else ["--verbose", "--help"]
     done = run_to_end(Command(tuple(words), user=service_user(), what=program.label), CHECK_S)
     text = done.output + done.errors
     said = [found["words"].rstrip(".") for found in ERROR_LINE.finditer(text)]
@@ -361,9 +345,7 @@ def check(program: ServerProgram, config: Path, what: str) -> list[str]:
                 "Is it of another version or flavor? headrace advise knows the names.",
             )
             name, equals, value = unknown["what"].strip().partition("=")
-            raise InputError(
-                f"{what}: {name.lstrip('-').replace('-', '_')}{equals}{value}", rule, str(program.path), hint
-            )
+            raise InputError(f"{what}: {name.lstrip('-').replace('-', '_')}{equals}{value}", rule, str(program.path), hint)
         rule = f"{program.label} does not take it: {'; '.join(errors[:3]) or telling_lines(text)}"
         raise InputError(what, rule, str(program.path), "")
     return [found["words"] for found in ADJUSTED.finditer(text)]

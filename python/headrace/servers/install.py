@@ -95,9 +95,7 @@ def install_mysql(progress: Progress) -> ServerProgram:
             found = _fetched_and_unpacked(Path(fresh), apt, dpkg, folder, progress)
     except OSError as error:
         rule = f"cannot be written: {error.strerror or error}"
-        raise CouldNotRun(
-            str(folder), rule, GUIDE, "Run it with sudo, or name another folder in HEADRACE_SERVERS."
-        ) from None
+        raise CouldNotRun(str(folder), rule, GUIDE, "Run it with sudo, or name another folder in HEADRACE_SERVERS.") from None
     finally:
         if made_by_us and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -205,9 +203,7 @@ def _command(tree: Path) -> list[str]:
             f"{_mirror()} {SUITE}",
             "Has Debian moved it? Use --server-path.",
         )
-    libraries = sorted(
-        {path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts}
-    )
+    libraries = sorted({path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts})
     where = ":".join(f"{{}}/{folder}" for folder in libraries)
     # Without the system's cache of libraries: another libc's would be found in it.
     return [f"{{}}/{loaders[0].relative_to(tree)}", "--inhibit-cache", "--library-path", where, "{}/usr/sbin/mysqld"]
@@ -264,9 +260,7 @@ def install_mariadb(progress: Progress) -> ServerProgram:
     """See `install`. What is installed neither starts now nor at boot, unless it did before."""
     apt = _needed("apt-get", "apt")
     if os.geteuid() != 0:
-        raise CouldNotRun(
-            f"user id {os.geteuid()}", "installing packages takes root", "apt-get(8)", "Run it with sudo."
-        )
+        raise CouldNotRun(f"user id {os.geteuid()}", "installing packages takes root", "apt-get(8)", "Run it with sudo.")
     progress(0.05, "asking apt")
     _refuse_removals(apt)
     was_there = bool(installed("mariadb"))
@@ -345,7 +339,5 @@ def _run(words: list[str], what: str, timeout_s: float) -> str:
     # `apt-get update` ends well when an index could not be fetched.
     if done.code != 0 or ("apt-get update" in what and "\nErr:" in f"\n{done.output}"):
         said = telling_lines(f"{done.errors}\n{done.output}")
-        raise CouldNotRun(
-            what, f"failed (exit code {done.code}): {said}", words[0], "Does this machine reach its package mirrors?"
-        )
+        raise CouldNotRun(what, f"failed (exit code {done.code}): {said}", words[0], "Does this machine reach its package mirrors?")
     return done.output

@@ -56,9 +56,7 @@ def process_of(where: ServerPaths, record: Record) -> Process | None:
     return None
 
 
-def write_config(
-    where: ServerPaths, record: Record, program: ServerProgram, user: User, path: Path | None = None
-) -> None:
+def write_config(where: ServerPaths, record: Record, program: ServerProgram, user: User, path: Path | None = None) -> None:
     """Writes the option file (into `path` instead, where that is given) and its folder in /run."""
     try:
         where.run.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -70,9 +68,7 @@ def write_config(
     if record.port is not None:
         access.place_certificates(where, user)
     options = config.whole(program, record.engine, where, record.log_storage is not None, record.port, asked(record))
-    config.write(
-        path or where.config, config.rendered(options, f"{record.name}, {program.label}, {record.engine}"), user.gid
-    )
+    config.write(path or where.config, config.rendered(options, f"{record.name}, {program.label}, {record.engine}"), user.gid)
 
 
 def launch(
@@ -141,18 +137,12 @@ def died(where: ServerPaths, record: Record) -> CouldNotRun:
     return CouldNotRun(record.name, f"the server ended while it started: {said}", str(where.log), hint)
 
 
-def start(
-    lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
-) -> Record:
+def start(lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S) -> Record:
     """Starts a server from whatever state it is in. On an error nothing runs, and no data are
     lost."""
     program, user = program_of(record), service_user()
     running = process_of(where, record)
-    if (
-        running is not None
-        and not volumes.broken(lab, where, record, running=True)
-        and _answers(where, record, running)
-    ):
+    if running is not None and not volumes.broken(lab, where, record, running=True) and _answers(where, record, running):
         volumes.grow(where, record)
         return record.with_(process=running, wanted=True)
     check_port(record)
@@ -215,9 +205,7 @@ def check_port(record: Record) -> None:
             ) from None
 
 
-def stop(
-    lab: Lab, where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S
-) -> Record:
+def stop(lab: Lab, where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S) -> Record:
     """Shuts it down, or kills it, and unmounts its filesystems; the volumes stay attached."""
     running = process_of(where, record)
     clean = record.clean and running is None
@@ -248,9 +236,7 @@ def _end(record: Record, running: Process, progress: Progress, timeout_s: float)
         progress(min(0.9, passed / timeout_s), "the server writes its pages back")
         if passed > timeout_s:
             rule = f"has not ended after {timeout_s:g} s: it writes changed pages back at the volume's speed"
-            raise CouldNotRun(
-                record.name, rule, GUIDE, f"Wait and try again, or kill it: headrace mysql down {record.name} --kill"
-            )
+            raise CouldNotRun(record.name, rule, GUIDE, f"Wait and try again, or kill it: headrace mysql down {record.name} --kill")
 
 
 def _kill(record: Record, running: Process) -> None:

@@ -242,9 +242,7 @@ def stop(server: Server, kill: bool = False, progress: Progress = quiet, timeout
     access.check_root()
     where = server.paths
     with records.locked(where):
-        return _view(
-            server.lab, where, running.stop(server.lab, where, records.required(where), kill, progress, timeout_s)
-        )
+        return _view(server.lab, where, running.stop(server.lab, where, records.required(where), kill, progress, timeout_s))
 
 
 def destroy(server: Server) -> None:
@@ -404,6 +402,4 @@ def log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]
                 else:
                     rest += part  # a line that is being written
     except OSError as error:
-        raise CouldNotRun(
-            str(server.log), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo."
-        ) from None
+        raise CouldNotRun(str(server.log), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo.") from None

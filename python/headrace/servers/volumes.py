@@ -213,9 +213,7 @@ def unmount(place: Path, lazily: bool = False) -> None:
     until = time.monotonic() + BUSY_S
     while (device := mounted_device(place)) is not None:
         try:
-            _run(
-                [required("umount", "mount"), str(place)], f"unmounting {place}", f"See who uses it: fuser -vm {place}"
-            )
+            _run([required("umount", "mount"), str(place)], f"unmounting {place}", f"See who uses it: fuser -vm {place}")
         except CouldNotRun as error:
             if "busy" in error.rule and time.monotonic() < until:
                 time.sleep(LOOK_EVERY_S)
@@ -253,7 +251,5 @@ def free_bytes(place: Path) -> int:
     return room.f_bavail * room.f_frsize
 
 
-def _run(
-    words: list[str], what: str, hint: str = "Look at the volume: headrace volume show, headrace volume faults."
-) -> None:
+def _run(words: list[str], what: str, hint: str = "Look at the volume: headrace volume show, headrace volume faults.") -> None:
     run_checked(Command(tuple(words), what=what), TIMEOUT_S, hint)

@@ -139,7 +139,9 @@ class StudyResult(Shown):
     def in_short(self) -> str:
         """Name and how many figures are within what was promised; see `Shown`."""
         judged = [one for one in self.verdicts if one.within is not None]
-        return f"{self.study.name} on the {self.on}: {sum(map(bool, (one.within for one in judged)))} of {len(judged)} figures within bounds"
+        return (
+            f"{self.study.name} on the {self.on}: {sum(map(bool, (one.within for one in judged)))} of {len(judged)} figures within bounds"
+        )
 
 
 def error_percent(ours: float, published: float) -> float:
@@ -170,10 +172,7 @@ def published(name: str) -> list[dict[str, str]]:
 def figures(name: str) -> dict[str, Figure]:
     """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their
     name."""
-    return {
-        row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"]))
-        for row in published(name)
-    }
+    return {row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"])) for row in published(name)}
 
 
 def texts(name: str, **values: object) -> tuple[str, ...]:

@@ -192,9 +192,7 @@ class Compared:
 def _compare(run: LatencyRun) -> Compared:
     summary = repeat(run).summary
     ours = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
-    error = {
-        name: None if run.latency_us[name] is None else error_percent(ours[name], run.latency_us[name]) for name in ours
-    }
+    error = {name: None if run.latency_us[name] is None else error_percent(ours[name], run.latency_us[name]) for name in ours}
     iops = summary["delivered_ios"] / summary["seconds"]
     return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, ours, error)
 
@@ -236,13 +234,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     return StudyResult(STUDY, _verdicts(compared), tables, _charts(compared), notes, time.monotonic() - started)
 
 
-def _shares(
-    compared: list[Compared], family: str | None, regime: str | None, quantile: str
-) -> tuple[int, int, float, float]:
+def _shares(compared: list[Compared], family: str | None, regime: str | None, quantile: str) -> tuple[int, int, float, float]:
     """(runs within tolerance, runs, median |error| %, mean error %) of a group."""
-    chosen = [
-        c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)
-    ]
+    chosen = [c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)]
     errors = [c.error[quantile] for c in chosen if c.error[quantile] is not None]
     sizes = sorted(abs(error) for error in errors)
     if not sizes:
@@ -341,11 +335,7 @@ def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
             verdicts.append(compare(f"{title}: {name}", figure, c.ours_us[name] / 1e3, tolerance, c.regime))
     for family, regime in _groups()[1:]:
         for name in TOLERANCE_PERCENT:
-            chosen = [
-                c
-                for c in compared
-                if family in (None, c.run.family) and c.regime == regime and c.error[name] is not None
-            ]
+            chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and c.error[name] is not None]
             if chosen:
                 verdicts.append(_group_verdict(family, regime, name, chosen))
     return tuple(verdicts)
@@ -390,9 +380,7 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
     charts = []
     for title, c in _drawn(compared):
         x = tuple(QUANTILES.values())
-        theirs = ChartSeries(
-            str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES)
-        )
+        theirs = ChartSeries(str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES))
         ours = ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
         charts.append(ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
     errors = []
@@ -400,7 +388,5 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
         known = [c for c in compared if c.error[name] is not None]
         at = tuple(c.run.latency_us["p50"] / 1e3 for c in known)
         errors.append(ChartSeries(f"{name} error", "simulated", at, tuple(c.error[name] for c in known)))
-    charts.append(
-        ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors))
-    )
+    charts.append(ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors)))
     return tuple(charts)

@@ -49,10 +49,7 @@ ARTICLE = Source("Percona, Scaling IO-Bound Workloads for MySQL in the Cloud", "
 STUDY = Study(
     "scaling-2018",
     "InnoDB and MyRocks over gp2 size and io1 IOPS, sysbench-tpcc, 2018",
-    (
-        "From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB stops "
-        "and MyRocks goes on?"
-    ),
+    ("From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB stops and MyRocks goes on?"),
     (
         ARTICLE,
         Source(
@@ -92,9 +89,7 @@ def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
     for engine in ENGINES:
         for kind, points in (("gp2", GP2_GIB[engine]), ("io1", IO1_IOPS)):
             # A seed for each: two runs on one would scatter in step.
-            runs[engine, kind] = {
-                point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points
-            }
+            runs[engine, kind] = {point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points}
             steps.step()
     return runs
 
@@ -193,14 +188,10 @@ def _held_out(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
 
 def _row(run: TpccRun, ours: Prediction) -> tuple:
     summary = ours.summary
-    quarters = (
-        round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True)
-    )
+    quarters = (round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True))
     quantiles = [
         round(value)
-        for pair in zip(
-            (run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True
-        )
+        for pair in zip((run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True)
         for value in pair
     ]
     error = round(error_percent(summary["tps"], run.mean), 1)
@@ -309,11 +300,7 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
         series = []
         for engine, name in ENGINES.items():
             sweep = runs[engine, kind]
-            series.append(
-                ChartSeries(
-                    f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())
-                )
-            )
+            series.append(ChartSeries(f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())))
             at = {
                 _point(run): run.mean
                 for run in known
@@ -361,13 +348,8 @@ def _density_charts(runs: dict) -> list[ChartData]:
             for run in measured():
                 if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
                     series.append(ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
-        title = (
-            f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th "
-            "percentile where known"
-        )
-        charts.append(
-            ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series))
-        )
+        title = f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th percentile where known"
+        charts.append(ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series)))
     return charts
 
 
@@ -400,9 +382,7 @@ def _cost_charts(runs: dict) -> list[ChartData]:
         usd = [monthly_usd(run.storage) for run in sweep.values()]
         tps = [run.summary["tps"] for run in sweep.values()]
         by_tps.append(ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
-        per_tps.append(
-            ChartSeries(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True)))
-        )
+        per_tps.append(ChartSeries(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))))
     return [
         ChartData(
             f"What more money buys ({REGION}, prices of {DAY}, storage alone)",
@@ -435,6 +415,4 @@ def run(progress: Progress | None = None) -> StudyResult:
         myrocks_width=_relative_width("myrocks"),
         innodb_width=_relative_width("innodb"),
     )
-    return StudyResult(
-        STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started
-    )
+    return StudyResult(STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started)

@@ -84,6 +84,13 @@ class TransactionWorkload(Shown):
             value_, rule, source, hint = (str(part) for part in error.args)
             raise InputError(value_, rule, source or DOC, hint) from None
 
+    def to_document(self) -> dict:
+        """What `headrace calibrate --output json` prints."""
+        return {
+            "schema": "headrace-calibration/1", "name": self.name, "engine": self.engine, "parameters": list(self.parameters),
+            "runs": list(self.runs), "caveats": list(self.caveats), "database": self.database,
+        }  # fmt: skip
+
     def grown(self, factor: float) -> TransactionWorkload:
         """The same over `factor` times the data. What the runs cover grows with it: a cache of twice the size over twice the data does the same."""
         size = None if self.size_gib is None else self.size_gib * factor

@@ -10,8 +10,7 @@ from page_checks import checked
 from planner_cases import NO_ARRAYS, bare, burst_day, only, shop, steady
 
 from headrace import simulate
-from headrace.cli.plan import simulated
-from headrace.planner import plan
+from headrace.planner import plan, simulations_of
 from headrace.report import plan as report
 from headrace.workload.daily import new_daily
 
@@ -30,7 +29,7 @@ def sentences(made) -> str:
 
 def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     made = plan(day, compare="gp2:600")
-    report.write_plans(tmp_path / "plan.html", [made], None, day, simulated(made, day, None))
+    report.write_plans(tmp_path / "plan.html", [made], None, day, simulations_of(made, day, None))
     text, page = checked(tmp_path / "plan.html")
     # Demand, cost against performance, bill; balances where there are credits.
     assert page.seen.count("svg") >= 3
@@ -55,7 +54,7 @@ def test_the_page_without_winners(tmp_path, day):
 
 def test_what_is_drawn_is_what_is_judged(day):
     made = plan(day, compare="gp2:600", as_of="2020-06-01")
-    for name, run in simulated(made, day, None):
+    for name, run in simulations_of(made, day, None):
         again = simulate(day, name.split(" on ")[0], as_of="2020-06-01", form="interval", cycle="settled")
         assert run.summary == again.summary
 
@@ -78,8 +77,7 @@ def test_no_head_room_and_lost_credits_stand_in_sentences():
     text = sentences(made)
     assert "It has no head-room: any growth of the demand breaks a goal." in text
     assert (
-        "Today gp2:300 costs 30.00 USD a month and fails" in text
-        and "Today's credits: credits empty 12 h 56 min after the start" in text
+        "Today gp2:300 costs 30.00 USD a month and fails" in text and "Today's credits: credits empty 12 h 56 min after the start" in text
     )
 
 
@@ -88,9 +86,7 @@ def test_rows_of_the_table_are_the_choices():
     columns, rows = report.choice_table(made)
     by_rank = {row[0].split()[0]: dict(zip(columns, row, strict=True)) for row in rows}
     assert (
-        by_rank["1"]["storage"] == made.winner.storage
-        and by_rank["1"]["rank"].endswith("*")
-        and by_rank["today"]["storage"] == "gp2:1000"
+        by_rank["1"]["storage"] == made.winner.storage and by_rank["1"]["rank"].endswith("*") and by_rank["today"]["storage"] == "gp2:1000"
     )
     assert by_rank["1"]["head-room"] == "+20 %" and by_rank["1"]["AFR a year"] == "0.2 %"
     # Nothing to say.
@@ -124,8 +120,4 @@ def test_the_frame_has_numbers_in_the_units_of_their_names():
     )
     frame = report.frame_of(made)
     assert frame.filter(frame["rank"] == 0)["storage"].to_list() == ["gp3:200"]
-    assert (
-        frame["recommended"].sum() >= 1
-        and frame["cost_usd_month"].dtype.is_float()
-        and frame["probability"].is_between(0, 1).all()
-    )
+    assert frame["recommended"].sum() >= 1 and frame["cost_usd_month"].dtype.is_float() and frame["probability"].is_between(0, 1).all()

@@ -170,9 +170,7 @@ def test_the_example_notebook_runs_and_shows_tables_and_charts(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     book = nbformat.read(ROOT / "examples/plan_in_a_notebook.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in book.cells), "outputs stay out of the repository"
-    nbclient.NotebookClient(
-        book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
-    ).execute()
+    nbclient.NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [output["data"] for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     assert [data["text/plain"].partition("(")[0] for data in shown[:3]] == ["OpenWorkload", "Simulation", "Plan"]
     assert all("<svg" in data["text/html"] for data in shown[:3]) and "<table" in shown[2]["text/html"]

@@ -65,9 +65,7 @@ def cells(options: LabOptions) -> list[Cell]:
     rows, pool, redo = sizes(options)
     load = SysbenchOltp(tables=TABLES, rows=rows, distribution="uniform")
     most = 240.0 if options.minutes is None and not options.quick else 1e9
-    seconds = int(
-        max(SECONDS[0], min(SECONDS[1], most, options.time_s - 40.0 - 60.0 * data_gib(options) - SERVER_CELL_S))
-    )
+    seconds = int(max(SECONDS[0], min(SECONDS[1], most, options.time_s - 40.0 - 60.0 * data_gib(options) - SERVER_CELL_S)))
     of = model.limits(GIB_OF_VOLUME)
     spent = (of["io_burst"]["iops"] - of["iops"]) * BURST_SHARE * seconds
     settings = {
@@ -75,9 +73,7 @@ def cells(options: LabOptions) -> list[Cell]:
         "innodb_log_file_size": f"{redo}M",
         "innodb_buffer_pool_load_at_startup": "OFF",
     }
-    place = OnServer(
-        DataSet("sbtest", load, data_gib(options)), STORAGE, settings, balance_percent=round(100.0 * spent / CREDITS, 4)
-    )
+    place = OnServer(DataSet("sbtest", load, data_gib(options)), STORAGE, settings, balance_percent=round(100.0 * spent / CREDITS, 4))
     return [
         Cell(
             ("dry",),
@@ -106,9 +102,7 @@ def dry_at(balances: list[float | None], times: list[float]) -> float | None:
 
 def phases(rows: pl.DataFrame, dry: float) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Rows of the burst and of the baseline, the edges left out."""
-    return rows.filter((pl.col("t_s") >= FIRST_S) & (pl.col("t_s") < dry - 1)), rows.filter(
-        pl.col("t_s") >= dry + EDGE_S
-    )
+    return rows.filter((pl.col("t_s") >= FIRST_S) & (pl.col("t_s") < dry - 1)), rows.filter(pl.col("t_s") >= dry + EDGE_S)
 
 
 def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
@@ -151,16 +145,10 @@ def _formula(one: MeasuredCell) -> float:
     return CREDITS * (one.cell.place.balance_percent or 0.0) / 100.0 / (of["io_burst"]["iops"] - of["iops"])
 
 
-def _verdicts(
-    one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs: float | None
-) -> list[Verdict]:
+def _verdicts(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs: float | None) -> list[Verdict]:
     source = STUDY.sources[1]
     if dry is None or dry + EDGE_S + 2 >= series["t_s"][-1] or dry < FIRST_S + 3:
-        why = (
-            "no row without credits"
-            if dry is None
-            else f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
-        )
+        why = "no row without credits" if dry is None else f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
         return [
             agree(
                 "the volume runs dry in the run",
@@ -184,8 +172,7 @@ def _verdicts(
         / 100.0
         / max(
             1.0,
-            (series.filter(pl.col("t_s") < dry)["read_iops"] + series.filter(pl.col("t_s") < dry)["write_iops"]).mean()
-            - of["iops"],
+            (series.filter(pl.col("t_s") < dry)["read_iops"] + series.filter(pl.col("t_s") < dry)["write_iops"]).mean() - of["iops"],
         )
     )
     low, high = formula - 1.2 - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
@@ -199,10 +186,7 @@ def _verdicts(
             low <= dry <= high,
             None,
             source,
-            (
-                f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {iops:,.0f} "
-                "IOPS measured in the burst take"
-            ),
+            (f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {iops:,.0f} IOPS measured in the burst take"),
             theirs,
         )
     ]
@@ -285,9 +269,7 @@ def _middle(values: pl.Series) -> float:
 def _table(series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs: float | None) -> StudyTable:
     rows = []
     for name, frame, at in (("measured", series, dry), ("simulated", ours.rows, theirs)):
-        for phase, part in zip(
-            ("burst", "no credits"), phases(frame, at) if at is not None else (frame, frame[:0]), strict=True
-        ):
+        for phase, part in zip(("burst", "no credits"), phases(frame, at) if at is not None else (frame, frame[:0]), strict=True):
             if not part.height:
                 continue
             iops = part["iops"].mean() if "iops" in part.columns else (part["read_iops"] + part["write_iops"]).mean()
@@ -303,18 +285,14 @@ def _table(series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs:
                     queue,
                 )
             )
-    return StudyTable(
-        "Before and after", ("", "phase", "n (s)", "tps", "p95 ms (median second)", "IOPS", "queue"), tuple(rows)
-    )
+    return StudyTable("Before and after", ("", "phase", "n (s)", "tps", "p95 ms (median second)", "IOPS", "queue"), tuple(rows))
 
 
 def _chart(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> ChartData:
     x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
     start, formula = one.cell.place.balance_percent or 0.0, _formula(one)
 
-    def panel(
-        title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()
-    ) -> ChartData:
+    def panel(title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()) -> ChartData:
         lines = [*more]
         if simulated is not None:
             lines.append(ChartSeries("simulated", "simulated", sx, tuple(ours.rows[simulated])))

@@ -13,9 +13,7 @@ from headrace.experiment.simulate import ProcessorSpeed, SimulatedCell
 from headrace.studies.base import StudyTable, scale_rows
 
 
-def runs(
-    found: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps"
-) -> StudyTable:
+def runs(found: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps") -> StudyTable:
     """Every cell: simulated, measured, its doubt, what bound, the run's id."""
     rows = []
     for key, one in found.items():
@@ -106,8 +104,7 @@ def of_machine(facts: Mapping[str, object], found: Mapping[tuple, MeasuredCell])
             kind = words.split(":")[0]
             told[kind] = told.get(kind, 0) + 1
     notes += [
-        f"In {count} of {len(found)} runs: {kind.rstrip('.')}."
-        for kind, count in sorted(told.items(), key=lambda item: -item[1])[:6]
+        f"In {count} of {len(found)} runs: {kind.rstrip('.')}." for kind, count in sorted(told.items(), key=lambda item: -item[1])[:6]
     ]
     if any(one.reused for one in found.values()):
         notes.append(

@@ -252,7 +252,7 @@ def test_modify_in_use(lab, headrace):
     write(device, range(10))
     headrace("volume", "modify", "db", "--size-gib", "9", code=2)
     done = json.loads(
-        headrace("volume", "modify", "db", "--size-gib", "20", "--type", "gp3", "--iops", "4000", "--wait", "--output", "json").stdout
+        headrace("volume", "modify", "db", "--size-gib", "20", "--type", "gp3", "--iops", "4000", "--until", "completed", "--output", "json").stdout
     )
     assert (done["state"], done["progress_percent"], done["from"]) == ("completed", 100, "gp2:10")
     assert done["to"].startswith("gp3:20:4000")
@@ -262,6 +262,24 @@ def test_modify_in_use(lab, headrace):
     assert [row["state"] for row in rows] == ["completed"]
     again = lab.modify("db", size_gib=21)
     assert wait_for_modification(lab, "db", again["id"])["state"] == "completed"
+
+
+def test_wait_returns_when_a_volume_has_its_new_size_and_says_how_the_rest_goes(labs):
+    # Modifying takes 30 s of lab time and optimizing hours: half a second and minutes at this scale.
+    with labs.up(time_scale=60) as lab:
+        headrace = Command(lab.place.data_dir)
+        lab.create("gp2:10", name="db")
+        device = device_of(lab.attach("db", probe=False))
+        began = time.monotonic()
+        done = headrace("volume", "modify", "db", "--size-gib", "20", "--wait", "--output", "json")
+        assert time.monotonic() - began < 30
+        answer = json.loads(done.stdout)
+        assert (answer["state"], answer["to"]) == ("optimizing", "gp2:20")
+        assert int((Path("/sys/block") / Path(device).name / "size").read_text()) * 512 == 20 << 30
+        assert answer["next_allowed_at"] == answer["completed_at"] > answer["optimizing_at"]
+        assert "optimizing" in done.stderr and answer["completed_at"] in done.stderr and "next modification" in done.stderr
+        refused = headrace("volume", "modify", "db", "--size-gib", "21", code=2)
+        assert "every earlier modification must be completed" in refused.stderr
 
 
 def test_a_mounted_volume_stays(lab, headrace, tmp_path):

@@ -41,6 +41,7 @@ pub use command::{AttachRequest, Command, CreateRequest, ModifyRequest};
 pub use error::{ControlError, ErrorKind, Problem};
 pub use event::{Change, Event};
 pub use lab::Lab;
+pub use modifications::next_allowed_ms;
 pub use record::{
     fault_id, AttachedDevice, Attachment, AttachmentState, BalanceSet, Ceiling, Member, MemberState, Modification, ModificationState, NewVolume, Slowness,
     VolumeId, VolumeRecord, VolumeStatus, Volumes, MAX_HISTORY,

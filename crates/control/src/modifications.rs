@@ -243,22 +243,33 @@ fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
     ))
 }
 
-/// The rule of the volume's day about how often.
-fn check_rate(record: &VolumeRecord, at_ms: u64) -> Result<(), ControlError> {
+/// Which rule says how often a volume is modified: its name in `data/rules.toml`, its words, and from when on the next modification is accepted by it.
+fn rate_rule(record: &VolumeRecord) -> (&'static str, String, Option<u64>) {
     let rule = |name: &str| Catalog::embedded().rule("modify_volume", name);
     let figure = |name: &str, otherwise: u64| rule(name).and_then(|rule| rule.value.as_u64()).unwrap_or(otherwise);
     let rolling = rule("max_per_24_hours").and_then(|rule| rule.from).is_none_or(|from| record.as_of >= from);
     let starts = || record.modifications.iter().rev().map(|modification| modification.started_ms);
-    let (name, text, next_ms) = if rolling {
+    if rolling {
         let most = figure("max_per_24_hours", 4);
         let text = format!("was modified {most} times in 24 hours, and more are not allowed");
-        // The one that must be a day old before the next: at its 24 hours it no longer counts.
+        // The oldest of them must be a day old before the next: at its 24 hours it no longer counts.
         ("max_per_24_hours", text, starts().nth(most.saturating_sub(1) as usize).map(|start| start + DAY_MS))
     } else {
         let hours = figure("wait_hours", 6);
         let text = format!("was modified less than {hours} hours ago");
         ("wait_hours", text, starts().next().map(|start| start + hours * HOUR_MS))
-    };
+    }
+}
+
+/// The lab time from which on another modification is accepted: the last is completed, and the rule about how often allows it.
+pub fn next_allowed_ms(record: &VolumeRecord) -> u64 {
+    let active = record.modification().filter(|modification| modification.is_active());
+    let completed = active.map_or(0, |modification| modification.optimizing_until_ms);
+    rate_rule(record).2.unwrap_or(0).max(completed)
+}
+
+fn check_rate(record: &VolumeRecord, at_ms: u64) -> Result<(), ControlError> {
+    let (name, text, next_ms) = rate_rule(record);
     match next_ms {
         Some(next_ms) if at_ms < next_ms => Err(ControlError::new(
             ErrorKind::RateExceeded,

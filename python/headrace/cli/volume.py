@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -147,6 +148,13 @@ def delete(
     say(f"{volume}: deleted")
 
 
+class Until(StrEnum):
+    """The state of a modification to wait for."""
+
+    optimizing = "optimizing"
+    completed = "completed"
+
+
 @app.command()
 def modify(
     volume: VolumeArgument,
@@ -156,7 +164,12 @@ def modify(
     type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Another type.", autocompletion=complete_type)] = None,
     iops: Annotated[int | None, typer.Option("--iops", metavar="N", min=1, help="Provisioned IOPS, of each member.")] = None,
     mib_s: Annotated[int | None, typer.Option("--mib-s", metavar="MIB_S", min=1, help="Provisioned MiB/s, of each member.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when it is completed; exit code 1 when it failed.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when the volume has its new size and type (optimizing); exit code 1 when it failed.")
+    ] = False,
+    until: Annotated[
+        Until, typer.Option("--until", help="What --wait waits for: optimizing (seconds) or completed (hours of lab time).")
+    ] = Until.optimizing,
     output: OutputOption = Output.table,
     data_dir: DataDirOption = None,
     socket: SocketOption = None,
@@ -164,16 +177,18 @@ def modify(
     """Change size, type, IOPS or MiB/s of a volume in use: modifying, optimizing, completed."""
     from headrace.cli.common import progress
     from headrace.lab import Lab
-    from headrace.lab.waiting import wait_for_modification
+    from headrace.lab.waiting import optimizing_note, wait_for_modification
 
     with Lab(data_dir, socket) as lab:
         started = lab.modify(volume, size_gib, type, iops, mib_s)
-        if wait:
+        if wait or until is Until.completed:
             with progress(f"modifying {volume}") as tick:
-                started = wait_for_modification(lab, volume, started["id"], tick)
+                started = wait_for_modification(lab, volume, started["id"], tick, until.value)
     started = {"volume": volume} | started
     print_answer(started, output, [started], MODIFICATION_CSV, lambda: (_modifications([started]),))
-    if wait and started["state"] == "failed":
+    if started["state"] == "optimizing":
+        say(optimizing_note(started))
+    if started["state"] == "failed":
         raise typer.Exit(1)
 
 
@@ -270,7 +285,7 @@ def _rest(member: dict) -> str:
     return ", ".join(said)
 
 
-MODIFICATION_CSV = ("volume", "id", "state", "progress_percent", "from", "to", "start", "optimizing_at", "completed_at", "end", "reason")
+MODIFICATION_CSV = ("volume", "id", "state", "progress_percent", "from", "to", "start", "optimizing_at", "completed_at", "next_allowed_at", "end", "reason")
 
 
 def _modifications(rows: list[dict]):

@@ -39,6 +39,7 @@ class Modification(TypedDict):
     end: str | None
     optimizing_at: str
     completed_at: str
+    next_allowed_at: str
     reason: str | None
 
 

@@ -1,21 +1,41 @@
-"""Waiting for what takes its time."""
+"""Waiting for a modification of a volume."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from headrace.lab.answers import Modification
 from headrace.lab.client import Lab
 
-LOOK_EVERY_S = 0.25
+# How often the lab is asked; at a time scale of 1 a modification takes half a minute at least.
+POLL_S = 0.25
+
+Until = Literal["optimizing", "completed"]
 
 
-def wait_for_modification(lab: Lab, volume: str, modification: str, progress: Callable[[float], None] = lambda share: None) -> Modification:
-    """Returns the modification of that id once it is completed or failed. `progress` is told its share, 0 to 1. Raises as Lab.modifications."""
+def wait_for_modification(
+    lab: Lab, volume: str, modification: str, progress: Callable[[float], None] = lambda share: None, until: Until = "completed"
+) -> Modification:
+    """Returns the modification of that id once it is in the state `until`, or a later one, or has failed.
+
+    From `optimizing` on the volume has its new type and size; `completed` comes hours of lab time later.
+    `progress` is told how much of the optimizing is done, 0 to 1. Raises as Lab.modifications.
+    """
+    reached = ("completed", "failed") if until == "completed" else ("optimizing", "completed", "failed")
     while True:
         now = next(one for one in reversed(lab.modifications(volume)) if one["id"] == modification)
-        if now["state"] in ("completed", "failed"):
+        if now["state"] in reached:
             return now
         progress(now["progress_percent"] / 100)
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_S)
+
+
+def optimizing_note(modification: Modification) -> str:
+    """What a user must know of a modification that is optimizing."""
+    return (
+        f"The volume has its new size and type. It is optimizing, {modification['progress_percent']} % done, until"
+        f" {modification['completed_at']} (lab time); until then IOPS and MiB/s are the lower of those before and"
+        f" after. The next modification is accepted from {modification['next_allowed_at']} (lab time) on."
+    )

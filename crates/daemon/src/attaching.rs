@@ -1,10 +1,10 @@
 //! Devices that come and go: a FUSE file, a loop device on it, stable names.
 
 use crate::engine::{held, Engine};
-use crate::leftovers;
+use crate::stale_mounts;
 use crate::problem::{busy, could_not, of_io, Outcome};
 use headrace_control::{AttachedDevice, AttachmentState, Ceiling, Command, VolumeRecord};
-use headrace_device::line::{Line, Pace};
+use headrace_device::attached_volume::{AttachedVolume, Pace};
 use headrace_device::loopdev;
 use headrace_device::probe::{self, PathCost};
 use std::io;
@@ -62,7 +62,7 @@ impl Engine {
         let line = {
             let mut volumes = held(&self.volumes);
             let opened = volumes.get_mut(&record.id).ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
-            let line = Arc::new(Line::new(opened.slot, record.id.as_str(), opened.power.clone(), self.shelf.clock.now()));
+            let line = Arc::new(AttachedVolume::new(opened.device_number, record.id.as_str(), opened.power.clone(), self.devices.clock.now()));
             opened.line = Some(line.clone());
             line
         };
@@ -71,7 +71,7 @@ impl Engine {
         } else if let Some(cost) = &cost {
             line.set_path(cost.own_ns);
         }
-        self.shelf.open(line);
+        self.devices.open(line);
         let file = self.file_of(record)?;
         let device = loopdev::attach(&file).map_err(|error| of_io(format!("a loop device on {}", file.display()), &error))?;
         let links = self.link(record, &attachment.name, &device).map_err(|error| {
@@ -100,7 +100,7 @@ impl Engine {
         }
         let mount = held(&self.mount);
         let mount = mount.as_ref().ok_or_else(|| could_not("lab", "is going down", "Start it again."))?;
-        let cost = probe::measure(&self.shelf, mount, &self.volumes_folder()).map_err(|error| of_io("measuring the path", &error))?;
+        let cost = probe::measure(&self.devices, mount, &self.volumes_folder()).map_err(|error| of_io("measuring the path", &error))?;
         *known = Some((Instant::now(), cost));
         Ok(cost)
     }
@@ -175,11 +175,11 @@ impl Engine {
         }
         if let Some(line) = line {
             // Requests that come now, from who still has it open, fail at once.
-            line.gate.set_power(false);
+            line.faults.set_power(false);
             if let Err(error) = line.backing.flush() {
                 tracing::error!(volume = record.id.as_str(), "flushing: {error}");
             }
-            self.shelf.close(line.slot);
+            self.devices.close(line.device_number);
         }
         if let Some(attachment) = &record.attachment {
             self.links_of(record, &attachment.name).iter().for_each(|link| {
@@ -204,15 +204,15 @@ impl Engine {
             return Err(busy(record.label(), format!("{} is mounted or in an array", device.display()), "Unmount it first, or use --force."));
         }
         self.stopping.store(true, Ordering::Release);
-        let _ = self.shelf.stop_recording();
+        let _ = self.devices.stop_recording();
         let devices = attached.iter().filter_map(|record| {
-            let slot = self.slot(record).ok()?;
-            let (now, device) = self.shelf.saved_device(slot)?;
+            let device_number = self.device_number(record).ok()?;
+            let (now, device) = self.devices.saved_device(device_number)?;
             Some((record.id.clone(), now, device))
         });
         let devices = devices.collect();
         attached.iter().for_each(|record| self.take_device(record));
-        if let Err(problem) = self.note_balances(devices, self.shelf.saved_instance()) {
+        if let Err(problem) = self.note_balances(devices, self.devices.saved_instance()) {
             tracing::error!("noting balances: {}", problem.rule);
         }
         self.close_journal();
@@ -220,7 +220,7 @@ impl Engine {
             if let Err(error) = mount.unmount() {
                 // Somebody still has a device open: he sees errors from now on, and the mount goes with the last of them.
                 tracing::warn!("unmounting: {error}; taken away under whoever uses it");
-                if let Err(error) = leftovers::release(&self.folder.join("mnt")) {
+                if let Err(error) = stale_mounts::release(&self.folder.join("mnt")) {
                     tracing::warn!("taking the mount away: {error}");
                 }
             }

@@ -361,13 +361,13 @@ fn metrics(engine: &Arc<Engine>, args: Metrics) -> Outcome<Value> {
 
 fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Value> {
     let found = engine.find(&args.volume)?;
-    engine.slot(&found)?;
+    engine.device_number(&found)?;
     let path = match args.path {
         Some(path) if path.is_absolute() => path,
         Some(path) => return Err(bad_input(path.display().to_string(), "must be a path from the root: the daemon has another folder", "Write it whole.")),
         None => engine.folder.join("records").join(format!("{}-{}.rec", found.id, view::lab_time(engine.lab_ms()).replace(':', ""))),
     };
-    engine.shelf().record(&path).map_err(|error| of_io(format!("recording to {}", path.display()), &error))?;
+    engine.devices().record(&path).map_err(|error| of_io(format!("recording to {}", path.display()), &error))?;
     Ok(json!({"path": path.display().to_string()}))
 }
 
@@ -375,7 +375,7 @@ fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Value> {
     // The record is of all volumes of the lab; a name that is none of them is a mistake all the same.
     engine.find(volume)?;
     let (path, outcome) =
-        engine.shelf().stop_recording().ok_or_else(|| bad_input("record", "none is being written", "Begin one with `headrace volume record VOL start`."))?;
+        engine.devices().stop_recording().ok_or_else(|| bad_input("record", "none is being written", "Begin one with `headrace volume record VOL start`."))?;
     let requests = outcome.map_err(|error| of_io(format!("writing {}", path.display()), &error))?;
     Ok(json!({"path": path.display().to_string(), "requests": requests}))
 }
@@ -383,8 +383,8 @@ fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Value> {
 impl Engine {
     /// A change of the model of one volume.
     pub(crate) fn change_model(&self, volume: &str, change: impl FnOnce(usize) -> ModelChange) -> Outcome<()> {
-        let slot = self.slot(&self.find(volume)?)?;
-        self.shelf().change(&change(slot));
+        let device_number = self.device_number(&self.find(volume)?)?;
+        self.devices().change(&change(device_number));
         Ok(())
     }
 }

@@ -1,15 +1,15 @@
-//! State, journal, shelf and mount together: the one place where a lab changes.
+//! State, journal, devices and mount together: the one place where a lab changes.
 
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
 use crate::metrics::Store;
-use crate::opened::{self, Opened};
+use crate::volume_files::{self, VolumeFiles};
 use crate::options::Options;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
-use crate::{leftovers, leftovers::Leftovers};
+use crate::{leftovers, stale_mounts::StaleMounts};
 use headrace_control::{Change, Command, Event, Lab, LabClock, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
-use headrace_device::Shelf;
+use headrace_device::Devices;
 use headrace_model::instance::InstanceState;
 use headrace_model::record::{Change as ModelChange, SavedHost, SavedInstance};
 use headrace_model::{ModelOptions, Nanos, SavedDevice};
@@ -39,14 +39,14 @@ pub struct Engine {
     /// What volumes did.
     pub metrics: Store,
     /// What was left behind and released at the start.
-    pub leftovers: Leftovers,
+    pub leftovers: StaleMounts,
     /// Why the journal was shortened at the start, in words.
     pub repaired: Option<String>,
     /// Port of the metrics, 0 for none.
     pub metrics_port: AtomicU64,
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) devices: Arc<Devices>,
     pub(crate) mount: Mutex<Option<Mount>>,
-    pub(crate) volumes: Mutex<HashMap<VolumeId, Opened>>,
+    pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
     /// One at a time makes or takes devices and files.
     pub(crate) work: Mutex<()>,
     pub(crate) path: Mutex<Option<(Instant, PathCost)>>,
@@ -87,7 +87,7 @@ impl Engine {
         let (journal, recovered) = Journal::open(&folder).map_err(of_journal)?;
         let mnt = folder.join("mnt");
         // Before anything else: a dead mount can neither be looked at nor be made again.
-        let leftovers = leftovers::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
+        let leftovers = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
         for name in ["volumes", "metrics", "mnt", "dev/by-id", "records"] {
             made_with(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
         }
@@ -99,8 +99,8 @@ impl Engine {
             last => last,
         };
         let clock = LabClock::new(last_ms, 0, lab.settings.time_scale);
-        let shelf = Arc::new(Shelf::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
-        let mount = Mount::new(shelf.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
+        let devices = Arc::new(Devices::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
+        let mount = Mount::new(devices.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
         let metrics = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
         let engine = Engine {
             socket: options.socket(),
@@ -109,7 +109,7 @@ impl Engine {
             leftovers,
             repaired,
             metrics_port: AtomicU64::new(0),
-            shelf,
+            devices,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
             work: Mutex::new(()),
@@ -144,9 +144,9 @@ impl Engine {
         let instance = state.lab.settings.instance().map_err(of_control)?;
         let kept = state.balances.instance.as_ref().and_then(|saved| saved.state.read::<InstanceState>().ok());
         drop(state);
-        self.shelf.set_instance(instance.as_ref());
+        self.devices.set_instance(instance.as_ref());
         if let (Some(limits), Some(levels)) = (instance, kept) {
-            self.shelf.restore_instance(&SavedInstance { limits, state: levels });
+            self.devices.restore_instance(&SavedInstance { limits, state: levels });
         }
         Ok(())
     }
@@ -158,11 +158,11 @@ impl Engine {
             let volume = record.id.to_string();
             match record.status {
                 VolumeStatus::Deleting => {
-                    opened::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+                    volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
                     self.command(&Command::Deleted { volume })?;
                 }
                 VolumeStatus::Creating => {
-                    let _ = opened::remove_files(&self.volumes_folder(), &record);
+                    let _ = volume_files::remove_files(&self.volumes_folder(), &record);
                     self.finish_creation(&record)?;
                 }
                 VolumeStatus::Error => {}
@@ -186,10 +186,10 @@ impl Engine {
         let saved = self.state(|state| state.balances.devices.get(&record.id).cloned());
         let limits = self.lab(|lab| record.limits(&lab.settings)).map_err(of_control)?;
         let kept = saved.as_ref().and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));
-        let device = opened::device_of(record, &limits, &self.model_options()?, kept);
-        let slot = self.shelf.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Delete some."))?;
-        let opened = Opened::open(&self.volumes_folder(), record, slot).map_err(|error| {
-            self.shelf.remove(slot);
+        let device = volume_files::device_of(record, &limits, &self.model_options()?, kept);
+        let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Delete some."))?;
+        let opened = VolumeFiles::open(&self.volumes_folder(), record, device_number).map_err(|error| {
+            self.devices.remove(device_number);
             could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")
         })?;
         held(&self.volumes).insert(record.id.clone(), opened);
@@ -197,9 +197,9 @@ impl Engine {
             // Set after the last balance was noted.
             if let Some(set) = member.balance.filter(|set| saved.as_ref().is_none_or(|saved| set.at_ms >= saved.at_ms)) {
                 let percent = f64::from(set.per_million) / 10_000.0;
-                self.shelf.change(&ModelChange::Balance { device: slot, member: Some(index), percent });
+                self.devices.change(&ModelChange::Balance { device: device_number, member: Some(index), percent });
             }
-            self.slow_in_model(slot, index, &member.state);
+            self.slow_in_model(device_number, index, &member.state);
         }
         Ok(())
     }
@@ -216,9 +216,9 @@ impl Engine {
 
     fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let volume = record.id.to_string();
-        let made = opened::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
+        let made = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
         if let Err(problem) = made.and_then(|()| self.bring_up(record)) {
-            let _ = opened::remove_files(&self.volumes_folder(), record);
+            let _ = volume_files::remove_files(&self.volumes_folder(), record);
             self.command(&Command::VolumeFailed { volume: volume.clone(), reason: problem.rule.clone() })?;
             return Err(problem);
         }
@@ -232,9 +232,9 @@ impl Engine {
         let record = self.find(volume)?;
         self.command(&Command::DeleteVolume { volume: volume.to_string() })?;
         if let Some(opened) = held(&self.volumes).remove(&record.id) {
-            self.shelf.remove(opened.slot);
+            self.devices.remove(opened.device_number);
         }
-        opened::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+        volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
         self.command(&Command::Deleted { volume: record.id.to_string() })?;
         self.metrics.forget(record.id.as_str());
         Ok(())
@@ -314,9 +314,9 @@ impl Engine {
         self.lab(|lab| lab.find(volume).cloned()).map_err(of_control)
     }
 
-    pub(crate) fn slot(&self, record: &VolumeRecord) -> Outcome<usize> {
+    pub(crate) fn device_number(&self, record: &VolumeRecord) -> Outcome<usize> {
         let volumes = held(&self.volumes);
-        volumes.get(&record.id).map(|opened| opened.slot).ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
+        volumes.get(&record.id).map(|opened| opened.device_number).ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
     }
 
     pub(crate) fn model_options(&self) -> Outcome<ModelOptions> {
@@ -338,9 +338,9 @@ impl Engine {
         self.down.load(Ordering::Acquire)
     }
 
-    /// The shelf, for the bench.
-    pub fn shelf(&self) -> &Arc<Shelf> {
-        &self.shelf
+    /// The devices, for the bench.
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.devices
     }
 }
 

@@ -1,13 +1,13 @@
 //! Faults of seconds, members that are slow, lost or rebuilt, and power cuts.
 
 use crate::engine::{held, random, Engine};
-use crate::opened::member_of;
+use crate::volume_files::member_of;
 use crate::problem::{bad_input, busy, could_not, of_io, Outcome};
 use headrace_catalog::RaidLevel;
 use headrace_control::{fault_id, Command, MemberState, VolumeRecord, MOST_EXTRA_MS};
-use headrace_device::gate::{Fault, Kind};
-use headrace_device::raid::{Member, REBUILD_STEP};
-use headrace_device::Line;
+use headrace_device::fault_injector::{Fault, Kind};
+use headrace_store::raid::{Member, REBUILD_STEP};
+use headrace_device::AttachedVolume;
 use headrace_model::fault::Degradation;
 use headrace_model::record::Change as ModelChange;
 use headrace_model::{Io, Nanos, Op};
@@ -82,7 +82,7 @@ fn nanos(seconds: f64) -> Nanos {
 }
 
 impl Engine {
-    fn line_of(&self, record: &VolumeRecord) -> Outcome<Arc<Line>> {
+    fn line_of(&self, record: &VolumeRecord) -> Outcome<Arc<AttachedVolume>> {
         let line = held(&self.volumes).get(&record.id).and_then(|opened| opened.line.clone());
         line.ok_or_else(|| bad_input(record.label(), "is not attached", "Attach it first: faults stand before its device."))
     }
@@ -92,7 +92,7 @@ impl Engine {
         let record = self.find(volume)?;
         let in_s = within("in_s", wish.in_s, if wish.kind == "power-cut" { CUT_AFTER_S } else { 0.0 }, 0.0, MOST_SECONDS)?;
         let seconds = within("seconds", wish.seconds, if wish.kind == "pause" { 1.0 } else { DEGRADED_SECONDS }, 0.001, MOST_SECONDS)?;
-        let from = self.shelf.clock.now() + nanos(in_s);
+        let from = self.devices.clock.now() + nanos(in_s);
         let id = random();
         let set = FaultSet { id: fault_name(id), kind: wish.kind.clone(), from, until: from + nanos(seconds), seed: None };
         let kind = match wish.kind.as_str() {
@@ -107,10 +107,10 @@ impl Engine {
             return Err(bad_input(wish.kind.as_str(), "stands before the whole device", "Leave the member out, or use degraded, or slow the member."));
         }
         let line = self.line_of(&record)?;
-        if line.gate.faults(self.shelf.clock.now()).len() >= MOST_FAULTS {
+        if line.faults.faults(self.devices.clock.now()).len() >= MOST_FAULTS {
             return Err(bad_input(record.label(), format!("has {MOST_FAULTS} faults already"), "Clear some."));
         }
-        line.gate.add(Fault { id, kind, op: wish.op, from, until: set.until });
+        line.faults.add(Fault { id, kind, op: wish.op, from, until: set.until });
         Ok(set)
     }
 
@@ -118,7 +118,7 @@ impl Engine {
         let caps = within("caps_percent", wish.caps_percent, DEGRADED_PERCENT, 0.1, 100.0)?;
         let extra = within("extra_ms", wish.extra_ms, DEGRADED_MS, 0.0, MOST_EXTRA_MS)?;
         let event = Degradation { from: set.from, until: set.until, caps_per_mille: (caps * 10.0).round() as u64, extra_latency: Nanos((extra * 1e6) as u64) };
-        let device = self.slot(record)?;
+        let device = self.device_number(record)?;
         let members = record.members.len();
         let chosen = match wish.member {
             Some(member) if member as usize >= members => {
@@ -128,7 +128,7 @@ impl Engine {
             None => 0..members,
         };
         for member in chosen {
-            self.shelf.change(&ModelChange::Degrade { device, member, event });
+            self.devices.change(&ModelChange::Degrade { device, member, event });
         }
         Ok(set)
     }
@@ -145,10 +145,10 @@ impl Engine {
         let seed = wish.seed.unwrap_or_else(random);
         let (engine, at, id) = (self.clone(), set.from, record.id.clone());
         std::thread::spawn(move || {
-            while engine.shelf.clock.now() < at && !engine.is_stopping() {
-                std::thread::sleep(Duration::from_nanos(at.0.saturating_sub(engine.shelf.clock.now().0).min(100_000_000)));
+            while engine.devices.clock.now() < at && !engine.is_stopping() {
+                std::thread::sleep(Duration::from_nanos(at.0.saturating_sub(engine.devices.clock.now().0).min(100_000_000)));
             }
-            line.gate.set_power(false);
+            line.faults.set_power(false);
             match power.cut(seed) {
                 Ok(CutReport { unflushed, lost, torn }) => tracing::info!(volume = id.as_str(), unflushed, lost, torn, seed, "power cut"),
                 Err(error) => tracing::error!(volume = id.as_str(), "power cut: {error}"),
@@ -162,8 +162,8 @@ impl Engine {
     pub fn faults(&self, volume: &str) -> Outcome<Vec<FaultSet>> {
         let record = self.find(volume)?;
         let Some(line) = held(&self.volumes).get(&record.id).and_then(|opened| opened.line.clone()) else { return Ok(Vec::new()) };
-        let mut found: Vec<FaultSet> = line.gate.faults(self.shelf.clock.now()).iter().map(described).collect();
-        if line.gate.is_off() {
+        let mut found: Vec<FaultSet> = line.faults.faults(self.devices.clock.now()).iter().map(described).collect();
+        if line.faults.is_off() {
             found.push(FaultSet { id: "power".into(), kind: "power-cut".into(), from: Nanos::ZERO, until: Nanos::NEVER, seed: None });
         }
         Ok(found)
@@ -174,16 +174,16 @@ impl Engine {
         let record = self.find(volume)?;
         let line = held(&self.volumes).get(&record.id).and_then(|opened| opened.line.clone());
         let Some(fault) = fault else {
-            let device = self.slot(&record)?;
+            let device = self.device_number(&record)?;
             for (member, is) in record.members.iter().enumerate() {
-                self.shelf.change(&ModelChange::Recover { device, member });
+                self.devices.change(&ModelChange::Recover { device, member });
                 self.slow_in_model(device, member, &is.state);
             }
-            return Ok(line.map_or(0, |line| line.gate.clear(None)));
+            return Ok(line.map_or(0, |line| line.faults.clear(None)));
         };
-        let known = line.as_ref().and_then(|line| line.gate.faults(self.shelf.clock.now()).into_iter().find(|one| fault_name(one.id) == fault));
+        let known = line.as_ref().and_then(|line| line.faults.faults(self.devices.clock.now()).into_iter().find(|one| fault_name(one.id) == fault));
         match (line, known) {
-            (Some(line), Some(known)) => Ok(line.gate.clear(Some(known.id))),
+            (Some(line), Some(known)) => Ok(line.faults.clear(Some(known.id))),
             _ => Err(bad_input(fault, "is no fault of this volume's device", "See `headrace volume faults`.")),
         }
     }
@@ -194,14 +194,14 @@ impl Engine {
         self.command(command)?;
         let record = self.find(volume)?;
         let index = member as usize;
-        let device = self.slot(&record)?;
-        self.shelf.change(&ModelChange::Recover { device, member: index });
+        let device = self.device_number(&record)?;
+        self.devices.change(&ModelChange::Recover { device, member: index });
         let raid = held(&self.volumes).get(&record.id).and_then(|opened| opened.raid.clone());
         // A lost member may take a rebuild with it: all are set.
         for (index, is) in record.members.iter().enumerate() {
             let state = member_of(&is.state);
             // The model knows no rebuild: until it is over the member is lost to it.
-            self.shelf.change(&ModelChange::Failed { device, member: index, failed: state != Member::Good });
+            self.devices.change(&ModelChange::Failed { device, member: index, failed: state != Member::Good });
             if let Some(raid) = &raid {
                 raid.set_member(index, state);
             }
@@ -224,7 +224,7 @@ impl Engine {
                 caps_per_mille: u64::from(caps_per_mille),
                 extra_latency: Nanos::from_micros(extra_latency_us),
             };
-            self.shelf.change(&ModelChange::Degrade { device, member, event });
+            self.devices.change(&ModelChange::Degrade { device, member, event });
         }
     }
 
@@ -250,8 +250,8 @@ impl Engine {
 
     /// Fills a member from the others, as fast as the model lets it; false when it was ended.
     fn rebuild(&self, record: &VolumeRecord, member: usize) -> Outcome<bool> {
-        let opened = held(&self.volumes).get(&record.id).and_then(|opened| Some((opened.slot, opened.raid.clone()?)));
-        let Some((slot, raid)) = opened else { return Ok(false) };
+        let opened = held(&self.volumes).get(&record.id).and_then(|opened| Some((opened.device_number, opened.raid.clone()?)));
+        let Some((device_number, raid)) = opened else { return Ok(false) };
         let MemberState::Rebuilding { mib_s, .. } = record.members[member].state else { return Ok(false) };
         let (begun, mut told) = (Instant::now(), Instant::now());
         let (id, index) = (record.id.to_string(), member as u32);
@@ -262,7 +262,7 @@ impl Engine {
             }
             let written = raid.rebuild_step(member, offset).map_err(|error| of_io(format!("rebuilding {}", record.member_name(member)), &error))?;
             if written > 0 {
-                self.charge(slot, record, member, offset);
+                self.charge(device_number, record, member, offset);
             }
             offset += u64::from(REBUILD_STEP);
             if let Some(most) = mib_s.filter(|_| written > 0) {
@@ -280,12 +280,12 @@ impl Engine {
         }
         self.command(&Command::MemberRebuilt { volume: id, member: index })?;
         raid.set_member(member, Member::Good);
-        self.shelf.change(&ModelChange::Failed { device: slot, member, failed: false });
+        self.devices.change(&ModelChange::Failed { device: device_number, member, failed: false });
         Ok(true)
     }
 
     /// What a step costs the members: a read of those it comes from, then a write of the new one, one after the other.
-    fn charge(&self, slot: usize, record: &VolumeRecord, member: usize, offset: u64) {
+    fn charge(&self, device_number: usize, record: &VolumeRecord, member: usize, offset: u64) {
         let count = record.members.len();
         let sources: Vec<usize> = match record.spec.raid {
             Some(RaidLevel::Raid5) => (0..count).filter(|&other| other != member).collect(),
@@ -297,8 +297,8 @@ impl Engine {
         };
         let wait = |members: &[usize], op: Op| {
             let io = Io { op, offset, bytes: REBUILD_STEP };
-            let done = members.iter().filter_map(|&member| self.shelf.decide_member(slot, member, io)).map(|(_, decision)| decision.complete).max();
-            let left = done.unwrap_or(Nanos::ZERO).0.saturating_sub(self.shelf.clock.now().0);
+            let done = members.iter().filter_map(|&member| self.devices.decide_member(device_number, member, io)).map(|(_, decision)| decision.complete).max();
+            let left = done.unwrap_or(Nanos::ZERO).0.saturating_sub(self.devices.clock.now().0);
             std::thread::sleep(Duration::from_nanos(left));
         };
         wait(&sources, Op::Read);

@@ -11,7 +11,7 @@
 //! | `socket` | connections, peer credentials, lines |
 //! | `calls` | from JSON to the engine and back |
 //! | `view` | what callers see of a volume |
-//! | `engine` | state, journal, shelf and mount together |
+//! | `engine` | state, journal, devices and mount together |
 //! | `opened` | a volume's files and its place in the model |
 //! | `attaching` | devices that come and go |
 //! | `modifying` | size, type, IOPS of a volume in use |

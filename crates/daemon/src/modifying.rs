@@ -44,12 +44,12 @@ impl Engine {
     fn modify_model(&self, record: &VolumeRecord, modification: &Modification) -> Outcome<()> {
         let after = VolumeRecord { spec: modification.to.clone(), ..record.clone() };
         let limits = self.lab(|lab| after.limits(&lab.settings)).map_err(of_control)?;
-        let now = self.shelf.clock.now();
+        let now = self.devices.clock.now();
         let modifying = self.device_span(modification.modifying_until_ms - modification.started_ms);
         let optimizing = self.device_span(modification.optimizing_until_ms - modification.modifying_until_ms);
         let (modifying_until, optimizing_until) = (now + modifying, now + modifying + optimizing);
         let targets = limits.into_iter().map(|target| ModelModification { target, modifying_until, optimizing_until }).collect();
-        self.shelf.change(&ModelChange::Modify { device: self.slot(record)?, targets });
+        self.devices.change(&ModelChange::Modify { device: self.device_number(record)?, targets });
         Ok(())
     }
 
@@ -88,10 +88,10 @@ impl Engine {
     /// A modification that failed leaves the limits as they were.
     fn undo_in_model(&self, volume: &str) -> Outcome<()> {
         let record = self.find(volume)?;
-        let slot = self.slot(&record)?;
-        if let Some((_, mut saved)) = self.shelf.saved_device(slot) {
+        let device_number = self.device_number(&record)?;
+        if let Some((_, mut saved)) = self.devices.saved_device(device_number) {
             saved.members.iter_mut().for_each(|member| member.modification = None);
-            self.shelf.change(&ModelChange::Put { device: slot, saved: Box::new(saved) });
+            self.devices.change(&ModelChange::Put { device: device_number, saved: Box::new(saved) });
         }
         Ok(())
     }

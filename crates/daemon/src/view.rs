@@ -59,8 +59,8 @@ impl Engine {
     pub fn view(&self, record: &VolumeRecord) -> Value {
         let now_ms = self.lab_ms();
         let limits = self.lab(|lab| record.limits(&lab.settings)).unwrap_or_default();
-        let opened = held(&self.volumes).get(&record.id).map(|opened| (opened.slot, opened.power.clone(), opened.line.clone()));
-        let balances = opened.as_ref().map_or_else(Vec::new, |(slot, ..)| self.shelf.balances(*slot));
+        let opened = held(&self.volumes).get(&record.id).map(|opened| (opened.device_number, opened.power.clone(), opened.line.clone()));
+        let balances = opened.as_ref().map_or_else(Vec::new, |(device_number, ..)| self.devices.balances(*device_number));
         let lowest = balances.iter().flatten().map(headrace_model::Balance::percent).min_by(f64::total_cmp);
         let members: Vec<Value> = record
             .spec
@@ -81,7 +81,7 @@ impl Engine {
         let power = opened.as_ref().map(|(_, power, _)| power);
         let line = opened.as_ref().and_then(|(.., line)| line.as_ref());
         let types: Vec<&str> = record.spec.members.iter().map(|member| member.volume_type.as_str()).collect();
-        let recording = self.shelf.recording().filter(|_| line.is_some()).map(|(path, _)| path.display().to_string());
+        let recording = self.devices.recording().filter(|_| line.is_some()).map(|(path, _)| path.display().to_string());
         json!({
             "id": record.id.as_str(), "name": record.name, "spec": record.spec.to_string(), "type": types.first(), "size_gib": record.size_gib(),
             "iops": limits.iter().map(|limits| limits.iops).sum::<u64>(), "throughput_mib_s": limits.iter().map(|limits| limits.throughput_bytes_s >> 20).sum::<u64>(),
@@ -90,14 +90,14 @@ impl Engine {
             "used_gib": power.and_then(|power| power.allocated().ok()).map(|bytes| bytes as f64 / f64::from(1 << 30)),
             "attachment": record.attachment.as_ref().map(|one| attachment(one, one.unpaced)),
             "modification": record.modification().filter(|one| one.is_active()).map(|one| modification(one, now_ms)),
-            "balance_percent": lowest, "faults": line.map_or(0, |line| line.gate.faults(self.shelf.clock.now()).len() + usize::from(line.gate.is_off())),
+            "balance_percent": lowest, "faults": line.map_or(0, |line| line.faults.faults(self.devices.clock.now()).len() + usize::from(line.faults.is_off())),
             "recording": recording,
         })
     }
 
     /// A fault with its times on the wall clock.
     pub fn fault_view(&self, set: &FaultSet) -> Value {
-        let wall = |at: Nanos| (at > Nanos::ZERO && at < Nanos::NEVER).then(|| wall_time(self.shelf.clock.wall(at)));
+        let wall = |at: Nanos| (at > Nanos::ZERO && at < Nanos::NEVER).then(|| wall_time(self.devices.clock.wall(at)));
         json!({"id": set.id, "kind": set.kind, "starts_at": wall(set.from), "ends_at": wall(set.until), "seed": set.seed})
     }
 
@@ -106,7 +106,7 @@ impl Engine {
         let (settings, volumes, attached) =
             self.lab(|lab| (lab.settings.clone(), lab.volumes.len(), lab.volumes.values().filter(|record| record.attachment.is_some()).count()));
         let port = self.metrics_port.load(Ordering::Relaxed);
-        let instance = self.shelf.instance_balances();
+        let instance = self.devices.instance_balances();
         json!({
             "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "data_dir": self.folder.display().to_string(), "socket": self.socket.display().to_string(),
             "instance_type": settings.instance_type, "as_of": settings.day().to_string(), "time_scale": settings.time_scale, "region": settings.region,
@@ -115,7 +115,7 @@ impl Engine {
             "instance_balance": instance.map(|balances| json!({
                 "iops_percent": balances.ios.map(|balance| balance.percent()), "bytes_percent": balances.bytes.map(|balance| balance.percent())
             })),
-            "recording": self.shelf.recording().map(|(path, broken)| json!({"path": path.display().to_string(), "broken": broken})),
+            "recording": self.devices.recording().map(|(path, broken)| json!({"path": path.display().to_string(), "broken": broken})),
             "journal_bytes": self.state(|state| state.journal.bytes()), "journal_repaired": self.repaired,
             "leftovers": {"released": self.leftovers.released.len(), "unmounted": self.leftovers.unmounted,
                           "busy": self.leftovers.busy.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()},
@@ -126,16 +126,16 @@ impl Engine {
     /// Balances of a volume, and the state that restores them.
     pub fn balance_view(&self, volume: &str) -> Outcome<Value> {
         let record = self.find(volume)?;
-        let slot = self.slot(&record)?;
+        let device_number = self.device_number(&record)?;
         let members: Vec<Value> = self
-            .shelf
-            .balances(slot)
+            .devices
+            .balances(device_number)
             .into_iter()
             .map(|balance| {
                 balance.map_or(Value::Null, |balance| json!({"credits": balance.credits, "capacity": balance.capacity, "percent": balance.percent()}))
             })
             .collect();
-        let instance = self.shelf.instance_balances().map(|balances| {
+        let instance = self.devices.instance_balances().map(|balances| {
             json!({
                 "iops_percent": balances.ios.map(|balance| balance.percent()), "bytes_percent": balances.bytes.map(|balance| balance.percent())
             })

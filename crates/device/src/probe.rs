@@ -1,9 +1,9 @@
 //! What the path from a block device to us and back costs by itself, and the most it carries. Measured on a scratch volume of its own, so that nobody's data is touched.
 
-use crate::line::{Line, Pace};
+use crate::attached_volume::{AttachedVolume, Pace};
+use crate::devices::{Devices, MOST_VOLUMES};
 use crate::loopdev;
 use crate::mount::Mount;
-use crate::shelf::{Shelf, MOST_VOLUMES};
 use headrace_store::{Backing, SparseFile};
 use rand_core::{RngCore, SeedableRng};
 use rustix::fs::OFlags;
@@ -40,28 +40,28 @@ pub struct PathCost {
 struct Aligned([u8; 256 << 10]);
 
 /// Measures the path through `mount`: some 900 ms. `folder` holds the scratch file while it lasts.
-pub fn measure(shelf: &Arc<Shelf>, mount: &Mount, folder: &Path) -> io::Result<PathCost> {
+pub fn measure(devices: &Arc<Devices>, mount: &Mount, folder: &Path) -> io::Result<PathCost> {
     let scratch = folder.join(NAME);
     let _ = std::fs::remove_file(&scratch);
     let backing = SparseFile::create(&scratch, SCRATCH_BYTES)?;
     std::fs::remove_file(&scratch)?;
     // Written once: holes would be faster than data.
     (0..SCRATCH_BYTES >> 20).try_for_each(|at| backing.write(&[0x5a; 1 << 20], at << 20))?;
-    let line = Arc::new(Line::new(MOST_VOLUMES, NAME, Arc::new(backing), shelf.clock.now()));
-    shelf.open(line.clone());
+    let volume = Arc::new(AttachedVolume::new(MOST_VOLUMES, NAME, Arc::new(backing), devices.clock.now()));
+    devices.open(volume.clone());
     let device = loopdev::attach(&mount.file(NAME));
     let measured = device.and_then(|device| {
-        let measured = measure_on(&line, &device);
+        let measured = measure_on(&volume, &device);
         loopdev::release(&device)?;
         measured
     });
-    shelf.close(MOST_VOLUMES);
+    devices.close(MOST_VOLUMES);
     measured
 }
 
-fn measure_on(line: &Line, device: &Path) -> io::Result<PathCost> {
+fn measure_on(volume: &AttachedVolume, device: &Path) -> io::Result<PathCost> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(device)?;
-    line.set_pace(Pace::Fixed(HELD_NS));
+    volume.set_pace(Pace::Fixed(HELD_NS));
     let mut buffer = Box::new(Aligned([0; 256 << 10]));
     let mut chance = rand_chacha::ChaCha8Rng::seed_from_u64(1);
     let mut times = Vec::with_capacity(SAMPLES);
@@ -72,7 +72,7 @@ fn measure_on(line: &Line, device: &Path) -> io::Result<PathCost> {
         times.push(begun.elapsed().as_nanos() as u64);
     }
     times.sort_unstable();
-    line.set_pace(Pace::Fixed(0));
+    volume.set_pace(Pace::Fixed(0));
     let iops = ceiling(&file, BLOCK)?;
     let mib_s = ceiling(&file, 256 << 10)? * 0.25;
     Ok(PathCost { own_ns: times[SAMPLES / 2].saturating_sub(HELD_NS), iops, mib_s })

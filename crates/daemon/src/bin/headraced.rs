@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use headrace_daemon::engine::Engine;
-use headrace_daemon::keeper;
+use headrace_daemon::housekeeping;
 use headrace_daemon::metrics::http;
 use headrace_daemon::options::Options;
 use headrace_daemon::problem::{bad_input, of_io, Outcome};
@@ -40,7 +40,7 @@ fn run(options: &Options) -> Outcome<()> {
     let engine = Engine::open(options)?;
     let socket = Socket::listen(&engine.socket, options.group)?;
     let metrics = serve_metrics(&engine, options.metrics_port)?;
-    let kept = keeper::start(&engine).map_err(|error| of_io("starting the keeper", &error))?;
+    let kept = housekeeping::start(&engine).map_err(|error| of_io("starting the keeper", &error))?;
     engine.resume_rebuilds();
     if let Some(words) = &engine.repaired {
         tracing::warn!("cut off what a crash left: {words}");

@@ -2,8 +2,8 @@
 
 use headrace_catalog::VolumeLimits;
 use headrace_control::{MemberState, VolumeRecord};
-use headrace_device::raid::{Member, Raid};
-use headrace_device::Line;
+use headrace_store::raid::{Member, Raid};
+use headrace_device::AttachedVolume;
 use headrace_model::host::layout_of;
 use headrace_model::{Device, ModelOptions, Nanos, SavedDevice, Volume};
 use headrace_store::{Backing, PowerCut, SparseFile};
@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An open volume.
-pub struct Opened {
+pub struct VolumeFiles {
     /// Slot in the model.
-    pub slot: usize,
+    pub device_number: usize,
     /// An array's data path.
     pub raid: Option<Arc<Raid>>,
     /// All its bytes, behind what a power cut does.
     pub power: Arc<PowerCut>,
     /// While attached.
-    pub line: Option<Arc<Line>>,
+    pub line: Option<Arc<AttachedVolume>>,
 }
 
 /// The folder of a volume.
@@ -48,9 +48,9 @@ pub fn remove_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
     }
 }
 
-impl Opened {
-    /// Opens the files of a volume whose device has `slot`.
-    pub fn open(volumes: &Path, record: &VolumeRecord, slot: usize) -> io::Result<Opened> {
+impl VolumeFiles {
+    /// Opens the files of a volume whose device has `device_number`.
+    pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize) -> io::Result<VolumeFiles> {
         let folder = folder_of(volumes, record);
         let mut members: Vec<Arc<dyn Backing>> = Vec::new();
         for (path, bytes) in files(&folder, record) {
@@ -68,7 +68,7 @@ impl Opened {
             Some(raid) => raid.clone(),
             None => members.swap_remove(0),
         };
-        Ok(Opened { slot, raid, power: Arc::new(PowerCut::new(whole)), line: None })
+        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(whole)), line: None })
     }
 }
 

@@ -1,8 +1,8 @@
 //! The bytes of arrays against a plain vector: every level, random requests, members that fail and come back, rebuilds while others write.
 
 use headrace_catalog::RaidLevel;
-use headrace_device::raid::{Member, Raid, REBUILD_STEP};
 use headrace_model::array::Layout;
+use headrace_store::raid::{MemberData, Raid, REBUILD_STEP};
 use headrace_store::{Backing, SparseFile};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -46,9 +46,9 @@ impl Array {
     /// A member is replaced by an empty one and filled from the others.
     fn rebuild(&self, index: usize) {
         self.raid.empty_member(index).expect("emptied");
-        self.raid.set_member(index, Member::Rebuilding);
+        self.raid.set_member(index, MemberData::Rebuilding);
         self.steps(index);
-        self.raid.set_member(index, Member::Good);
+        self.raid.set_member(index, MemberData::Good);
     }
 
     fn steps(&self, index: usize) {
@@ -165,7 +165,7 @@ proptest! {
                 Request::Fail(which) if failed.is_empty() => {
                     let sets = survivable(level, count);
                     failed = sets[which % sets.len()].clone();
-                    failed.iter().for_each(|&member| array.raid.set_member(member, Member::Failed));
+                    failed.iter().for_each(|&member| array.raid.set_member(member, MemberData::Failed));
                 }
                 Request::Fail(_) => {}
                 Request::Rebuild => failed.drain(..).for_each(|member| array.rebuild(member)),
@@ -175,9 +175,9 @@ proptest! {
         // Whole again, every survivable loss must leave everything readable: copies and parity are right too.
         failed.drain(..).for_each(|member| array.rebuild(member));
         for lost in survivable(level, count) {
-            lost.iter().for_each(|&member| array.raid.set_member(member, Member::Failed));
+            lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Failed));
             prop_assert!(array.content().unwrap() == naive, "{:?} without {:?}", shape, lost);
-            lost.iter().for_each(|&member| array.raid.set_member(member, Member::Good));
+            lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Good));
         }
     }
 }
@@ -224,7 +224,7 @@ fn a_rebuild_and_writes_do_not_disturb_each_other() {
             };
             let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
             for index in 0..count {
-                array.raid.set_member(index, Member::Failed);
+                array.raid.set_member(index, MemberData::Failed);
                 std::thread::yield_now();
                 array.rebuild(index);
             }
@@ -232,7 +232,7 @@ fn a_rebuild_and_writes_do_not_disturb_each_other() {
             threads.into_iter().map(|thread| thread.join().expect("a thread")).collect()
         });
         for lost in survivable(level, count) {
-            lost.iter().for_each(|&member| array.raid.set_member(member, Member::Failed));
+            lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Failed));
             let content = array.content().expect("readable");
             for (sector, bytes) in content.chunks(512).enumerate() {
                 let (thread, place) = (sector % THREADS as usize, sector / THREADS as usize);
@@ -243,7 +243,7 @@ fn a_rebuild_and_writes_do_not_disturb_each_other() {
                     bytes[0]
                 );
             }
-            lost.iter().for_each(|&member| array.raid.set_member(member, Member::Good));
+            lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Good));
         }
     }
 }
@@ -258,7 +258,7 @@ fn a_write_across_places_and_a_rebuild_take_turns() {
         // The member that holds the second copy, or the parity, of the first chunk.
         let piece = Layout::new(level, count, 1_024 * KIB, MEMBER).pieces(0, 512).remove(0);
         let target = piece.parity.unwrap_or(1);
-        array.raid.set_member(target, Member::Rebuilding);
+        array.raid.set_member(target, MemberData::Rebuilding);
         let turn = std::sync::Barrier::new(2);
         let byte_of = |round: usize| (round % 251) as u8 + 1;
         std::thread::scope(|scope| {
@@ -301,7 +301,7 @@ fn more_losses_than_a_level_survives_are_errors() {
     ] {
         let array = array(level, count, 64 * KIB, MEMBER);
         array.raid.write(&vec![1; MEMBER as usize], 0).unwrap();
-        lost.iter().for_each(|&member| array.raid.set_member(member, Member::Failed));
+        lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Failed));
         assert!(array.content().is_err(), "{level:?}");
         assert!(array.raid.write(&vec![2; array.raid.bytes() as usize], 0).is_err(), "{level:?}");
         assert!(array.raid.discard(0, array.raid.bytes()).is_err(), "{level:?}: small parts");

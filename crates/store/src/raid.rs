@@ -1,8 +1,9 @@
 //! The bytes of an array over its members, where the model's geometry says they lie.
 
+use crate::{within, Backing};
 use headrace_catalog::RaidLevel;
 use headrace_model::array::{Layout, Piece};
-use headrace_store::{within, Backing};
+
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -14,9 +15,9 @@ pub const REBUILD_STEP: u32 = 256 << 10;
 /// Pieces are made for this many bytes at once.
 const PIECES_OF: u64 = 16 << 20;
 
-/// How a member stands.
+/// What the bytes of a member are good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Member {
+pub enum MemberData {
     /// Read and written.
     Good,
     /// Neither.
@@ -32,7 +33,7 @@ pub struct Raid {
     rows: Rows,
     members: Vec<Arc<dyn Backing>>,
     /// Read once for each piece and held while it is done, so that it sees all members as of one moment and nobody works with a state that is over.
-    states: RwLock<Vec<Member>>,
+    states: RwLock<Vec<MemberData>>,
     bytes: AtomicU64,
     locks: Vec<Mutex<()>>,
 }
@@ -71,12 +72,12 @@ fn lost() -> io::Error {
     io::Error::other("the data is on a member that failed")
 }
 
-fn readable(states: &[Member], index: usize) -> bool {
-    states[index] == Member::Good
+fn readable(states: &[MemberData], index: usize) -> bool {
+    states[index] == MemberData::Good
 }
 
-fn writable(states: &[Member], index: usize) -> bool {
-    states[index] != Member::Failed
+fn writable(states: &[MemberData], index: usize) -> bool {
+    states[index] != MemberData::Failed
 }
 
 fn xor(into: &mut [u8], from: &[u8]) {
@@ -86,22 +87,22 @@ fn xor(into: &mut [u8], from: &[u8]) {
 impl Raid {
     /// An array of `bytes` usable bytes.
     pub fn new(level: RaidLevel, layout: Layout, members: Vec<Arc<dyn Backing>>, bytes: u64) -> Raid {
-        let states = RwLock::new(vec![Member::Good; members.len()]);
+        let states = RwLock::new(vec![MemberData::Good; members.len()]);
         let rows = Rows::of(level, &layout, members.len() as u64);
         Raid { level, layout, rows, members, states, bytes: AtomicU64::new(bytes), locks: (0..LOCKS).map(|_| Mutex::new(())).collect() }
     }
 
-    fn states(&self) -> RwLockReadGuard<'_, Vec<Member>> {
+    fn states(&self) -> RwLockReadGuard<'_, Vec<MemberData>> {
         self.states.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How a member stands.
-    pub fn member(&self, index: usize) -> Member {
+    pub fn member(&self, index: usize) -> MemberData {
         self.states()[index]
     }
 
     /// Fails a member, or says that it is whole again. Requests under way are done with the state before when this returns.
-    pub fn set_member(&self, index: usize, state: Member) {
+    pub fn set_member(&self, index: usize, state: MemberData) {
         self.states.write().unwrap_or_else(PoisonError::into_inner)[index] = state;
     }
 
@@ -126,7 +127,7 @@ impl Raid {
     }
 
     /// The exclusive or of all members but `without`, at `offset`.
-    fn sum(&self, states: &[Member], without: &[usize], offset: u64, into: &mut [u8]) -> io::Result<()> {
+    fn sum(&self, states: &[MemberData], without: &[usize], offset: u64, into: &mut [u8]) -> io::Result<()> {
         into.fill(0);
         let mut part = vec![0u8; into.len()];
         for index in (0..states.len()).filter(|index| !without.contains(index)) {
@@ -174,7 +175,7 @@ impl Raid {
         }
     }
 
-    fn put_with_parity(&self, states: &[Member], piece: &Piece, parity: usize, what: What<'_>) -> io::Result<()> {
+    fn put_with_parity(&self, states: &[MemberData], piece: &Piece, parity: usize, what: What<'_>) -> io::Result<()> {
         let (member, offset) = piece.copies[0];
         let bytes = piece.bytes as usize;
         if !writable(states, parity) {
@@ -225,7 +226,7 @@ impl Raid {
     }
 
     /// Whether every byte can be read.
-    fn survives(&self, states: &[Member]) -> bool {
+    fn survives(&self, states: &[MemberData]) -> bool {
         let gone = |index: usize| !readable(states, index);
         let (n, mut all) = (states.len(), 0..states.len());
         match self.level {

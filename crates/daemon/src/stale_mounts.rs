@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// What was found and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leftovers {
+pub struct StaleMounts {
     /// Loop devices let go.
     pub released: Vec<PathBuf>,
     /// Loop devices somebody still uses (a mounted file system); they go when that ends.
@@ -17,8 +17,8 @@ pub struct Leftovers {
 }
 
 /// Releases loop devices on files in `folder` and takes down our mounts there.
-pub fn release(folder: &Path) -> io::Result<Leftovers> {
-    let mut found = Leftovers::default();
+pub fn release(folder: &Path) -> io::Result<StaleMounts> {
+    let mut found = StaleMounts::default();
     for device in loopdev::under(folder)? {
         let busy = loopdev::is_busy(&device);
         loopdev::release(&device)?;

@@ -20,7 +20,7 @@ help:
 	@echo "make test      set up, run every test"
 	@echo "make bench     speed and accuracy, beside SimPy and on real servers; prints tables (some 40 minutes)"
 	@echo "make lint      formatting, clippy, ruff, types (pyright), facts with sources, sizes of files and functions"
-	@echo "make generate  write docs/reference/cli.md from the commands' own help"
+	@echo "make generate  write what is made from sources: docs/reference/cli.md, and the lab's Python client and protocol page"
 	@echo "make soak      the property tests with many more cases, 50 crashes of the lab (an hour)"
 
 # A linker and the venv module are not part of Rust or Python on a bare Debian.
@@ -94,6 +94,7 @@ lint: $(VENV)/package.ok
 
 generate: $(VENV)/package.ok
 	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md
+	cargo run --release --quiet -p headrace-protocol --example generate
 
 soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py

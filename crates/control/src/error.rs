@@ -65,6 +65,22 @@ impl ErrorKind {
         }
     }
 
+    /// What it means and what the caller can do.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            ErrorKind::InvalidParameter => "the call itself is wrong: correct it",
+            ErrorKind::NotFound => "there is no such volume, member or fault",
+            ErrorKind::IncorrectState => "its state does not allow it: wait, or bring it into another state",
+            ErrorKind::IncorrectModificationState => "an earlier modification is not completed, or none is under way",
+            ErrorKind::InUse => "attached, mounted or in an array: detach or unmount it first",
+            ErrorKind::LimitExceeded => "there are as many as the lab or the instance allows",
+            ErrorKind::RateExceeded => "modified as often as its day allows: wait",
+            ErrorKind::Unsupported => "a volume of this kind cannot do it at all",
+            ErrorKind::InsufficientPermission => "this caller may not use the lab",
+            ErrorKind::Unavailable => "the machine could not: disk, kernel, devices. What was half done was undone",
+        }
+    }
+
     /// The code of the EC2 API that says the same (EC2 user guide for developers, "Error codes for the Amazon EC2 API"). Of a limit, the API names the
     /// resource: VolumeLimitExceeded, AttachmentLimitExceeded or TagLimitExceeded, by the call.
     pub fn ec2_code(self) -> &'static str {

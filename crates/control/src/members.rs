@@ -44,7 +44,7 @@ pub(crate) fn balance_changes(
 pub(crate) fn set_balance(record: &VolumeRecord, settings: &Settings, member: Option<u32>, percent: f64) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     if let Some(member) = member {
-        checked(record, member)?;
+        record.member_index(member)?;
     }
     let limits = record.limits(settings)?;
     balance_changes(&record.id, &record.spec, &limits, member, per_million(percent)?)
@@ -52,7 +52,7 @@ pub(crate) fn set_balance(record: &VolumeRecord, settings: &Settings, member: Op
 
 pub(crate) fn slow_member(record: &VolumeRecord, member: u32, caps_percent: f64, extra_ms: f64) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
-    let index = checked(record, member)?;
+    let index = record.member_index(member)?;
     let Slowness { caps_per_mille, extra_latency_us } = Slowness::new(caps_percent, extra_ms)?;
     if !record.lives(index) {
         return Err(lost(record, index));
@@ -65,7 +65,7 @@ pub(crate) fn slow_member(record: &VolumeRecord, member: u32, caps_percent: f64,
 
 pub(crate) fn fail_member(record: &VolumeRecord, member: u32) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
-    let index = checked(record, member)?;
+    let index = record.member_index(member)?;
     if record.members[index].state == MemberState::Failed {
         return Ok(Vec::new());
     }
@@ -79,7 +79,7 @@ pub(crate) fn fail_member(record: &VolumeRecord, member: u32) -> Result<Vec<Chan
 
 pub(crate) fn restore_member(record: &VolumeRecord, member: u32) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
-    let index = checked(record, member)?;
+    let index = record.member_index(member)?;
     match record.members[index].state {
         MemberState::Ok => return Ok(Vec::new()),
         MemberState::Slow { .. } => {}
@@ -92,7 +92,7 @@ pub(crate) fn restore_member(record: &VolumeRecord, member: u32) -> Result<Vec<C
 
 pub(crate) fn replace_member(record: &VolumeRecord, member: u32, mib_s: Option<u64>) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
-    let index = checked(record, member)?;
+    let index = record.member_index(member)?;
     let name = record.member_name(index);
     if mib_s == Some(0) {
         return Err(ControlError::invalid("0 MiB/s", "a rebuild has a rate of 1 MiB/s or more", LAB_RULE, "Leave the rate out for as fast as members allow."));
@@ -138,24 +138,11 @@ pub(crate) fn member_rebuilt(record: &VolumeRecord, member: u32) -> Result<Vec<C
 
 fn rebuilding(record: &VolumeRecord, member: u32) -> Result<usize, ControlError> {
     record.check_usable()?;
-    let index = checked(record, member)?;
+    let index = record.member_index(member)?;
     match record.members[index].state {
         MemberState::Rebuilding { .. } => Ok(index),
         _ => Err(ControlError::new(ErrorKind::IncorrectState, record.member_name(index), "is not being rebuilt", LAB_RULE, "Replace the member first.")),
     }
-}
-
-fn checked(record: &VolumeRecord, member: u32) -> Result<usize, ControlError> {
-    let count = record.members.len();
-    let index = member as usize;
-    if index < count {
-        return Ok(index);
-    }
-    let rule = match count {
-        1 => format!("{} is a single volume, whose only member is 0", record.label()),
-        _ => format!("{} has members 0 to {}", record.label(), count - 1),
-    };
-    Err(ControlError::new(ErrorKind::NotFound, format!("member {member}"), rule, LAB_RULE, "See `headrace volume show`."))
 }
 
 fn lost(record: &VolumeRecord, index: usize) -> ControlError {

@@ -437,6 +437,22 @@ impl VolumeRecord {
         }
     }
 
+    /// The place of a member among its members.
+    ///
+    /// # Errors
+    /// There is no such member.
+    pub fn member_index(&self, member: u32) -> Result<usize, ControlError> {
+        let (index, count) = (member as usize, self.members.len());
+        if index < count {
+            return Ok(index);
+        }
+        let rule = match count {
+            1 => format!("{} is a single volume, whose only member is 0", self.label()),
+            _ => format!("{} has members 0 to {}", self.label(), count - 1),
+        };
+        Err(ControlError::new(ErrorKind::NotFound, format!("member {member}"), rule, LAB_RULE, "See `headrace volume show`."))
+    }
+
     /// The last modification, running or ended.
     pub fn modification(&self) -> Option<&Modification> {
         self.modifications.last()

@@ -241,13 +241,25 @@ fn modifications() {
     bench.refuses(grow(20_000), InvalidParameter, "gp2:20000", "1 to 16384 GiB", "");
     bench.refuses(modify(None, Some("gp9"), None, None), InvalidParameter, "gp9", "is not a volume type", "data/volumes");
     bench.refuses(modify(None, None, Some(4_000), None), InvalidParameter, "gp2:100:4000", "no IOPS to choose", "gp2.toml");
-    bench.refuses(Command::ModifyFailed { volume: data(), reason: String::new() }, IncorrectModificationState, "data", "no modification in state modifying", "EC2");
+    bench.refuses(
+        Command::ModifyFailed { volume: data(), reason: String::new() },
+        IncorrectModificationState,
+        "data",
+        "no modification in state modifying",
+        "EC2",
+    );
     bench.refuses(modify(None, Some("instance-store"), None, None), Unsupported, "instance-store", "not EBS volumes", "instance-store.toml");
     bench.ok(grow(200));
     bench.refuses(grow(300), IncorrectModificationState, "data", "in modification state modifying", "IncorrectModificationState");
     bench.now += 30_000;
     bench.refuses(grow(300), IncorrectModificationState, "data", "in modification state optimizing", "IncorrectModificationState");
-    bench.refuses(Command::ModifyFailed { volume: data(), reason: String::new() }, IncorrectModificationState, "data", "no modification in state modifying", "EC2");
+    bench.refuses(
+        Command::ModifyFailed { volume: data(), reason: String::new() },
+        IncorrectModificationState,
+        "data",
+        "no modification in state modifying",
+        "EC2",
+    );
     let nobody = Command::Modify {
         volume: "nope".to_string(),
         request: ModifyRequest { size_gib: Some(1), volume_type: None, iops: None, throughput_mib_s: None, used_gib: None },

@@ -1,14 +1,26 @@
 //! State, journal, devices and mount together: the one place where a lab changes.
+//!
+//! # Order of the locks
+//!
+//! Whoever holds one of these takes only locks that stand below it:
+//!
+//! 1. `work`: one call at a time makes or takes devices and files, from its command to its report.
+//! 2. `path`: what the machine's own path costs; held while that is measured.
+//! 3. `mount`: the FUSE mount; held for a look at it, while the path is measured, and while it is
+//!    taken down.
+//! 4. `volumes`: the open volumes; held for a look or a change, never while files are read or written.
+//! 5. `state`: the lab, the journal, the clock; held while an event is written down and applied.
+//! 6. locks inside [`Devices`], of an array, of a meter: each knows no other.
 
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
 use crate::metrics::Store;
-use crate::volume_files::{self, VolumeFiles};
-use crate::options::Options;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
-use crate::{leftovers, stale_mounts::StaleMounts};
-use headrace_control::{Change, Command, Event, Lab, LabClock, VolumeId, VolumeRecord, VolumeStatus};
+use crate::volume_files::{self, VolumeFiles};
+use clap::Parser;
+use headrace_control::{Change, Command, Event, Lab, LabClock, SettingsRequest, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
+use headrace_device::stale_mounts::{self, StaleMounts};
 use headrace_device::Devices;
 use headrace_model::instance::InstanceState;
 use headrace_model::record::{Change as ModelChange, SavedHost, SavedInstance};
@@ -19,6 +31,49 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Where a lab of the whole machine lives.
+pub const DEFAULT_FOLDER: &str = "/var/lib/headrace";
+const DEFAULT_SOCKET: &str = "/run/headrace/lab.sock";
+
+/// The daemon of a Headrace lab: volumes that perform like EBS volumes, as block devices of this machine.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "headraced", version, about)]
+pub struct Options {
+    /// Folder of the lab: journal, volumes, metrics.
+    #[arg(long, default_value = DEFAULT_FOLDER)]
+    pub data_dir: PathBuf,
+    /// Unix socket; else /run/headrace/lab.sock, or lab.sock in another --data-dir.
+    #[arg(long)]
+    pub socket: Option<PathBuf>,
+    /// EC2 instance type whose EBS limits all volumes share, or `none`. Else as it was.
+    #[arg(long)]
+    pub instance_type: Option<String>,
+    /// Day of the limits of new volumes, YYYY-MM-DD, or `newest`. Else as it was.
+    #[arg(long)]
+    pub as_of: Option<String>,
+    /// How many times as fast as the wall modifications go. Device timing is never scaled.
+    #[arg(long)]
+    pub time_scale: Option<u32>,
+    /// Port of 127.0.0.1 at which another process (`headrace lab up` starts one) serves the metrics:
+    /// the daemon only tells it. 0: none does.
+    #[arg(long, default_value_t = 0)]
+    pub metrics_port: u16,
+    /// Group whose members may use the socket beside its owner.
+    #[arg(long)]
+    pub group: Option<u32>,
+}
+
+impl Options {
+    /// The socket's path.
+    pub fn socket(&self) -> PathBuf {
+        match &self.socket {
+            Some(path) => path.clone(),
+            None if self.data_dir.as_os_str() == DEFAULT_FOLDER => PathBuf::from(DEFAULT_SOCKET),
+            None => self.data_dir.join("lab.sock"),
+        }
+    }
+}
 
 /// What is written down.
 pub(crate) struct State {
@@ -38,12 +93,12 @@ pub struct Engine {
     pub started: Instant,
     /// What volumes did.
     pub metrics: Store,
-    /// What was left behind and released at the start.
-    pub leftovers: StaleMounts,
+    /// Mounts and loop devices of an earlier daemon, released at the start.
+    pub stale_mounts: StaleMounts,
     /// Why the journal was shortened at the start, in words.
     pub repaired: Option<String>,
-    /// Port of the metrics, 0 for none.
-    pub metrics_port: AtomicU64,
+    /// Port of 127.0.0.1 at which another process serves the metrics; 0: none does.
+    pub metrics_port: u16,
     pub(crate) devices: Arc<Devices>,
     pub(crate) mount: Mutex<Option<Mount>>,
     pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
@@ -87,7 +142,7 @@ impl Engine {
         let (journal, recovered) = Journal::open(&folder).map_err(of_journal)?;
         let mnt = folder.join("mnt");
         // Before anything else: a dead mount can neither be looked at nor be made again.
-        let leftovers = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
+        let released = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
         for name in ["volumes", "metrics", "mnt", "dev/by-id", "records"] {
             made_with(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
         }
@@ -106,9 +161,9 @@ impl Engine {
             socket: options.socket(),
             started: Instant::now(),
             metrics,
-            leftovers,
+            stale_mounts: released,
             repaired,
-            metrics_port: AtomicU64::new(0),
+            metrics_port: options.metrics_port,
             devices,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
@@ -126,13 +181,12 @@ impl Engine {
     }
 
     fn configure(&self, options: &Options) -> Outcome<()> {
-        let command = Command::Configure {
+        let command = Command::Configure(SettingsRequest {
             instance_type: options.instance_type.clone(),
             as_of: options.as_of.clone(),
             time_scale: options.time_scale,
-            region: None,
-            modification_times: None,
-        };
+            ..SettingsRequest::default()
+        });
         // Devices of an earlier life are gone: nothing is attached while settings change.
         let mut state = held(&self.state);
         let mut detached = state.lab.clone();
@@ -188,11 +242,11 @@ impl Engine {
         let kept = saved.as_ref().and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));
         let device = volume_files::device_of(record, &limits, &self.model_options()?, kept);
         let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Delete some."))?;
-        let opened = VolumeFiles::open(&self.volumes_folder(), record, device_number).map_err(|error| {
+        let files = VolumeFiles::open(&self.volumes_folder(), record, device_number).map_err(|error| {
             self.devices.remove(device_number);
             could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")
         })?;
-        held(&self.volumes).insert(record.id.clone(), opened);
+        held(&self.volumes).insert(record.id.clone(), files);
         for (index, member) in record.members.iter().enumerate() {
             // Set after the last balance was noted.
             if let Some(set) = member.balance.filter(|set| saved.as_ref().is_none_or(|saved| set.at_ms >= saved.at_ms)) {
@@ -231,8 +285,8 @@ impl Engine {
         let _work = held(&self.work);
         let record = self.find(volume)?;
         self.command(&Command::DeleteVolume { volume: volume.to_string() })?;
-        if let Some(opened) = held(&self.volumes).remove(&record.id) {
-            self.devices.remove(opened.device_number);
+        if let Some(files) = held(&self.volumes).remove(&record.id) {
+            self.devices.remove(files.device_number);
         }
         volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
         self.command(&Command::Deleted { volume: record.id.to_string() })?;
@@ -316,7 +370,10 @@ impl Engine {
 
     pub(crate) fn device_number(&self, record: &VolumeRecord) -> Outcome<usize> {
         let volumes = held(&self.volumes);
-        volumes.get(&record.id).map(|opened| opened.device_number).ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
+        volumes
+            .get(&record.id)
+            .map(|files| files.device_number)
+            .ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
     }
 
     pub(crate) fn model_options(&self) -> Outcome<ModelOptions> {
@@ -338,7 +395,7 @@ impl Engine {
         self.down.load(Ordering::Acquire)
     }
 
-    /// The devices, for the bench.
+    /// The volumes as devices of the model.
     pub fn devices(&self) -> &Arc<Devices> {
         &self.devices
     }

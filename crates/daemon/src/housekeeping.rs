@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Starts the thread; it ends with the lab.
 pub fn start(engine: &Arc<Engine>) -> std::io::Result<std::thread::JoinHandle<()>> {
     let engine = engine.clone();
-    std::thread::Builder::new().name("headrace-keeper".into()).spawn(move || engine.keep())
+    std::thread::Builder::new().name("headrace-due".into()).spawn(move || engine.keep())
 }
 
 impl Engine {
@@ -37,10 +37,10 @@ impl Engine {
 
     /// Rows of what every attached volume did, and the credits of those that did something.
     fn note_second(&self, second: u64) {
-        let lines: Vec<_> = held(&self.volumes).iter().filter_map(|(id, opened)| Some((id.clone(), opened.device_number, opened.line.clone()?))).collect();
+        let attached: Vec<_> = held(&self.volumes).iter().filter_map(|(id, files)| Some((id.clone(), files.device_number, files.attached.clone()?))).collect();
         let mut used: Vec<(VolumeId, Nanos, _)> = Vec::new();
-        for (id, device_number, line) in lines {
-            let sample = line.meter.take(self.devices.clock.now());
+        for (id, device_number, attached) in attached {
+            let sample = attached.meter.take(self.devices.clock.now());
             let credits = self.lab(|lab| lab.volumes.get(&id).map_or(CreditUnit::Ios, credit_unit));
             let (instance_ios_percent, instance_bytes_percent) = self.instance_percents();
             let extra = Extra { balance_percent: self.lowest_balance(device_number), instance_ios_percent, instance_bytes_percent, credits };
@@ -78,11 +78,12 @@ impl Engine {
 
     /// What the Prometheus endpoint shows.
     pub fn exposition(&self) -> String {
-        let lines: Vec<_> = held(&self.volumes).iter().filter_map(|(id, opened)| Some((id.to_string(), opened.device_number, opened.line.clone()?))).collect();
-        let volumes = lines.into_iter().map(|(volume, device_number, line)| VolumeGauges {
+        let attached: Vec<_> =
+            held(&self.volumes).iter().filter_map(|(id, files)| Some((id.to_string(), files.device_number, files.attached.clone()?))).collect();
+        let volumes = attached.into_iter().map(|(volume, device_number, attached)| VolumeGauges {
             volume,
             member: None,
-            queue_length: line.meter.in_flight(),
+            queue_length: attached.meter.in_flight(),
             balance_percent: self.lowest_balance(device_number),
         });
         let (instance_ios_percent, instance_bytes_percent) = self.instance_percents();

@@ -2,43 +2,29 @@
 
 use crate::attaching::device_path;
 use crate::engine::{held, Engine};
-use crate::problem::{of_control, of_io, Outcome};
-use headrace_control::{Change, Command, Modification, VolumeRecord};
+use crate::problem::{could_not, of_control, of_io, Outcome};
+use headrace_control::{Change, Command, Modification, ModifyRequest, VolumeRecord};
 use headrace_device::loopdev;
 use headrace_model::modification::Modification as ModelModification;
 use headrace_model::record::Change as ModelChange;
 use headrace_store::Backing;
 
-/// What a modification asks for; none: as it is.
-#[derive(Clone, Debug, Default)]
-pub struct Wish {
-    /// Usable GiB.
-    pub size_gib: Option<u64>,
-    /// Type.
-    pub volume_type: Option<String>,
-    /// IOPS, of each member.
-    pub iops: Option<u64>,
-    /// MiB/s, of each member.
-    pub throughput_mib_s: Option<u64>,
-}
-
 impl Engine {
     /// Starts a modification.
-    pub fn modify(&self, volume: &str, wish: Wish) -> Outcome<Modification> {
+    pub fn modify(&self, volume: &str, request: ModifyRequest) -> Outcome<(VolumeRecord, Modification)> {
         let _work = held(&self.work);
         let record = self.find(volume)?;
-        let used = held(&self.volumes).get(&record.id).and_then(|opened| opened.power.allocated().ok());
-        let Wish { size_gib, volume_type, iops, throughput_mib_s } = wish;
-        let used_gib = used.map(|bytes| bytes.div_ceil(1 << 30));
-        let command = Command::Modify { volume: volume.to_string(), size_gib, volume_type, iops, throughput_mib_s, used_gib };
+        let used = held(&self.volumes).get(&record.id).and_then(|files| files.power.allocated().ok());
+        let request = ModifyRequest { used_gib: used.map(|bytes| bytes.div_ceil(1 << 30)), ..request };
+        let command = Command::Modify { volume: volume.to_string(), request };
         let events = self.command(&command)?;
         let started = events.into_iter().find_map(|event| match event.change {
             Change::ModificationStarted { modification, .. } => Some(modification),
             _ => None,
         });
-        let modification = started.ok_or_else(|| crate::problem::could_not(volume, "no modification began", "Try again."))?;
+        let modification = started.ok_or_else(|| could_not(volume, "no modification began", "Try again."))?;
         self.modify_model(&record, &modification)?;
-        Ok(modification)
+        Ok((self.find(volume)?, modification))
     }
 
     fn modify_model(&self, record: &VolumeRecord, modification: &Modification) -> Outcome<()> {
@@ -75,7 +61,7 @@ impl Engine {
         let record = self.find(volume)?;
         let Some(modification) = record.modification() else { return Ok(()) };
         let bytes = modification.to.usable_gib() << 30;
-        let power = held(&self.volumes).get(&record.id).map(|opened| opened.power.clone());
+        let power = held(&self.volumes).get(&record.id).map(|files| files.power.clone());
         let Some(power) = power.filter(|power| power.bytes() < bytes) else { return Ok(()) };
         power.grow(bytes).map_err(|error| of_io(format!("growing {volume} to {} GiB", bytes >> 30), &error))?;
         let Some(device) = device_path(&record) else { return Ok(()) };

@@ -2,8 +2,8 @@
 
 use crate::calls::{self, After};
 use crate::engine::Engine;
-use crate::problem::{bad_input, of_io, Outcome};
-use headrace_control::Problem;
+use crate::problem::{bad_input, of_io, refused, Outcome};
+use headrace_control::{ErrorKind, Problem};
 use rustix::fs::{chmod, chown, Gid, Mode};
 use rustix::net::sockopt::socket_peercred;
 use serde::Deserialize;
@@ -53,7 +53,7 @@ impl Socket {
             std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
         }
         if UnixStream::connect(path).is_ok() {
-            return Err(bad_input(path.display().to_string(), "another daemon answers there", "Stop that one, or use another --socket."));
+            return Err(refused(ErrorKind::InUse, path.display().to_string(), "another daemon answers there", "Stop that one, or use another --socket."));
         }
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -93,12 +93,18 @@ impl Socket {
     fn take(&self, stream: UnixStream, engine: &Arc<Engine>, callers: &Arc<AtomicUsize>) {
         if let Err(why) = self.check(&stream) {
             tracing::warn!("a caller was refused: {why}");
-            let _ = send(&stream, &json!({"id": null, "error": bad_input("caller", why, "Call as root or as the daemon's user, or start it with --group.")}));
+            let _ = send(
+                &stream,
+                &json!({"id": null, "error": refused(ErrorKind::InsufficientPermission, "caller", why, "Call as root or as the daemon's user, or start it with --group.")}),
+            );
             return;
         }
         if callers.fetch_add(1, Ordering::AcqRel) >= MOST_CALLERS {
             callers.fetch_sub(1, Ordering::AcqRel);
-            let _ = send(&stream, &json!({"id": null, "error": bad_input("caller", format!("{MOST_CALLERS} call already"), "Close some connections.")}));
+            let _ = send(
+                &stream,
+                &json!({"id": null, "error": refused(ErrorKind::LimitExceeded, "caller", format!("{MOST_CALLERS} call already"), "Close some connections.")}),
+            );
             return;
         }
         let (engine, counted) = (engine.clone(), callers.clone());

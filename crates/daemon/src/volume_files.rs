@@ -2,11 +2,11 @@
 
 use headrace_catalog::VolumeLimits;
 use headrace_control::{MemberState, VolumeRecord};
-use headrace_store::raid::{Member, Raid};
 use headrace_device::AttachedVolume;
 use headrace_model::host::layout_of;
 use headrace_model::{Device, ModelOptions, Nanos, SavedDevice, Volume};
-use headrace_store::{Backing, PowerCut, SparseFile};
+use headrace_store::raid::MemberData;
+use headrace_store::{Backing, PowerCut, Raid, SparseFile};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct VolumeFiles {
     /// All its bytes, behind what a power cut does.
     pub power: Arc<PowerCut>,
     /// While attached.
-    pub line: Option<Arc<AttachedVolume>>,
+    pub attached: Option<Arc<AttachedVolume>>,
 }
 
 /// The folder of a volume.
@@ -68,16 +68,16 @@ impl VolumeFiles {
             Some(raid) => raid.clone(),
             None => members.swap_remove(0),
         };
-        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(whole)), line: None })
+        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(whole)), attached: None })
     }
 }
 
 /// A member's state as its bytes' array has it.
-pub(crate) fn member_of(state: &MemberState) -> Member {
+pub(crate) fn member_of(state: &MemberState) -> MemberData {
     match state {
-        MemberState::Ok | MemberState::Slow { .. } => Member::Good,
-        MemberState::Failed => Member::Failed,
-        MemberState::Rebuilding { .. } => Member::Rebuilding,
+        MemberState::Ok | MemberState::Slow { .. } => MemberData::Good,
+        MemberState::Failed => MemberData::Failed,
+        MemberState::Rebuilding { .. } => MemberData::Rebuilding,
     }
 }
 
@@ -97,7 +97,7 @@ pub fn device_of(record: &VolumeRecord, limits: &[VolumeLimits], options: &Model
         }
     }
     for (member, is) in device.members_mut().iter_mut().zip(&record.members) {
-        member.set_failed(member_of(&is.state) != Member::Good);
+        member.set_failed(member_of(&is.state) != MemberData::Good);
     }
     device.save(&record.spec, now)
 }

@@ -16,6 +16,7 @@
 //! | `recorder` | the journal of decisions |
 //! | `mount` | the FUSE file system: one file a volume. The only file that names the FUSE library |
 //! | `loopdev` | loop devices on those files |
+//! | `stale_mounts` | mounts and loop devices that an earlier daemon left |
 //! | `probe` | the latency of the machine's own path, and the most it can carry |
 
 pub mod attached_volume;
@@ -27,6 +28,7 @@ pub mod meter;
 pub mod mount;
 pub mod probe;
 pub mod recorder;
+pub mod stale_mounts;
 pub mod timer;
 
 pub use attached_volume::AttachedVolume;

@@ -1,29 +1,11 @@
 //! Latencies over a stretch, by operation and size class.
 
-use super::row::Stretch;
+use super::row::{ErrorFactor, Stretch};
 use headrace_device::meter::{quantile, Histogram, BUCKETS, SIZE_CLASSES};
 use headrace_model::Op;
 
 /// Size classes: those of [`SIZE_CLASSES`] and what is larger.
 pub const CLASSES: usize = SIZE_CLASSES.len() + 1;
-
-/// How exactly durations are known: the most by which the upper bound of a bucket exceeds the lower.
-///
-/// A stored row holds histograms in little space. Where they do not fit, neighbouring buckets are joined, the same for the whole row and no further than needed: halves
-/// of an octave (factor 1.5), octaves (2), two octaves (4), four (16). On reading, a joined bucket's count is spread evenly over what it joined. The number of requests
-/// stays exact. The factor holds from 1 us on, to 235 s.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ErrorFactor(pub(crate) u8);
-
-impl ErrorFactor {
-    /// As counted: four buckets an octave.
-    pub const FINEST: ErrorFactor = ErrorFactor(0);
-
-    /// The factor.
-    pub fn factor(self) -> f64 {
-        [1.25, 1.5, 2.0, 4.0, 16.0][usize::from(self.0.min(4))]
-    }
-}
 
 /// Latencies over a stretch. The counts are 64 bits wide: 15 days at 30,000 IOPS are 4e10 requests.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,6 @@
 //! | `series` | seconds and minutes of one volume or member |
 //! | `totals` | counters since the daemon's start |
 //! | `prometheus` | the text format |
-//! | `http` | GET /metrics |
 //!
 //! Files: `FOLDER/{VOLUME or VOLUME-mN}/{seconds,minutes}`, at most 3.5 and 42.2 MiB. Memory: about 20 KiB a volume or member.
 //!
@@ -18,7 +17,6 @@
 //!
 //! The counters hold what was recorded; the rows may lack what a full disk refused, which is counted ([`Store::dropped`]).
 
-pub mod http;
 mod latencies;
 mod prometheus;
 mod ring;
@@ -27,9 +25,9 @@ mod series;
 mod slot;
 mod totals;
 
-pub use latencies::{ErrorFactor, Latencies, CLASSES};
+pub use latencies::{Latencies, CLASSES};
 pub use prometheus::{Gauges, VolumeGauges};
-pub use row::{CreditUnit, Extra, Row, COLUMNS};
+pub use row::{CreditUnit, ErrorFactor, Extra, Row, COLUMNS};
 
 use headrace_device::meter::Sample;
 use row::Stretch;

@@ -1,6 +1,5 @@
 //! A row: what a volume did in a second or a minute, as people read it.
 
-use super::latencies::ErrorFactor;
 use headrace_device::meter::{quantile, Histogram, Sample};
 use headrace_model::{Cap, Op};
 use serde_json::{json, Value};
@@ -39,6 +38,24 @@ pub const COLUMNS: [&str; 26] = [
     "flushes",
     "span_us",
 ];
+
+/// How exactly durations are known: the most by which the upper bound of a bucket exceeds the lower.
+///
+/// A stored row holds histograms in little space. Where they do not fit, neighbouring buckets are joined, the same for the whole row and no further than needed: halves
+/// of an octave (factor 1.5), octaves (2), two octaves (4), four (16). On reading, a joined bucket's count is spread evenly over what it joined. The number of requests
+/// stays exact. The factor holds from 1 us on, to 235 s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ErrorFactor(pub(crate) u8);
+
+impl ErrorFactor {
+    /// As counted: four buckets an octave.
+    pub const FINEST: ErrorFactor = ErrorFactor(0);
+
+    /// The factor.
+    pub fn factor(self) -> f64 {
+        [1.25, 1.5, 2.0, 4.0, 16.0][usize::from(self.0.min(4))]
+    }
+}
 
 /// What the credits of a volume are counted in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,8 +9,7 @@
 //! Integers of the body are LEB128, the rest little-endian. The CRC covers everything from `used` to its end; what lies behind it is left over from earlier rows. A
 //! slot that is torn, of another version or at another place than its sequence says is no slot: it is skipped.
 
-use super::latencies::ErrorFactor;
-use super::row::Stretch;
+use super::row::{ErrorFactor, Stretch};
 use headrace_device::meter::{Histogram, Sample, BUCKETS};
 
 const VERSION: u8 = 1;

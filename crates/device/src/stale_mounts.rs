@@ -1,6 +1,6 @@
 //! Mounts and loop devices that an earlier life of this lab left behind: found by the lab's own folder, so never anyone else's.
 
-use headrace_device::{loopdev, mount};
+use crate::{loopdev, mount};
 use rustix::mount::{unmount, UnmountFlags};
 use std::io;
 use std::path::{Path, PathBuf};

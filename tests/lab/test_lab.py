@@ -25,7 +25,7 @@ from headrace.errors import InputError
 from headrace.lab import LabRefused, NoLab, doctor, metrics
 from headrace.lab import up as lab_up
 from headrace.lab.launch import Settings
-from headrace.lab.waiting import wait_for_modification
+from headrace.lab.watching import wait_for_modification
 
 ROOT = Path(__file__).parents[2]
 BLOCK = 4096
@@ -252,7 +252,9 @@ def test_modify_in_use(lab, headrace):
     write(device, range(10))
     headrace("volume", "modify", "db", "--size-gib", "9", code=2)
     done = json.loads(
-        headrace("volume", "modify", "db", "--size-gib", "20", "--type", "gp3", "--iops", "4000", "--until", "completed", "--output", "json").stdout
+        headrace(
+            "volume", "modify", "db", "--size-gib", "20", "--type", "gp3", "--iops", "4000", "--until", "completed", "--output", "json"
+        ).stdout
     )
     assert (done["state"], done["progress_percent"], done["from"]) == ("completed", 100, "gp2:10")
     assert done["to"].startswith("gp3:20:4000")

@@ -20,7 +20,7 @@ from lab_servers import SPEC, left_of, sql
 from headrace import mysql
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, LabRefused, NoLab
-from headrace.lab.waiting import wait_for_modification
+from headrace.lab.watching import wait_for_modification
 from headrace.mysql.accounts import address
 from headrace.workload.capture import Secret, connect
 

@@ -93,7 +93,7 @@ def test_call_and_result(serve, tmp_path):
     assert server.connections == 1
 
 
-@pytest.mark.parametrize("kind", ["input", "refused", "busy", "not-found"])
+@pytest.mark.parametrize("kind", ["invalid-parameter", "incorrect-state", "in-use", "not-found"])
 def test_refusals_keep_their_parts(serve, tmp_path, kind):
     error = {"kind": kind, "value": "db", "rule": "is in use", "source": "EC2", "hint": "Detach it."}
     serve(lambda connection, call: say(connection, {"id": call["id"], "error": error}))
@@ -113,10 +113,10 @@ def test_refusals_keep_their_parts(serve, tmp_path, kind):
     assert isinstance(found, InputError)
 
 
-def test_could_not_is_exit_code_3(serve, tmp_path):
+def test_unavailable_is_exit_code_3(serve, tmp_path):
     serve(
         lambda connection, call: say(
-            connection, {"id": call["id"], "error": {"kind": "could-not", "value": "journal", "rule": "disk full"}}
+            connection, {"id": call["id"], "error": {"kind": "unavailable", "value": "journal", "rule": "disk full"}}
         )
     )
     with Lab(tmp_path) as lab, pytest.raises(CouldNotRun) as raised:
@@ -246,7 +246,7 @@ def test_refused_at_the_door(tmp_path):
     def refuse():
         for _ in range(20):
             connection, _ = server.accept()
-            say(connection, {"id": None, "error": {"kind": "input", "value": "caller", "rule": "user 7 may not use this lab"}})
+            say(connection, {"id": None, "error": {"kind": "insufficient-permission", "value": "caller", "rule": "user 7 may not use this lab"}})
             connection.close()
 
     thread = threading.Thread(target=refuse, daemon=True)

@@ -13,7 +13,7 @@ use headrace_protocol::arguments::{Attach, Create, MetricsRequest, Modify, OneMe
 use headrace_protocol::{Call, CALLS};
 use serde::Serialize;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What an answer is followed by.
@@ -188,6 +188,6 @@ fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Value> {
     json(RecordStopped { path: text_of(&path), requests })
 }
 
-fn text_of(path: &PathBuf) -> String {
+fn text_of(path: &Path) -> String {
     path.display().to_string()
 }

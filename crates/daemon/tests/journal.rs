@@ -1,6 +1,6 @@
 //! The journal against everything that happens to files: reopened, cut, flipped, compacted, full, opened twice, its writer killed.
 
-use headrace_control::{Command, Event, Lab, VolumeId};
+use headrace_control::{Command, CreateRequest, Event, Lab, VolumeId};
 use headrace_daemon::journal::{Balances, Checkpoint, Entry, Journal, JournalError, Json, Recovered, Saved};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -39,9 +39,11 @@ class Calls(ABC):
     A volume is named by its id or its unique name. An argument that is None is left out.
     """
 
+    timeout_s: float  # the longest wait for an answer
+
     @abstractmethod
     def call(self, name: str, timeout_s: float | None = None, /, **args: Any) -> Any:
-        """Makes a call and returns its answer. `timeout_s`: the wait for it, where that is long."""
+        """Makes a call and returns its answer. `timeout_s`: another wait for this one."""
 "#;
 
 /// Breaks text into lines of at most `columns`, each after `indent`.
@@ -265,7 +267,7 @@ fn python_method(out: &mut String, entry: &CallEntry) {
     }
     docstring(out, "        ", &text);
     let mut words = vec![format!("\"{}\"", entry.name)];
-    words.extend(entry.long.then(|| "LONG_CALL_S".to_string()));
+    words.extend(entry.long.then(|| "max(self.timeout_s, LONG_CALL_S)".to_string()));
     words.extend(fields.iter().map(|field| format!("{0}={0}", key(field))));
     let key = if entry.returns.is_empty() { String::new() } else { format!("[\"{}\"]", entry.returns) };
     let _ = writeln!(out, "{}", listed("        return self.call", &words, &key));

@@ -45,9 +45,9 @@ def up(
         typer.Option("--time-scale", metavar="N", min=1, help="Modifications go N times as fast. Devices never do. Default: as before."),
     ] = None,
     metrics_port: Annotated[
-        int | None,
-        typer.Option("--metrics-port", metavar="PORT", min=0, max=65535, help="Prometheus endpoint on 127.0.0.1; 0: none. Default: 9464."),
-    ] = None,
+        int,
+        typer.Option("--metrics-port", metavar="PORT", min=0, max=65535, help="Prometheus endpoint on 127.0.0.1; 0: none."),
+    ] = 9464,
     group: Annotated[
         str | None, typer.Option("--group", metavar="GROUP", help="Its members may use the lab too, by name or number.")
     ] = None,

@@ -177,7 +177,7 @@ def modify(
     """Change size, type, IOPS or MiB/s of a volume in use: modifying, optimizing, completed."""
     from headrace.cli.common import progress
     from headrace.lab import Lab
-    from headrace.lab.waiting import optimizing_note, wait_for_modification
+    from headrace.lab.watching import optimizing_note, wait_for_modification
 
     with Lab(data_dir, socket) as lab:
         started = lab.modify(volume, size_gib, type, iops, mib_s)
@@ -285,7 +285,20 @@ def _rest(member: dict) -> str:
     return ", ".join(said)
 
 
-MODIFICATION_CSV = ("volume", "id", "state", "progress_percent", "from", "to", "start", "optimizing_at", "completed_at", "next_allowed_at", "end", "reason")
+MODIFICATION_CSV = (
+    "volume",
+    "id",
+    "state",
+    "progress_percent",
+    "from",
+    "to",
+    "start",
+    "optimizing_at",
+    "completed_at",
+    "next_allowed_at",
+    "end",
+    "reason",
+)
 
 
 def _modifications(rows: list[dict]):

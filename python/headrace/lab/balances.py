@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from headrace.errors import CouldNotRun, InputError
-from headrace.lab.answers import Balance
+from headrace.lab.calls import Balance
 from headrace.workload.files import write_whole
 
 FORMAT = "headrace-balance/1"

@@ -204,9 +204,11 @@ class Calls(ABC):
     A volume is named by its id or its unique name. An argument that is None is left out.
     """
 
+    timeout_s: float  # the longest wait for an answer
+
     @abstractmethod
     def call(self, name: str, timeout_s: float | None = None, /, **args: Any) -> Any:
-        """Makes a call and returns its answer. `timeout_s`: the wait for it, where that is long."""
+        """Makes a call and returns its answer. `timeout_s`: another wait for this one."""
 
     def status(self) -> Status:
         """Version, instance, day, clock, directory and volumes of the lab."""
@@ -219,7 +221,7 @@ class Calls(ABC):
 
         force: Also while something is mounted: its users then see I/O errors. Default: false.
         """
-        return self.call("lab.down", LONG_CALL_S, force=force)
+        return self.call("lab.down", max(self.timeout_s, LONG_CALL_S), force=force)
 
     def calls(self) -> list[str]:
         """Names every call of this page."""
@@ -270,7 +272,7 @@ class Calls(ABC):
 
     def delete(self, volume: str) -> dict[str, Any]:
         """Deletes an available volume and its data."""
-        return self.call("volume.delete", LONG_CALL_S, volume=volume)
+        return self.call("volume.delete", max(self.timeout_s, LONG_CALL_S), volume=volume)
 
     def attach(
         self,
@@ -290,7 +292,7 @@ class Calls(ABC):
         """
         return self.call(
             "volume.attach",
-            LONG_CALL_S,
+            max(self.timeout_s, LONG_CALL_S),
             volume=volume,
             name=name,
             unpaced=unpaced,
@@ -304,7 +306,12 @@ class Calls(ABC):
         force: Also while it is mounted or in an array of md: its users see I/O errors from then
             on. Default: false.
         """
-        return self.call("volume.detach", LONG_CALL_S, volume=volume, force=force)
+        return self.call(
+            "volume.detach",
+            max(self.timeout_s, LONG_CALL_S),
+            volume=volume,
+            force=force,
+        )
 
     def modify(
         self,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.errors import InputError
-from headrace.lab.answers import Balance, MemberBalance
+from headrace.lab.calls import Balance, MemberBalance, MetricsRows
 from headrace.units import MIB
 
 SECONDS_OF = {"second": 1, "minute": 60}
@@ -20,7 +20,7 @@ US_PER_MS = 1_000
 US_PER_S = 1_000_000
 
 
-def frame(answer: dict) -> pl.DataFrame:
+def frame(answer: MetricsRows) -> pl.DataFrame:
     """The answer of `Lab.metrics` as a frame with its columns: sums and means of a second or minute, units in the names."""
     columns = answer["columns"]
     return pl.DataFrame(answer["rows"], schema=list(columns), orient="row", infer_schema_length=None)
@@ -31,9 +31,9 @@ def stretch(seconds: int | None, minutes: int | None, resolution: str | None) ->
     if seconds is not None and minutes is not None:
         raise InputError("--seconds and --minutes", "say the same twice", "headrace volume metrics --help", "Give one of them.")
     resolution = resolution or ("minute" if minutes is not None else "second")
-    if seconds is None and minutes is None:
+    asked_s = seconds if minutes is None else 60 * minutes
+    if asked_s is None:
         return resolution, DEFAULT_ROWS
-    asked_s = seconds if seconds is not None else 60 * minutes
     if asked_s < 1:
         raise InputError(f"{asked_s} s", "must be a second or more", "", "For example --seconds 60.")
     rows = -(-asked_s // SECONDS_OF[resolution])

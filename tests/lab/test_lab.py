@@ -9,12 +9,15 @@ import json
 import mmap
 import os
 import pty
+import pwd
 import re
 import select
 import signal
 import socket
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from datetime import datetime
 from pathlib import Path
 
@@ -22,7 +25,7 @@ import pytest
 from lab_folders import Command, kill, loops_of
 
 from headrace.errors import InputError
-from headrace.lab import LabRefused, NoLab, doctor, metrics
+from headrace.lab import Lab, LabRefused, NoLab, doctor, metrics
 from headrace.lab import up as lab_up
 from headrace.lab.launch import Settings
 from headrace.lab.watching import wait_for_modification
@@ -137,6 +140,63 @@ def test_foreground_is_the_daemon_itself(labs):
     assert process.returncode == 0
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def scraped(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        return answer.read().decode()
+
+
+def exporters(folder: Path) -> list[Path]:
+    """The processes that serve the metrics of a lab."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if b"headrace.lab.exporter" in words and str(folder / "lab.sock").encode() in words:
+                found.append(process)
+    return found
+
+
+@pytest.mark.parametrize("foreground", [False, True])
+def test_metrics_are_served_by_a_process_without_rights_that_ends_with_the_lab(labs, foreground):
+    folder, port = labs.folder(), free_port()
+    run = Command(folder)
+    if foreground:
+        words = run.words("lab", "up", "--foreground", "--metrics-port", str(port))
+        daemon = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=run.environment)
+        assert daemon.stdout and daemon.stdout.readline() == b"ready\n"
+    else:
+        run("lab", "up", "--metrics-port", str(port))
+    with Lab(folder) as lab:
+        lab.create("gp3:1", name="db")
+        write(device_of(lab.attach("db", unpaced=True, probe=False)), range(10))
+        assert lab.status()["metrics_url"] == f"http://127.0.0.1:{port}/metrics"
+        deadline = time.monotonic() + 20
+        while "aws_ebs_csi_write_ops_total{" not in scraped(port):
+            assert time.monotonic() < deadline, "no row was counted"
+            time.sleep(0.2)
+    (exporter,) = exporters(folder)
+    (identity,) = re.findall(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)", (exporter / "status").read_text(), re.MULTILINE)
+    assert set(identity) == {str(pwd.getpwnam("nobody").pw_uid)}
+    assert re.search(r"^CapEff:\s+0+$", (exporter / "status").read_text(), re.MULTILINE)
+    taken = Command(labs.folder())("lab", "up", "--metrics-port", str(port), code=3)
+    assert f"127.0.0.1:{port}" in taken.stderr and "--metrics-port" in taken.stderr
+    run("lab", "down")
+    deadline = time.monotonic() + 10
+    while exporters(folder):
+        assert time.monotonic() < deadline, "the exporter outlived its lab"
+        time.sleep(0.05)
+    if foreground:
+        assert daemon.wait(60) == 0
+    with pytest.raises(urllib.error.URLError):
+        scraped(port)
+
+
 def test_after_kill_9_everything_is_there_again(labs):
     folder = labs.folder()
     lab = labs.up(folder, instance_type="m5.large")
@@ -191,7 +251,7 @@ def test_a_caller_that_talks_nonsense_gets_words(lab, line):
         caller.connect(str(lab.place.socket))
         caller.sendall(line + b"\n")
         answer = json.loads(caller.makefile().readline())
-    assert answer["error"]["kind"] == "input" and answer["error"]["rule"]
+    assert answer["error"]["kind"] == "invalid-parameter" and answer["error"]["rule"]
     assert lab.status()["pid"]
 
 

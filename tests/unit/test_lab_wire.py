@@ -246,7 +246,10 @@ def test_refused_at_the_door(tmp_path):
     def refuse():
         for _ in range(20):
             connection, _ = server.accept()
-            say(connection, {"id": None, "error": {"kind": "insufficient-permission", "value": "caller", "rule": "user 7 may not use this lab"}})
+            say(
+                connection,
+                {"id": None, "error": {"kind": "insufficient-permission", "value": "caller", "rule": "user 7 may not use this lab"}},
+            )
             connection.close()
 
     thread = threading.Thread(target=refuse, daemon=True)

@@ -1,4 +1,5 @@
-//! Attach and detach. Each has two halves: asked, and done; between them the daemon makes or removes the device.
+//! Attach and detach. Each has two halves: asked, and done; between them the daemon makes or
+//! removes the device.
 //!
 //! ```text
 //!  (none) -- attach --> attaching -- attached --> attached -- detach --> detaching -- detached --> (none)
@@ -57,7 +58,7 @@ fn attach_name_taken<'a>(name: &str, all: &'a Volumes) -> Option<&'a VolumeRecor
 
 fn checked_attach_name(given: &str, all: &Volumes) -> Result<String, ControlError> {
     let name = given.strip_prefix("/dev/").unwrap_or(given);
-    // It becomes a file name beside the folder by-id.
+    // It becomes the name of a link in the folder that also holds `by-id`.
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     let well_formed = name.len() <= MAX_NAME_CHARS && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(allowed);
     if !well_formed || name == "by-id" {

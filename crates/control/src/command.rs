@@ -1,4 +1,5 @@
-//! What can be asked of the lab. A volume is named by its id or its name. Commands marked *daemon* report how the daemon's part of an earlier one ended.
+//! What can be asked of the lab. A volume is named by its id or its name. Commands marked *daemon*
+//! report how the daemon's part of an earlier one ended.
 
 use crate::record::AttachedDevice;
 use crate::settings::SettingsRequest;
@@ -31,7 +32,8 @@ pub struct AttachRequest {
     pub probe: bool,
 }
 
-/// What a modification changes; what is none stays as it is. Of an array: size is that of the array, the rest is of each member, as in the notation.
+/// What a modification changes; what is none stays as it is. Of an array: size is that of the
+/// array, the rest is of each member, as in the notation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModifyRequest {
     /// Usable size afterwards, GiB.
@@ -42,7 +44,8 @@ pub struct ModifyRequest {
     pub iops: Option<u64>,
     /// Provisioned MiB/s (of each member) afterwards.
     pub throughput_mib_s: Option<u64>,
-    /// GiB that hold data, all members together: how long optimizing takes follows from it. Unknown: all.
+    /// GiB that hold data, all members together: how long optimizing takes follows from it.
+    /// Unknown: all.
     pub used_gib: Option<u64>,
 }
 
@@ -166,7 +169,8 @@ pub enum Command {
         /// Index.
         member: u32,
     },
-    /// Ends slowness; brings back a lost member where nothing was written without it (no redundancy).
+    /// Ends slowness; brings back a lost member where nothing was written without it (no
+    /// redundancy).
     RestoreMember {
         /// Volume.
         volume: String,

@@ -1,4 +1,5 @@
-//! What can be wrong with a command: the value, the rule, its source, what to do next, and a kind that says what the caller can do.
+//! What can be wrong with a command: the value, the rule, its source, what to do next, and a kind
+//! that says what the caller can do.
 
 use headrace_catalog::{Catalog, CatalogError};
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,8 @@ pub(crate) const LAB_RULE: &str = "rule of the lab, docs/reference/lab-protocol.
 /// Read on 2026-11-21.
 pub(crate) const API_TEXT: &str = "EC2 API text, PyPI botocore 1.43.11";
 
-/// What kind of refusal it is. The names are those of the socket protocol; each stands for an error code of the EC2 API.
+/// What kind of refusal it is. The names are those of the socket protocol; each stands for an error
+/// code of the EC2 API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
@@ -16,7 +18,8 @@ pub enum ErrorKind {
     InvalidParameter,
     /// There is no such volume, member or fault.
     NotFound,
-    /// The volume, member or attachment is in a state that does not allow it: wait, or bring it into another state.
+    /// The volume, member or attachment is in a state that does not allow it: wait, or bring it
+    /// into another state.
     IncorrectState,
     /// An earlier modification has not been completed, or none is under way.
     IncorrectModificationState,
@@ -81,8 +84,9 @@ impl ErrorKind {
         }
     }
 
-    /// The code of the EC2 API that says the same (EC2 user guide for developers, "Error codes for the Amazon EC2 API"). Of a limit, the API names the
-    /// resource: VolumeLimitExceeded, AttachmentLimitExceeded or TagLimitExceeded, by the call.
+    /// The code of the EC2 API that says the same (EC2 user guide for developers, "Error codes for
+    /// the Amazon EC2 API"). Of a limit, the API names the resource: VolumeLimitExceeded,
+    /// AttachmentLimitExceeded or TagLimitExceeded, by the call.
     pub fn ec2_code(self) -> &'static str {
         match self {
             ErrorKind::InvalidParameter => "InvalidParameterValue",

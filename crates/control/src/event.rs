@@ -1,4 +1,5 @@
-//! What happened. Written to the journal, so a name or a field is never changed or taken away; new fields have a default.
+//! What happened. Written to the journal, so a name or a field is never changed or taken away; new
+//! fields have a default.
 
 use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;

@@ -19,13 +19,16 @@ pub struct Lab {
     pub settings: Settings,
     /// Volumes by id, without the deleted.
     pub volumes: Volumes,
-    /// Lab time of the last event, Unix milliseconds: where the clock goes on after a restart at the earliest.
+    /// Lab time of the last event, Unix milliseconds: where the clock goes on after a restart at
+    /// the earliest.
     pub last_ms: u64,
 }
 
 impl Lab {
-    /// The events a command makes; changes nothing. `now_ms` is lab time in Unix milliseconds (a time before the last event counts as that), `ids` a source of
-    /// random numbers for ids and seeds. Apply what is [`Lab::due`] first: a rule sees the state as it was applied. No event at all means there was nothing to do.
+    /// The events a command makes; changes nothing. `now_ms` is lab time in Unix milliseconds (a
+    /// time before the last event counts as that), `ids` a source of random numbers for ids and
+    /// seeds. Apply what is [`Lab::due`] first: a rule sees the state as it was applied. No event
+    /// at all means there was nothing to do.
     ///
     /// # Errors
     /// The rule that forbids it, in words.
@@ -66,8 +69,8 @@ impl Lab {
         }
     }
 
-    /// Does what an event says, the same way every time: no rule is asked again. Never fails on events that were decided for this state; one that names what is
-    /// not there does nothing.
+    /// Does what an event says, the same way every time: no rule is asked again. Never fails on
+    /// events that were decided for this state; one that names what is not there does nothing.
     pub fn apply(&mut self, event: &Event) {
         let at_ms = event.at_ms;
         self.last_ms = self.last_ms.max(at_ms);
@@ -93,9 +96,10 @@ impl Lab {
         }
     }
 
-    /// What has happened by itself until `now_ms`, in order of time, each event with the exact time it was due: modifications that go on to optimizing and
-    /// are completed. A volume that must grow does so at its `ModificationOptimizing`; when that cannot be done, decide [`Command::ModifyFailed`] instead of applying
-    /// the event, and ask again.
+    /// What happens without a command, until `now_ms`: modifications that begin to optimize and
+    /// that are completed. Events are in order of time, each with the exact time at which it was
+    /// due. A volume that must grow does so at its `ModificationOptimizing`; when that cannot be
+    /// done, decide [`Command::ModifyFailed`] instead of applying the event, and ask again.
     pub fn due(&self, now_ms: u64) -> Vec<Event> {
         modifications::due(&self.volumes, now_ms)
     }

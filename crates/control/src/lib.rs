@@ -4,14 +4,17 @@
 //!  command --> decide(now, ids) --> events --> journal --> apply --> Lab
 //!                    |                           ^
 //!                    +--> ControlError           |
-//!                due(now) ------ events ---------+      what happens by itself
+//!                due(now) ------ events ---------+      what happens without a command
 //! ```
 //!
-//! No I/O, no clock, no threads, no hidden chance: time is an argument in milliseconds of lab time, chance the `ids` generator. An [`Event`] holds every id and
-//! time that was made when it was decided, so the same events give the same [`Lab`], on any machine and in any later version.
+//! No I/O, no clock, no threads, no hidden randomness: time is an argument in milliseconds of lab
+//! time, and random numbers come from the `ids` generator. An [`Event`] holds every id and time
+//! that was made when it was decided, so the same events give the same [`Lab`], on any machine and
+//! in any later version.
 //!
-//! States have EC2's names. What EC2 does in its own time (create, attach, detach, delete) has two halves here: the user's command, and a second one by
-//! which the daemon reports how its part ended ([`Command::Created`], [`Command::Attached`], ...).
+//! States have EC2's names. What EC2 does in its own time (create, attach, detach, delete) has two
+//! halves here: the user's command, and a second one by which the daemon reports how its part ended
+//! ([`Command::Created`], [`Command::Attached`], ...).
 //!
 //! Imports go down only:
 //!
@@ -22,7 +25,8 @@
 //!  record (a volume)   settings (instance, day, clock)   clock (lab time)   error (kinds, sources)
 //! ```
 //!
-//! Not here: credits as they flow (the model), faults of seconds (the device), where bytes lie (the store).
+//! Not here: credits as they flow (the model), faults of seconds (the device), where bytes lie (the
+//! store).
 
 mod attachments;
 mod clock;

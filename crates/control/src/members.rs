@@ -1,4 +1,5 @@
-//! Members one by one: slow, lost, replaced, rebuilt; and their credit balances. A single volume is its own member 0.
+//! Members one by one: slow, lost, replaced, rebuilt; and their credit balances. A single volume is
+//! its own member 0.
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::Change;
@@ -83,7 +84,8 @@ pub(crate) fn restore_member(record: &VolumeRecord, member: u32) -> Result<Vec<C
     match record.members[index].state {
         MemberState::Ok => return Ok(Vec::new()),
         MemberState::Slow { .. } => {}
-        // Without redundancy no write was answered while it was away, so its data is what was acknowledged.
+        // Without redundancy no write was answered while it was away, so its data is what was
+        // acknowledged.
         MemberState::Failed if !record.redundant() => {}
         MemberState::Failed | MemberState::Rebuilding { .. } => return Err(lost(record, index)),
     }
@@ -102,7 +104,13 @@ pub(crate) fn replace_member(record: &VolumeRecord, member: u32, mib_s: Option<u
         return Err(ControlError::new(ErrorKind::Unsupported, name, "has nothing to be rebuilt from: this volume has no redundancy", "md(4)", hint));
     }
     if matches!(record.members[index].state, MemberState::Rebuilding { .. }) {
-        return Err(ControlError::new(ErrorKind::IncorrectState, name, "is already being rebuilt", LAB_RULE, "Wait for it, or fail the member to begin anew."));
+        return Err(ControlError::new(
+            ErrorKind::IncorrectState,
+            name,
+            "is already being rebuilt",
+            LAB_RULE,
+            "Wait for the rebuild, or fail the member to start over.",
+        ));
     }
     if record.is_modifying() {
         let hint = "Wait until the modification is optimizing: `headrace volume show`.";

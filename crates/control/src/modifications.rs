@@ -7,8 +7,9 @@
 //!     +-- failed: as before      |                               |
 //! ```
 //!
-//! The rules are those of the volume's day (`data/rules.toml`, section modify_volume): none before 2017-02-13, then one in 6 hours, from 2026-01-15 four in
-//! a rolling 24 hours. Counted is every accepted modification by its start, one that failed too: AWS does not say otherwise.
+//! The rules are those of the volume's day (`data/rules.toml`, section modify_volume): none before
+//! 2017-02-13, then one in 6 hours, from 2026-01-15 four in a rolling 24 hours. Counted is every
+//! accepted modification by its start, one that failed too: AWS does not say otherwise.
 
 use crate::command::ModifyRequest;
 use crate::error::{rule_source, ControlError, ErrorKind, API_TEXT, LAB_RULE};
@@ -22,9 +23,7 @@ use headrace_model::modification::{default_optimizing, DEFAULT_MODIFYING};
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
-/// What has happened by itself until `now_ms`, in order of time, each event with the exact time it was due: modifications that go on to optimizing and
-/// are completed. A volume that must grow does so at its `ModificationOptimizing`; when that cannot be done, decide [`Command::ModifyFailed`] instead of applying
-/// the event, and ask again.
+/// See [`crate::Lab::due`].
 pub(crate) fn due(volumes: &Volumes, now_ms: u64) -> Vec<Event> {
     let mut events = Vec::new();
     for record in volumes.values() {
@@ -168,7 +167,7 @@ pub(crate) fn modify_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<C
     }
 }
 
-/// What a member shall be.
+/// What a member is to become.
 struct Wanted {
     member_gib: Option<u64>,
     volume_type: Option<VolumeType>,
@@ -177,8 +176,9 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// EC2's defaults for what is not named: the same type keeps all; another type has 3,000 IOPS where they are bought (API text, ModifyVolume), and gp3 that was gp2 the
-    /// larger of the gp2 figures and the included ones (`data/rules.toml`: gp2_to_gp3_defaults).
+    /// EC2's defaults for what is not named: the same type keeps all; another type has 3,000 IOPS
+    /// where they are bought (API text, ModifyVolume), and gp3 that was gp2 the larger of the gp2
+    /// figures and the included ones (`data/rules.toml`: gp2_to_gp3_defaults).
     fn member(&self, now: &VolumeSpec, iops_now: u64, mib_s_now: u64, as_of: NaiveDate) -> Result<VolumeSpec, ControlError> {
         let volume_type = self.volume_type.unwrap_or(now.volume_type);
         // Unlike members grow to the new size; a larger one stays.
@@ -237,13 +237,14 @@ fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
     let (below, above) = (size / data * data, size.div_ceil(data).saturating_mul(data));
     Err(ControlError::invalid(
         format!("{size} GiB"),
-        format!("the size of this array must be a multiple of {data} GiB, for every member grows alike"),
+        format!("the size of this array must be a multiple of {data} GiB, because all members grow by the same amount"),
         LAB_RULE,
         if below > now { format!("Use {below} or {above} GiB.") } else { format!("Use {above} GiB.") },
     ))
 }
 
-/// Which rule says how often a volume is modified: its name in `data/rules.toml`, its words, and from when on the next modification is accepted by it.
+/// Which rule says how often a volume is modified: its name in `data/rules.toml`, its words, and
+/// from when on the next modification is accepted by it.
 fn rate_rule(record: &VolumeRecord) -> (&'static str, String, Option<u64>) {
     let rule = |name: &str| Catalog::embedded().rule("modify_volume", name);
     let figure = |name: &str, otherwise: u64| rule(name).and_then(|rule| rule.value.as_u64()).unwrap_or(otherwise);
@@ -252,7 +253,8 @@ fn rate_rule(record: &VolumeRecord) -> (&'static str, String, Option<u64>) {
     if rolling {
         let most = figure("max_per_24_hours", 4);
         let text = format!("was modified {most} times in 24 hours, and more are not allowed");
-        // The oldest of them must be a day old before the next: at its 24 hours it no longer counts.
+        // The oldest of them must be a day old before the next: at its 24 hours it no longer
+        // counts.
         ("max_per_24_hours", text, starts().nth(most.saturating_sub(1) as usize).map(|start| start + DAY_MS))
     } else {
         let hours = figure("wait_hours", 6);
@@ -261,7 +263,8 @@ fn rate_rule(record: &VolumeRecord) -> (&'static str, String, Option<u64>) {
     }
 }
 
-/// The lab time from which on another modification is accepted: the last is completed, and the rule about how often allows it.
+/// The lab time from which on another modification is accepted: the last is completed, and the rule
+/// about how often allows it.
 pub fn next_allowed_ms(record: &VolumeRecord) -> u64 {
     let active = record.modification().filter(|modification| modification.is_active());
     let completed = active.map_or(0, |modification| modification.optimizing_until_ms);

@@ -1,4 +1,5 @@
-//! What the lab keeps of a volume: its status, members, device and modifications. No rule is here, only what follows from a state.
+//! What the lab keeps of a volume: its status, members, device and modifications. No rule is here,
+//! only what follows from a state.
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::settings::Settings;
@@ -12,7 +13,8 @@ use std::str::FromStr;
 /// Modifications a volume remembers: more than any rule looks back.
 pub const MAX_HISTORY: usize = 8;
 
-/// Id of a volume: `vol-` and 17 hexadecimal digits. Safe as a file name; nothing else can be read into one.
+/// Id of a volume: `vol-` and 17 hexadecimal digits. Safe as a file name; nothing else can be read
+/// into one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct VolumeId(String);
@@ -25,7 +27,8 @@ impl VolumeId {
 
     /// Draws ids until one is free.
     pub(crate) fn draw(ids: &mut dyn FnMut() -> u64, taken: impl Fn(&VolumeId) -> bool) -> Result<VolumeId, ControlError> {
-        // With 64 random bits even a second draw never happens; a broken generator must not hang the lab.
+        // With 64 random bits even a second draw never happens; a broken generator must not hang
+        // the lab.
         (0..64).map(|_| VolumeId(draw_id("vol", ids))).find(|id| !taken(id)).ok_or_else(|| {
             ControlError::new(
                 ErrorKind::Unavailable,
@@ -75,7 +78,8 @@ pub(crate) fn draw_id(prefix: &str, ids: &mut dyn FnMut() -> u64) -> String {
     format!("{prefix}-0{:016x}", ids())
 }
 
-/// An id for a fault: faults live in the device, which asks for one here so that all ids look alike.
+/// An id for a fault: faults live in the device, which asks for one here so that all ids look
+/// alike.
 pub fn fault_id(ids: &mut impl FnMut() -> u64) -> String {
     draw_id("fault", ids)
 }
@@ -170,7 +174,7 @@ pub struct Attachment {
     pub id: String,
     /// Attach name, like `sdf`.
     pub name: String,
-    /// Where it stands.
+    /// Its state.
     pub state: AttachmentState,
     /// Lab time at which it was asked for, Unix milliseconds.
     pub started_ms: u64,
@@ -254,7 +258,8 @@ impl Slowness {
     }
 }
 
-/// A credit balance someone set. The daemon saves balances as they flow; this one counts until one was saved at a later lab time than `at_ms`.
+/// A credit balance someone set. The daemon saves balances as they flow; this one counts until one
+/// was saved at a later lab time than `at_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BalanceSet {
     /// Millionths of the capacity.
@@ -312,7 +317,7 @@ pub struct Modification {
     /// What it becomes.
     #[serde(with = "spec_text")]
     pub to: StorageSpec,
-    /// Where it stands.
+    /// Its state.
     pub state: ModificationState,
     /// When it was accepted.
     pub started_ms: u64,
@@ -393,7 +398,7 @@ pub struct VolumeRecord {
     pub seed: u64,
     /// Lab time of its creation, Unix milliseconds.
     pub created_ms: u64,
-    /// Where it stands.
+    /// Its state.
     pub status: VolumeStatus,
     /// Why it is in `error`.
     #[serde(default)]
@@ -458,8 +463,9 @@ impl VolumeRecord {
         self.modifications.last()
     }
 
-    /// What each member delivers, on the volume's day and behind the lab's instance. Worked out from the notation each time, so that a corrected table
-    /// corrects the volume, and an instance outside the Nitro System lowers it.
+    /// What each member delivers, on the volume's day and behind the lab's instance. Worked out
+    /// from the notation each time, so that a corrected table corrects the volume, and an instance
+    /// outside the Nitro System lowers it.
     ///
     /// # Errors
     /// Of the catalog, when its tables no longer take the volume.
@@ -467,7 +473,8 @@ impl VolumeRecord {
         limits_of(&self.spec, self.as_of, settings)
     }
 
-    /// Whether every byte can still be read: enough members of each group live. A member in rebuild does not count.
+    /// Whether every byte can still be read: enough members of each group live. A member in rebuild
+    /// does not count.
     pub fn data_complete(&self) -> bool {
         (0..self.members.len()).all(|member| self.lives(member) || self.data_elsewhere(member))
     }
@@ -477,7 +484,8 @@ impl VolumeRecord {
         self.members.get(member).is_some_and(|m| matches!(m.state, MemberState::Ok | MemberState::Slow { .. }))
     }
 
-    /// Whether what a member holds is on others too, and all of those live: what a rebuild reads (md(4)).
+    /// Whether what a member holds is on others too, and all of those live: what a rebuild reads
+    /// (md(4)).
     pub(crate) fn data_elsewhere(&self, member: usize) -> bool {
         let count = self.members.len();
         let others = || (0..count).filter(|&other| other != member);
@@ -487,7 +495,8 @@ impl VolumeRecord {
             Some(RaidLevel::Raid5) => others().all(|other| self.lives(other)),
             // md's near-2 layout with an even number of members: neighbours are pairs.
             Some(RaidLevel::Raid10) => self.lives(member ^ 1),
-            // Far-2: its first copies lie again on the next member, its second copies come from the one before.
+            // Far-2: its first copies lie again on the next member, its second copies come from the
+            // one before.
             Some(RaidLevel::Raid10F2) => self.lives((member + 1) % count) && self.lives((member + count - 1) % count),
         }
     }

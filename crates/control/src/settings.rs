@@ -1,4 +1,5 @@
-//! What holds for the whole lab: the instance all volumes are attached to, the day whose limits new volumes get, the speed of lab time.
+//! What holds for the whole lab: the instance all volumes are attached to, the day whose limits new
+//! volumes get, the speed of lab time.
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use chrono::NaiveDate;
@@ -37,7 +38,8 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SettingsRequest {
-    /// EC2 instance type whose limits all volumes share; `none` for no instance. Only while nothing is attached.
+    /// EC2 instance type whose limits all volumes share; `none` for no instance. Only while nothing
+    /// is attached.
     pub instance_type: Option<String>,
     /// Day of the limits of new volumes, `YYYY-MM-DD`, or `newest`.
     pub as_of: Option<String>,
@@ -75,7 +77,8 @@ pub(crate) fn day(text: &str) -> Result<NaiveDate, ControlError> {
     text.parse().map_err(|_| ControlError::invalid(text, "must be a day, YYYY-MM-DD", "--as-of", "Write it like 2018-08-15."))
 }
 
-/// The settings after a request; none where nothing changes. `attached` names a volume that is attached.
+/// The settings after a request; none where nothing changes. `attached` names a volume that is
+/// attached.
 pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached: Option<&str>) -> Result<Option<Settings>, ControlError> {
     let SettingsRequest { instance_type, as_of, time_scale, region, modification_times } = request;
     let mut settings = before.clone();

@@ -9,10 +9,12 @@ use crate::{members, settings};
 use headrace_catalog::StorageSpec;
 use std::collections::BTreeMap;
 
-/// Most volumes of a lab, members counted one by one: so that the journal and its checkpoints stay small.
+/// Most volumes of a lab, members counted one by one: so that the journal and its checkpoints stay
+/// small.
 pub const MAX_VOLUMES: usize = 1_000;
 
-/// EC2 user guide, tag restrictions: 50 tags, keys of 128 and values of 256 characters (the API text of 2026 says 127 for the key).
+/// EC2 user guide, tag restrictions: 50 tags, keys of 128 and values of 256 characters (the API
+/// text of 2026 says 127 for the key).
 const MAX_TAGS: usize = 50;
 const MAX_KEY_CHARS: usize = 128;
 const MAX_VALUE_CHARS: usize = 256;

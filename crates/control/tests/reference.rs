@@ -1,5 +1,7 @@
-//! Random commands against a naive lab: a few maps, with the rules written down once more and plainly. Both must accept and refuse the same, with the same
-//! kind, and be in the same state after every step. Along the way: deciding changes nothing, and the events alone make the same lab.
+//! Random commands against a naive lab: a few maps, with the rules written down once more and
+//! plainly. Both must accept and refuse the same, with the same kind, and be in the same state
+//! after every step. Along the way: deciding changes nothing, and the events alone make the same
+//! lab.
 
 use headrace_control::{
     AttachRequest, AttachedDevice, AttachmentState, Command, CreateRequest, Event, Lab, MemberState, ModificationState, ModificationTimes, ModifyRequest,
@@ -12,7 +14,8 @@ const MODIFYING_MS: u64 = 30_000;
 const OPTIMIZING_MS: u64 = 600_000;
 const DAY_MS: u64 = 86_400_000;
 
-/// Specifications with what the naive lab must know of them: (text, members, data members, type, member GiB, redundancy group).
+/// Specifications with what the naive lab must know of them: (text, members, data members, type,
+/// member GiB, redundancy group).
 const SPECS: [(&str, usize, u64, &str, u64); 7] = [
     ("gp2:100", 1, 1, "gp2", 100),
     ("gp3:200", 1, 1, "gp3", 200),
@@ -419,7 +422,8 @@ impl Naive {
             Act::Rebuilding(member, bytes) => {
                 let member = self.member(volume, member)?;
                 let done: u64 = self.members[volume][member].parse().map_err(|_| "incorrect-state")?;
-                // Growing an array with a member in rebuild is refused, so this is the size the rebuild began with.
+                // Growing an array with a member in rebuild is refused, so this is the size the
+                // rebuild began with.
                 if bytes < done || bytes > self.member_gib[volume] * 1_073_741_824 {
                     return Err("invalid-parameter");
                 }
@@ -501,7 +505,8 @@ proptest! {
             }
             naive.assert_same(&lab);
         }
-        // What the journal would hold, through its own text, makes the same lab; and so does a checkpoint half way.
+        // What the journal would hold, through its own text, makes the same lab; and so does a
+        // checkpoint half way.
         let text = serde_json::to_string(&journal).unwrap();
         let read: Vec<Event> = serde_json::from_str(&text).unwrap();
         let mut again = start;

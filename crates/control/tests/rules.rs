@@ -1,4 +1,5 @@
-//! Every rule refuses in its words: kind, value, rule, source, hint. And modifications go on at their exact times.
+//! Every rule refuses in its words: kind, value, rule, source, hint. And modifications go on at
+//! their exact times.
 
 use headrace_control::{
     AttachRequest, AttachedDevice, Command, ControlError, CreateRequest, ErrorKind, Lab, ModificationTimes, ModifyRequest, SettingsRequest, VolumeId,

@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A measurement of the path counts so long: attaching many volumes measures once.
+/// How long a measurement of the path is used again: attaching many volumes measures once.
 const PATH_COUNTS_FOR: Duration = Duration::from_secs(60);
-/// The loop driver lets a device go in its own time.
+/// How long the loop driver may take to release a device. A guess: it takes milliseconds.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 
 impl Engine {
@@ -131,7 +131,8 @@ impl Engine {
     fn link(&self, record: &VolumeRecord, name: &str, device: &Path) -> io::Result<Vec<PathBuf>> {
         let links = self.links_of(record, name);
         for link in &links {
-            // Over a link of an earlier life, in one step: it never points nowhere.
+            // Replaces a link of an earlier daemon in one step, so that the name always leads to a
+            // device.
             let fresh = link.with_extension("new");
             let _ = std::fs::remove_file(&fresh);
             std::os::unix::fs::symlink(device, &fresh)?;
@@ -149,7 +150,7 @@ impl Engine {
         if !force && device.as_deref().is_some_and(loopdev::is_busy) {
             let reason = format!("{} is mounted or in an array", device.unwrap_or_default().display());
             self.command(&Command::DetachBusy { volume: record.id.to_string(), reason: reason.clone() })?;
-            return Err(in_use(record.label(), reason, "Unmount it first, or detach it with --force: whoever uses it then sees I/O errors."));
+            return Err(in_use(record.label(), reason, "Unmount it first, or detach it with --force: its users then see I/O errors."));
         }
         self.take_device(&record);
         self.command(&Command::Detached { volume: record.id.to_string() })?;
@@ -190,7 +191,8 @@ impl Engine {
         loopdev::file_of(device).is_some_and(|file| file == self.folder.join("mnt").join(record.id.as_str()))
     }
 
-    /// Ends the lab: devices go, attachments stay noted and come back with the next start. Without `force` not while something is mounted.
+    /// Ends the lab: devices go, attachments stay noted and come back with the next start. Without
+    /// `force` not while something is mounted.
     pub fn shut_down(&self, force: bool) -> Outcome<()> {
         let _work = held(&self.work);
         if self.is_down() {
@@ -216,8 +218,9 @@ impl Engine {
         self.close_journal();
         if let Some(mount) = held(&self.mount).take() {
             if let Err(error) = mount.unmount() {
-                // Somebody still has a device open: he sees errors from now on, and the mount goes with the last of them.
-                tracing::warn!("unmounting: {error}; taken away under whoever uses it");
+                // A device is still open elsewhere. Its users get I/O errors from now on; the mount
+                // is released when the last one closes it.
+                tracing::warn!("unmounting: {error}; detached while it is still in use");
                 if let Err(error) = stale_mounts::release(&self.folder.join("mnt")) {
                     tracing::warn!("taking the mount away: {error}");
                 }

@@ -28,7 +28,7 @@ pub enum After {
 fn read(name: &str, args: Value) -> Outcome<Call> {
     if CALLS.iter().all(|entry| entry.name != name) {
         let names: Vec<&str> = CALLS.iter().map(|entry| entry.name).collect();
-        return Err(bad_input(name, "is no call", format!("The calls are {}.", names.join(", "))));
+        return Err(bad_input(name, "is not a call of this protocol", format!("The calls are {}.", names.join(", "))));
     }
     let hint = "Each call's arguments are in docs/reference/lab-protocol.md.";
     Call::read(name, args).map_err(|error| bad_input("args", error.to_string(), hint))
@@ -160,7 +160,7 @@ fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Value> {
     let resolution = match args.resolution.as_deref() {
         None | Some("second") => Resolution::Second,
         Some("minute") => Resolution::Minute,
-        Some(other) => return Err(bad_input(other, "is no resolution: second or minute", "Name one of them.")),
+        Some(other) => return Err(bad_input(other, "is not a resolution: second or minute", "Name one of them.")),
     };
     let rows = engine.metrics.rows(record.id.as_str(), args.member, resolution, args.since, args.last).map_err(|error| of_io("reading metrics", &error))?;
     json(MetricsRows { columns: COLUMNS.iter().map(ToString::to_string).collect(), rows: rows.iter().map(|row| row.to_json()).collect() })
@@ -179,7 +179,7 @@ fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Value> {
 }
 
 fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Value> {
-    // The record is of all volumes of the lab; a name that is none of them is a mistake all the same.
+    // The record is of the whole lab; a name that no volume has is still a mistake of the caller.
     engine.find(volume)?;
     let hint = "Begin one with `headrace volume record VOL start`.";
     let stopped = engine.devices().stop_recording();

@@ -2,15 +2,17 @@
 //!
 //! # Order of the locks
 //!
-//! Whoever holds one of these takes only locks that stand below it:
+//! A thread that holds one of these takes only locks further down the list:
 //!
-//! 1. `work`: one call at a time makes or takes devices and files, from its command to its report.
-//! 2. `path`: what the machine's own path costs; held while that is measured.
-//! 3. `mount`: the FUSE mount; held for a look at it, while the path is measured, and while it is
+//! 1. `due`: one thread at a time does what is due, so that nothing is done twice.
+//! 2. `work`: one call at a time makes or takes devices and files, from its command to its report.
+//! 3. `path`: what the machine's own path costs; held while that is measured.
+//! 4. `mount`: the FUSE mount; held for a look at it, while the path is measured, and while it is
 //!    taken down.
-//! 4. `volumes`: the open volumes; held for a look or a change, never while files are read or written.
-//! 5. `state`: the lab, the journal, the clock; held while an event is written down and applied.
-//! 6. locks inside [`Devices`], of an array, of a meter: each knows no other.
+//! 5. `volumes`: the open volumes; held for a look or a change, never while files are read or
+//!    written.
+//! 6. `state`: the lab, the journal, the clock; held while an event is written down and applied.
+//! 7. locks inside [`Devices`], of an array, of a meter: each knows no other.
 
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
 use crate::metrics::Store;
@@ -36,7 +38,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub const DEFAULT_FOLDER: &str = "/var/lib/headrace";
 const DEFAULT_SOCKET: &str = "/run/headrace/lab.sock";
 
-/// The daemon of a Headrace lab: volumes that perform like EBS volumes, as block devices of this machine.
+/// The daemon of a Headrace lab: volumes that perform like EBS volumes, as block devices of this
+/// machine.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "headraced", version, about)]
 pub struct Options {
@@ -55,11 +58,11 @@ pub struct Options {
     /// How many times as fast as the wall modifications go. Device timing is never scaled.
     #[arg(long)]
     pub time_scale: Option<u32>,
-    /// Port of 127.0.0.1 at which another process (`headrace lab up` starts one) serves the metrics:
-    /// the daemon only tells it. 0: none does.
+    /// Port of 127.0.0.1 at which another process (`headrace lab up` starts one) serves the
+    /// metrics: the daemon only tells it. 0: none does.
     #[arg(long, default_value_t = 0)]
     pub metrics_port: u16,
-    /// Group whose members may use the socket beside its owner.
+    /// Group whose members may use the socket, as its owner may.
     #[arg(long)]
     pub group: Option<u32>,
 }
@@ -102,6 +105,7 @@ pub struct Engine {
     pub(crate) devices: Arc<Devices>,
     pub(crate) mount: Mutex<Option<Mount>>,
     pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
+    pub(crate) due: Mutex<()>,
     /// One at a time makes or takes devices and files.
     pub(crate) work: Mutex<()>,
     pub(crate) path: Mutex<Option<(Instant, PathCost)>>,
@@ -111,7 +115,8 @@ pub struct Engine {
     state: Mutex<State>,
 }
 
-/// A lock whatever happened to its last holder: state is only changed when whole.
+/// Takes a lock even when a thread panicked while holding it: state is only changed when it is
+/// complete.
 pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -120,7 +125,7 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
 }
 
-/// Chance of the operating system.
+/// A random number from the operating system.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
@@ -167,6 +172,7 @@ impl Engine {
             devices,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
+            due: Mutex::new(()),
             work: Mutex::new(()),
             path: Mutex::new(None),
             stopping: AtomicBool::new(false),
@@ -187,7 +193,7 @@ impl Engine {
             time_scale: options.time_scale,
             ..SettingsRequest::default()
         });
-        // Devices of an earlier life are gone: nothing is attached while settings change.
+        // The devices of the earlier daemon are gone: nothing is attached while settings change.
         let mut state = held(&self.state);
         let mut detached = state.lab.clone();
         detached.volumes.values_mut().for_each(|record| record.attachment = None);
@@ -304,7 +310,7 @@ impl Engine {
     }
 
     /// What is due, without applying it.
-    pub(crate) fn due(&self) -> Vec<Event> {
+    pub(crate) fn due_events(&self) -> Vec<Event> {
         let state = held(&self.state);
         state.lab.due(self.lab_ms_of(&state))
     }
@@ -390,7 +396,8 @@ impl Engine {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Whether it is down: devices gone, everything on disk. Before that the process must not end: a flush that waits for its own threads would never.
+    /// Whether it is down: devices gone, everything on disk. Before that the process must not end:
+    /// a flush that waits for its own threads would never.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Acquire)
     }
@@ -401,7 +408,7 @@ impl Engine {
     }
 }
 
-/// Durable before anyone is told.
+/// Writes events down, durably where they must last, before they are applied and answered.
 fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
     if events.is_empty() {
         return Ok(());

@@ -18,13 +18,14 @@ use std::time::{Duration, Instant};
 
 /// Longest fault, s: a week.
 const MOST_SECONDS: f64 = 7.0 * 86_400.0;
-/// A degraded minute as published: a tenth of the caps, 300 ms a request (docs/semantics.md, degradation).
+/// A degraded minute as published: a tenth of the caps, 300 ms a request (docs/semantics.md,
+/// degradation).
 const DEGRADED_SECONDS: f64 = 60.0;
 const DEGRADED_PERCENT: f64 = 10.0;
 const DEGRADED_MS: f64 = 300.0;
 /// Latency a fault adds where none is named, ms: a guess at what is clearly felt.
 const LATENCY_MS: f64 = 100.0;
-/// A cut that begins at once would find nothing unflushed.
+/// A power cut without a wait would find nothing that is not flushed.
 const CUT_AFTER_S: f64 = 1.0;
 /// Faults of one volume: each is looked at for every request. A guess.
 const MOST_FAULTS: usize = 256;
@@ -54,12 +55,13 @@ fn within(name: &str, value: Option<f64>, default: f64, least: f64, most: f64) -
     Err(bad_input(format!("{name} = {value}"), format!("must be {least} to {most}"), "Give it in the unit of its name."))
 }
 
-/// The gate counts faults by number, callers name them.
+/// The fault injector knows faults by number, callers by name.
 fn fault_name(id: u64) -> String {
     fault_id(&mut || id)
 }
 
-/// What is left of the caps, percent, and what is added to each request, ms: within the limits that hold for slow members too.
+/// What is left of the caps, percent, and what is added to each request, ms: within the limits that
+/// hold for slow members too.
 fn slowness(caps_percent: Option<f64>, extra_ms: Option<f64>) -> Outcome<Slowness> {
     Slowness::new(caps_percent.unwrap_or(100.0), extra_ms.unwrap_or(0.0)).map_err(of_control)
 }
@@ -75,7 +77,7 @@ fn operation(named: Option<&str>) -> Outcome<Option<Op>> {
         None | Some("any") => Ok(None),
         Some("read") => Ok(Some(Op::Read)),
         Some("write") => Ok(Some(Op::Write)),
-        Some(other) => Err(bad_input(other, "is no operation: read, write or any", "Name one of them.")),
+        Some(other) => Err(bad_input(other, "is not an operation: read, write or any", "Name one of them.")),
     }
 }
 
@@ -104,7 +106,7 @@ impl Engine {
             "error" => FaultKind::Error(request.every.filter(|&every| every > 0).unwrap_or(1)),
             "degraded" => return self.degrade(&record, request, set),
             "power-cut" => return self.cut_power(&record, request, set),
-            other => return Err(bad_input(other, "is no fault: pause, latency, error, degraded or power-cut", "Name one of them.")),
+            other => return Err(bad_input(other, "is not a fault: pause, latency, error, degraded or power-cut", "Name one of them.")),
         };
         if request.member.is_some() {
             return Err(bad_input(request.kind.as_str(), "stands before the whole device", "Leave the member out, or use degraded, or slow the member."));
@@ -183,7 +185,7 @@ impl Engine {
         let known = attached.as_ref().and_then(|attached| attached.faults.faults(self.devices.clock.now()).into_iter().find(|one| fault_name(one.id) == fault));
         match (attached, known) {
             (Some(attached), Some(known)) => Ok(attached.faults.clear(Some(known.id))),
-            _ => Err(refused(ErrorKind::NotFound, fault, "is no fault of this volume's device", "See `headrace volume faults`.")),
+            _ => Err(refused(ErrorKind::NotFound, fault, "is not a fault of this volume's device", "See `headrace volume faults`.")),
         }
     }
 
@@ -229,7 +231,8 @@ impl Engine {
         }
     }
 
-    /// Goes on with what a restart ended: from the beginning, since what was written last may not have reached the disk.
+    /// Goes on with what a restart ended: from the beginning, since what was written last may not
+    /// have reached the disk.
     pub fn resume_rebuilds(self: &Arc<Self>) {
         for record in self.lab(|lab| lab.volumes.values().cloned().collect::<Vec<_>>()) {
             for (member, is) in record.members.iter().enumerate() {
@@ -285,13 +288,15 @@ impl Engine {
         Ok(true)
     }
 
-    /// What a step costs the members: a read of those it comes from, then a write of the new one, one after the other.
+    /// What a step costs the members: a read of those it comes from, then a write of the new one,
+    /// one after the other.
     fn charge(&self, device_number: usize, record: &VolumeRecord, member: usize, offset: u64) {
         let count = record.members.len();
         let sources: Vec<usize> = match record.spec.raid {
             Some(RaidLevel::Raid5) => (0..count).filter(|&other| other != member).collect(),
             Some(RaidLevel::Raid10) => vec![member ^ 1],
-            // Its first copies lie again on the next, its second copies come from the one before: by halves.
+            // Its first half is also on the next member, its second half comes from the member
+            // before.
             Some(RaidLevel::Raid10F2) if offset >= (record.spec.members[member].size_gib << 30) / 2 => vec![(member + count - 1) % count],
             Some(RaidLevel::Raid10F2) => vec![(member + 1) % count],
             _ => vec![(member + 1) % count],

@@ -1,4 +1,4 @@
-//! What happens by itself: once a second what is due, credits noted, rows of metrics.
+//! What happens without a call: modifications that are due, credits to note, rows of metrics.
 
 use crate::engine::{held, Engine};
 use crate::metrics::{CreditUnit, Extra, Gauges, VolumeGauges};
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Lab time may run much faster than the wall: what is due is looked for so often.
+/// How often the engine looks for what is due: lab time may run much faster than the wall clock.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Starts the thread; it ends with the lab.

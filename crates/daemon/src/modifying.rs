@@ -41,7 +41,8 @@ impl Engine {
 
     /// What happens by itself, as of now: volumes that grow do so as they begin to optimize.
     pub(crate) fn pass_due(&self) -> Outcome<()> {
-        for event in self.due() {
+        let _due = held(&self.due);
+        for event in self.due_events() {
             if let Change::ModificationOptimizing { volume, .. } = &event.change {
                 if let Err(problem) = self.grow(volume.as_str()) {
                     tracing::error!(volume = volume.as_str(), "{}: {}", problem.value, problem.rule);

@@ -33,7 +33,7 @@ pub fn of_control(error: ControlError) -> Problem {
     error.problem().clone()
 }
 
-/// A journal that took nothing.
+/// An error of the journal: nothing was written.
 pub fn of_journal(error: JournalError) -> Problem {
     could_not("journal", error.to_string(), "Nothing was changed. Free space or repair the disk, then try again.")
 }

@@ -1,4 +1,5 @@
-//! Connections: a Unix socket, one JSON object a line. Who may call is decided by the kernel's word on who calls.
+//! Connections: a Unix socket, one JSON object a line. Who may call is decided by the kernel's word
+//! on who calls.
 
 use crate::calls::{self, After};
 use crate::engine::Engine;
@@ -43,7 +44,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens at `path`. The file of a daemon that died is replaced, that of one that answers is not.
+    /// Listens at `path`. The file of a daemon that died is replaced, that of one that answers is
+    /// not.
     ///
     /// # Errors
     /// Another daemon answers there, or the folder cannot be written.
@@ -61,7 +63,8 @@ impl Socket {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        // Between bind and here the umask decides; who calls is looked at again for each connection.
+        // Between bind and here the umask decides; who calls is looked at again for each
+        // connection.
         chmod(path, Mode::from_raw_mode(0o660)).map_err(|error| failed(error.into()))?;
         if let Some(group) = group {
             chown(path, None, Some(Gid::from_raw(group))).map_err(|error| failed(error.into()))?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// An open volume.
 pub struct VolumeFiles {
-    /// Slot in the model.
+    /// Number of its device in the model.
     pub device_number: usize,
     /// An array's data path.
     pub raid: Option<Arc<Raid>>,
@@ -88,7 +88,8 @@ pub fn device_of(record: &VolumeRecord, limits: &[VolumeLimits], options: &Model
     if let Some((saved, at)) = saved {
         now = at;
         for (member, was) in device.members_mut().iter_mut().zip(&saved.members) {
-            // Tables may have been corrected since, or the instance changed: then only the levels stay.
+            // Tables may have been corrected since, or the instance changed: then only the levels
+            // stay.
             if was.limits == *member.limits() && was.options == *options || was.modification.is_some() {
                 *member = Volume::from_saved(was, at);
             } else {

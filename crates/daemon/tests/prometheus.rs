@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Labels = BTreeMap<String, String>;
 
-/// Reads the text format 0.0.4 as strictly as its rules are written: families in one piece, HELP and TYPE first, no series twice.
+/// Reads the text format 0.0.4 as strictly as its rules are written: families in one piece, HELP
+/// and TYPE first, no series twice.
 fn read(text: &str) -> BTreeMap<String, Vec<(String, Labels, f64)>> {
     assert!(text.ends_with('\n'));
     let mut families: BTreeMap<String, Vec<(String, Labels, f64)>> = BTreeMap::new();

@@ -18,7 +18,7 @@ const PACED: i64 = -1;
 pub enum Pace {
     /// When the model says.
     Model,
-    /// So many ns after arrival; 0: at once. To measure the path itself.
+    /// This many ns after its arrival; 0: at once. Used to measure the machine's own path.
     Fixed(u64),
 }
 

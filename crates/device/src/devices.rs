@@ -1,6 +1,7 @@
-//! The model behind one lock, and the volumes that ask it.
+//! All attached volumes and the host model, behind one lock.
 //!
-//! One lock for all volumes: an instance's limits are shared, a decision takes some hundred nanoseconds, and the order of the journal is the order of the decisions.
+//! One lock for all volumes: an instance's limits are shared, a decision takes some hundred
+//! nanoseconds, and the order of the journal is the order of the decisions.
 
 use crate::attached_volume::{AttachedVolume, DeviceNumber};
 use crate::clock::Clock;
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Most volumes of one lab: what the journal of decisions numbers with 16 bits leaves ample room; a guess at more than anyone attaches.
+/// Most volumes of one lab: what the journal of decisions numbers with 16 bits leaves ample room; a
+/// guess at more than anyone attaches.
 pub const MOST_VOLUMES: usize = 1_024;
 
 struct Decider {
@@ -38,7 +40,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Devices that go on where `saved` was left.
+    /// Devices in the state that `saved` holds.
     pub fn new(saved: &SavedHost) -> Devices {
         let decider = Decider {
             host: Host::from_saved(saved),
@@ -157,7 +159,7 @@ impl Devices {
 
     /// Notes how late an answer left, where a record is written.
     pub fn late(&self, nanos: u64) {
-        // Asked for every answer: without a record nobody takes the model's lock for it.
+        // This is called for every answer: without a record, the model's lock is not taken for it.
         if !self.recording.load(Ordering::Relaxed) {
             return;
         }
@@ -166,7 +168,8 @@ impl Devices {
         }
     }
 
-    /// Begins a record of every request from now on. An error when there is one already or the file cannot be made.
+    /// Begins a record of every request from now on. An error when there is one already or the file
+    /// cannot be made.
     pub fn record(&self, path: &Path) -> io::Result<()> {
         self.decider().check_no_record()?;
         // Not under the lock: a file on one of the volumes would wait for it.

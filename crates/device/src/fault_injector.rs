@@ -1,4 +1,5 @@
-//! Faults around the model: more latency, errors and no power when a request comes, pauses when it would be answered. Slow and degraded members are the model's own business.
+//! Faults around the model: more latency, errors and no power when a request comes, pauses when it
+//! would be answered. Slow and degraded members are the model's own business.
 
 use headrace_model::{Nanos, Op};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 pub enum FaultKind {
     /// Nothing is answered before it ends.
     Pause,
-    /// So many ns more for each request.
+    /// Each request takes this many ns longer.
     Latency(u64),
-    /// Every so many-th request fails, from the first on.
+    /// Every Nth request fails, beginning with the first.
     Error(u64),
 }
 
@@ -107,7 +108,8 @@ impl FaultInjector {
         passed
     }
 
-    /// Until when an answer that would leave at `now` is held by pauses; none: it may leave. Asked again then: a pause may have been added or cleared meanwhile.
+    /// Until when an answer that would leave at `now` is held by pauses; none: it may leave. Asked
+    /// again then: a pause may have been added or cleared meanwhile.
     pub fn held(&self, now: Nanos, op: Op) -> Option<Nanos> {
         if !self.any.load(Ordering::Acquire) || self.is_off() {
             return None;

@@ -7,7 +7,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `clock` | monotonic nanoseconds that go on over a restart |
+//! | `clock` | monotonic nanoseconds that continue after a restart |
 //! | `timer` | answers that wait for their time |
 //! | `meter` | what a volume did: counts, times, histograms |
 //! | `fault_injector` | faults that are not the model's: pauses, latency, errors, a power cut |

@@ -1,7 +1,9 @@
-//! The FUSE file system: a folder with one file a volume. The only file that names fuser.
+//! The FUSE file system: a folder with one file a volume. The only file that names the FUSE library
+//! (fuser).
 //!
-//! Reader threads take requests from /dev/fuse, each over a descriptor of its own, ask the model, read or write the backing at once, and answer, or leave the answer to
-//! the timer. Data is copied once between the backing and a buffer, and once between the buffer and the kernel.
+//! Reader threads take requests from /dev/fuse, each over a descriptor of its own, ask the model,
+//! read or write the backing at once, and answer, or leave the answer to the timer. Data is copied
+//! once between the backing and a buffer, and once between the buffer and the kernel.
 
 use crate::attached_volume::{AttachedVolume, Pace};
 use crate::devices::Devices;
@@ -36,7 +38,8 @@ const FALLOC_KEEP_SIZE: i32 = 1;
 const FALLOC_PUNCH_HOLE: i32 = 2;
 const FALLOC_ZERO_RANGE: i32 = 16;
 
-/// Reader threads for `cores` processors: two each keeps one ready while another copies, up to eight.
+/// Reader threads for `cores` processors: two each keeps one ready while another copies, up to
+/// eight.
 pub fn reader_threads(cores: usize) -> usize {
     (2 * cores).clamp(2, 8)
 }
@@ -49,7 +52,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts the volumes of a devices on an existing folder.
+    /// Mounts the attached volumes of `devices` on an existing folder.
     pub fn new(devices: Arc<Devices>, folder: &Path) -> io::Result<Mount> {
         let late = devices.clone();
         let pool = Arc::new(Pool::default());
@@ -80,7 +83,8 @@ impl Mount {
         self.timer.waiting()
     }
 
-    /// Unmounts; an error when a loop device or anybody else still holds a file: everything goes on then, and can be tried again.
+    /// Unmounts; an error when a loop device or another process still holds a file: the mount then
+    /// stays as it was, and unmounting can be tried again.
     pub fn unmount(&self) -> io::Result<()> {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         if session.is_none() {
@@ -88,7 +92,8 @@ impl Mount {
         }
         match rustix::mount::unmount(&self.folder, UnmountFlags::empty()) {
             Ok(()) => session.take().map_or(Ok(()), BackgroundSession::join),
-            // Somebody else has unmounted it. The threads end when its last user does: nobody waits for that.
+            // It was unmounted by another process. The threads end with its last user, which is not
+            // waited for.
             Err(rustix::io::Errno::INVAL) => {
                 *session = None;
                 Ok(())
@@ -107,7 +112,8 @@ impl Drop for Mount {
     }
 }
 
-/// Mounts on `folder`; the descriptor its requests come from. Not left to fuser, whose unmounting cannot be tried again after it was refused.
+/// Mounts on `folder`; the descriptor its requests come from. Not left to fuser, whose unmounting
+/// cannot be tried again after it was refused.
 fn mount(folder: &Path) -> io::Result<OwnedFd> {
     let channel = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -149,7 +155,7 @@ impl Waiting {
 
     fn answer(self, devices: &Devices, pool: &Pool, at: Nanos) {
         let Waiting { volume, arrived, io, failed, reply } = self;
-        // Before the answer: who waits for it may look at the counters at once.
+        // Counted before the answer: its receiver may read the counters at once.
         let now = devices.clock.now();
         let late = now.0.saturating_sub(at.0);
         volume.meter.answered(arrived, now, io.op, io.bytes, late, failed);

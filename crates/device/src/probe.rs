@@ -1,4 +1,5 @@
-//! What the path from a block device to us and back costs by itself, and the most it carries. Measured on a scratch volume of its own, so that nobody's data is touched.
+//! The latency of the machine's own path, from a block device to this process and back, and the
+//! most it can carry. Both are measured on a scratch volume, so that no user's data is touched.
 
 use crate::attached_volume::{AttachedVolume, Pace};
 use crate::devices::{Devices, MOST_VOLUMES};
@@ -63,10 +64,10 @@ fn measure_on(volume: &AttachedVolume, device: &Path) -> io::Result<PathCost> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(device)?;
     volume.set_pace(Pace::Fixed(HELD_NS));
     let mut buffer = Box::new(Aligned([0; 256 << 10]));
-    let mut chance = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+    let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(1);
     let mut times = Vec::with_capacity(SAMPLES);
     for _ in 0..SAMPLES {
-        let offset = chance.next_u64() % (SCRATCH_BYTES / BLOCK as u64) * BLOCK as u64;
+        let offset = random.next_u64() % (SCRATCH_BYTES / BLOCK as u64) * BLOCK as u64;
         let begun = Instant::now();
         file.read_exact_at(&mut buffer.0[..BLOCK], offset)?;
         times.push(begun.elapsed().as_nanos() as u64);
@@ -88,9 +89,9 @@ fn ceiling(file: &File, block: usize) -> io::Result<f64> {
                 let done = &done;
                 scope.spawn(move || {
                     let mut buffer = Box::new(Aligned([0; 256 << 10]));
-                    let mut chance = rand_chacha::ChaCha8Rng::seed_from_u64(worker as u64);
+                    let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(worker as u64);
                     while begun.elapsed() < CEILING_FOR {
-                        let offset = chance.next_u64() % (SCRATCH_BYTES / block as u64) * block as u64;
+                        let offset = random.next_u64() % (SCRATCH_BYTES / block as u64) * block as u64;
                         file.read_exact_at(&mut buffer.0[..block], offset)?;
                         done.fetch_add(1, Ordering::Relaxed);
                     }

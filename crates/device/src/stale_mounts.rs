@@ -1,4 +1,5 @@
-//! Mounts and loop devices that an earlier life of this lab left behind: found by the lab's own folder, so never anyone else's.
+//! Mounts and loop devices that an earlier daemon of this lab left behind. They are found by the
+//! lab's own folder, so those of others are never touched.
 
 use crate::{loopdev, mount};
 use rustix::mount::{unmount, UnmountFlags};
@@ -8,9 +9,10 @@ use std::path::{Path, PathBuf};
 /// What was found and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StaleMounts {
-    /// Loop devices let go.
+    /// Loop devices that were released.
     pub released: Vec<PathBuf>,
-    /// Loop devices somebody still uses (a mounted file system); they go when that ends.
+    /// Loop devices that are still in use (by a mounted file system); they go away with their last
+    /// user.
     pub busy: Vec<PathBuf>,
     /// Mounts taken down.
     pub unmounted: u32,

@@ -67,7 +67,8 @@ fn xfs_is_made_mounted_used_grown_and_clean() {
     }
 }
 
-/// A power cut under a file system: what was flushed is there after the log is replayed, and the check is clean.
+/// A power cut under a file system: what was flushed is there after the log is replayed, and the
+/// check is clean.
 #[test]
 fn a_power_cut_leaves_a_file_system_that_recovers() {
     for seed in 1..=3 {
@@ -97,7 +98,8 @@ fn a_power_cut_leaves_a_file_system_that_recovers() {
     }
 }
 
-/// In use, a device is busy; released all the same, it serves whoever uses it until that ends, and goes then.
+/// In use, a device is busy; released all the same, it serves whoever uses it until that ends, and
+/// goes then.
 #[test]
 fn a_device_in_use_is_busy_and_goes_when_its_last_user_does() {
     let mut lab = Lab::new(None);

@@ -1,4 +1,5 @@
-//! Block devices for real: FUSE, loop device, direct I/O. Bytes, sizes of requests, flush, discard, growth, faults, and taking everything down again.
+//! Block devices for real: FUSE, loop device, direct I/O. Bytes, sizes of requests, flush, discard,
+//! growth, faults, and taking everything down again.
 
 mod common;
 mod huge;
@@ -42,7 +43,8 @@ fn recorded(lab: &Lab, act: impl FnOnce()) -> Vec<Io> {
     requests(&path)
 }
 
-/// The pattern, written through the device at scattered places, is what the device and the bytes behind it hold.
+/// The pattern, written through the device at scattered places, is what the device and the bytes
+/// behind it hold.
 #[test]
 fn what_is_written_to_the_device_is_read_and_lies_in_the_file() {
     let mut lab = Lab::new(None);
@@ -71,7 +73,8 @@ fn what_is_written_to_the_device_is_read_and_lies_in_the_file() {
     }
 }
 
-/// st1 and sc1 count in 1 MiB, so a request of 1 MiB must arrive as one. The loop driver takes 128 pieces of memory at most: scattered pages of 4 KiB make two of 512 KiB.
+/// st1 and sc1 count in 1 MiB, so a request of 1 MiB must arrive as one. The loop driver takes 128
+/// pieces of memory at most: scattered pages of 4 KiB make two of 512 KiB.
 #[test]
 fn a_mebibyte_arrives_as_one_request() {
     let mut lab = Lab::new(None);
@@ -150,7 +153,8 @@ fn discards_free_space_and_growth_is_seen_online() {
     assert!(back.0 == buffer.0);
 }
 
-/// fsync of the device reaches the file: what was flushed is out of the reach of a power cut, what was not need not be there.
+/// fsync of the device reaches the file: what was flushed is out of the reach of a power cut, what
+/// was not need not be there.
 #[test]
 fn a_flush_reaches_the_backing() {
     let mut lab = Lab::new(None);
@@ -191,7 +195,8 @@ fn without_power_everything_is_an_i_o_error() {
     file.read_exact_at(&mut buffer.0[..4_096], 0).expect("power again");
 }
 
-/// Faults reach whoever uses the device: errors as EIO, a pause that ends by being waited out, a model that lost its volume.
+/// Faults reach whoever uses the device: errors as EIO, a pause that ends by being waited out, a
+/// model that lost its volume.
 #[test]
 fn faults_are_seen_by_the_user_of_the_device() {
     let mut lab = Lab::new(None);
@@ -252,7 +257,8 @@ fn devices_of_two_labs_side_by_side_are_told_apart() {
     second.direct().read_exact_at(&mut buffer.0[..4_096], 0).expect("the other lab is still there");
 }
 
-/// A pause that begins while a request waits for its time holds it; one that is cleared lets it go long before its end.
+/// A pause that begins while a request waits for its time holds it; one that is cleared lets it go
+/// long before its end.
 #[test]
 fn a_pause_holds_what_already_waits_and_lets_it_go_when_cleared() {
     let mut lab = Lab::new(None);
@@ -274,7 +280,8 @@ fn a_pause_holds_what_already_waits_and_lets_it_go_when_cleared() {
     });
 }
 
-/// An unmount while requests wait is refused and loses none of them; when they are answered and the device is let go, it succeeds.
+/// An unmount while requests wait is refused and loses none of them; when they are answered and the
+/// device is let go, it succeeds.
 #[test]
 fn an_unmount_with_requests_waiting_is_refused_and_harmless() {
     let mut lab = Lab::new(None);

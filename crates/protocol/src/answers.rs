@@ -32,11 +32,11 @@ message! {
 message! {
     /// What an earlier daemon had left and this one released at its start.
     pub struct Leftovers {
-        /// Loop devices let go.
+        /// Loop devices that were released.
         pub released: u64;
         /// Mounts taken down.
         pub unmounted: u64;
-        /// Loop devices that somebody still uses.
+        /// Loop devices that are still in use.
         pub busy: Vec<String>;
     }
 }
@@ -76,7 +76,8 @@ message! {
         pub recording: Option<Recording>;
         /// Size of the journal.
         pub journal_bytes: u64;
-        /// What a crash had left at the end of the journal and was cut off, in words; null: nothing.
+        /// What a crash had left at the end of the journal and was cut off, in words; null:
+        /// nothing.
         pub journal_repaired: Option<String>;
         /// What an earlier daemon had left.
         pub leftovers: Leftovers;
@@ -295,7 +296,7 @@ message! {
         pub kind: String;
         /// When it begins.
         pub starts_at: Option<String>;
-        /// When it ends; null: a power cut lasts until the volume is attached anew.
+        /// When it ends; null: a power cut lasts until the volume is attached again.
         pub ends_at: Option<String>;
         /// Seed of a power cut.
         pub seed: Option<u64>;

@@ -154,13 +154,13 @@ message! {
         pub volume: String;
         /// `pause`, `latency`, `error`, `degraded` or `power-cut`.
         pub kind: String;
-        /// Begins so many seconds from now.
+        /// Seconds until it begins.
         pub in_s: Option<f64> = "0; power-cut 1";
-        /// Lasts so many seconds.
+        /// Seconds it lasts.
         pub seconds: Option<f64> = "60; pause 1";
         /// Added to each request, ms.
         pub extra_ms: Option<f64> = "latency 100, degraded 300";
-        /// Every so many-th request fails.
+        /// Every Nth request fails.
         pub every: Option<u64> = "1";
         /// `read`, `write` or `any`.
         pub op: Option<String> = "any";
@@ -231,7 +231,7 @@ message! {
         pub volume: String;
         /// `second` (an hour is kept) or `minute` (15 days are kept).
         pub resolution: Option<String> = "second";
-        /// The newest so many rows.
+        /// How many rows, the newest.
         pub last: Option<usize> = "all";
         /// Rows from this time on, Unix seconds.
         pub since: Option<u64> = "all";

@@ -6,12 +6,12 @@ use crate::message::{Described, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 
-/// What is known of a call beside its types.
+/// What is known of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallEntry {
     /// Its name on the socket.
     pub name: &'static str,
-    /// Heading of the reference it stands under.
+    /// Heading of the reference page under which it is described.
     pub section: &'static str,
     /// What it does.
     pub doc: &'static str,
@@ -36,7 +36,7 @@ macro_rules! calls {
         $(#[doc = $doc:literal])+
         $variant:ident($arguments:ty) -> $answer:ty = $name:literal in $section:literal as $method:ident $(. $returns:ident)? $(, $long:ident)?;
     )*) => {
-        /// A call with its arguments, as it stands on a line to the daemon.
+        /// A call with its arguments, as it is written on a line to the daemon.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "call", content = "args")]
         pub enum Call {
@@ -61,13 +61,13 @@ calls! {
     /// Version, instance, day, clock, directory and volumes of the lab.
     LabStatus(NoArguments) -> Status = "lab.status" in "The lab" as status;
     /// Flushes and takes away every device, and ends the daemon after the answer. Attachments stay
-    /// noted: the next start makes the devices again. Refused as `in-use` while something is mounted,
-    /// unless forced.
+    /// noted: the next start makes the devices again. Refused as `in-use` while something is
+    /// mounted, unless forced.
     LabDown(Down) -> Done = "lab.down" in "The lab" as down, long;
     /// Names every call of this page.
     LabCalls(NoArguments) -> CallNames = "lab.calls" in "The lab" as calls.calls;
-    /// What the Prometheus endpoint shows, named as the EBS CSI driver names it (`aws_ebs_csi_*`), with
-    /// the label `volume_id`.
+    /// What the Prometheus endpoint shows, named as the EBS CSI driver names it (`aws_ebs_csi_*`),
+    /// with the label `volume_id`.
     MetricsText(NoArguments) -> MetricsText = "metrics.text" in "The lab" as metrics_text.text;
 
     /// Makes a volume or array. Its files are sparse and take no space yet.
@@ -78,14 +78,15 @@ calls! {
     VolumeDescribe(OneVolume) -> VolumeView = "volume.describe" in "Volumes" as describe;
     /// Deletes an available volume and its data.
     VolumeDelete(OneVolume) -> Done = "volume.delete" in "Volumes" as delete, long;
-    /// Makes a block device of a volume: `attachment.device`; `attachment.links` are stable names of it.
+    /// Makes a block device of a volume: `attachment.device`; `attachment.links` are stable names
+    /// of it.
     VolumeAttach(Attach) -> VolumeView = "volume.attach" in "Volumes" as attach, long;
-    /// Flushes and takes the device away. Refused as `in-use` while it is mounted or in an array of md,
-    /// unless forced.
+    /// Flushes and takes the device away. Refused as `in-use` while it is mounted or in an array of
+    /// md, unless forced.
     VolumeDetach(Detach) -> VolumeView = "volume.detach" in "Volumes" as detach, long;
-    /// Changes a volume, in use or not. While `modifying` all is as before; from `optimizing` on the new
-    /// size is there and limits are in between. A volume never shrinks; at most four modifications are
-    /// accepted in a rolling 24 hours of lab time, and none while another runs.
+    /// Changes a volume, in use or not. While `modifying` all is as before; from `optimizing` on
+    /// the new size is there and limits are in between. A volume never shrinks; at most four
+    /// modifications are accepted in a rolling 24 hours of lab time, and none while another runs.
     VolumeModify(Modify) -> ModificationView = "volume.modify" in "Volumes" as modify;
     /// The last modifications of a volume, or of all.
     VolumeModifications(MaybeVolume) -> Modifications = "volume.modifications" in "Volumes" as modifications.modifications;
@@ -107,23 +108,26 @@ calls! {
     /// | `latency` | each request takes longer | `extra_ms` (to 60,000), `op` |
     /// | `error` | every Nth request fails with EIO | `every`, `op` |
     /// | `degraded` | limits shrink and requests take longer, in the model: a record replays it | `caps_percent` (0.1 to 100), `extra_ms` (0 to 60,000), `member` |
-    /// | `power-cut` | at its time every request fails, and writes that were not flushed are kept, dropped or torn, by `seed`; until the volume is attached anew | `seed` |
+    /// | `power-cut` | at its time every request fails, and writes that were not flushed are kept, dropped or torn, by `seed`; until the volume is attached again | `seed` |
     VolumeFault(FaultRequest) -> FaultAnswer = "volume.fault" in "Faults" as fault.fault;
     /// Faults that wait or last. Degraded times are the model's and not listed.
     VolumeFaults(OneVolume) -> Faults = "volume.faults" in "Faults" as faults.faults;
-    /// Ends a fault, or all of the volume and every degraded time; answers how many faults that were.
+    /// Ends a fault, or all of the volume and every degraded time; answers how many faults that
+    /// were.
     VolumeClearFault(ClearFault) -> Cleared = "volume.clear_fault" in "Faults" as clear_fault.cleared;
     /// Loses a member: its data is gone for the array. Without redundancy, requests to it fail.
     VolumeFailMember(OneMember) -> VolumeView = "volume.fail_member" in "Faults" as fail_member;
     /// Leaves a member this share of its caps and adds latency, until it is restored.
     VolumeSlowMember(SlowMember) -> VolumeView = "volume.slow_member" in "Faults" as slow_member;
-    /// Ends the slowness of a member; brings back a lost one where there is no redundancy, for nothing was
-    /// written without it.
+    /// Ends the slowness of a member; brings back a lost one where there is no redundancy, because
+    /// nothing was written without it.
     VolumeRestoreMember(OneMember) -> VolumeView = "volume.restore_member" in "Faults" as restore_member;
-    /// Puts a new volume in the place of a member and rebuilds it, at the cost of the members' own limits.
+    /// Puts a new volume in the place of a member and rebuilds it, at the cost of the members' own
+    /// limits.
     VolumeReplaceMember(ReplaceMember) -> VolumeView = "volume.replace_member" in "Faults" as replace_member;
 
-    /// What a volume did. Rows are written while it is attached, when their second or minute has ended.
+    /// What a volume did. Rows are written while it is attached, when their second or minute has
+    /// ended.
     ///
     /// | column | meaning |
     /// |---|---|
@@ -141,8 +145,8 @@ calls! {
     /// | `instance_ios_balance_percent`, `instance_bytes_balance_percent` | credits of the instance at the row's end |
     /// | `span_us` | time the row is about: less than a minute where the volume was not attached throughout |
     VolumeMetrics(MetricsRequest) -> MetricsRows = "volume.metrics" in "Measurements" as metrics;
-    /// Begins to write every arrival and decision of the lab to a file, for `headrace simulate --replay`.
-    /// One record at a time.
+    /// Begins to write every arrival and decision of the lab to a file, for `headrace simulate
+    /// --replay`. One record at a time.
     VolumeRecord(Record) -> RecordStarted = "volume.record" in "Measurements" as record;
     /// Ends the record.
     VolumeRecordStop(OneVolume) -> RecordStopped = "volume.record_stop" in "Measurements" as record_stop;

@@ -35,8 +35,8 @@ pub trait Described {
     const MESSAGE: Message;
 }
 
-/// A struct that is a message. `= "..."` after a field's type is its default in words;
-/// `unless` names the test by which the key is left out. `parts` names the messages its fields hold.
+/// A struct that is a message. `= "..."` after a field's type is its default in words; `unless`
+/// names the test by which the key is left out. `parts` names the messages its fields hold.
 macro_rules! message {
     (
         $(#[doc = $doc:literal])+

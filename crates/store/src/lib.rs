@@ -13,8 +13,8 @@
 //! | `sparse` | a sparse file |
 //! | `written` | which parts of a file were ever written |
 //!
-//! A [`Backing`] may be used by many threads at once. Like a disk it promises nothing about requests that overlap while both are in flight, and keeps what was
-//! flushed.
+//! A [`Backing`] may be used by many threads at once. Like a disk it promises nothing about
+//! requests that overlap while both are in flight, and keeps what was flushed.
 
 pub mod power;
 pub mod raid;
@@ -27,7 +27,8 @@ pub use sparse::SparseFile;
 
 use std::io;
 
-/// The bytes of one volume. Offsets and lengths are in bytes and lie within [`Backing::bytes`]; what lies outside is an error.
+/// The bytes of one volume. Offsets and lengths are in bytes and lie within [`Backing::bytes`];
+/// what lies outside is an error.
 pub trait Backing: Send + Sync {
     /// Its size.
     fn bytes(&self) -> u64;

@@ -32,18 +32,20 @@ pub struct Raid {
     layout: Layout,
     rows: Rows,
     members: Vec<Arc<dyn Backing>>,
-    /// Read once for each piece and held while it is done, so that it sees all members as of one moment and nobody works with a state that is over.
+    /// Read once for each piece and held until the piece is done, so that it sees all members as of
+    /// one moment and no request works with an old state.
     states: RwLock<Vec<MemberData>>,
     bytes: AtomicU64,
     locks: Vec<Mutex<()>>,
 }
 
-/// Rows of an array: runs of its bytes that take one chunk of every member (of every second one's twin, in mirrors).
+/// Rows of an array: runs of its bytes that take one chunk of every member (of every second one's
+/// twin, in mirrors).
 struct Rows {
     /// Bytes of the array in a row.
     bytes: u64,
     chunk: u64,
-    /// Where a row lies on each member: from so many bytes on.
+    /// The offsets on each member, bytes, from which rows lie.
     copies: Vec<u64>,
     /// End of the rows that have a chunk of every member.
     end: u64,
@@ -101,7 +103,8 @@ impl Raid {
         self.states()[index]
     }
 
-    /// Fails a member, or says that it is whole again. Requests under way are done with the state before when this returns.
+    /// Fails a member, or says that it is whole again. Requests under way are done with the state
+    /// before when this returns.
     pub fn set_member(&self, index: usize, state: MemberData) {
         self.states.write().unwrap_or_else(PoisonError::into_inner)[index] = state;
     }
@@ -117,7 +120,8 @@ impl Raid {
     }
 
     fn lock(&self, piece: &Piece) -> Option<MutexGuard<'_, ()>> {
-        // RAID 0 has nothing that must stay equal. RAID 5 locks by row, the others by the place of the first copy.
+        // RAID 0 has nothing that must stay equal. RAID 5 locks by row, the others by the place of
+        // the first copy.
         let (member, offset) = piece.copies[0];
         match self.level {
             RaidLevel::Raid0 => None,
@@ -203,7 +207,8 @@ impl Raid {
         parity_of.put(&*self.members[parity], offset, bytes as u64)
     }
 
-    /// Zeros over a range. Whole rows are done on each member at once: a discard may be the whole array, which is not gone through piece by piece.
+    /// Zeros over a range. Whole rows are done on each member at once: a discard may be the whole
+    /// array, which is not gone through piece by piece.
     fn clear(&self, offset: u64, bytes: u64, what: What<'_>) -> io::Result<()> {
         within(self.bytes(), offset, bytes)?;
         let (from, to) = self.rows.whole(offset, bytes);
@@ -213,7 +218,8 @@ impl Raid {
         let edges = [(offset, from - offset), (to, offset + bytes - to)];
         edges.into_iter().flat_map(|(at, bytes)| self.pieces(at, bytes)).try_for_each(|piece| self.put_piece(&piece, what))?;
         let states = self.states();
-        // The places of all these rows have any of the locks. Everybody else takes one at a time, so taking all in order is safe.
+        // The places of all these rows have any of the locks. Everybody else takes one at a time,
+        // so taking all in order is safe.
         let _held: Vec<_> = (0..LOCKS as u64).map(|key| self.hold(key)).collect();
         if !self.survives(&states) {
             return Err(lost());
@@ -248,8 +254,9 @@ impl Raid {
         self.members[index].discard(0, self.members[index].bytes())
     }
 
-    /// Copies what `index` must hold in `[offset, offset + REBUILD_STEP)` of it from the others; how many bytes were written (holes are not). The member must be
-    /// `Rebuilding`, the offset a multiple of the step.
+    /// Copies what `index` must hold in `[offset, offset + REBUILD_STEP)` of it from the others;
+    /// how many bytes were written (holes are not). The member must be `Rebuilding`, the offset a
+    /// multiple of the step.
     pub fn rebuild_step(&self, index: usize, offset: u64) -> io::Result<u64> {
         if self.level == RaidLevel::Raid0 {
             return Err(lost());
@@ -345,7 +352,7 @@ impl Backing for Raid {
     }
 
     fn flush(&self) -> io::Result<()> {
-        // A copy: this may take long, and nobody should wait for it to fail a member.
+        // A copy: a flush may take long, and failing a member must not wait for it.
         let states = self.states().clone();
         (0..states.len()).filter(|&index| writable(&states, index)).try_for_each(|index| self.members[index].flush())
     }
@@ -363,7 +370,8 @@ impl Backing for Raid {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{bytes} bytes are fewer than its {}: a volume never shrinks", self.bytes())));
         }
         if self.level == RaidLevel::Raid10F2 {
-            // The second copies begin in the middle of each member: growing moves them all. md refuses it too.
+            // The second copies begin in the middle of each member: growing moves them all. md
+            // refuses it too.
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a raid10f2 array cannot grow: its far copies would have to move"));
         }
         let (holding, _) = self.level.data_members(self.members.len() as u64);

@@ -1,4 +1,5 @@
-//! The bytes of arrays against a plain vector: every level, random requests, members that fail and come back, rebuilds while others write.
+//! The bytes of arrays against a plain vector: every level, random requests, members that fail and
+//! come back, rebuilds while others write.
 
 use headrace_catalog::RaidLevel;
 use headrace_model::array::Layout;
@@ -104,7 +105,8 @@ enum Request {
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
-    // Shares of the array, cut down to it: sizes mostly of some chunks, now and then of all of it. In sectors, as disks are asked.
+    // Shares of the array, cut down to it: sizes mostly of some chunks, now and then of all of it.
+    // In sectors, as disks are asked.
     let place = || (0u64..1 << 20, prop_oneof![8 => 1u64..1_200, 1 => 1u64..40_000]);
     let request = prop_oneof![
         8 => (place(), 1u8..).prop_map(|((at, sectors), byte)| Request::Write(at, sectors, byte)),
@@ -118,7 +120,8 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     prop::collection::vec(request, 1..30)
 }
 
-/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and tried first on the next run.
+/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and
+/// tried first on the next run.
 fn cases(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let file = FileFailurePersistence::Direct("proptest-regressions/raid.txt");
@@ -172,7 +175,8 @@ proptest! {
             }
         }
         prop_assert!(array.content().unwrap() == naive, "{:?} with {:?} failed", shape, failed);
-        // Whole again, every survivable loss must leave everything readable: copies and parity are right too.
+        // Whole again, every survivable loss must leave everything readable: copies and parity are
+        // right too.
         failed.drain(..).for_each(|member| array.rebuild(member));
         for lost in survivable(level, count) {
             lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Failed));
@@ -182,7 +186,8 @@ proptest! {
     }
 }
 
-/// Threads write, discard and read regions of their own while a member is rebuilt. Afterwards the rebuilt member alone carries what it must.
+/// Threads write, discard and read regions of their own while a member is rebuilt. Afterwards the
+/// rebuilt member alone carries what it must.
 #[test]
 fn a_rebuild_and_writes_do_not_disturb_each_other() {
     const THREADS: u64 = 4;
@@ -248,7 +253,8 @@ fn a_rebuild_and_writes_do_not_disturb_each_other() {
     }
 }
 
-/// A chunk larger than a lock's place: a write across two places against the rebuild of the second, round after round.
+/// A chunk larger than a lock's place: a write across two places against the rebuild of the second,
+/// round after round.
 #[test]
 fn a_write_across_places_and_a_rebuild_take_turns() {
     const ROUNDS: usize = 4_000;
@@ -310,7 +316,8 @@ fn more_losses_than_a_level_survives_are_errors() {
     assert!(array.raid.rebuild_step(0, 0).is_err(), "there is nothing to rebuild a RAID 0 from");
 }
 
-/// A discard frees the space of every level, of RAID 5's parity too, whole and in small parts; zeros keep it.
+/// A discard frees the space of every level, of RAID 5's parity too, whole and in small parts;
+/// zeros keep it.
 #[test]
 fn discards_free_space() {
     const ROOM: u64 = 64 << 20;
@@ -332,7 +339,8 @@ fn discards_free_space() {
     }
 }
 
-/// Discarding terabytes must not go through them chunk by chunk: mkfs does that first of all. The count of requests to the members is what is bounded here, not the time.
+/// Discarding terabytes must not go through them chunk by chunk: mkfs does that first of all. The
+/// count of requests to the members is what is bounded here, not the time.
 #[test]
 fn a_discard_of_everything_is_one_request_a_member() {
     struct Counting {
@@ -415,8 +423,9 @@ fn arrays_grow_but_far_ones() {
     assert_eq!(far.raid.grow(8 * MEMBER).expect_err("copies would have to move").kind(), ErrorKind::Unsupported);
 }
 
-/// Members of unlike sizes, RAID 0: every byte is where it was written, and a discard or zeros over all of it, or over the border of two zones, clear just
-/// that range. Deterministic places: each zone, each border, and the whole array, for chunks below and above a lock's place.
+/// Members of unlike sizes, RAID 0: every byte is where it was written, and a discard or zeros over
+/// all of it, or over the border of two zones, clear just that range. Deterministic places: each
+/// zone, each border, and the whole array, for chunks below and above a lock's place.
 #[test]
 fn raid0_of_unlike_members_against_a_vector() {
     let sizes = [5 * MEMBER, MEMBER, 3 * MEMBER];

@@ -32,9 +32,9 @@ class Recording(TypedDict):
 class Leftovers(TypedDict):
     """What an earlier daemon had left and this one released at its start."""
 
-    released: int  # Loop devices let go.
+    released: int  # Loop devices that were released.
     unmounted: int  # Mounts taken down.
-    busy: list[str]  # Loop devices that somebody still uses.
+    busy: list[str]  # Loop devices that are still in use.
 
 
 class Status(TypedDict):
@@ -174,7 +174,7 @@ class Fault(TypedDict):
     id: str  # Id.
     kind: str  # Kind, as asked.
     starts_at: str | None  # When it begins.
-    ends_at: str | None  # When it ends; null: a power cut lasts until the volume is attached anew.
+    ends_at: str | None  # When it ends; null: a power cut lasts until the volume is attached again.
     seed: int | None  # Seed of a power cut.
 
 
@@ -397,10 +397,10 @@ class Calls(ABC):
         The table is in docs/reference/lab-protocol.md, volume.fault.
 
         kind: `pause`, `latency`, `error`, `degraded` or `power-cut`.
-        in_s: Begins so many seconds from now. Default: 0; power-cut 1.
-        seconds: Lasts so many seconds. Default: 60; pause 1.
+        in_s: Seconds until it begins. Default: 0; power-cut 1.
+        seconds: Seconds it lasts. Default: 60; pause 1.
         extra_ms: Added to each request, ms. Default: latency 100, degraded 300.
-        every: Every so many-th request fails. Default: 1.
+        every: Every Nth request fails. Default: 1.
         op: `read`, `write` or `any`. Default: any.
         member: Index of a member, for degraded. Default: all.
         caps_percent: What is left of the caps, percent. Default: 10.
@@ -463,7 +463,7 @@ class Calls(ABC):
 
     def restore_member(self, volume: str, member: int) -> Volume:
         """Ends the slowness of a member; brings back a lost one where there is no redundancy,
-        for nothing was written without it.
+        because nothing was written without it.
 
         member: Its index.
         """
@@ -492,7 +492,7 @@ class Calls(ABC):
         The table is in docs/reference/lab-protocol.md, volume.metrics.
 
         resolution: `second` (an hour is kept) or `minute` (15 days are kept). Default: second.
-        last: The newest so many rows. Default: all.
+        last: How many rows, the newest. Default: all.
         since: Rows from this time on, Unix seconds. Default: all.
         member: Index of a member. Default: the volume as a whole.
         """

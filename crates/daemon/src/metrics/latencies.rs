@@ -53,7 +53,8 @@ impl Latencies {
     }
 }
 
-/// [`quantile`] of 64-bit counts: divided until they fit, which moves no rank by more than 113 of 2^32.
+/// [`quantile`] of 64-bit counts: divided until they fit, which moves no rank by more than 113 of
+/// 2^32.
 fn wide_quantile(counts: &[u64; BUCKETS], q: f64) -> Option<u64> {
     let divisor = counts.iter().max().map_or(1, |&most| most / u64::from(u32::MAX) + 1);
     let mut narrow: Histogram = [0; BUCKETS];
@@ -76,14 +77,16 @@ mod tests {
         }
         for q in [0.0, 0.01, 0.5, 0.99, 1.0] {
             let (few, many) = (wide_quantile(&few, q).unwrap() as f64, wide_quantile(&many, q).unwrap() as f64);
-            // A rank moves by at most 113 / 2^32, a bucket holds at least 1/200 of all and is at most a quarter wide.
+            // A rank moves by at most 113 / 2^32, a bucket holds at least 1/200 of all and is at
+            // most a quarter wide.
             assert!((few - many).abs() <= few * 0.25 * 200.0 * 113.0 / 2f64.powi(32) + 1.0, "{q}: {few} {many}");
         }
     }
 
     #[test]
     fn the_error_is_the_width_of_joined_buckets() {
-        // From 1 us on each group of 2^level buckets but the last, which has no end; four quarters make an octave.
+        // From 1 us on each group of 2^level buckets but the last, which has no end; four quarters
+        // make an octave.
         for level in 0..=4u8 {
             let size = 1usize << level;
             let widest = (1..BUCKETS - size)

@@ -1,4 +1,5 @@
-//! A lab in a folder of its own, for tests on real FUSE mounts and loop devices. Whatever happens, it takes its mounts and loop devices down again.
+//! A lab in a folder of its own, for tests on real FUSE mounts and loop devices. Whatever happens,
+//! it takes its mounts and loop devices down again.
 #![allow(dead_code)]
 
 use headrace_catalog::{Catalog, NaiveDate, StorageSpec};
@@ -43,7 +44,8 @@ pub fn wait_for(what: &str, done: impl Fn() -> bool) {
     panic!("{what}: not in 30 s");
 }
 
-/// Unmounts a file system. Tried again while it is busy: a program that another test just starts has copies of all open files for a moment.
+/// Unmounts a file system. Tried again while it is busy: a program that another test just starts
+/// has copies of all open files for a moment.
 pub fn unmounted(place: &Path) {
     wait_for("an unmount", || match unmount(place, UnmountFlags::empty()) {
         Err(rustix::io::Errno::BUSY) => false,

@@ -11,7 +11,8 @@ const HUGE: usize = 2 << 20;
 impl HugePage {
     pub fn new() -> HugePage {
         use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
-        // SAFETY: a fresh private mapping that nothing else knows; the aligned 2 MiB inside it are its only part used.
+        // SAFETY: a fresh private mapping that nothing else knows; the aligned 2 MiB inside it are
+        // its only part used.
         #[allow(unsafe_code)]
         let (mapped, at) = unsafe {
             let mapped = mmap_anonymous(std::ptr::null_mut(), 2 * HUGE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE).expect("memory");

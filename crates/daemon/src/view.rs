@@ -7,7 +7,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use headrace_control::{next_allowed_ms, Attachment, MemberState, Modification, VolumeRecord};
 use headrace_model::{InstanceBalances, Nanos};
 use headrace_protocol::answers::{
-    AttachmentView, BalanceView, CeilingView, FaultView, InstanceBalance, Leftovers, MemberBalance, MemberView, ModificationView, Recording, Status, VolumeView,
+    AttachmentView, BalanceView, CeilingView, FaultView, InstanceBalance, LabStatus, LabVolumeView, Leftovers, MemberBalance, MemberView, ModificationView,
+    RecordStatus,
 };
 use headrace_store::Backing;
 use serde_json::json;
@@ -101,7 +102,7 @@ fn instance_balance(balances: InstanceBalances) -> InstanceBalance {
 
 impl Engine {
     /// A volume as the protocol shows it.
-    pub fn view(&self, record: &VolumeRecord) -> VolumeView {
+    pub fn view(&self, record: &VolumeRecord) -> LabVolumeView {
         let now_ms = self.lab_ms();
         let limits = self.lab(|lab| record.limits(&lab.settings)).unwrap_or_default();
         let files = held(&self.volumes).get(&record.id).map(|files| (files.device_number, files.power.clone(), files.attached.clone()));
@@ -115,7 +116,7 @@ impl Engine {
             balance_percent: balance_percent(index),
             ..member(record, index)
         });
-        VolumeView {
+        LabVolumeView {
             id: record.id.to_string(),
             name: record.name.clone(),
             spec: record.spec.to_string(),
@@ -146,10 +147,10 @@ impl Engine {
     }
 
     /// The lab as a whole.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> LabStatus {
         let (settings, volumes, attached) =
             self.lab(|lab| (lab.settings.clone(), lab.volumes.len(), lab.volumes.values().filter(|record| record.attachment.is_some()).count()));
-        Status {
+        LabStatus {
             version: env!("CARGO_PKG_VERSION").to_string(),
             pid: std::process::id(),
             data_dir: self.folder.display().to_string(),
@@ -164,7 +165,7 @@ impl Engine {
             attached,
             metrics_url: (self.metrics_port > 0).then(|| format!("http://127.0.0.1:{}/metrics", self.metrics_port)),
             instance_balance: self.devices.instance_balances().map(instance_balance),
-            recording: self.devices.recording().map(|(path, broken)| Recording { path: path.display().to_string(), broken }),
+            recording: self.devices.recording().map(|(path, broken)| RecordStatus { path: path.display().to_string(), broken }),
             journal_bytes: self.state(|state| state.journal.bytes()),
             journal_repaired: self.repaired.clone(),
             leftovers: Leftovers {

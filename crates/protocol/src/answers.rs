@@ -21,7 +21,7 @@ message! {
 
 message! {
     /// A record that is being written.
-    pub struct Recording {
+    pub struct RecordStatus {
         /// Its file.
         pub path: String;
         /// Why it is not whole, where something was lost.
@@ -43,7 +43,7 @@ message! {
 
 message! {
     /// The lab as a whole.
-    pub struct Status with InstanceBalance Recording Leftovers {
+    pub struct LabStatus with InstanceBalance RecordStatus Leftovers {
         /// Version of the daemon.
         pub version: String;
         /// Process id.
@@ -73,7 +73,7 @@ message! {
         /// Credits of the instance; null: no instance.
         pub instance_balance: Option<InstanceBalance>;
         /// The record that is being written; null: none.
-        pub recording: Option<Recording>;
+        pub recording: Option<RecordStatus>;
         /// Size of the journal.
         pub journal_bytes: u64;
         /// What a crash had left at the end of the journal and was cut off, in words; null:
@@ -211,7 +211,7 @@ message! {
 
 message! {
     /// A volume, or an array that is used as one.
-    pub struct VolumeView with MemberView AttachmentView ModificationView {
+    pub struct LabVolumeView with MemberView AttachmentView ModificationView {
         /// Id.
         pub id: String;
         /// Unique name, where it has one.
@@ -257,9 +257,9 @@ message! {
 
 message! {
     /// Volumes.
-    pub struct VolumeList with VolumeView {
+    pub struct VolumeList with LabVolumeView {
         /// Volumes.
-        pub volumes: Vec<VolumeView>;
+        pub volumes: Vec<LabVolumeView>;
     }
 }
 

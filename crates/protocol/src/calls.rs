@@ -59,7 +59,7 @@ macro_rules! calls {
 
 calls! {
     /// Version, instance, day, clock, directory and volumes of the lab.
-    LabStatus(NoArguments) -> Status = "lab.status" in "The lab" as status;
+    LabStatus(NoArguments) -> LabStatus = "lab.status" in "The lab" as status;
     /// Flushes and takes away every device, and ends the daemon after the answer. Attachments stay
     /// noted: the next start makes the devices again. Refused as `in-use` while something is
     /// mounted, unless forced.
@@ -71,19 +71,19 @@ calls! {
     MetricsText(NoArguments) -> MetricsText = "metrics.text" in "The lab" as metrics_text.text;
 
     /// Makes a volume or array. Its files are sparse and take no space yet.
-    VolumeCreate(Create) -> VolumeView = "volume.create" in "Volumes" as create;
+    VolumeCreate(Create) -> LabVolumeView = "volume.create" in "Volumes" as create;
     /// All volumes, or those named.
     VolumeList(SomeVolumes) -> VolumeList = "volume.list" in "Volumes" as volumes.volumes;
     /// One volume.
-    VolumeDescribe(OneVolume) -> VolumeView = "volume.describe" in "Volumes" as describe;
+    VolumeDescribe(OneVolume) -> LabVolumeView = "volume.describe" in "Volumes" as describe;
     /// Deletes an available volume and its data.
     VolumeDelete(OneVolume) -> Done = "volume.delete" in "Volumes" as delete, long;
     /// Makes a block device of a volume: `attachment.device`; `attachment.links` are stable names
     /// of it.
-    VolumeAttach(Attach) -> VolumeView = "volume.attach" in "Volumes" as attach, long;
+    VolumeAttach(Attach) -> LabVolumeView = "volume.attach" in "Volumes" as attach, long;
     /// Flushes and takes the device away. Refused as `in-use` while it is mounted or in an array of
     /// md, unless forced.
-    VolumeDetach(Detach) -> VolumeView = "volume.detach" in "Volumes" as detach, long;
+    VolumeDetach(Detach) -> LabVolumeView = "volume.detach" in "Volumes" as detach, long;
     /// Changes a volume, in use or not. While `modifying` all is as before; from `optimizing` on
     /// the new size is there and limits are in between. A volume never shrinks; at most four
     /// modifications are accepted in a rolling 24 hours of lab time, and none while another runs.
@@ -91,7 +91,7 @@ calls! {
     /// The last modifications of a volume, or of all.
     VolumeModifications(MaybeVolume) -> Modifications = "volume.modifications" in "Volumes" as modifications.modifications;
     /// Removes tags by key, then sets tags.
-    VolumeTag(Tag) -> VolumeView = "volume.tag" in "Volumes" as tag;
+    VolumeTag(Tag) -> LabVolumeView = "volume.tag" in "Volumes" as tag;
 
     /// Credit balances now.
     VolumeBalance(OneVolume) -> BalanceView = "volume.balance" in "Credits" as balance;
@@ -116,15 +116,15 @@ calls! {
     /// were.
     VolumeClearFault(ClearFault) -> Cleared = "volume.clear_fault" in "Faults" as clear_fault.cleared;
     /// Loses a member: its data is gone for the array. Without redundancy, requests to it fail.
-    VolumeFailMember(OneMember) -> VolumeView = "volume.fail_member" in "Faults" as fail_member;
+    VolumeFailMember(OneMember) -> LabVolumeView = "volume.fail_member" in "Faults" as fail_member;
     /// Leaves a member this share of its caps and adds latency, until it is restored.
-    VolumeSlowMember(SlowMember) -> VolumeView = "volume.slow_member" in "Faults" as slow_member;
+    VolumeSlowMember(SlowMember) -> LabVolumeView = "volume.slow_member" in "Faults" as slow_member;
     /// Ends the slowness of a member; brings back a lost one where there is no redundancy, because
     /// nothing was written without it.
-    VolumeRestoreMember(OneMember) -> VolumeView = "volume.restore_member" in "Faults" as restore_member;
+    VolumeRestoreMember(OneMember) -> LabVolumeView = "volume.restore_member" in "Faults" as restore_member;
     /// Puts a new volume in the place of a member and rebuilds it, at the cost of the members' own
     /// limits.
-    VolumeReplaceMember(ReplaceMember) -> VolumeView = "volume.replace_member" in "Faults" as replace_member;
+    VolumeReplaceMember(ReplaceMember) -> LabVolumeView = "volume.replace_member" in "Faults" as replace_member;
 
     /// What a volume did. Rows are written while it is attached, when their second or minute has
     /// ended.

@@ -22,7 +22,7 @@ class InstanceBalance(TypedDict):
     bytes_percent: float | None  # Byte credits.
 
 
-class Recording(TypedDict):
+class RecordStatus(TypedDict):
     """A record that is being written."""
 
     path: str  # Its file.
@@ -37,7 +37,7 @@ class Leftovers(TypedDict):
     busy: list[str]  # Loop devices that are still in use.
 
 
-class Status(TypedDict):
+class LabStatus(TypedDict):
     """The lab as a whole."""
 
     version: str  # Version of the daemon.
@@ -55,7 +55,7 @@ class Status(TypedDict):
     attached: int  # How many of them are attached.
     metrics_url: str | None  # Where Prometheus finds the metrics; null: nowhere.
     instance_balance: InstanceBalance | None  # Credits of the instance; null: no instance.
-    recording: Recording | None  # The record that is being written; null: none.
+    recording: RecordStatus | None  # The record that is being written; null: none.
     journal_bytes: int  # Size of the journal.
     # What a crash had left at the end of the journal and was cut off, in words; null: nothing.
     journal_repaired: str | None
@@ -126,7 +126,7 @@ class Modification(_ModificationKeywords):
     reason: str | None  # Why it failed.
 
 
-class Volume(TypedDict):
+class LabVolume(TypedDict):
     """A volume, or an array that is used as one."""
 
     id: str  # Id.
@@ -210,7 +210,7 @@ class Calls(ABC):
     def call(self, name: str, timeout_s: float | None = None, /, **args: Any) -> Any:
         """Makes a call and returns its answer. `timeout_s`: another wait for this one."""
 
-    def status(self) -> Status:
+    def status(self) -> LabStatus:
         """Version, instance, day, clock, directory and volumes of the lab."""
         return self.call("lab.status")
 
@@ -240,7 +240,7 @@ class Calls(ABC):
         tags: dict[str, str] | None = None,
         as_of: str | None = None,
         balance_percent: float | None = None,
-    ) -> Volume:
+    ) -> LabVolume:
         """Makes a volume or array. Its files are sparse and take no space yet.
 
         spec: Storage notation, like `gp2:500` or `raid10:4xgp3:500`.
@@ -259,14 +259,14 @@ class Calls(ABC):
             balance_percent=balance_percent,
         )
 
-    def volumes(self, volumes: list[str] | None = None) -> list[Volume]:
+    def volumes(self, volumes: list[str] | None = None) -> list[LabVolume]:
         """All volumes, or those named.
 
         volumes: Ids or unique names. Default: all.
         """
         return self.call("volume.list", volumes=volumes)["volumes"]
 
-    def describe(self, volume: str) -> Volume:
+    def describe(self, volume: str) -> LabVolume:
         """One volume."""
         return self.call("volume.describe", volume=volume)
 
@@ -280,7 +280,7 @@ class Calls(ABC):
         name: str | None = None,
         unpaced: bool = False,
         probe: bool = True,
-    ) -> Volume:
+    ) -> LabVolume:
         """Makes a block device of a volume: `attachment.device`; `attachment.links` are stable
         names of it.
 
@@ -299,7 +299,7 @@ class Calls(ABC):
             probe=probe,
         )
 
-    def detach(self, volume: str, force: bool = False) -> Volume:
+    def detach(self, volume: str, force: bool = False) -> LabVolume:
         """Flushes and takes the device away. Refused as `in-use` while it is mounted or in an
         array of md, unless forced.
 
@@ -352,7 +352,7 @@ class Calls(ABC):
         volume: str,
         set: dict[str, str] | None = None,
         remove: list[str] | None = None,
-    ) -> Volume:
+    ) -> LabVolume:
         """Removes tags by key, then sets tags.
 
         set: Tags to add or overwrite, after removing. Default: none.
@@ -432,7 +432,7 @@ class Calls(ABC):
         """
         return self.call("volume.clear_fault", volume=volume, fault=fault)["cleared"]
 
-    def fail_member(self, volume: str, member: int) -> Volume:
+    def fail_member(self, volume: str, member: int) -> LabVolume:
         """Loses a member: its data is gone for the array. Without redundancy, requests to it
         fail.
 
@@ -446,7 +446,7 @@ class Calls(ABC):
         member: int,
         caps_percent: float | None = None,
         extra_ms: float | None = None,
-    ) -> Volume:
+    ) -> LabVolume:
         """Leaves a member this share of its caps and adds latency, until it is restored.
 
         member: Its index.
@@ -461,7 +461,7 @@ class Calls(ABC):
             extra_ms=extra_ms,
         )
 
-    def restore_member(self, volume: str, member: int) -> Volume:
+    def restore_member(self, volume: str, member: int) -> LabVolume:
         """Ends the slowness of a member; brings back a lost one where there is no redundancy,
         because nothing was written without it.
 
@@ -469,7 +469,7 @@ class Calls(ABC):
         """
         return self.call("volume.restore_member", volume=volume, member=member)
 
-    def replace_member(self, volume: str, member: int, mib_s: int | None = None) -> Volume:
+    def replace_member(self, volume: str, member: int, mib_s: int | None = None) -> LabVolume:
         """Puts a new volume in the place of a member and rebuilds it, at the cost of the
         members' own limits.
 

@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from headrace.lab.calls import Calls, Status
+from headrace.lab.calls import Calls, LabStatus
 from headrace.lab.place import Place, place
 from headrace.lab.wire import Wire
 
@@ -59,7 +59,7 @@ class Lab(Calls):
         return self._wire.peer_pid()
 
 
-def notes(status: Status) -> list[str]:
+def notes(status: LabStatus) -> list[str]:
     """What a status says that a user must know."""
     left, recording = status.get("leftovers"), status.get("recording")
     found = []

@@ -196,7 +196,8 @@ def test_a_full_disk_fails_the_writer_and_nothing_else(labs, small_disk):
             ["dd", "if=/dev/urandom", f"of={device}", "bs=1M", "count=60", "oflag=direct"], capture_output=True, text=True
         )
         assert done.returncode != 0 and "error" in done.stderr.lower()
-        # No room for a journal record or a volume's folder: refused in words, and what was there is there.
+        # No room for a journal record or a volume's folder: refused in words, and what was there is
+        # there.
         with contextlib.suppress(CouldNotRun, HeadraceError):
             for number in range(2_000):
                 lab.create("gp3:1", name=f"w{number}")

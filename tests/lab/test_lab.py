@@ -70,7 +70,9 @@ def device_of(volume: dict) -> str:
 
 
 def rows_until(lab, volume: str, enough, seconds: float = 15) -> list[dict]:
-    """Rows of seconds, asked for until they are enough: the daemon writes one when its second has ended."""
+    """Rows of seconds, asked for until they are enough: the daemon writes one when its second has
+    ended.
+    """
     deadline = time.monotonic() + seconds
     while True:
         rows = metrics.frame(lab.metrics(volume)).to_dicts()
@@ -80,7 +82,8 @@ def rows_until(lab, volume: str, enough, seconds: float = 15) -> list[dict]:
         time.sleep(0.2)
 
 
-# --- the daemon ----------------------------------------------------------------------------------------------------------------------
+# --- the daemon
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_up_status_down(labs):
@@ -119,7 +122,9 @@ def test_settings_the_daemon_refuses(labs, settings):
 
 
 def test_two_daemons_on_one_directory(labs):
-    """Over another socket the first one is not seen: the lock of the directory keeps the second out."""
+    """Over another socket the first one is not seen: the lock of the directory keeps the second
+    out.
+    """
     folder = labs.folder()
     with labs.up(folder):
         with pytest.raises(Exception, match="in use") as raised:
@@ -228,7 +233,7 @@ def test_the_protocol_is_documented(lab):
     lab.create("gp2:10", name="db")
     lab.attach("db", probe=False)
     columns = rows_until(lab, "db", bool) and lab.metrics("db")["columns"]
-    table = text.partition("### volume.metrics")[2].partition("###")[0]
+    table = text.partition("### volume.metrics")[2].partition("| column |")[2].partition("\n\n")[0]
     named = {name for line in table.splitlines() if line.startswith("| `") for name in re.findall(r"`([a-z0-9_]+)`", line.split("|")[1])}
     assert named == set(columns)
 
@@ -255,7 +260,8 @@ def test_a_caller_that_talks_nonsense_gets_words(lab, line):
     assert lab.status()["pid"]
 
 
-# --- volumes -------------------------------------------------------------------------------------------------------------------------
+# --- volumes
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_life_of_a_volume(lab, headrace):
@@ -327,7 +333,8 @@ def test_modify_in_use(lab, headrace):
 
 
 def test_wait_returns_when_a_volume_has_its_new_size_and_says_how_the_rest_goes(labs):
-    # Modifying takes 30 s of lab time and optimizing hours: half a second and minutes at this scale.
+    # Modifying takes 30 s of lab time and optimizing hours: half a second and minutes at this
+    # scale.
     with labs.up(time_scale=60) as lab:
         headrace = Command(lab.place.data_dir)
         lab.create("gp2:10", name="db")
@@ -358,7 +365,8 @@ def test_a_mounted_volume_stays(lab, headrace, tmp_path):
     headrace("volume", "detach", "db")
 
 
-# --- credits, faults, members --------------------------------------------------------------------------------------------------------
+# --- credits, faults, members
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_balances(lab, headrace, tmp_path):
@@ -395,7 +403,8 @@ def test_a_pause_ends_when_it_said(lab):
     device = device_of(lab.attach("db", probe=False))
     fault = lab.fault("db", "pause", seconds=0.7)
     read(device, 0)
-    # Never early: the daemon's clock and ours are the same machine's; a millisecond for the anchoring of its monotonic to the wall clock.
+    # Never early: the daemon's clock and ours are the same machine's; a millisecond for the
+    # anchoring of its monotonic to the wall clock.
     assert time.time() >= datetime.fromisoformat(fault["ends_at"][:26] + "+00:00").timestamp() - 0.001
 
 
@@ -446,7 +455,8 @@ def test_a_slow_member(lab, headrace):
     headrace("volume", "member", "ten", "fail", "9", code=2)
 
 
-# --- measurements --------------------------------------------------------------------------------------------------------------------
+# --- measurements
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def test_metrics_count_every_write(lab, headrace):

@@ -91,7 +91,9 @@ def test_metrics_are_answered_and_nothing_else(serve):
     ],
 )
 def test_a_host_that_is_not_this_machine_is_refused(serve, host, wanted):
-    """A page in a browser here reaches 127.0.0.1 by a name of its own (DNS rebinding), and says so in Host."""
+    """A page in a browser here reaches 127.0.0.1 by a name of its own (DNS rebinding), and says so
+    in Host.
+    """
     assert status(ask(serve(), b"GET /metrics HTTP/1.1\r\n" + host + b"\r\n\r\n")) == wanted
 
 

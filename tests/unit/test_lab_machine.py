@@ -1,4 +1,6 @@
-"""Where a lab is, what a machine lacks, how a daemon is found and started: made-up machines and daemons, no root."""
+"""Where a lab is, what a machine lacks, how a daemon is found and started: made-up machines and
+daemons, no root.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def no_lab_named(monkeypatch):
     monkeypatch.delenv("HEADRACED", raising=False)
 
 
-# --- where ---------------------------------------------------------------------------------------------------------------------------
+# --- where
+# ---------------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_default_place():
@@ -64,7 +67,8 @@ def test_a_file_is_no_data_directory(tmp_path):
         place(tmp_path / "file")
 
 
-# --- the machine ---------------------------------------------------------------------------------------------------------------------
+# --- the machine
+# ---------------------------------------------------------------------------------------------------------------------
 
 STATUS = "Name:\tpython\nCapEff:\t{}\n"
 EVERYTHING = "000001ffffffffff"
@@ -128,7 +132,9 @@ def test_not_root(tmp_path):
 
 
 def test_loop_devices_of_a_container(tmp_path):
-    """/dev is no devtmpfs there: a free device counts when its node is in /dev, one in use does not."""
+    """/dev is no devtmpfs there: a free device counts when its node is in /dev, one in use does
+    not.
+    """
     files = {"proc/self/mountinfo": "", "sys/block/loop1/loop/backing_file": "/x\n", "dev/loop1": ""}
     assert doctor.loop_devices(machine(tmp_path, **files)).state == "missing"
     (tmp_path / "dev/loop0").write_text("")
@@ -196,7 +202,8 @@ def test_any_mount_table_is_read(tmp_path_factory, text):
     doctor.loop_devices(here)
 
 
-# --- the daemon ----------------------------------------------------------------------------------------------------------------------
+# --- the daemon
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def program(path: Path, text: str) -> Path:

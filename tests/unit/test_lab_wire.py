@@ -1,4 +1,6 @@
-"""Lines of JSON over a socket: framing and errors, against a server of a few lines that answers whatever a test wants. No root, no daemon."""
+"""Lines of JSON over a socket: framing and errors, against a server of a few lines that answers
+whatever a test wants. No root, no daemon.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Behaviour = Callable[[socket.socket, dict], None]
 
 
 class Server:
-    """Answers each line of each connection with `behaviour(connection, call)`; ends the connection when that raises EOFError."""
+    """Answers each line of each connection with `behaviour(connection, call)`; ends the connection
+    when that raises EOFError.
+    """
 
     def __init__(self, folder: Path, behaviour: Behaviour) -> None:
         self.calls: list[dict] = []
@@ -238,7 +242,9 @@ def test_a_restart_between_two_calls_goes_unnoticed(serve, tmp_path):
 
 
 def test_refused_at_the_door(tmp_path):
-    """Too many callers, or one who may not: the daemon says so and hangs up, maybe before the call was sent."""
+    """Too many callers, or one who may not: the daemon says so and hangs up, maybe before the call
+    was sent.
+    """
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(tmp_path / "lab.sock"))
     server.listen()
@@ -257,7 +263,8 @@ def test_refused_at_the_door(tmp_path):
     for _ in range(20):
         with Lab(tmp_path) as lab, pytest.raises((CouldNotRun, LabRefused)) as raised:
             lab.status()
-        # Either its words, or (its kernel buffer was thrown away with our line unread) that the connection was lost.
+        # Either its words, or (its kernel buffer was thrown away with our line unread) that the
+        # connection was lost.
         assert "user 7" in str(raised.value) or "lost" in str(raised.value)
     thread.join(5)
     server.close()

@@ -14,6 +14,7 @@ use crate::event::Change;
 use crate::record::{draw_id, AttachedDevice, Attachment, AttachmentState, VolumeRecord, VolumeStatus, Volumes};
 use headrace_catalog::MAX_MEMBERS;
 
+/// Longest attach name. A rule of the lab: EC2's own names have at most nine characters.
 const MAX_NAME_CHARS: usize = 32;
 
 pub(crate) fn attach(record: &VolumeRecord, request: &AttachRequest, all: &Volumes, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {

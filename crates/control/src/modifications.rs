@@ -20,6 +20,7 @@ use chrono::{DateTime, NaiveDate};
 use headrace_catalog::{Catalog, RaidLevel, StorageSpec, VolumeSpec, VolumeType};
 use headrace_model::modification::{default_optimizing, DEFAULT_MODIFYING};
 
+/// Milliseconds in an hour and in a day.
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 

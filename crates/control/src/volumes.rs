@@ -19,6 +19,7 @@ const MAX_TAGS: usize = 50;
 const MAX_KEY_CHARS: usize = 128;
 const MAX_VALUE_CHARS: usize = 256;
 const TAG_RULE: &str = "EC2 user guide, tag restrictions";
+/// Longest name of a volume. A rule of the lab, so that tables stay readable.
 const MAX_NAME_CHARS: usize = 64;
 
 pub(crate) fn create(request: &CreateRequest, settings: &Settings, existing: &Volumes, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {

@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 const MAGIC: &[u8; 8] = b"HRJOURNL";
 /// Raised when an older daemon could not read what a newer one writes.
 const VERSION: u32 = 1;
+/// Sizes of the header and of what precedes a payload: the layout above.
 const HEADER_BYTES: u64 = 24;
 const RECORD_HEADER_BYTES: usize = 24;
 /// Most payload of a record: a checkpoint of the largest lab, 1,000 volumes with 50 tags of up to

@@ -24,6 +24,7 @@ const MOST_CALLERS: usize = 64;
 /// A caller may be silent between calls for an hour, and inside a line or an answer this long.
 const IDLE: Duration = Duration::from_secs(3_600);
 const STALLED: Duration = Duration::from_secs(30);
+/// How often the listener looks for callers and for the end. A guess: not felt by a caller.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Deserialize)]

@@ -261,7 +261,7 @@ impl Devices {
     }
 
     /// The attached volume of that id.
-    pub fn line_of(&self, id: &str) -> Option<Arc<AttachedVolume>> {
+    pub fn by_id(&self, id: &str) -> Option<Arc<AttachedVolume>> {
         self.attached.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().find(|volume| volume.id == id).cloned()
     }
 

@@ -32,8 +32,11 @@ const MOST_BYTES: u32 = 1 << 20;
 const KEPT_BYTES: usize = 64 << 20;
 /// Answers closer than this to their time leave at once.
 const AT_ONCE: u64 = 1_000;
+/// Inode of the folder, as FUSE has it, and of the volume with device number 0: a guess that
+/// leaves room for other files.
 const ROOT: u64 = 1;
 const FIRST: u64 = 16;
+/// Flags of linux/falloc.h.
 const FALLOC_KEEP_SIZE: i32 = 1;
 const FALLOC_PUNCH_HOLE: i32 = 2;
 const FALLOC_ZERO_RANGE: i32 = 16;
@@ -241,7 +244,7 @@ impl Filesystem for Files {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match name.to_str().filter(|_| parent.0 == ROOT).and_then(|name| self.devices.line_of(name)) {
+        match name.to_str().filter(|_| parent.0 == ROOT).and_then(|name| self.devices.by_id(name)) {
             Some(volume) => reply.entry(&UNCACHED, &attributes(volume.device_number as u64 + FIRST, Some(&volume)), Generation(0)),
             None => reply.error(Errno::ENOENT),
         }

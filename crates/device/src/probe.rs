@@ -16,11 +16,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Size of the scratch volume and of a read: InnoDB's page. The size is a guess that no cache of the
+/// loop driver changes, for I/O is direct.
 const SCRATCH_BYTES: u64 = 64 << 20;
 const BLOCK: usize = 16 << 10;
 /// Answers are held back this long while the path is measured, so that the timer's part is in it.
 const HELD_NS: u64 = 400_000;
+/// Reads at depth 1: some 300 ms. A guess at what makes a steady median.
 const SAMPLES: usize = 600;
+/// Depth at which the ceiling is measured, and for how long. Guesses: more depth gave no more.
 const DEPTH: usize = 16;
 const CEILING_FOR: Duration = Duration::from_millis(200);
 const NAME: &str = ".probe";

@@ -17,6 +17,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Bounds of how long before a deadline the thread wakes, ns: measured wake-ups of idle and loaded
+/// machines lie between them.
 const LEAST_MARGIN: u64 = 4_000;
 const MOST_MARGIN: u64 = 60_000;
 /// Closer than two answers can follow each other.

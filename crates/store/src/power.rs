@@ -13,6 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// What a disk writes whole, bytes: the sector that EBS volumes show.
 const SECTOR: usize = 512;
 /// What may be set aside; more is flushed first, which makes it safe.
 const MOST_BYTES: usize = 256 << 20;

@@ -11,6 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
+/// Bytes of a file that one bit stands for.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// A bit for each MiB of a file.

@@ -1,4 +1,5 @@
-"""The lab: block devices of this machine that perform like EBS volumes, served by the daemon headraced.
+"""The lab: block devices of this machine that perform like EBS volumes, served by the daemon
+headraced.
 
     place     where a lab is: data directory and socket
     wire      lines of JSON over the socket, and errors

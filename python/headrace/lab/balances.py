@@ -10,6 +10,7 @@ from headrace.lab.calls import Balance
 from headrace.workload.files import write_whole
 
 FORMAT = "headrace-balance/1"
+# Far beyond the balance of 128 members, at some 100 bytes each.
 MAX_FILE_BYTES = 1 << 20
 
 

@@ -6,8 +6,9 @@
     ...     print(lab.attach("db")["attachment"]["device"])
     /dev/loop0
 
-The calls and what they answer are in `headrace.lab.calls`. Every method raises LabRefused (exit code 2, with
-the `kind` of the refusal), NoLab when no lab answers, CouldNotRun (3) for what the machine could not do.
+The calls and what they answer are in `headrace.lab.calls`. Every method raises LabRefused (exit
+code 2, with the `kind` of the refusal), NoLab when no lab answers, CouldNotRun (3) for what the
+machine could not do.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ CALL_S = 30.0
 
 
 class Lab(Calls):
-    """A connection to headraced, made at the first call and again after the daemon was started anew.
+    """A connection to headraced, made at the first call and again after the daemon was started
+    again.
 
     Threads may share it: calls wait for each other.
     """
@@ -50,7 +52,9 @@ class Lab(Calls):
         self._wire.close()
 
     def call(self, name: str, timeout_s: float | None = None, /, **args: Any) -> Any:
-        """Any call of the protocol; arguments that are None are left out. `timeout_s`: another wait for this one."""
+        """Any call of the protocol; arguments that are None are left out. `timeout_s`: another wait
+        for this one.
+        """
         given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in args.items() if value is not None}
         return self._wire.call(name, given, self.timeout_s if timeout_s is None else timeout_s)
 

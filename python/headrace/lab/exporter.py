@@ -1,11 +1,12 @@
 """The metrics of a lab for Prometheus: `GET /metrics` on the loopback, by a process without rights.
 
-`headrace.lab.launch` starts it beside the daemon. It makes one connection to the daemon while it still
-has the rights to, becomes the user nobody, and ends when the daemon's process does.
+`headrace.lab.launch` starts it beside the daemon. It makes one connection to the daemon while it
+still has the rights to, becomes the user nobody, and ends when the daemon's process does.
 
-Bounds: 8 connections at once (a ninth is told 503), 8 KiB for the head of a request (431), 2 seconds for
-the head (408) and 2 for the answer. A body is not read. A Host that is not this machine is refused: a web
-page that a browser here shows must not read the metrics by a name of its own (DNS rebinding).
+Bounds: 8 connections at once (a ninth is told 503), 8 KiB for the head of a request (431), 2
+seconds for the head (408) and 2 for the answer. A body is not read. A Host that is not this machine
+is refused: a web page that a browser here shows must not read the metrics by a name of its own (DNS
+rebinding).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from headrace.errors import HeadraceError
 from headrace.lab.client import Lab
 from headrace.lab.wire import NoLab
 
+# Scrapers of one machine are one or two. Heads of Prometheus have some 300 bytes.
 MAX_CONNECTIONS = 8
 MAX_HEAD_BYTES = 8 << 10
 # For the head of a request, and again for the answer: Prometheus gives up after 10 s by default.
@@ -38,7 +40,9 @@ MAX_DRAINED_BYTES = 64 << 10
 KEEP_ALIVE_S = 600.0
 # How long the daemon may take to start: as in `headrace.lab.launch`.
 START_S = 120.0
+# How often a port or a daemon that is not there yet is asked for again.
 POLL_S = 0.1
+# Names of this machine on the loopback.
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -186,7 +190,8 @@ class MetricsServer(ThreadingHTTPServer):
         self.socket = listener
         self.text = text
         self._places = threading.Semaphore(MAX_CONNECTIONS)
-        # Told 503 and kept for a moment: closing at once would reset the connection, and the answer with it.
+        # Told 503 and kept for a moment: closing at once would reset the connection, and the answer
+        # with it.
         self._refused: deque[tuple[float, socket.socket]] = deque()
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -244,7 +249,9 @@ def drop_rights() -> None:
 
 
 def connected(path: str, wait_s: float) -> tuple[Lab, int]:
-    """A lab that answers, and a descriptor that becomes readable when its process ends. Raises HeadraceError."""
+    """A lab that answers, and a descriptor that becomes readable when its process ends. Raises
+    HeadraceError.
+    """
     lab, deadline = Lab(socket=path), time.monotonic() + wait_s
     while True:
         try:
@@ -258,8 +265,8 @@ def connected(path: str, wait_s: float) -> tuple[Lab, int]:
 def main() -> int:
     """`python -m headrace.lab.exporter SOCKET DESCRIPTOR [detach]`: serves until the daemon ends.
 
-    DESCRIPTOR is a socket that listens. `detach`: the daemon answers already; returns at once and leaves the
-    server behind. Without it the daemon may still have to start.
+    DESCRIPTOR is a socket that listens. `detach`: the daemon answers already; returns at once and
+    leaves the server behind. Without it the daemon may still have to start.
     """
     path, descriptor, detach = sys.argv[1], int(sys.argv[2]), sys.argv[3:] == ["detach"]
     listener = socket.socket(fileno=descriptor)

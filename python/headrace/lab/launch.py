@@ -25,7 +25,8 @@ BINARY = "headraced"
 LOG_NAME = "headraced.log"
 # A longer log is set aside (one is kept) when a lab is started.
 LOG_BYTES = 16 << 20
-# Every volume that was attached gets its device back before the daemon is ready: 64 of them, each some hundred milliseconds, and a journal to read.
+# Every volume that was attached gets its device back before the daemon is ready: 64 of them, each
+# some hundred milliseconds, and a journal to read.
 READY_S = 120.0
 # What is written is flushed before the end.
 DOWN_S = 120.0
@@ -35,6 +36,7 @@ LOG_LINES = 8
 METRICS_PORT = 9464
 # A daemon that is told to end flushes first; one that does not end within this time is killed.
 STOP_GRACE_S = 10.0
+# Enough for those lines.
 LOG_TAIL_BYTES = 16_384
 
 
@@ -120,8 +122,8 @@ def up(
 ) -> Lab:
     """Starts a daemon of its own session, and returns once it answers.
 
-    Raises LabRefused (in-use) when one already answers there, InputError for settings it refuses, CouldNotRun with
-    the last lines of its log.
+    Raises LabRefused (in-use) when one already answers there, InputError for settings it refuses,
+    CouldNotRun with the last lines of its log.
     """
     where, settings = place(data_dir, socket), settings or Settings()
     refuse_second(where)
@@ -159,7 +161,9 @@ def up(
 
 
 def foreground(data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None) -> None:
-    """Becomes the daemon: for systemd, containers and debuggers. Returns only by an error, as `up`."""
+    """Becomes the daemon: for systemd, containers and debuggers. It returns only when that fails, and
+    raises as `up`.
+    """
     where = place(data_dir, socket)
     refuse_second(where)
     settings = settings or Settings()
@@ -171,7 +175,8 @@ def foreground(data_dir: str | Path | None = None, socket: str | Path | None = N
     try:
         if listener is not None:
             with listener:
-                # It waits for the daemon that this process becomes, and ends with it. "ready" is the daemon's to say.
+                # It waits for the daemon that this process becomes, and ends with it. "ready" is
+                # the daemon's to say.
                 subprocess.Popen(
                     _exporter(where, listener), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(listener.fileno(),)
                 )
@@ -201,7 +206,10 @@ def _check_root() -> None:
 
 
 def _open_log(where: Place):
-    """The log in the data directory, to append to. The daemon's owner alone may look into a lab, so both are made that way."""
+    """The log in the data directory, opened to append.
+
+    Only the daemon's owner may look into a lab, so directory and log are made for the owner alone.
+    """
     folder = folder_of(where)
     path = folder / LOG_NAME
     try:
@@ -283,7 +291,10 @@ def _log_hint(where: Place) -> str:
 
 
 def down(lab: Lab, force: bool = False, timeout_s: float = DOWN_S) -> int:
-    """Detaches everything, ends the daemon, and waits until its process is gone; its process id. Raises as Lab.down, and CouldNotRun when it does not end."""
+    """Detaches everything, ends the daemon and waits until its process is gone.
+
+    Returns the id of that process. Raises as Lab.down, and CouldNotRun when it does not end.
+    """
     pid = lab.pid()
     try:
         watched = os.pidfd_open(pid)

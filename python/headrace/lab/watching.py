@@ -21,7 +21,9 @@ Until = Literal["optimizing", "completed"]
 
 @dataclass(frozen=True)
 class Reading:
-    """A second. `credits` and `capacity` of the member with the least left, None without credits; `empty_in_s` at the present rate."""
+    """A reading of one second. `credits` and `capacity` of the member with the least left, None without credits;
+    `empty_in_s` at the present rate.
+    """
 
     rates: Rates
     percent: float | None
@@ -30,7 +32,10 @@ class Reading:
 
 
 def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Reading]:
-    """One for each second that has ended, the first as soon as there is one; ends after `seconds` of wall time, or never. Raises as Lab."""
+    """A reading for each second that has ended, until `seconds` of wall time have passed (None: for ever).
+
+    The first comes as soon as a second has ended. Raises as Lab.
+    """
     emptying, seen = Emptying(), None
     began = time.monotonic()
     while True:
@@ -55,10 +60,12 @@ def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Read
 def wait_for_modification(
     lab: Lab, volume: str, modification: str, progress: Callable[[float], None] = lambda share: None, until: Until = "completed"
 ) -> Modification:
-    """Returns the modification of that id once it is in the state `until`, or a later one, or has failed.
+    """Returns the modification of that id once it is in the state `until`, or a later one, or has
+    failed.
 
-    From `optimizing` on the volume has its new type and size; `completed` comes hours of lab time later.
-    `progress` is told how much of the optimizing is done, 0 to 1. Raises as Lab.modifications.
+    From `optimizing` on the volume has its new type and size; `completed` comes hours of lab time
+    later. `progress` is told how much of the optimizing is done, 0 to 1. Raises as
+    Lab.modifications.
     """
     reached = ("completed", "failed") if until == "completed" else ("optimizing", "completed", "failed")
     while True:

@@ -1,4 +1,5 @@
-"""The wire to headraced: one JSON object a line over a Unix socket, and what can go wrong with that.
+"""The wire to headraced: one JSON object a line over a Unix socket, and what can go wrong with
+that.
 
 docs/reference/lab-protocol.md describes the protocol.
 """
@@ -15,9 +16,11 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.lab.place import Place
 
 PROTOCOL = "docs/reference/lab-protocol.md"
+# As the daemon has it (docs/reference/lab-protocol.md, Rules).
 MAX_LINE_BYTES = 1 << 20
 # An answer is longer than a call: 21,600 minutes of metrics at some 300 bytes each are 6.5 MB.
 MAX_ANSWER_BYTES = 64 << 20
+# Read at once.
 CHUNK_BYTES = 1 << 16
 # The kind of refusals that are no fault of the caller.
 UNAVAILABLE = "unavailable"
@@ -38,7 +41,9 @@ class NoLab(CouldNotRun):
 
 
 class Wire:
-    """One connection. Calls from several threads wait for each other. A connection that was lost between two calls is made again."""
+    """One connection. Calls from several threads wait for each other. A connection that was lost
+    between two calls is made again.
+    """
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -133,7 +138,8 @@ class Wire:
             raise self._nonsense(name, f"an answer is not JSON: {line[:60]!r}") from None
 
     def _checked(self, answer: object, name: str) -> dict:
-        # An error with id null is about the connection itself: too many, or a line that was not understood.
+        # An error with id null is about the connection itself: too many, or a line that was not
+        # understood.
         parts = answer if isinstance(answer, dict) else {}
         named = parts.get("id", False)
         ours = type(named) is int and named == self._id

@@ -15,6 +15,7 @@ use std::fmt::Write;
 /// Bounds of the histograms' buckets: every second of the meter's from 16 us to 67 s, so two an
 /// octave (factor 1.5 at most).
 const EDGES: std::ops::RangeInclusive<usize> = 17..=105;
+/// Buckets of the meter in one of these.
 const EDGE_STEP: usize = 2;
 
 /// Present values of a volume or a member of an array.

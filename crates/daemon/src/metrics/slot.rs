@@ -13,7 +13,9 @@
 use super::row::{ErrorFactor, Stretch};
 use headrace_device::meter::{Histogram, Sample, BUCKETS};
 
+/// Raised when an older daemon could not read what a newer one writes.
 const VERSION: u8 = 1;
+/// What precedes the columns: checksum, length, version, sequence.
 const HEAD_BYTES: usize = 16;
 /// Joined 16 to one, eleven full histograms are 11 x (1 + 8 groups x 7) bytes, the largest counters
 /// 332: together less than the smaller slot.

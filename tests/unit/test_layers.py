@@ -47,9 +47,10 @@ RUST_MAY = {
     "model": {"catalog"},
     "sim": {"model", "catalog"},
     "control": {"model", "catalog"},
-    "store": set(),
+    "store": {"model", "catalog"},
+    "protocol": {"control"},
     "device": {"store", "model", "catalog"},
-    "daemon": {"control", "device", "store", "model", "catalog"},
+    "daemon": {"protocol", "control", "device", "store", "model", "catalog"},
     "py": {"sim", "model", "catalog"},
 }
 

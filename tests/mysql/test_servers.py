@@ -21,7 +21,7 @@ from headrace import servers as mysql
 from headrace.connect import Secret, connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, LabRefused, NoLab
-from headrace.lab.waiting import wait_for_modification
+from headrace.lab.watching import wait_for_modification
 from headrace.servers.access import address
 
 SMALL = {"innodb_buffer_pool_size": "32M"}

@@ -1,8 +1,9 @@
-//! The bytes of arrays against a plain vector: every level, random requests, members that fail and come back, rebuilds while others write.
+//! The bytes of arrays against a plain vector: every level, random requests, members that fail and
+//! come back, rebuilds while others write.
 
 use headrace_catalog::RaidLevel;
-use headrace_device::raid::{Member, Raid, REBUILD_STEP};
 use headrace_model::array::Layout;
+use headrace_store::raid::{MemberData, Raid, REBUILD_STEP};
 use headrace_store::{Backing, SparseFile};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -46,9 +47,9 @@ impl Array {
     /// A member is replaced by an empty one and filled from the others.
     fn rebuild(&self, index: usize) {
         self.raid.empty_member(index).expect("emptied");
-        self.raid.set_member(index, Member::Rebuilding);
+        self.raid.set_member(index, MemberData::Rebuilding);
         self.steps(index);
-        self.raid.set_member(index, Member::Good);
+        self.raid.set_member(index, MemberData::Good);
     }
 
     fn steps(&self, index: usize) {
@@ -104,7 +105,8 @@ enum Request {
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
-    // Shares of the array, cut down to it: sizes mostly of some chunks, now and then of all of it. In sectors, as disks are asked.
+    // Shares of the array, cut down to it: sizes mostly of some chunks, now and then of all of it.
+    // In sectors, as disks are asked.
     let place = || (0u64..1 << 20, prop_oneof![8 => 1u64..1_200, 1 => 1u64..40_000]);
     let request = prop_oneof![
         8 => (place(), 1u8..).prop_map(|((at, sectors), byte)| Request::Write(at, sectors, byte)),
@@ -118,7 +120,8 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     prop::collection::vec(request, 1..30)
 }
 
-/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and tried first on the next run.
+/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and
+/// tried first on the next run.
 fn cases(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let file = FileFailurePersistence::Direct("proptest-regressions/raid.txt");
@@ -165,24 +168,26 @@ proptest! {
                 Request::Fail(which) if failed.is_empty() => {
                     let sets = survivable(level, count);
                     failed = sets[which % sets.len()].clone();
-                    failed.iter().for_each(|&member| array.raid.set_member(member, Member::Failed));
+                    failed.iter().for_each(|&member| array.raid.set_member(member, MemberData::Failed));
                 }
                 Request::Fail(_) => {}
                 Request::Rebuild => failed.drain(..).for_each(|member| array.rebuild(member)),
             }
         }
         prop_assert!(array.content().unwrap() == naive, "{:?} with {:?} failed", shape, failed);
-        // Whole again, every survivable loss must leave everything readable: copies and parity are right too.
+        // Whole again, every survivable loss must leave everything readable: copies and parity are
+        // right too.
         failed.drain(..).for_each(|member| array.rebuild(member));
         for lost in survivable(level, count) {
-            lost.iter().for_each(|&member| array.raid.set_member(member, Member::Failed));
+            lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Failed));
             prop_assert!(array.content().unwrap() == naive, "{:?} without {:?}", shape, lost);
-            lost.iter().for_each(|&member| array.raid.set_member(member, Member::Good));
+            lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Good));
         }
     }
 }
 
-/// Threads write, discard and read regions of their own while a member is rebuilt. Afterwards the rebuilt member alone carries what it must.
+/// Threads write, discard and read regions of their own while a member is rebuilt. Afterwards the
+/// rebuilt member alone carries what it must.
 #[test]
 fn a_rebuild_and_writes_do_not_disturb_each_other() {
     const THREADS: u64 = 4;
@@ -224,7 +229,7 @@ fn a_rebuild_and_writes_do_not_disturb_each_other() {
             };
             let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
             for index in 0..count {
-                array.raid.set_member(index, Member::Failed);
+                array.raid.set_member(index, MemberData::Failed);
                 std::thread::yield_now();
                 array.rebuild(index);
             }
@@ -232,7 +237,7 @@ fn a_rebuild_and_writes_do_not_disturb_each_other() {
             threads.into_iter().map(|thread| thread.join().expect("a thread")).collect()
         });
         for lost in survivable(level, count) {
-            lost.iter().for_each(|&member| array.raid.set_member(member, Member::Failed));
+            lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Failed));
             let content = array.content().expect("readable");
             for (sector, bytes) in content.chunks(512).enumerate() {
                 let (thread, place) = (sector % THREADS as usize, sector / THREADS as usize);
@@ -243,12 +248,13 @@ fn a_rebuild_and_writes_do_not_disturb_each_other() {
                     bytes[0]
                 );
             }
-            lost.iter().for_each(|&member| array.raid.set_member(member, Member::Good));
+            lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Good));
         }
     }
 }
 
-/// A chunk larger than a lock's place: a write across two places against the rebuild of the second, round after round.
+/// A chunk larger than a lock's place: a write across two places against the rebuild of the second,
+/// round after round.
 #[test]
 fn a_write_across_places_and_a_rebuild_take_turns() {
     const ROUNDS: usize = 4_000;
@@ -258,7 +264,7 @@ fn a_write_across_places_and_a_rebuild_take_turns() {
         // The member that holds the second copy, or the parity, of the first chunk.
         let piece = Layout::new(level, count, 1_024 * KIB, MEMBER).pieces(0, 512).remove(0);
         let target = piece.parity.unwrap_or(1);
-        array.raid.set_member(target, Member::Rebuilding);
+        array.raid.set_member(target, MemberData::Rebuilding);
         let turn = std::sync::Barrier::new(2);
         let byte_of = |round: usize| (round % 251) as u8 + 1;
         std::thread::scope(|scope| {
@@ -301,7 +307,7 @@ fn more_losses_than_a_level_survives_are_errors() {
     ] {
         let array = array(level, count, 64 * KIB, MEMBER);
         array.raid.write(&vec![1; MEMBER as usize], 0).unwrap();
-        lost.iter().for_each(|&member| array.raid.set_member(member, Member::Failed));
+        lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Failed));
         assert!(array.content().is_err(), "{level:?}");
         assert!(array.raid.write(&vec![2; array.raid.bytes() as usize], 0).is_err(), "{level:?}");
         assert!(array.raid.discard(0, array.raid.bytes()).is_err(), "{level:?}: small parts");
@@ -310,7 +316,8 @@ fn more_losses_than_a_level_survives_are_errors() {
     assert!(array.raid.rebuild_step(0, 0).is_err(), "there is nothing to rebuild a RAID 0 from");
 }
 
-/// A discard frees the space of every level, of RAID 5's parity too, whole and in small parts; zeros keep it.
+/// A discard frees the space of every level, of RAID 5's parity too, whole and in small parts;
+/// zeros keep it.
 #[test]
 fn discards_free_space() {
     const ROOM: u64 = 64 << 20;
@@ -332,7 +339,8 @@ fn discards_free_space() {
     }
 }
 
-/// Discarding terabytes must not go through them chunk by chunk: mkfs does that first of all. The count of requests to the members is what is bounded here, not the time.
+/// Discarding terabytes must not go through them chunk by chunk: mkfs does that first of all. The
+/// count of requests to the members is what is bounded here, not the time.
 #[test]
 fn a_discard_of_everything_is_one_request_a_member() {
     struct Counting {
@@ -415,8 +423,9 @@ fn arrays_grow_but_far_ones() {
     assert_eq!(far.raid.grow(8 * MEMBER).expect_err("copies would have to move").kind(), ErrorKind::Unsupported);
 }
 
-/// Members of unlike sizes, RAID 0: every byte is where it was written, and a discard or zeros over all of it, or over the border of two zones, clear just
-/// that range. Deterministic places: each zone, each border, and the whole array, for chunks below and above a lock's place.
+/// Members of unlike sizes, RAID 0: every byte is where it was written, and a discard or zeros over
+/// all of it, or over the border of two zones, clear just that range. Deterministic places: each
+/// zone, each border, and the whole array, for chunks below and above a lock's place.
 #[test]
 fn raid0_of_unlike_members_against_a_vector() {
     let sizes = [5 * MEMBER, MEMBER, 3 * MEMBER];

@@ -1,8 +1,9 @@
 //! The bytes of an array over its members, where the model's geometry says they lie.
 
+use crate::{within, Backing};
 use headrace_catalog::RaidLevel;
 use headrace_model::array::{Layout, Piece};
-use headrace_store::{within, Backing};
+
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -14,9 +15,9 @@ pub const REBUILD_STEP: u32 = 256 << 10;
 /// Pieces are made for this many bytes at once.
 const PIECES_OF: u64 = 16 << 20;
 
-/// How a member stands.
+/// What the bytes of a member are good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Member {
+pub enum MemberData {
     /// Read and written.
     Good,
     /// Neither.
@@ -31,18 +32,20 @@ pub struct Raid {
     layout: Layout,
     rows: Rows,
     members: Vec<Arc<dyn Backing>>,
-    /// Read once for each piece and held while it is done, so that it sees all members as of one moment and nobody works with a state that is over.
-    states: RwLock<Vec<Member>>,
+    /// Read once for each piece and held until the piece is done, so that it sees all members as of
+    /// one moment and no request works with an old state.
+    states: RwLock<Vec<MemberData>>,
     bytes: AtomicU64,
     locks: Vec<Mutex<()>>,
 }
 
-/// Rows of an array: runs of its bytes that take one chunk of every member (of every second one's twin, in mirrors).
+/// Rows of an array: runs of its bytes that take one chunk of every member (of every second one's
+/// twin, in mirrors).
 struct Rows {
     /// Bytes of the array in a row.
     bytes: u64,
     chunk: u64,
-    /// Where a row lies on each member: from so many bytes on.
+    /// The offsets on each member, bytes, from which rows lie.
     copies: Vec<u64>,
     /// End of the rows that have a chunk of every member.
     end: u64,
@@ -68,12 +71,12 @@ fn lost() -> io::Error {
     io::Error::other("the data is on a member that failed")
 }
 
-fn readable(states: &[Member], index: usize) -> bool {
-    states[index] == Member::Good
+fn readable(states: &[MemberData], index: usize) -> bool {
+    states[index] == MemberData::Good
 }
 
-fn writable(states: &[Member], index: usize) -> bool {
-    states[index] != Member::Failed
+fn writable(states: &[MemberData], index: usize) -> bool {
+    states[index] != MemberData::Failed
 }
 
 fn xor(into: &mut [u8], from: &[u8]) {
@@ -83,22 +86,23 @@ fn xor(into: &mut [u8], from: &[u8]) {
 impl Raid {
     /// An array of `bytes` usable bytes.
     pub fn new(level: RaidLevel, layout: Layout, members: Vec<Arc<dyn Backing>>, bytes: u64) -> Raid {
-        let states = RwLock::new(vec![Member::Good; members.len()]);
+        let states = RwLock::new(vec![MemberData::Good; members.len()]);
         let rows = Rows::of(level, &layout, members.len() as u64);
         Raid { level, layout, rows, members, states, bytes: AtomicU64::new(bytes), locks: (0..LOCKS).map(|_| Mutex::new(())).collect() }
     }
 
-    fn states(&self) -> RwLockReadGuard<'_, Vec<Member>> {
+    fn states(&self) -> RwLockReadGuard<'_, Vec<MemberData>> {
         self.states.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How a member stands.
-    pub fn member(&self, index: usize) -> Member {
+    pub fn member(&self, index: usize) -> MemberData {
         self.states()[index]
     }
 
-    /// Fails a member, or says that it is whole again. Requests under way are done with the state before when this returns.
-    pub fn set_member(&self, index: usize, state: Member) {
+    /// Fails a member, or says that it is whole again. Requests under way are done with the state
+    /// before when this returns.
+    pub fn set_member(&self, index: usize, state: MemberData) {
         self.states.write().unwrap_or_else(PoisonError::into_inner)[index] = state;
     }
 
@@ -113,7 +117,8 @@ impl Raid {
     }
 
     fn lock(&self, piece: &Piece) -> Option<MutexGuard<'_, ()>> {
-        // RAID 0 has nothing that must stay equal. RAID 5 locks by row, the others by the place of the first copy.
+        // RAID 0 has nothing that must stay equal. RAID 5 locks by row, the others by the place of
+        // the first copy.
         let (member, offset) = piece.copies[0];
         match self.level {
             RaidLevel::Raid0 => None,
@@ -123,7 +128,7 @@ impl Raid {
     }
 
     /// The exclusive or of all members but `without`, at `offset`.
-    fn sum(&self, states: &[Member], without: &[usize], offset: u64, into: &mut [u8]) -> io::Result<()> {
+    fn sum(&self, states: &[MemberData], without: &[usize], offset: u64, into: &mut [u8]) -> io::Result<()> {
         into.fill(0);
         let mut part = vec![0u8; into.len()];
         for index in (0..states.len()).filter(|index| !without.contains(index)) {
@@ -171,7 +176,7 @@ impl Raid {
         }
     }
 
-    fn put_with_parity(&self, states: &[Member], piece: &Piece, parity: usize, what: What<'_>) -> io::Result<()> {
+    fn put_with_parity(&self, states: &[MemberData], piece: &Piece, parity: usize, what: What<'_>) -> io::Result<()> {
         let (member, offset) = piece.copies[0];
         let bytes = piece.bytes as usize;
         if !writable(states, parity) {
@@ -199,7 +204,8 @@ impl Raid {
         parity_of.put(&*self.members[parity], offset, bytes as u64)
     }
 
-    /// Zeros over a range. Whole rows are done on each member at once: a discard may be the whole array, which is not gone through piece by piece.
+    /// Zeros over a range. Whole rows are done on each member at once: a discard may be the whole
+    /// array, which is not gone through piece by piece.
     fn clear(&self, offset: u64, bytes: u64, what: What<'_>) -> io::Result<()> {
         within(self.bytes(), offset, bytes)?;
         let (from, to) = self.rows.whole(offset, bytes);
@@ -209,7 +215,8 @@ impl Raid {
         let edges = [(offset, from - offset), (to, offset + bytes - to)];
         edges.into_iter().flat_map(|(at, bytes)| self.pieces(at, bytes)).try_for_each(|piece| self.put_piece(&piece, what))?;
         let states = self.states();
-        // The places of all these rows have any of the locks. Everybody else takes one at a time, so taking all in order is safe.
+        // The places of all these rows have any of the locks. Everybody else takes one at a time,
+        // so taking all in order is safe.
         let _held: Vec<_> = (0..LOCKS as u64).map(|key| self.hold(key)).collect();
         if !self.survives(&states) {
             return Err(lost());
@@ -222,7 +229,7 @@ impl Raid {
     }
 
     /// Whether every byte can be read.
-    fn survives(&self, states: &[Member]) -> bool {
+    fn survives(&self, states: &[MemberData]) -> bool {
         let gone = |index: usize| !readable(states, index);
         let (n, mut all) = (states.len(), 0..states.len());
         match self.level {
@@ -244,8 +251,9 @@ impl Raid {
         self.members[index].discard(0, self.members[index].bytes())
     }
 
-    /// Copies what `index` must hold in `[offset, offset + REBUILD_STEP)` of it from the others; how many bytes were written (holes are not). The member must be
-    /// `Rebuilding`, the offset a multiple of the step.
+    /// Copies what `index` must hold in `[offset, offset + REBUILD_STEP)` of it from the others;
+    /// how many bytes were written (holes are not). The member must be `Rebuilding`, the offset a
+    /// multiple of the step.
     pub fn rebuild_step(&self, index: usize, offset: u64) -> io::Result<u64> {
         if self.level == RaidLevel::Raid0 {
             return Err(lost());
@@ -341,7 +349,7 @@ impl Backing for Raid {
     }
 
     fn flush(&self) -> io::Result<()> {
-        // A copy: this may take long, and nobody should wait for it to fail a member.
+        // A copy: a flush may take long, and failing a member must not wait for it.
         let states = self.states().clone();
         (0..states.len()).filter(|&index| writable(&states, index)).try_for_each(|index| self.members[index].flush())
     }
@@ -359,7 +367,8 @@ impl Backing for Raid {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{bytes} bytes are fewer than its {}: a volume never shrinks", self.bytes())));
         }
         if self.level == RaidLevel::Raid10F2 {
-            // The second copies begin in the middle of each member: growing moves them all. md refuses it too.
+            // The second copies begin in the middle of each member: growing moves them all. md
+            // refuses it too.
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a raid10f2 array cannot grow: its far copies would have to move"));
         }
         let (holding, _) = self.level.data_members(self.members.len() as u64);

@@ -2,25 +2,25 @@
 
 use headrace_catalog::VolumeLimits;
 use headrace_control::{MemberState, VolumeRecord};
-use headrace_device::raid::{Member, Raid};
-use headrace_device::Line;
+use headrace_device::AttachedVolume;
 use headrace_model::host::layout_of;
 use headrace_model::{Device, ModelOptions, Nanos, SavedDevice, Volume};
-use headrace_store::{Backing, PowerCut, SparseFile};
+use headrace_store::raid::MemberData;
+use headrace_store::{Backing, PowerCut, Raid, SparseFile};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An open volume.
-pub struct Opened {
-    /// Slot in the model.
-    pub slot: usize,
+pub struct VolumeFiles {
+    /// Number of its device in the model.
+    pub device_number: usize,
     /// An array's data path.
     pub raid: Option<Arc<Raid>>,
     /// All its bytes, behind what a power cut does.
     pub power: Arc<PowerCut>,
     /// While attached.
-    pub line: Option<Arc<Line>>,
+    pub attached: Option<Arc<AttachedVolume>>,
 }
 
 /// The folder of a volume.
@@ -48,9 +48,9 @@ pub fn remove_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
     }
 }
 
-impl Opened {
-    /// Opens the files of a volume whose device has `slot`.
-    pub fn open(volumes: &Path, record: &VolumeRecord, slot: usize) -> io::Result<Opened> {
+impl VolumeFiles {
+    /// Opens the files of a volume whose device has `device_number`.
+    pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize) -> io::Result<VolumeFiles> {
         let folder = folder_of(volumes, record);
         let mut members: Vec<Arc<dyn Backing>> = Vec::new();
         for (path, bytes) in files(&folder, record) {
@@ -68,16 +68,16 @@ impl Opened {
             Some(raid) => raid.clone(),
             None => members.swap_remove(0),
         };
-        Ok(Opened { slot, raid, power: Arc::new(PowerCut::new(whole)), line: None })
+        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(whole)), attached: None })
     }
 }
 
 /// A member's state as its bytes' array has it.
-pub(crate) fn member_of(state: &MemberState) -> Member {
+pub(crate) fn member_of(state: &MemberState) -> MemberData {
     match state {
-        MemberState::Ok | MemberState::Slow { .. } => Member::Good,
-        MemberState::Failed => Member::Failed,
-        MemberState::Rebuilding { .. } => Member::Rebuilding,
+        MemberState::Ok | MemberState::Slow { .. } => MemberData::Good,
+        MemberState::Failed => MemberData::Failed,
+        MemberState::Rebuilding { .. } => MemberData::Rebuilding,
     }
 }
 
@@ -88,7 +88,8 @@ pub fn device_of(record: &VolumeRecord, limits: &[VolumeLimits], options: &Model
     if let Some((saved, at)) = saved {
         now = at;
         for (member, was) in device.members_mut().iter_mut().zip(&saved.members) {
-            // Tables may have been corrected since, or the instance changed: then only the levels stay.
+            // Tables may have been corrected since, or the instance changed: then only the levels
+            // stay.
             if was.limits == *member.limits() && was.options == *options || was.modification.is_some() {
                 *member = Volume::from_saved(was, at);
             } else {
@@ -97,7 +98,7 @@ pub fn device_of(record: &VolumeRecord, limits: &[VolumeLimits], options: &Model
         }
     }
     for (member, is) in device.members_mut().iter_mut().zip(&record.members) {
-        member.set_failed(member_of(&is.state) != Member::Good);
+        member.set_failed(member_of(&is.state) != MemberData::Good);
     }
     device.save(&record.spec, now)
 }

@@ -1,27 +1,31 @@
 //! One attached volume.
 
-use crate::gate::Gate;
+use crate::fault_injector::FaultInjector;
 use crate::meter::Meter;
 use headrace_model::Nanos;
 use headrace_store::Backing;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::Arc;
 
+/// The number of a volume's device in the model.
+pub type DeviceNumber = usize;
+
+/// In `pace`: the model decides.
 const PACED: i64 = -1;
 
-/// How a line answers.
+/// How an attached volume answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// When the model says.
     Model,
-    /// So many ns after arrival; 0: at once. To measure the path itself.
+    /// This many ns after its arrival; 0: at once. Used to measure the machine's own path.
     Fixed(u64),
 }
 
 /// An attached volume: its place in the model, its bytes, what it did, what is wrong with it.
-pub struct Line {
-    /// Slot of its device in the model.
-    pub slot: usize,
+pub struct AttachedVolume {
+    /// Number of its device in the model.
+    pub device_number: DeviceNumber,
     /// The name of its file: the volume id.
     pub id: String,
     /// Where its bytes live.
@@ -29,15 +33,23 @@ pub struct Line {
     /// What it did.
     pub meter: Meter,
     /// Faults.
-    pub gate: Gate,
+    pub faults: FaultInjector,
     path_ns: AtomicU64,
     pace: AtomicI64,
 }
 
-impl Line {
-    /// A line that follows the model.
-    pub fn new(slot: usize, id: &str, backing: Arc<dyn Backing>, now: Nanos) -> Line {
-        Line { slot, id: id.to_string(), backing, meter: Meter::new(now), gate: Gate::default(), path_ns: AtomicU64::new(0), pace: AtomicI64::new(PACED) }
+impl AttachedVolume {
+    /// A volume that follows the model.
+    pub fn new(device_number: DeviceNumber, id: &str, backing: Arc<dyn Backing>, now: Nanos) -> AttachedVolume {
+        AttachedVolume {
+            device_number,
+            id: id.to_string(),
+            backing,
+            meter: Meter::new(now),
+            faults: FaultInjector::default(),
+            path_ns: AtomicU64::new(0),
+            pace: AtomicI64::new(PACED),
+        }
     }
 
     /// The path's own time, which is part of what the model says and not added to it.

@@ -1,4 +1,5 @@
-//! Faults around the model: more latency, errors and no power when a request comes, pauses when it would be answered. Slow and degraded members are the model's own business.
+//! Faults around the model: more latency, errors and no power when a request comes, pauses when it
+//! would be answered. Slow and degraded members are the model's own business.
 
 use headrace_model::{Nanos, Op};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,12 +7,12 @@ use std::sync::{Mutex, PoisonError};
 
 /// What a fault does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FaultKind {
     /// Nothing is answered before it ends.
     Pause,
-    /// So many ns more for each request.
+    /// Each request takes this many ns longer.
     Latency(u64),
-    /// Every so many-th request fails, from the first on.
+    /// Every Nth request fails, beginning with the first.
     Error(u64),
 }
 
@@ -21,7 +22,7 @@ pub struct Fault {
     /// To name it by.
     pub id: u64,
     /// What.
-    pub kind: Kind,
+    pub kind: FaultKind,
     /// Which operations; none: both.
     pub op: Option<Op>,
     /// First moment.
@@ -30,24 +31,24 @@ pub struct Fault {
     pub until: Nanos,
 }
 
-/// Where faults stand.
+/// The faults of one attached volume.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct FaultInjector {
     any: AtomicBool,
     off: AtomicBool,
     faults: Mutex<Vec<(Fault, u64)>>,
 }
 
-/// What the gate makes of a request when it comes.
+/// What the faults make of a request when it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct FaultVerdict {
     /// When it may be answered.
     pub at: Nanos,
     /// Answer with an error.
     pub fail: bool,
 }
 
-impl Gate {
+impl FaultInjector {
     /// Adds a fault.
     pub fn add(&self, fault: Fault) {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).push((fault, 0));
@@ -82,22 +83,22 @@ impl Gate {
     }
 
     /// A request that came at `now` and would be answered at `at`.
-    pub fn pass(&self, now: Nanos, op: Op, at: Nanos) -> Passed {
+    pub fn pass(&self, now: Nanos, op: Op, at: Nanos) -> FaultVerdict {
         if self.is_off() {
-            return Passed { at: now, fail: true };
+            return FaultVerdict { at: now, fail: true };
         }
         if !self.any.load(Ordering::Acquire) {
-            return Passed { at, fail: false };
+            return FaultVerdict { at, fail: false };
         }
-        let mut passed = Passed { at, fail: false };
+        let mut passed = FaultVerdict { at, fail: false };
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         for (fault, count) in faults.iter_mut() {
             if fault.op.is_some_and(|only| only != op) {
                 continue;
             }
             match fault.kind {
-                Kind::Latency(more) if fault.from <= now && now < fault.until => passed.at += Nanos(more),
-                Kind::Error(every) if fault.from <= now && now < fault.until => {
+                FaultKind::Latency(more) if fault.from <= now && now < fault.until => passed.at += Nanos(more),
+                FaultKind::Error(every) if fault.from <= now && now < fault.until => {
                     passed.fail |= *count % every.max(1) == 0;
                     *count += 1;
                 }
@@ -107,13 +108,14 @@ impl Gate {
         passed
     }
 
-    /// Until when an answer that would leave at `now` is held by pauses; none: it may leave. Asked again then: a pause may have been added or cleared meanwhile.
+    /// Until when an answer that would leave at `now` is held by pauses; none: it may leave. Asked
+    /// again then: a pause may have been added or cleared meanwhile.
     pub fn held(&self, now: Nanos, op: Op) -> Option<Nanos> {
         if !self.any.load(Ordering::Acquire) || self.is_off() {
             return None;
         }
         let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        let pauses = faults.iter().map(|(fault, _)| fault).filter(|fault| fault.kind == Kind::Pause && fault.op.is_none_or(|only| only == op));
+        let pauses = faults.iter().map(|(fault, _)| fault).filter(|fault| fault.kind == FaultKind::Pause && fault.op.is_none_or(|only| only == op));
         pauses.filter(|fault| fault.from <= now && now < fault.until).map(|fault| fault.until).max()
     }
 }

@@ -1,24 +1,26 @@
-//! Mounts and loop devices that an earlier life of this lab left behind: found by the lab's own folder, so never anyone else's.
+//! Mounts and loop devices that an earlier daemon of this lab left behind. They are found by the
+//! lab's own folder, so those of others are never touched.
 
-use headrace_device::{loopdev, mount};
+use crate::{loopdev, mount};
 use rustix::mount::{unmount, UnmountFlags};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// What was found and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leftovers {
-    /// Loop devices let go.
+pub struct StaleMounts {
+    /// Loop devices that were released.
     pub released: Vec<PathBuf>,
-    /// Loop devices somebody still uses (a mounted file system); they go when that ends.
+    /// Loop devices that are still in use (by a mounted file system); they go away with their last
+    /// user.
     pub busy: Vec<PathBuf>,
     /// Mounts taken down.
     pub unmounted: u32,
 }
 
 /// Releases loop devices on files in `folder` and takes down our mounts there.
-pub fn release(folder: &Path) -> io::Result<Leftovers> {
-    let mut found = Leftovers::default();
+pub fn release(folder: &Path) -> io::Result<StaleMounts> {
+    let mut found = StaleMounts::default();
     for device in loopdev::under(folder)? {
         let busy = loopdev::is_busy(&device);
         loopdev::release(&device)?;

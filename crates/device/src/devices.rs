@@ -1,9 +1,10 @@
-//! The model behind one lock, and the volumes that ask it.
+//! All attached volumes and the host model, behind one lock.
 //!
-//! One lock for all volumes: an instance's limits are shared, a decision takes some hundred nanoseconds, and the order of the journal is the order of the decisions.
+//! One lock for all volumes: an instance's limits are shared, a decision takes some hundred
+//! nanoseconds, and the order of the journal is the order of the decisions.
 
+use crate::attached_volume::{AttachedVolume, DeviceNumber};
 use crate::clock::Clock;
-use crate::line::Line;
 use crate::meter::{Meter, Sample};
 use crate::recorder::Recorder;
 use headrace_catalog::{InstanceLimits, StorageSpec};
@@ -15,31 +16,32 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Slots: volumes of one lab.
+/// Most volumes of one lab: what the journal of decisions numbers with 16 bits leaves ample room; a
+/// guess at more than anyone attaches.
 pub const MOST_VOLUMES: usize = 1_024;
 
 struct Decider {
     host: Host,
     instance: Option<InstanceLimits>,
     storages: Vec<Option<StorageSpec>>,
-    /// Of the members of arrays, by slot.
+    /// Of the members of arrays, by device number.
     meters: Vec<Vec<Meter>>,
     recorder: Option<Recorder>,
 }
 
-/// All volumes of a lab, in the model and as lines.
-pub struct Shelf {
+/// All volumes of a lab: each as a device of the model, the attached ones as block devices too.
+pub struct Devices {
     /// Device time.
     pub clock: Clock,
     decider: Mutex<Decider>,
     /// Whether the decider has a recorder; set under its lock, read without.
     recording: AtomicBool,
-    lines: RwLock<Vec<Option<Arc<Line>>>>,
+    attached: RwLock<Vec<Option<Arc<AttachedVolume>>>>,
 }
 
-impl Shelf {
-    /// A shelf that goes on where `saved` was left.
-    pub fn new(saved: &SavedHost) -> Shelf {
+impl Devices {
+    /// Devices in the state that `saved` holds.
+    pub fn new(saved: &SavedHost) -> Devices {
         let decider = Decider {
             host: Host::from_saved(saved),
             instance: saved.instance.as_ref().map(|kept| kept.limits.clone()),
@@ -47,7 +49,7 @@ impl Shelf {
             meters: Vec::new(),
             recorder: None,
         };
-        Shelf { clock: Clock::starting_at(saved.now), decider: Mutex::new(decider), recording: AtomicBool::new(false), lines: RwLock::new(Vec::new()) }
+        Devices { clock: Clock::starting_at(saved.now), decider: Mutex::new(decider), recording: AtomicBool::new(false), attached: RwLock::new(Vec::new()) }
     }
 
     fn decider(&self) -> MutexGuard<'_, Decider> {
@@ -66,11 +68,11 @@ impl Shelf {
     }
 
     /// A volume as it is, to be kept over a restart. The volume is not touched by it.
-    pub fn saved_device(&self, slot: usize) -> Option<(Nanos, SavedDevice)> {
+    pub fn saved_device(&self, device_number: DeviceNumber) -> Option<(Nanos, SavedDevice)> {
         let decider = self.decider();
         let now = self.clock.now();
-        let storage = decider.storages.get(slot)?.clone()?;
-        let mut copy = decider.host.devices.get(slot)?.clone();
+        let storage = decider.storages.get(device_number)?.clone()?;
+        let mut copy = decider.host.devices.get(device_number)?.clone();
         drop(decider);
         Some((now, copy.save(&storage, now)))
     }
@@ -81,31 +83,31 @@ impl Shelf {
         Some((self.clock.now(), decider.host.instance.as_ref()?.state()))
     }
 
-    /// Puts a volume into the lowest free slot; none when the shelf is full.
-    pub fn put(&self, saved: &SavedDevice) -> Option<usize> {
+    /// Gives a volume the lowest free device number; none when all are taken.
+    pub fn put(&self, saved: &SavedDevice) -> Option<DeviceNumber> {
         let mut decider = self.decider();
-        let slot = decider.storages.iter().position(Option::is_none).unwrap_or(decider.storages.len());
-        if slot >= MOST_VOLUMES {
+        let device_number = decider.storages.iter().position(Option::is_none).unwrap_or(decider.storages.len());
+        if device_number >= MOST_VOLUMES {
             return None;
         }
-        if slot == decider.storages.len() {
+        if device_number == decider.storages.len() {
             decider.storages.push(None);
         }
-        decider.storages[slot] = Some(saved.storage.clone());
+        decider.storages[device_number] = Some(saved.storage.clone());
         let now = self.clock.now();
-        if decider.meters.len() <= slot {
-            decider.meters.resize_with(slot + 1, Vec::new);
+        if decider.meters.len() <= device_number {
+            decider.meters.resize_with(device_number + 1, Vec::new);
         }
         let metered = if saved.storage.raid.is_some() { saved.members.len() } else { 0 };
-        decider.meters[slot] = (0..metered).map(|_| Meter::new(now)).collect();
-        decider.change(now, &Change::Put { device: slot, saved: Box::new(saved.clone()) });
-        Some(slot)
+        decider.meters[device_number] = (0..metered).map(|_| Meter::new(now)).collect();
+        decider.change(now, &Change::Put { device: device_number, saved: Box::new(saved.clone()) });
+        Some(device_number)
     }
 
-    /// Frees a slot.
-    pub fn remove(&self, slot: usize) {
+    /// Frees a device number.
+    pub fn remove(&self, device_number: DeviceNumber) {
         let mut decider = self.decider();
-        if let Some(storage) = decider.storages.get_mut(slot) {
+        if let Some(storage) = decider.storages.get_mut(device_number) {
             *storage = None;
         }
     }
@@ -120,44 +122,44 @@ impl Shelf {
 
     /// Asks the model: the moment of arrival and the decision.
     #[inline]
-    pub fn decide(&self, slot: usize, io: Io) -> (Nanos, Decision) {
+    pub fn decide(&self, device_number: DeviceNumber, io: Io) -> (Nanos, Decision) {
         let mut decider = self.decider();
         // Taken under the lock, so that times never run backwards.
         let now = self.clock.now();
         let decider = &mut *decider;
-        let decision = decider.host.submit(slot, now, io);
-        if let Some(meters) = decider.meters.get(slot).filter(|meters| !meters.is_empty()) {
-            decider.host.devices[slot].last_parts().for_each(|(member, io, decision)| {
-                // A change may have put a device with more members into the slot.
+        let decision = decider.host.submit(device_number, now, io);
+        if let Some(meters) = decider.meters.get(device_number).filter(|meters| !meters.is_empty()) {
+            decider.host.devices[device_number].last_parts().for_each(|(member, io, decision)| {
+                // A change may have given the number to a device with more members.
                 if let Some(meter) = meters.get(member) {
                     meter.decided(now, &io, &decision);
                 }
             });
         }
         if let Some(recorder) = &decider.recorder {
-            recorder.push(Frame::Request { device: slot as u16, member: None, now, io, decision });
+            recorder.push(Frame::Request { device: device_number as u16, member: None, now, io, decision });
         }
         (now, decision)
     }
 
     /// Asks one member of an array alone.
-    pub fn decide_member(&self, slot: usize, member: usize, io: Io) -> Option<(Nanos, Decision)> {
+    pub fn decide_member(&self, device_number: DeviceNumber, member: usize, io: Io) -> Option<(Nanos, Decision)> {
         let mut decider = self.decider();
         let now = self.clock.now();
         let decider = &mut *decider;
-        let decision = decider.host.submit_member(slot, member, now, io)?;
-        if let Some(meter) = decider.meters.get(slot).and_then(|meters| meters.get(member)) {
+        let decision = decider.host.submit_member(device_number, member, now, io)?;
+        if let Some(meter) = decider.meters.get(device_number).and_then(|meters| meters.get(member)) {
             meter.decided(now, &io, &decision);
         }
         if let Some(recorder) = &decider.recorder {
-            recorder.push(Frame::Request { device: slot as u16, member: u8::try_from(member).ok(), now, io, decision });
+            recorder.push(Frame::Request { device: device_number as u16, member: u8::try_from(member).ok(), now, io, decision });
         }
         Some((now, decision))
     }
 
     /// Notes how late an answer left, where a record is written.
     pub fn late(&self, nanos: u64) {
-        // Asked for every answer: without a record nobody takes the model's lock for it.
+        // This is called for every answer: without a record, the model's lock is not taken for it.
         if !self.recording.load(Ordering::Relaxed) {
             return;
         }
@@ -166,7 +168,8 @@ impl Shelf {
         }
     }
 
-    /// Begins a record of every request from now on. An error when there is one already or the file cannot be made.
+    /// Begins a record of every request from now on. An error when there is one already or the file
+    /// cannot be made.
     pub fn record(&self, path: &Path) -> io::Result<()> {
         self.decider().check_no_record()?;
         // Not under the lock: a file on one of the volumes would wait for it.
@@ -210,10 +213,10 @@ impl Shelf {
     }
 
     /// Credit balances of a volume's members; none for those without credits.
-    pub fn balances(&self, slot: usize) -> Vec<Option<Balance>> {
+    pub fn balances(&self, device_number: DeviceNumber) -> Vec<Option<Balance>> {
         let decider = self.decider();
         let now = self.clock.now();
-        decider.host.devices.get(slot).map_or_else(Vec::new, |device| device.members().iter().map(|member| member.balance(now)).collect())
+        decider.host.devices.get(device_number).map_or_else(Vec::new, |device| device.members().iter().map(|member| member.balance(now)).collect())
     }
 
     /// Burst balances of the instance.
@@ -222,49 +225,49 @@ impl Shelf {
     }
 
     /// Where modifications stand, by member: true while one is in progress.
-    pub fn is_modifying(&self, slot: usize) -> bool {
+    pub fn is_modifying(&self, device_number: DeviceNumber) -> bool {
         let mut decider = self.decider();
         let now = self.clock.now();
-        let Some(device) = decider.host.devices.get_mut(slot) else { return false };
+        let Some(device) = decider.host.devices.get_mut(device_number) else { return false };
         device.advance(now);
         device.members().iter().any(|member| member.modification_state(now).is_some())
     }
 
     /// What each member of an array did since it was last asked; empty for a single volume.
-    pub fn member_samples(&self, slot: usize) -> Vec<Sample> {
+    pub fn member_samples(&self, device_number: DeviceNumber) -> Vec<Sample> {
         let decider = self.decider();
         let now = self.clock.now();
-        decider.meters.get(slot).map_or_else(Vec::new, |meters| meters.iter().map(|meter| meter.take(now)).collect())
+        decider.meters.get(device_number).map_or_else(Vec::new, |meters| meters.iter().map(|meter| meter.take(now)).collect())
     }
 
-    /// Makes a line reachable.
-    pub fn open(&self, line: Arc<Line>) {
-        let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
-        if lines.len() <= line.slot {
-            lines.resize_with(line.slot + 1, || None);
+    /// Makes an attached volume reachable.
+    pub fn open(&self, volume: Arc<AttachedVolume>) {
+        let mut attached = self.attached.write().unwrap_or_else(PoisonError::into_inner);
+        if attached.len() <= volume.device_number {
+            attached.resize_with(volume.device_number + 1, || None);
         }
-        let slot = line.slot;
-        lines[slot] = Some(line);
+        let device_number = volume.device_number;
+        attached[device_number] = Some(volume);
     }
 
-    /// Takes a line away; requests that are under way are still answered.
-    pub fn close(&self, slot: usize) -> Option<Arc<Line>> {
-        self.lines.write().unwrap_or_else(PoisonError::into_inner).get_mut(slot)?.take()
+    /// Takes a volume away; requests that are under way are still answered.
+    pub fn close(&self, device_number: DeviceNumber) -> Option<Arc<AttachedVolume>> {
+        self.attached.write().unwrap_or_else(PoisonError::into_inner).get_mut(device_number)?.take()
     }
 
-    /// The line of a slot.
-    pub fn line(&self, slot: usize) -> Option<Arc<Line>> {
-        self.lines.read().unwrap_or_else(PoisonError::into_inner).get(slot)?.clone()
+    /// The attached volume with that device number.
+    pub fn volume(&self, device_number: DeviceNumber) -> Option<Arc<AttachedVolume>> {
+        self.attached.read().unwrap_or_else(PoisonError::into_inner).get(device_number)?.clone()
     }
 
-    /// The line of that id.
-    pub fn line_of(&self, id: &str) -> Option<Arc<Line>> {
-        self.lines.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().find(|line| line.id == id).cloned()
+    /// The attached volume of that id.
+    pub fn by_id(&self, id: &str) -> Option<Arc<AttachedVolume>> {
+        self.attached.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().find(|volume| volume.id == id).cloned()
     }
 
-    /// All lines.
-    pub fn lines(&self) -> Vec<Arc<Line>> {
-        self.lines.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
+    /// All attached volumes.
+    pub fn attached(&self) -> Vec<Arc<AttachedVolume>> {
+        self.attached.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
     }
 }
 

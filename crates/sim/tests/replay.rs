@@ -10,7 +10,7 @@ use headrace_catalog::Catalog;
 use headrace_device::Devices;
 use headrace_model::rates::Degradation;
 use headrace_model::rates::VolumeModification;
-use headrace_model::record::{HostChange, Frame, SavedHost};
+use headrace_model::record::{Frame, HostChange, SavedHost};
 use headrace_model::{Cap, Io, ModelOptions, Nanos, Op};
 use headrace_sim::replay::{replay, ReplayError, Replayed};
 use std::os::unix::fs::FileExt;

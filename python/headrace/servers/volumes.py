@@ -11,7 +11,7 @@ from pathlib import Path
 from headrace.base.processes import Command, required, run_checked
 from headrace.errors import CouldNotRun
 from headrace.lab import Lab, LabRefused
-from headrace.lab.answers import Volume
+from headrace.lab.calls import LabVolume
 from headrace.lab.doctor import Machine, mounts
 from headrace.servers.record import Record, ServerPaths
 
@@ -55,7 +55,7 @@ def attach_fresh(lab: Lab, volume: str, unpaced: bool = False) -> str:
     return device_of(lab.attach(volume, unpaced=unpaced, probe=not unpaced))
 
 
-def device_of(described: Volume) -> str:
+def device_of(described: LabVolume) -> str:
     """The block device of an attached volume. Raises CouldNotRun for one that has none."""
     device = (described.get("attachment") or {}).get("device")
     if not device:

@@ -103,9 +103,9 @@ class Advice:
             "Decide": [item for item in self.settings if self.change(item) == DECIDE],
             "Keep: what another value would bring": [item for item in keep if _simulated(item)],
         }
-        columns = ("parameter", "value", "today" if self.known else "default", "why")
+        columns: tuple[str, ...] = ("parameter", "value", "today" if self.known else "default", "why")
         columns = columns if narrow else ("chapter", *columns, "risk", "effect", "source")
-        made = [
+        made: list[tuple[str, tuple[str, ...], list[tuple]]] = [
             (title, columns, [self._row(item, narrow) for item in items]) for title, items in parts.items() if items
         ]
         rest = ", ".join(f"{item.parameter}={item.value}" for item in keep if not _simulated(item))

@@ -191,8 +191,9 @@ def _check_folder(what: str, folder: object) -> None:
     """Paths go into an option file: one line, and nothing it would read as something else."""
     if folder is None:
         return
-    plain = isinstance(folder, str) and folder.startswith("/") and folder.isprintable() and len(folder) <= 400
-    if not plain or any(character in folder for character in "\"'\\#;"):
+    text = folder if isinstance(folder, str) else ""
+    plain = text.startswith("/") and text.isprintable() and len(text) <= 400
+    if not plain or any(character in text for character in "\"'\\#;"):
         rule = "must be an absolute path without quotes, backslashes, # and ;"
         raise InputError(f"{what} {folder!r:.80}", rule, DOC, "For example /var/lib/mysql-log.")
 

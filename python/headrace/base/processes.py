@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import CouldNotRun
 
@@ -182,7 +183,7 @@ class Command:
 
     def started(self, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
         """The process. Raises CouldNotRun when it cannot be started."""
-        account: dict = {}
+        account: dict[str, Any] = {}
         if self.user is not None:
             account = {"user": self.user.uid, "group": self.user.gid, "extra_groups": [], "umask": 0o027}
         inherited = os.environ if self.user is None else PRIVATE_ENVIRONMENT
@@ -191,7 +192,7 @@ class Command:
                 stdin = stack.enter_context(open(self.stdin, "rb")) if self.stdin else subprocess.DEVNULL
                 # In a session of its own: Ctrl-C on the terminal reaches headrace alone, which then
                 # ends the program when it has what it measured.
-                return subprocess.Popen(
+                return subprocess.Popen[bytes](
                     self.words,
                     cwd=self.folder,
                     env={**inherited, **self.environment},

@@ -31,7 +31,7 @@ SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB = 0.03125, 24_576.0
 CACHE_OF = {"innodb": "innodb-buffer-pool-size", "myrocks": "rocksdb-block-cache-size"}
 # Options that say where things are, as whom the server runs, and who may reach it: set by Headrace.
 PLACED = frozenset(
-    (
+    [
         "datadir",
         "socket",
         "pid-file",
@@ -86,7 +86,7 @@ PLACED = frozenset(
         "daemonize",
         "default-storage-engine",
         "default-tmp-storage-engine",
-    )
+    ]
 )
 BINLOG_OFF = ("skip-log-bin", "disable-log-bin")
 OFF = ("0", "off", "false", "no")
@@ -115,18 +115,13 @@ def checked_settings(settings: dict[str, str] | None, what: str = "settings") ->
     found: Options = {}
     for key, value in (settings or {}).items():
         if not isinstance(key, str) or not OPTION.fullmatch(key):
-            raise InputError(
-                f"{what}: {str(key)[:60]!r}",
-                "is not the name of a server option",
-                GUIDE,
-                "For example innodb_io_capacity=2000.",
-            )
+            rule = "is not the name of a server option"
+            raise InputError(f"{what}: {str(key)[:60]!r}", rule, GUIDE, "For example innodb_io_capacity=2000.")
         name = dashed(key)
         if is_placed(name):
             rule = "is set by Headrace: it says where things are, and who may reach them"
-            raise InputError(
-                f"{what}: {key}", rule, GUIDE, "Leave it out. Storage is chosen with --storage and --log-storage."
-            )
+            hint = "Leave it out. Storage is chosen with --storage and --log-storage."
+            raise InputError(f"{what}: {key}", rule, GUIDE, hint)
         text = None if value is None else str(value)
         if text is not None and (len(text) > MAX_VALUE or not text.isprintable()):
             raise InputError(f"{what}: {key}", f"a value is at most {MAX_VALUE:,} printable characters", GUIDE, "")
@@ -187,22 +182,19 @@ def choose(
     notes: list[str] = []
     if str(config) == "tuned":
         if memory_gib is None:
-            raise InputError(
-                "--config tuned", "needs to know the memory", "docs/reference/advice.md", "Add --memory GIB."
-            )
+            rule = "needs to know the memory"
+            raise InputError("--config tuned", rule, "docs/reference/advice.md", "Add --memory GIB.")
         from headrace.advice import tuned_settings
 
-        options = dict(
-            tuned_settings(
-                storage=storage,
-                memory_gib=memory_gib,
-                flavor=program.flavor,
-                version=program.version,
-                engine=engine,
-                log_storage=log_storage,
-            )
+        tuned = tuned_settings(
+            storage=storage,
+            memory_gib=memory_gib,
+            flavor=program.flavor,
+            version=program.version,
+            engine=engine,
+            log_storage=log_storage,
         )
-        options = {dashed(key): value for key, value in options.items()}
+        options: Options = {dashed(key): value for key, value in tuned.items()}
     elif str(config) == "default":
         options = {}
     else:
@@ -316,9 +308,8 @@ def write(path: Path, text: str, group: int) -> None:
     """Writes an option file that the server's group may read, whole or not at all."""
     temporary = path.with_name(f".{path.name}.new")
     try:
-        with open(
-            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640), "w"
-        ) as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(temporary, flags, 0o640), "w") as file:
             os.fchown(file.fileno(), 0, group)
             file.write(text)
         os.replace(temporary, path)
@@ -344,11 +335,8 @@ def check(program: ServerProgram, config: Path, what: str) -> list[str]:
     # The real folders are on volumes that are not there yet, and the check wants them to exist.
     words += [f"--secure-file-priv={config.parent}", f"--tmpdir={config.parent}"]
     # --validate-config came with MySQL 8.0.16; --verbose --help reads the options too.
-    words += (
-        ["--validate-config"]
-        if program.flavor == "mysql" and program.version >= (8, 0, 16)
-        else ["--verbose", "--help"]
-    )
+    validates = program.flavor == "mysql" and program.version >= (8, 0, 16)
+    words += ["--validate-config"] if validates else ["--verbose", "--help"]
     done = run_to_end(Command(tuple(words), user=service_user(), what=program.label), CHECK_S)
     text = done.output + done.errors
     said = [found["words"].rstrip(".") for found in ERROR_LINE.finditer(text)]
@@ -356,14 +344,10 @@ def check(program: ServerProgram, config: Path, what: str) -> list[str]:
     if errors or done.code != 0:
         unknown = UNKNOWN.search(errors[0] if errors else "")
         if unknown:
-            rule, hint = (
-                f"is not known to {program.label}",
-                "Is it of another version or flavor? headrace advise knows the names.",
-            )
             name, equals, value = unknown["what"].strip().partition("=")
-            raise InputError(
-                f"{what}: {name.lstrip('-').replace('-', '_')}{equals}{value}", rule, str(program.path), hint
-            )
+            option = f"{name.lstrip('-').replace('-', '_')}{equals}{value}"
+            hint = "Is it of another version or flavor? headrace advise knows the names."
+            raise InputError(f"{what}: {option}", f"is not known to {program.label}", str(program.path), hint)
         rule = f"{program.label} does not take it: {'; '.join(errors[:3]) or telling_lines(text)}"
         raise InputError(what, rule, str(program.path), "")
     return [found["words"] for found in ADJUSTED.finditer(text)]

@@ -51,11 +51,9 @@ def checked_request(
         raise InputError(engine[:60], "an engine is innodb or myrocks", GUIDE, "")
     if engine not in program.engines:
         rule = f"{program.label} has no MyRocks here"
-        hint = (
-            "headrace mysql install mariadb brings it for MariaDB."
-            if program.flavor == "mariadb"
-            else f"{NAMES['mariadb']} has it: --flavor mariadb."
-        )
+        hint = f"{NAMES['mariadb']} has it: --flavor mariadb."
+        if program.flavor == "mariadb":
+            hint = "headrace mysql install mariadb brings it for MariaDB."
         raise InputError(f"engine {engine}", rule, GUIDE, hint)
     if port is not None and not 1 <= port <= 65_535:
         raise InputError(f"port {port}", "is 1 to 65,535", "TCP, RFC 9293", "")

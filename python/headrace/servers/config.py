@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base import core
@@ -20,9 +19,8 @@ from headrace.connect.option_files import read_option_file, server_groups, writt
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.access import service_user
 from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
-from headrace.servers.record import ServerPaths
+from headrace.servers.record import GUIDE, Record, ServerPaths
 
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 KINDS = ("default", "tuned")
 MIB = 1 << 20
 # 32 MiB holds the smallest buffer pool (5 MiB) and what the server needs itself; 24 TiB is the
@@ -161,51 +159,37 @@ def cache_bytes(memory_gib: float) -> int:
     return int(core.cache_gib_for(memory_gib) * 2**30) // MIB * MIB
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """`options` of [mysqld] without those that say where things are; `notes`: what of a file was
-    left out, in words."""
-
-    options: Options
-    notes: list[str]
-
-
-def choose(
-    program: ServerProgram,
-    engine: str,
-    config: str | Path,
-    storage: str,
-    log_storage: str | None,
-    memory_gib: float | None,
-) -> Chosen:
-    """The options of a kind of configuration, or of an option file."""
+def choose(program: ServerProgram, wanted: Record) -> tuple[Options, list[str]]:
+    """The options of [mysqld] for a kind of configuration or an option file, and notes of what was
+    left out of a file. Without those that say where things are."""
+    kind, memory_gib = wanted.config, wanted.memory_gib
     notes: list[str] = []
-    if str(config) == "tuned":
+    options: Options = {}
+    if kind == "tuned":
         if memory_gib is None:
             rule = "needs to know the memory"
             raise InputError("--config tuned", rule, "docs/reference/advice.md", "Add --memory GIB.")
         from headrace.advice import tuned_settings
 
         tuned = tuned_settings(
-            storage=storage,
+            storage=wanted.storage,
             memory_gib=memory_gib,
             flavor=program.flavor,
             version=program.version,
-            engine=engine,
-            log_storage=log_storage,
+            engine=wanted.engine,
+            log_storage=wanted.log_storage,
         )
-        options: Options = {dashed(key): value for key, value in tuned.items()}
-    elif str(config) == "default":
-        options = {}
-    else:
-        options = file_options(program, Path(config))
-    left_out = [name for name in options if is_placed(name)]
-    if left_out and str(config) not in KINDS:
-        notes.append(f"{config}: placed by Headrace, so left out: {', '.join(sorted(left_out))}")
+        options = {dashed(key): value for key, value in tuned.items()}
+    elif kind != "default":
+        options = file_options(program, Path(kind))
+    left_out = sorted(name for name in options if is_placed(name))
+    if left_out and kind not in KINDS:
+        notes.append(f"{kind}: placed by Headrace, so left out: {', '.join(left_out)}")
     options = {name: value for name, value in options.items() if name not in left_out}
-    if memory_gib is not None and not (str(config) == "tuned" and CACHE_OF[engine] in options):
-        options[CACHE_OF[engine]] = str(cache_bytes(memory_gib))
-    return Chosen(options, notes)
+    cache = CACHE_OF[wanted.engine]
+    if memory_gib is not None and not (kind == "tuned" and cache in options):
+        options[cache] = str(cache_bytes(memory_gib))
+    return options, notes
 
 
 # These add up instead of replacing each other (MySQL manual, --plugin-load-add).

@@ -15,10 +15,9 @@ from headrace.base.files import write_whole
 from headrace.base.processes import Command, User, failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.flavors import ServerProgram
-from headrace.servers.record import ServerPaths
+from headrace.servers.record import GUIDE, ServerPaths
 from headrace.servers.volumes import free_bytes, no_room_hint
 
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 SAVED = "saved.json"
 FORMAT = "headrace-data/1"
 # Guesses. Making one takes seconds, on a busy machine minutes; a copy depends on its size.

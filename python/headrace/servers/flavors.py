@@ -15,11 +15,11 @@ from pathlib import Path
 from headrace.base import settings
 from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end, which
 from headrace.errors import CouldNotRun, InputError
+from headrace.servers.record import GUIDE
 
 FLAVORS = ("mariadb", "mysql")
 NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 ENGINES = ("innodb", "myrocks")
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 # `headrace mysql install mysql` writes one into each folder it makes. The folders are not below the
 # lab's directory, which is private: a server must be able to read its own program.
 MANIFEST = "server.json"

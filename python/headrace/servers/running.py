@@ -15,9 +15,8 @@ from headrace.lab import Lab
 from headrace.servers import access, config, volumes
 from headrace.servers.access import service_user
 from headrace.servers.flavors import ServerProgram, find_program
-from headrace.servers.record import Record, ServerPaths, save
+from headrace.servers.record import GUIDE, Record, ServerPaths, save
 
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 # Guesses. Recovery reads and writes pages at the volume's own speed: minutes at 100 IOPS.
 READY_S = 1_800.0
 # A shutdown writes every changed page back, at the same speed.

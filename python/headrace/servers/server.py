@@ -23,9 +23,9 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, NoLab
 from headrace.servers import access, creation, datadir, running, volumes
 from headrace.servers import record as records
-from headrace.servers.config import checked_settings
-from headrace.servers.flavors import GUIDE, find_program
-from headrace.servers.record import Record, ServerPaths, data_dir_of, server_paths
+from headrace.servers.config import check, checked_memory, checked_settings
+from headrace.servers.flavors import find_program
+from headrace.servers.record import GUIDE, Record, ServerPaths, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 
 # How often a log that is followed is looked at.
@@ -150,23 +150,24 @@ def up(
             rule = "is not a server of this lab yet, and no storage was named for it"
             raise InputError(name, rule, GUIDE, "Add --storage, for example --storage gp3:20.")
         program = find_program(flavor or "mariadb", server_path)
-        wanted = creation.checked_request(
-            program,
+        wanted = Record(
             name=name,
+            flavor=program.flavor,
+            version_text=program.version_text,
             engine=engine or "innodb",
             storage=storage,
             log_storage=log_storage,
-            config_name=config or "default",
-            memory_gib=memory_gib,
-            settings=settings,
-            server_path=server_path,
+            server_path=None if server_path is None else os.path.abspath(server_path),
+            config=str(config or "default"),
+            memory_gib=checked_memory(memory_gib),
             port=port,
+            settings=checked_settings(settings),
             unpaced=unpaced,
-            seed_from=None if seed_from is None else Path(seed_from),
         )
+        request = creation.checked_request(program, wanted, None if seed_from is None else Path(seed_from))
         if where.state.exists():
             creation.destroy(lab, where, name)  # left by an `up` that was killed
-        return _view(lab, where, creation.create(lab, where, wanted, progress, timeout_s))
+        return _view(lab, where, creation.create(lab, where, request, progress, timeout_s))
 
 
 def _refuse_other(known: Record, new: dict[str, object]) -> None:
@@ -202,8 +203,6 @@ def _started(
 
 def _check_settings(where: ServerPaths, record: Record) -> None:
     """Asks the server itself, before they are in the record. Raises InputError."""
-    from headrace.servers.config import check
-
     program, asked = running.program_of(record), where.config.with_name("asked.cnf")
     running.write_config(where, record, program, access.service_user(), asked)
     try:

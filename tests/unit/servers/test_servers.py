@@ -155,9 +155,9 @@ def test_places_stand_last_and_win():
 def test_memory():
     # Half of a memory up to 4 GiB, three quarters from 8 GiB on: docs/decisions/0006.
     assert (config.cache_bytes(2), config.cache_bytes(16)) == (1 << 30, 12 << 30)
-    assert config.choose(MARIADB, "innodb", "default", "gp3:20", None, 2).options == {"innodb-buffer-pool-size": str(1 << 30)}
-    assert config.choose(MARIADB, "myrocks", "default", "gp3:20", None, 2).options == {"rocksdb-block-cache-size": str(1 << 30)}
-    assert config.choose(MARIADB, "innodb", "default", "gp3:20", None, None).options == {}
+    assert config.choose(MARIADB, record_of(memory_gib=2))[0] == {"innodb-buffer-pool-size": str(1 << 30)}
+    assert config.choose(MARIADB, record_of(engine="myrocks", memory_gib=2))[0] == {"rocksdb-block-cache-size": str(1 << 30)}
+    assert config.choose(MARIADB, record_of())[0] == {}
     for wrong in (0, -1, float("nan"), float("inf"), 1e9):
         with pytest.raises(InputError):
             config.checked_memory(wrong)

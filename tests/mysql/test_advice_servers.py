@@ -1,4 +1,5 @@
-"""The advice on real servers: what `headrace advise` writes starts, holds, and needs no change afterwards. Servers run in temporary folders, without a lab."""
+"""The advice on real servers: what `headrace advise` writes starts, holds, and needs no change
+afterwards. Servers run in temporary folders, without a lab."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ USER = "mysql"
 START_S = 60.0
 MEMORY_GIB = 0.5
 STORAGE = "gp3:100:6000:250"
-# Little memory, and few files: MariaDB lowers table_open_cache_instances where the machine does not allow 2 x table_open_cache x instances of them.
+# Little memory, and few files: MariaDB lowers table_open_cache_instances where the machine does not
+# allow 2 x table_open_cache x instances of them.
 SMALL = {"max_connections": "20", "skip_networking": "ON", "table_open_cache": "200"}
 
 

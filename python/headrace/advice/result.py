@@ -59,8 +59,7 @@ class Advice:
     def change(self, item: AdvisedSetting) -> str:
         """What to do with a setting: set, decide, or "" where it is as advised.
 
-        It is so when its value today, or its default where today's is not known, is the one
-        advised.
+        What counts is its value today, or its default where today's is not known.
         """
         if item.differs is not None:
             as_advised = not item.differs

@@ -113,7 +113,7 @@ def find_tool(name: str) -> Tool:
     install = f"apt-get install {kind.package}"
     if path is None:
         raise NotInstalled(name, "is not installed", "", install)
-    asked = run_to_end(Command((path, "--version"), what=f"{path} --version"), VERSION_S, f"Install it anew: {install}")
+    asked = run_to_end(Command((path, "--version"), what=f"{path} --version"), VERSION_S, f"Install it again: {install}")
     match = re.search(kind.version, asked.output + asked.errors)
     if match is None:
         first = (asked.output + asked.errors).strip().partition("\n")[0][:80] or "nothing"
@@ -414,7 +414,7 @@ def runs(process: Process | None) -> bool:
 def with_argument(argument: str, user: User) -> Process | None:
     """A process of `user` that was started with exactly this argument.
 
-    It finds the one whose starter was killed before it could note the id.
+    It finds a process whose starter was killed before it could note the id.
     """
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -195,8 +195,12 @@ class _Reader:
         try:
             names = sorted(os.listdir(target))
         except OSError as error:
-            raise InputError(f"{path}, line {number}: {target}", f"the folder cannot be read ({error.strerror}): servers read no further", SOURCE,
-                             "Make it, or take the line out.") from None  # fmt: skip
+            raise InputError(
+                f"{path}, line {number}: {target}",
+                f"the folder cannot be read ({error.strerror}): servers read no further",
+                SOURCE,
+                "Make it, or remove the line.",
+            ) from None
         for name in names:
             if name.endswith(ENDINGS):
                 self._file(target / name, path, number, depth)

@@ -1,4 +1,4 @@
-"""Server programs: MariaDB of this system, MySQL unpacked beside it, any other by its path.
+"""Server programs: MariaDB of this system, MySQL unpacked in a folder, any other by its path.
 
 A program is asked for its version and its folders itself (`--version`, `--verbose --help`), so what
 is said here holds for the very binary that will run.
@@ -84,7 +84,7 @@ def servers_folder() -> Path:
 
 
 def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> ServerProgram:
-    """The newest server of a flavor, or the one at `server_path`, whatever it is.
+    """The newest server of a flavor, or whatever is at `server_path`.
 
     Raises InputError, CouldNotRun with how to install it.
     """

@@ -46,8 +46,8 @@ def asked(record: Record) -> config.Options:
 
 
 def process_of(where: ServerPaths, record: Record) -> Process | None:
-    """Its process, if it runs: the one in the record, else one with its option file, whose starter
-    was killed before it could write the record."""
+    """Its process, if it runs: that of the record, else one with its option file, whose starter was
+    killed before it could write the record."""
     if processes.runs(record.process):
         return record.process
     if record.process is None:

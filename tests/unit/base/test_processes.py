@@ -1,4 +1,5 @@
-"""Programs as processes: found, watched, ended with all they started, known again; what an output says went wrong."""
+"""Programs as processes: found, watched, ended with all they started, known again; what an output
+says went wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from headrace.base import processes
 from headrace.base.processes import Command, telling_lines
 from headrace.errors import CouldNotRun
 
-# --- run, and watched line by line -----------------------------------------------------------------
+# --- run, and watched line by line ----------------------------------------------------------------
 
 
 def command(folder, script: str) -> processes.Command:
@@ -134,7 +135,7 @@ def test_kill_is_an_interrupt_only_while_something_is_half_made():
     assert not failed
 
 
-# --- what went wrong, in the program's words --------------------------------------------------------
+# --- what went wrong, in the program's words ------------------------------------------------------
 
 
 def test_the_reason_comes_before_what_followed_it():
@@ -171,7 +172,8 @@ https://mariadb.com/docs/server/clients-and-utilities/deployment-tools/mariadb-i
 Please check all of the above before submitting a bug report
 at https://mariadb.org/jira
 """
-# Outputs of MariaDB 10.11 and 11.8, MySQL 9.7, fio 3.39, sysbench 1.0.20, xfsprogs 6.13, util-linux and OpenSSL 3 when they failed.
+# Outputs of MariaDB 10.11 and 11.8, MySQL 9.7, fio 3.39, sysbench 1.0.20, xfsprogs 6.13, util-linux
+# and OpenSSL 3 when they failed.
 OUTPUTS = {
     "mariadb-install-db without /dev/null": (
         "/usr/bin/mariadb-install-db: 12: cannot create /dev/null: Permission denied\n" + INSTALL_DB_HELP,

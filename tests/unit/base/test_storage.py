@@ -1,4 +1,5 @@
-"""Storage as a value: what the notation says, taken apart and put together again; data, log and instance in one line."""
+"""Storage as a value: what the notation says, taken apart and put together again; data, log and
+instance in one line."""
 
 from __future__ import annotations
 

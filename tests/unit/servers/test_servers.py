@@ -1,4 +1,5 @@
-"""What `headrace.servers` decides without a server: names, option files, settings, what a server's words mean, what a record holds."""
+"""What `headrace.servers` decides without a server: names, option files, settings, what a server's
+words mean, what a record holds."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def record_of(**changes) -> record.Record:
     return record.Record(**(plain | changes))
 
 
-# --- places ----------------------------------------------------------------------------------------------------------------------------
+# --- places ---------------------------------------------------------------------------------------
 
 
 def test_a_socket_fits_into_its_address_however_long_the_names_are():
@@ -62,14 +63,15 @@ def test_a_name_is_a_folder_or_refused(name):
     assert checked == name and Path(name).name == name and name not in (".", "..") and name.isascii()
 
 
-# --- option files ----------------------------------------------------------------------------------------------------------------------
+# --- option files ---------------------------------------------------------------------------------
 
 KEYS = st.from_regex(r"[a-z][a-z_]{2,20}", fullmatch=True)
 
 
 @given(st.dictionaries(KEYS, st.text(max_size=30) | st.sampled_from(["a b", "#", '"', "\\n", "'x'", "a;b", " x ", "C:\\temp"])))
 def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
-    """By Headrace's reader, and by my_print_defaults, which is the servers' own, where it is installed."""
+    """By Headrace's reader, and by my_print_defaults, which is the servers' own, where it is
+    installed."""
     try:
         options = config.checked_settings(settings)
     except InputError:
@@ -163,7 +165,7 @@ def test_memory():
             config.checked_memory(wrong)
 
 
-# --- what servers say ------------------------------------------------------------------------------------------------------------------
+# --- what servers say -----------------------------------------------------------------------------
 
 HELP = """mariadbd  Ver 10.11.19-MariaDB
 Variables (--variable-name=value)
@@ -198,7 +200,7 @@ def test_a_full_volume_is_recognised(text, full):
     assert bool(volumes.no_room_hint(text)) == full
 
 
-# --- records ---------------------------------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -254,7 +256,7 @@ def test_one_at_a_time(where):
         pass
 
 
-# --- what is installed -----------------------------------------------------------------------------------------------------------------
+# --- what is installed ----------------------------------------------------------------------------
 
 
 def test_programs_that_are_none(tmp_path, monkeypatch):
@@ -327,7 +329,7 @@ def test_a_network_that_is_not_there(tmp_path, monkeypatch):
     assert not (tmp_path / "servers").exists()
 
 
-# --- the ledger ------------------------------------------------------------------------------------------------------------------------
+# --- the ledger -----------------------------------------------------------------------------------
 
 
 def ledger_with(rows: list[tuple], acknowledged: list[list[float]]) -> ledger.Ledger:

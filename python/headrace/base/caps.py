@@ -1,8 +1,6 @@
-"""What binds: the limits' names, and the words for them in sentences (`long`) and in tables
-(`short`).
+"""What binds: the limits' names, and the words for them in sentences (`long`) and in tables (`short`).
 
-The names are the core's: `Cap::name` (crates/model/src/io.rs) for demand on a storage,
-`Binding::name` (crates/sim/src/mysql/interval.rs) for a database, which adds the clients, the
+The names are the core's: `Cap::name` (crates/model/src/io.rs) for demand on a storage, `Binding::name` (crates/sim/src/mysql/interval.rs) for a database, which adds the clients, the
 processors and `log-` before a limit of the log volume.
 """
 
@@ -28,8 +26,7 @@ COUNTED = ("volume-iops", "volume-throughput", "instance-iops", "instance-throug
 
 
 def long(name: str | None) -> str:
-    """`volume-iops` as `the volume's IOPS`, `log-volume-iops` as `the log volume's IOPS`; None is
-    nothing, a name that is not known is shown as it is."""
+    """`volume-iops` as `the volume's IOPS`, `log-volume-iops` as `the log volume's IOPS`; None is nothing, a name that is not known is shown as it is."""
     name = name or "none"
     known = name.removeprefix(LOG)
     words = WORDS.get(known, (known, known))[0]
@@ -47,6 +44,5 @@ def short(name: str | None) -> str:
 
 
 def column(name: str) -> str:
-    """The column of a table of measurements that holds the share of time a limit bound:
-    `cap_volume_iops`."""
+    """The column of a table of measurements that holds the share of time a limit bound: `cap_volume_iops`."""
     return f"cap_{name.replace('-', '_')}"

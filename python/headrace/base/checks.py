@@ -21,16 +21,12 @@ def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
     raise InputError(
-        f"{what} = {shown(value)}",
-        f"must be one of {', '.join(choices)}",
-        "docs/reference/workload-file.md",
-        did_you_mean(value, choices),
+        f"{what} = {shown(value)}", f"must be one of {', '.join(choices)}", "docs/reference/workload-file.md", did_you_mean(value, choices)
     )
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value as it may stand in an error: short, and never failing (Python refuses to print very
-    long integers)."""
+    """A value as it may stand in an error: short, and never failing (Python refuses to print very long integers)."""
     try:
         text = repr(value)
     except ValueError:
@@ -39,8 +35,7 @@ def shown(value: object, limit: int = 60) -> str:
 
 
 def did_you_mean(word: object, choices) -> str:
-    """`Did you mean X?`, or "" when nothing is near. The rule of the core: what differs in digits
-    only, or in the number of its parts, is no slip."""
+    """`Did you mean X?`, or "" when nothing is near. The rule of the core: what differs in digits only, or in the number of its parts, is no slip."""
     from difflib import get_close_matches
 
     given = shown(word, 100).strip("'\"")
@@ -56,9 +51,7 @@ def check_number(what: str, value: object, low: float, high: float, unit: str = 
         raise InputError(f"{what} = {shown(value)}", "must be a number", LIMITS_SOURCE)
     unit = f" {unit}" if unit else ""
     if not low <= value <= high:  # NaN compares false, so it is refused here too
-        raise InputError(
-            f"{what} = {shown(value, 40)}{unit}", f"must be {low:,.10g} to {high:,.10g}{unit}", LIMITS_SOURCE
-        )
+        raise InputError(f"{what} = {shown(value, 40)}{unit}", f"must be {low:,.10g} to {high:,.10g}{unit}", LIMITS_SOURCE)
     return float(value)
 
 

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 
 
 def clock_text(clock_start: str | None, t_s: float, dated: bool = True, seconds: bool = False) -> str | None:
-    """`t_s` seconds after a `clock_start` as HH:MM[:SS], with its date where that is known and
-    `dated`; None without a clock."""
+    """`t_s` seconds after a `clock_start` as HH:MM[:SS], with its date where that is known and `dated`; None without a clock."""
     if clock_start is None:
         return None
     known = len(clock_start) > 8

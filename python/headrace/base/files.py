@@ -1,5 +1,4 @@
-"""Files read with a limit of their size and written as a whole, and the words of what goes wrong
-with them."""
+"""Files read with a limit of their size and written as a whole, and the words of what goes wrong with them."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name beside it, then rename: a reader sees the old one or the
-    new one.
+    """Write a file under a temporary name beside it, then rename: a reader sees the old one or the new one.
 
     A symbolic link stays one: the file it points to is written.
     """
@@ -54,9 +52,7 @@ def write_whole(path: Path, content: bytes) -> None:
         if path.is_symlink():
             path = path.resolve(strict=False)
         if path.exists() and not path.is_file():  # renaming would put a file in the place of /dev/null
-            raise CouldNotRun(
-                str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file."
-            )
+            raise CouldNotRun(str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file.")
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -66,17 +62,11 @@ def write_whole(path: Path, content: bytes) -> None:
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private; a workload file is not
         os.replace(temporary, path)
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-    ) as error:  # ValueError: a NUL in the name; RuntimeError: links in a circle
+    except (OSError, ValueError, RuntimeError) as error:  # ValueError: a NUL in the name; RuntimeError: links in a circle
         raise CouldNotRun(
-            short_name(path),
-            f"cannot be written: {reason_of(error)}",
-            "operating system",
+            short_name(path), f"cannot be written: {reason_of(error)}", "operating system",
             hint_of(error, "Check the folder, its permissions and the space left."),
-        ) from None
+        ) from None  # fmt: skip
     finally:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)

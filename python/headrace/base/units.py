@@ -1,5 +1,4 @@
-"""Units, as factors: bytes in a KiB, MiB and GiB, seconds in an hour and a day, hours in a month of
-the bill.
+"""Units, as factors: bytes in a KiB, MiB and GiB, seconds in an hour and a day, hours in a month of the bill.
 
 size_gib * GIB            bytes
 throughput_mib_s * MIB    bytes a second

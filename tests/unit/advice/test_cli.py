@@ -15,7 +15,7 @@ from headrace.advice.output import columns
 from headrace.cli import main
 from headrace.errors import InputError
 
-ASKED = ["--storage", "gp3:500:6000", "--memory", "32", "--vcpus", "8", "--server-version", "8.0.36"]
+ASKED = ["--storage", "gp3:500:6000", "--memory-gib", "32", "--vcpus", "8", "--server-version", "8.0.36"]
 
 
 def run(capsys, *words: str) -> tuple[int, str, str]:
@@ -67,7 +67,7 @@ def test_a_workload_by_name_gives_effects(capsys):
 
 
 def test_the_flavor_follows_from_version_or_file(capsys, tmp_path):
-    words = ["--storage", "gp3:500", "--memory", "8", "--output", "json"]
+    words = ["--storage", "gp3:500", "--memory-gib", "8", "--output", "json"]
     assert json.loads(run(capsys, *words, "--server-version", "10.11.19-MariaDB")[1])["flavor"] == "mariadb"
     config = tmp_path / "my.cnf"
     config.write_text("[mariadb-10.11]\nsync_binlog=1\n")
@@ -80,7 +80,7 @@ def test_the_flavor_follows_from_version_or_file(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["--memory", "8"], 2, "--storage"),
+        (["--memory-gib", "8"], 2, "--storage"),
         (["--storage", "gp3:500"], 2, "memory"),
         ([*ASKED, "--check"], 2, "compares"),
         ([*ASKED, "--output", "diff"], 2, "option file"),
@@ -92,8 +92,8 @@ def test_the_flavor_follows_from_version_or_file(capsys, tmp_path):
         ([*ASKED, "--flavor", "mariadb"], 2, "not known"),
         ([*ASKED, "--log-dir", "here"], 2, "absolute"),
         ([*ASKED, "mysql://me@127.0.0.1:1/"], 2, "says itself"),
-        (["--storage", "gp3:500", "--memory", "8", "mysql://me:secret@127.0.0.1/"], 2, "password"),
-        (["--storage", "gp3:500", "--memory", "8", "mysql://me@127.0.0.1:1/"], 3, "127.0.0.1:1"),
+        (["--storage", "gp3:500", "--memory-gib", "8", "mysql://me:secret@127.0.0.1/"], 2, "password"),
+        (["--storage", "gp3:500", "--memory-gib", "8", "mysql://me@127.0.0.1:1/"], 3, "127.0.0.1:1"),
     ],
 )
 def test_bad_input(capsys, words, code, says, monkeypatch, tmp_path):
@@ -106,9 +106,7 @@ def test_help_starts_no_heavy_import():
     import subprocess
     import sys
 
-    code = (
-        "import sys, headrace.cli.advise; print(sorted(name for name in ('pymysql', 'numpy', 'headrace.servers') if name in sys.modules))"
-    )
+    code = "import sys, headrace.cli.servers.advise; print(sorted(name for name in ('pymysql', 'numpy', 'headrace.servers') if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
@@ -148,7 +146,7 @@ def test_old_sizes_do_not_count_where_the_server_refuses_them(capsys, tmp_path):
     words = [
         "--storage",
         "gp3:500",
-        "--memory",
+        "--memory-gib",
         "32",
         "--server-version",
         "9.0",

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.bench import FioJob, Mysqlslap, SysbenchFileio, SysbenchOltp, Tpcc
-from headrace.bench.drivers import fio_job, sysbench
-from headrace.bench.drivers.benchmark import Load
+from headrace.bench.drivers import fio, sysbench
+from headrace.bench.drivers.benchmark import RunLoad
 from headrace.bench.drivers.percentiles import Histogram, merged
 from headrace.bench.drivers.tpcc import by_transaction
 from headrace.connect import Address, Secret
@@ -78,7 +78,7 @@ def test_a_report_of_sysbench_is_read():
 
 
 def test_totals_and_histogram_are_those_of_the_part_that_counts():
-    found = sysbench.outcome(RAW, Load(2, 2, 4, 1))
+    found = sysbench.outcome(RAW, RunLoad(2, 2, 4, 1))
     assert found.figures == {
         "transactions": 164,
         "queries": 52664,
@@ -96,7 +96,7 @@ def test_totals_and_histogram_are_those_of_the_part_that_counts():
 @pytest.mark.parametrize("cut", [0, 200, 900, RAW.rindex("Threads fairness")])
 def test_output_that_was_cut_off_is_refused(cut):
     with pytest.raises(InputError, match="cut off"):
-        sysbench.outcome(RAW[:cut], Load(2, 0, 4, 1))
+        sysbench.outcome(RAW[:cut], RunLoad(2, 0, 4, 1))
 
 
 def test_a_percentile_is_the_smallest_value_with_its_share_at_or_below():
@@ -126,7 +126,12 @@ def test_the_account_file_has_the_password_and_nobody_else_reads_it(tmp_path):
     path.chmod(0o644)
     sysbench.write_account(Address("me", socket="/s", database="d", password=Secret("p#a s,s=")), path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.read_text().splitlines() == ["mysql-user='me'", "mysql-socket='/s'", "mysql-password='p#a s,s='", "mysql-db='d'"]
+    assert path.read_text().splitlines() == [
+        "mysql-user='me'",
+        "mysql-socket='/s'",
+        "mysql-password='p#a s,s='",
+        "mysql-db='d'",
+    ]
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(CouldNotRun):  # another user's link is not followed
         sysbench.write_account(Address("me", socket="/s"), tmp_path / "link")
@@ -214,8 +219,8 @@ def test_the_buckets_of_fio_hold_their_values():
     for _ in range(2000):
         value = int(10 ** chance.uniform(0, 10))
         top = value.bit_length() - 1
-        index = value if top <= fio_job.BITS else ((top - fio_job.BITS + 1) << fio_job.BITS) + ((value >> (top - fio_job.BITS)) & 63)
-        assert abs(fio_job.bucket_ns(index) - value) <= fio_job.ERROR_PERCENT / 100 * value + 0.5
+        index = value if top <= fio.BITS else ((top - fio.BITS + 1) << fio.BITS) + ((value >> (top - fio.BITS)) & 63)
+        assert abs(fio.bucket_ns(index) - value) <= fio.ERROR_PERCENT / 100 * value + 0.5
 
 
 def test_the_logs_of_fio_are_put_on_one_axis(tmp_path):
@@ -233,7 +238,7 @@ def test_the_logs_of_fio_are_put_on_one_axis(tmp_path):
     (tmp_path / "log_clat_hist.log").write_text(
         "".join(f"{1_800_000_001_000 + 1000 * second}, 0, 4096, {', '.join(map(str, bins))}\n" for second in range(3))
     )
-    reports, began = fio_job.seconds(tmp_path, Load(2, 2, 3, 1), 4)
+    reports, began = fio.seconds(tmp_path, RunLoad(2, 2, 3, 1), 4)
     assert began == pytest.approx(1_800_000_001.0 - 1.0 - 2.0)
     assert [report.end_s for report in reports] == [3.0, 4.0, 5.0]
     assert [report.tps for report in reports] == [400.0, 404.0, 408.0]

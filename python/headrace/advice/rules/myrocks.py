@@ -59,8 +59,7 @@ def options(s: Situation) -> RuleValue:
     else:
         why += "; compression stays the server's own (name the server, and LZ4 is set where it has it)"
     parts.append(
-        "block_based_table_factory="
-        "{cache_index_and_filter_blocks=1;filter_policy=bloomfilter:10:false;whole_key_filtering=1}"
+        "block_based_table_factory={cache_index_and_filter_blocks=1;filter_policy=bloomfilter:10:false;whole_key_filtering=1}"
     )
     return RuleValue(";".join(parts), why)
 
@@ -80,10 +79,7 @@ def read_ahead(s: Situation) -> RuleValue:
 def rate_limit(s: Situation) -> RuleValue:
     budget = s.storage.bytes_s / s.storage.write_cost
     rate = budget * RATE_SHARE
-    why = (
-        f"{RATE_SHARE:.0%} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as "
-        "much again"
-    )
+    why = f"{RATE_SHARE:.0%} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as much again"
     if s.demand is not None and s.demand.compaction_bytes_s > 0.0:
         wanted = s.demand.compaction_bytes_s * RATE_HEADROOM
         rate = min(max(rate, wanted), budget * MOST_RATE_SHARE)

@@ -98,7 +98,7 @@ def read_server(address: Address) -> CurrentSettings:
     said = f"{version} {comment}".lower()
     if "aurora" in said:
         rule = "Aurora keeps its data in storage of its own, not on EBS volumes"
-        raise InputError(version, rule, DOC, "There is no advice for its settings here.")
+        raise InputError(version, rule, DOC, "Its settings are not covered here.")
     flavor = "mariadb" if "mariadb" in said else "percona" if "percona" in said else "mysql"
     return CurrentSettings(server_of(flavor, version), values, f"{address.label}, {version}")
 

@@ -93,7 +93,7 @@ class Advice:
     def tables(self, narrow: bool = False) -> list[tuple[str, tuple[str, ...], list[tuple]]]:
         """Title, columns and rows of each table: what to set, what to decide, and what stays.
 
-        `narrow`: risk and effect are in one column with the reason, and there are no sources.
+        `narrow`: risk and effect are in one column with the reason, and the sources are left out.
         """
         keep = [item for item in self.settings if self.change(item) == KEEP]
         # What another value would bring is worth a row, also where nothing is to be done.

@@ -55,7 +55,7 @@ class StorageRates:
 
     @property
     def words(self) -> str:
-        """`gp3:500:6000 (6,000 IOPS, 125 MiB/s)`, with the burst where there is one."""
+        """`gp3:500:6000 (6,000 IOPS, 125 MiB/s)`, with the burst if it has one."""
         burst = f" without credits, {self.burst_iops:,.0f} with" if self.burst_iops > self.iops else ""
         return f"{self.text} ({self.iops:,.0f} IOPS{burst}, {self.mib_s:,.0f} MiB/s)"
 

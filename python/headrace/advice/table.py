@@ -96,7 +96,7 @@ def parameters() -> dict[str, ServerParameter]:
 
 # More names under which servers show or take a parameter.
 ALSO = {
-    # The variable up to MySQL 5.7 and MariaDB 11.0, where the option was transaction_isolation already.
+    # The variable up to MySQL 5.7 and MariaDB 11.0; the option was transaction_isolation already.
     "tx_isolation": "transaction_isolation",
     # In MariaDB an alias of slave_parallel_threads.
     "slave_parallel_workers": "replica_parallel_workers",

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.base.processes import Command, User, required, run_checked
+from headrace.base.machine import required
+from headrace.base.processes import Command, User, run_checked
 from headrace.connect.address import Address, Secret, write_client_file
 from headrace.connect.option_files import read_client
 from headrace.errors import CouldNotRun

@@ -22,7 +22,7 @@ from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
 from headrace.servers.record import GUIDE, Record, ServerPaths
 
 KINDS = ("default", "tuned")
-MIB = 1 << 20
+MIB = 1 << 20  # bytes
 # 32 MiB holds the smallest buffer pool (5 MiB) and what the server needs itself; 24 TiB is the
 # largest EC2 instance (u-24tb1).
 SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB = 0.03125, 24_576.0

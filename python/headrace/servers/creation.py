@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base import processes
-from headrace.base.processes import required, undisturbed
+from headrace.base.machine import required
+from headrace.base.processes import undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import access, config, datadir, running, volumes

@@ -13,7 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from headrace.base import settings
-from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end, which
+from headrace.base.machine import which
+from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.record import GUIDE
 
@@ -188,7 +189,7 @@ def _base(flavor: str, path: Path) -> list[str]:
 
 
 def ask(command: tuple[str, ...]) -> ServerProgram:
-    """Asks a program what it is. Raises InputError for one that is no server, CouldNotRun."""
+    """Asks a program what it is. Raises InputError when it is not a server, CouldNotRun."""
     try:
         changed = os.stat(command[-1]).st_mtime_ns
     except OSError as error:

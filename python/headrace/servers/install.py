@@ -21,7 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.base import settings
-from headrace.base.processes import Command, run_to_end, telling_lines, which
+from headrace.base.machine import which
+from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers import flavors
 from headrace.servers.flavors import FLAVORS, GUIDE, MANIFEST, NAMES, ServerProgram, find_program, installed
@@ -62,7 +63,7 @@ def install(flavor: str, progress: Progress = lambda share, what: None, upgrade:
     return install_mariadb(progress)
 
 
-# --- MySQL, in a folder of its own --------------------------------------------------------------------
+# --- MySQL, in a folder of its own ----------------------------------------------------------------
 
 
 def install_mysql(progress: Progress) -> ServerProgram:

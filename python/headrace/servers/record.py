@@ -1,13 +1,13 @@
 """Where the files of a server are, and what is known of it between two commands.
 
-    DATA/servers/NAME/        root alone: record, error log, passwords, keys (DATA: the lab's data directory)
+    DATA/servers/NAME/        root alone: record, error log, passwords, keys
     /run/headrace/mysql/LAB/NAME/
         my.cnf                for the server to read
         data/  log/           where its volumes are mounted
         sock/                 socket and pid file, the server's own
 
-The lab's data directory may be read by its owner alone, and a server runs as another user: so what
-a server reads is in /run.
+DATA, the lab's data directory, may be read by its owner alone, and a server runs as another user:
+so what a server reads is in /run.
 """
 
 from __future__ import annotations

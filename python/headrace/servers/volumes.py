@@ -8,7 +8,8 @@ import re
 import time
 from pathlib import Path
 
-from headrace.base.processes import Command, required, run_checked
+from headrace.base.machine import required
+from headrace.base.processes import Command, run_checked
 from headrace.errors import CouldNotRun
 from headrace.lab import Lab, LabRefused
 from headrace.lab.answers import Volume

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.base import processes
+from headrace.base import machine, processes
 from headrace.base.processes import Command, telling_lines
 from headrace.errors import CouldNotRun
 
@@ -77,20 +77,20 @@ def test_versions_of_tools_are_looked_at(tmp_path, monkeypatch, script, wanted):
     made.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     if wanted[0].isdigit():
-        assert processes.find_tool("sysbench").version == wanted
+        assert machine.find_tool("sysbench").version == wanted
     else:
         with pytest.raises(CouldNotRun, match=wanted):
-            processes.find_tool("sysbench")
+            machine.find_tool("sysbench")
 
 
 def test_a_tool_that_is_not_there_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CouldNotRun, match="apt-get install fio"):
-        processes.find_tool("fio")
+        machine.find_tool("fio")
 
 
 def test_versions_of_both_slaps():
-    pattern = processes.TOOLS["mysqlslap"].version
+    pattern = machine.TOOLS["mysqlslap"].version
     assert re.search(pattern, "mariadb-slap from 10.11.19-MariaDB, client 1.0 for debian-linux-gnu (x86_64)")[1].startswith("10.11.19")
     assert re.search(pattern, "mysqlslap  Ver 8.0.36 for Linux on x86_64 (MySQL Community Server - GPL)")[1] == "8.0.36"
     assert re.search(pattern, "mysqlslap  Ver 1.0 Distrib 10.5.8-MariaDB, for Linux (x86_64)")[1] == "10.5.8-MariaDB"

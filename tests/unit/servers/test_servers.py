@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ledger
-from headrace.base.processes import Process, which
+from headrace.base.machine import which
+from headrace.base.processes import Process
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab, LabRefused
 from headrace.servers import config, flavors, install, record, volumes

@@ -12,7 +12,7 @@ SYNCS_OF_A_COMMIT = 2.0  # the applier's: redo and binlog
 
 
 def fdatasync_ms(s: Situation) -> float:
-    """Of the volume the logs are on."""
+    """The mean fdatasync of the volume that the logs are on."""
     kind = (s.log_storage or s.storage).types[0]
     return FDATASYNC_MS.get(kind, FDATASYNC_MS["gp3"])
 

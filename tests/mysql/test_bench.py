@@ -13,6 +13,7 @@ import pytest
 from lab_servers import SPEC, sql
 
 from headrace import servers as servers
+from headrace.base.processes import run_lines
 from headrace.bench import (
     BrokenRun,
     FioJob,
@@ -28,8 +29,8 @@ from headrace.bench import (
     run,
     server_target,
 )
+from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import RunLoad
-from headrace.bench.running import process
 from headrace.bench.server import cursor_on
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import load_run
@@ -144,8 +145,8 @@ def short(benchmark, target, tmp_path, threads: int = 2):
     """A second of it, without samples."""
     load = RunLoad(threads, 0, 1, 1)
     command = benchmark.command(target, load, tmp_path)
-    ended = process.run(command, tmp_path / "raw", 60, lambda at, text: None)
-    assert ended.code == 0, ended.tail
+    ended = run_lines(command, tmp_path / "raw", 60, lambda at, text: None)
+    assert ended.code == 0, ended.said
     return benchmark.outcome((tmp_path / "raw").read_text(), load, tmp_path)
 
 
@@ -179,7 +180,7 @@ def test_every_distribution_runs(target, tmp_path, distribution):
 
 def test_zipfs_law_is_zipfs_law(tmp_path):
     """40,000 numbers of 1..50: the sum of squared deviations is chi-squared with 49 degrees of freedom, below 99 in all but one of 30,000 cases."""
-    lua = Path(process.__file__).parent / "lua/zipfian.lua"
+    lua = Path(sysbench.__file__).parent / "lua/zipfian.lua"
     (tmp_path / "draw.lua").write_text(
         f"function event() end\nfunction thread_init() dofile('{lua}')(0.9)\nlocal t = {{}}\nfor i = 1, 40000 do t[i] = sysbench.rand.default(11, 60) end\n"
         "io.write('drawn ' .. table.concat(t, ' ') .. '\\n') end\n"

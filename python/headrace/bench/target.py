@@ -50,6 +50,24 @@ class Target:
         """What is measured, without any secret."""
         return self.address.label if self.address is not None else str(self.folder)
 
+    @property
+    def server(self) -> Address:
+        """The address of a target that is a server."""
+        assert self.address is not None, self.label
+        return self.address
+
+    @property
+    def database(self) -> str:
+        """The name of the database that a server's address names."""
+        assert self.server.database is not None, self.label
+        return self.server.database
+
+    @property
+    def files(self) -> Path:
+        """The folder, or device, of a target that is none of a server."""
+        assert self.folder is not None, self.label
+        return self.folder
+
     def record(self) -> dict:
         """What a run keeps of it; no password is in it."""
         keys = (

@@ -87,6 +87,12 @@ class Cell:
     seed: int
 
     @property
+    def server(self) -> OnServer:
+        """The place of a cell on a server."""
+        assert isinstance(self.place, OnServer), self.words
+        return self.place
+
+    @property
     def length_s(self) -> float:
         """About how long the cell takes, s."""
         return self.warmup_s + self.seconds + (SERVER_CELL_S if isinstance(self.place, OnServer) else FILES_CELL_S)

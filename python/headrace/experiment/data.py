@@ -221,13 +221,13 @@ class ExperimentLab:
         mount = self.folder / "mnt"
         volume = self.lab.create(place.storage, name=FILES_VOLUME)["id"]
         try:
-            device = self.lab.attach(volume, unpaced=True, probe=False)["attachment"]["device"]
+            device = self._attached(volume, unpaced=True)
             volumes.make_filesystem(device)
             volumes.mount(device, mount)
             prepare(benchmark, file_target(mount, storage=place.storage), say=self._say)
             volumes.unmount(mount)
             self.lab.detach(volume)
-            volumes.mount(self.lab.attach(volume)["attachment"]["device"], mount)
+            volumes.mount(self._attached(volume), mount)
             self._credits(volume, place.balance_percent)
             yield file_target(mount, storage=place.storage, lab=self.lab.place, volumes=(volume,), as_of=self.day)
         finally:
@@ -237,7 +237,13 @@ class ExperimentLab:
                     self.lab.detach(volume, force=True)
                 self.lab.delete(volume)
 
-    def _filled(self, settings: Mapping[str, str | None]) -> dict[str, str | None]:
+    def _attached(self, volume: str, unpaced: bool = False) -> str:
+        """The device of a volume that is attached now."""
+        attachment = self.lab.attach(volume, unpaced=unpaced, probe=not unpaced)["attachment"]
+        assert attachment is not None and attachment["device"] is not None, volume
+        return attachment["device"]
+
+    def _filled(self, settings: Mapping[str, str | None]) -> dict:
         """The settings with the path of a key file where they ask for one.
 
         The path differs from lab to lab, and is no part of a configuration.
@@ -262,8 +268,8 @@ class ExperimentLab:
             self._key_file = path
         return self._key_file
 
-    def _credits(self, volume: str, percent: float | None) -> None:
-        if percent is not None:
+    def _credits(self, volume: str | None, percent: float | None) -> None:
+        if percent is not None and volume is not None:
             self.lab.set_balance(volume, percent)
 
 

@@ -11,6 +11,7 @@ IOPS take longer for those.
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass, replace
 
 from headrace.base.storage import Storage, Volume
@@ -156,8 +157,8 @@ def _expected(
     )
     log = configuration.log_storage
     run = predict(workload, configuration.storage, log_storage=log, start="warm", seconds=30, seed=None, draws=0)
-    tps = max(float(run.rows["tps"].mean() or 0.0), 1e-6)
-    return tps, max(float(run.rows["iops"].mean() or 0.0) / tps, 1e-6), workload.database["clients"]["cpu_ms"]
+    tps = max(statistics.fmean(run.rows["tps"]), 1e-6)
+    return tps, max(statistics.fmean(run.rows["iops"]) / tps, 1e-6), workload.database["clients"]["cpu_ms"]
 
 
 def iops_of(storage: str) -> float:

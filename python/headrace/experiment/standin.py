@@ -10,7 +10,9 @@ configuration, and the calibration learns it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -110,7 +112,7 @@ def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
         return core.mysql_sysbench(_options(engine, benchmark.rows, cache_gib=1.0, threads=1, h=h))["changed"]
 
 
-def settled_miss(database: dict, cache_gib: float) -> float:
+def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:
     """Share of the page touches of any database of the core that miss a settled cache."""
     with core_errors():
         curve = core.mysql_warm_up(database, cache_gib * GIB)

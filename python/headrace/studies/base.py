@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, cast
 
 Role = Literal["published", "simulated", "measured"]
 ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge", "curves", "panels"]
@@ -136,6 +136,16 @@ class StudyResult:
     on: str = "model"
 
 
+def columns(text: str) -> tuple[str, ...]:
+    """Titles of columns from `a | b | c`."""
+    return tuple(text.split(" | "))
+
+
+def by_role(x: tuple, label: str = "{role}", **y: Iterable[float]) -> tuple[ChartSeries, ...]:
+    """A series for each role (published, simulated, measured) on the same x; `label` names them."""
+    return tuple(ChartSeries(label.format(role=role), cast(Role, role), x, tuple(values)) for role, values in y.items())
+
+
 def error_percent(ours: float, published: float) -> float:
     """100 x (ours / published - 1)."""
     return 100.0 * (ours / published - 1.0)
@@ -152,6 +162,21 @@ def compare(what: str, figure: Figure, ours: float, tolerance_percent: float | N
 def agree(what: str, published: str, ours: str, source: Source, same: bool | None, note: str = "") -> Verdict:
     """A verdict on two answers in words."""
     return Verdict(what, published, ours, "", None, same, None, source, note)
+
+
+def held(
+    what: str,
+    published: float | str,
+    ours: float,
+    unit: str,
+    within: bool | None,
+    source: Source,
+    note: str = "",
+    simulated: float | str | None = None,
+) -> Verdict:
+    """A verdict on a figure whose bounds are not a percentage: `note` says which."""
+    error = None if isinstance(published, str) else error_percent(ours, published)
+    return Verdict(what, published, ours, unit, error, within, None, source, note, simulated)
 
 
 def published(name: str) -> list[dict[str, str]]:

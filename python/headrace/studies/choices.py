@@ -101,12 +101,12 @@ def _monthly_usd(storage: str, day: str) -> float:
         return sum(item["usd"] for item in core.monthly_cost(storage, REGION, day))
 
 
-def _eras(day: str) -> dict[str, dict]:
+def _eras(day: str) -> dict[str, core.Era]:
     with core_errors():
         return {era["volume_type"]: era for era in core.volume_eras(day) if era["volume_type"] in EBS_TYPES}
 
 
-def _is_disk(era: dict) -> bool:
+def _is_disk(era: core.Era) -> bool:
     """st1 and sc1: a random or small request costs a whole 1 MiB unit."""
     return era["random_charges_full_unit"]
 
@@ -183,6 +183,7 @@ def dense_instance_family(day: str) -> tuple[str, str]:
             per_tb_hour = 1_000.0 * price["usd"] / instance["instance_store_gb"]
             if best is None or per_tb_hour < best[0]:
                 best = (per_tb_hour, instance["instance_type"])
+    assert best is not None, day
     return best[1].split(".")[0], f"{best[1]} {best[0]:.3f} USD per TB of local disk and hour, the least of the day"
 
 
@@ -247,16 +248,23 @@ def _cheapest_local(day: str) -> str:
     )
 
 
+def _yearly_failures(era: core.Era) -> float:
+    """The upper end of the promised range, %."""
+    promised = era.get("durability_afr_percent")
+    assert promised is not None, era
+    return promised["value"][1]
+
+
 def consistent(day: str) -> TypeAnswer:
     """SSD types with the highest promised consistency; the cheapest first, among equals the more
     durable."""
     promised = {
-        name: era["consistency"]["value"]["of_time_percent"]
+        name: known["value"]["of_time_percent"]
         for name, era in _eras(day).items()
-        if era.get("consistency")
+        if (known := era.get("consistency")) is not None
     }
     best = max(promised.values())
-    durable = {name: era["durability_afr_percent"]["value"][1] for name, era in _eras(day).items() if name in promised}
+    durable = {name: _yearly_failures(era) for name, era in _eras(day).items() if name in promised}
     names = sorted(
         (name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name)
     )

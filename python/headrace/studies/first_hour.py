@@ -25,6 +25,7 @@ from headrace.studies.base import (
     StudyTable,
     Verdict,
     agree,
+    columns,
     compare,
     error_percent,
 )
@@ -236,16 +237,9 @@ def run(progress: Progress | None = None) -> StudyResult:
         tables.append(table)
         rows += of_warm
         charts += _charts(engine, *runs)
-    columns = (
-        "engine",
-        "IOPS",
-        "cold tps",
-        "per 1,000 IOPS",
-        "reads/tx",
-        "warm tps",
-        "per 1,000 IOPS, warm",
-        "reads/tx, warm",
+    names = columns(
+        "engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm"
     )
-    tables.append(StudyTable("Second half of the hour", columns, tuple(rows)))
+    tables.append(StudyTable("Second half of the hour", names, tuple(rows)))
     notes = base.texts("first_hour")
     return StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes, time.monotonic() - started)

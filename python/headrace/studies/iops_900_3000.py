@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cache
+from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -102,14 +103,14 @@ def table() -> dict[Cell, float]:
 
 
 @cache
-def database(load: str) -> dict:
+def database(load: str) -> core.Database:
     """The standard database of a load: no figure of this table but the two of a point select is in
     it."""
     with core_errors():
         return core.mysql_sysbench(SETTINGS | {"script": LOADS[load]})["database"]
 
 
-def with_log_writes(load: str, log_writes: float) -> dict:
+def with_log_writes(load: str, log_writes: float) -> core.Database:
     """The same with so many log writes in a row at a commit nobody shares; selects have none."""
     made = deepcopy(database(load))
     if made["log"]["syncs_per_commit"] > 0:
@@ -118,7 +119,7 @@ def with_log_writes(load: str, log_writes: float) -> dict:
 
 
 def simulated(
-    of: dict, iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS
+    of: Mapping[str, Any], iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS
 ) -> tuple[float, float]:
     """Transactions a second of one cell, every I/O simulated, and page reads of a transaction."""
     run = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -28,6 +29,7 @@ from headrace.studies.base import (
     StudyResult,
     StudyTable,
     Verdict,
+    columns,
     compare,
     error_percent,
     published,
@@ -74,7 +76,7 @@ DRAWN = {
 
 @dataclass(frozen=True)
 class LatencyRun:
-    """One measured run and what is needed to repeat it. Latencies in us, None where not published."""
+    """One measured run and what is needed to repeat it. Latencies in us, where published."""
 
     family: str
     storage: str
@@ -88,7 +90,7 @@ class LatencyRun:
     iodepth: int
     runtime_s: float
     iops: float
-    latency_us: dict[str, float | None]
+    latency_us: dict[str, float]
     note: str
     source: Source
 
@@ -108,7 +110,7 @@ class LatencyRun:
         the mean is lower only because submissions that had to wait for the one queue of 128 are
         timed from its end.
         """
-        mean_us = self.latency_us["mean"]
+        mean_us = self.latency_us.get("mean")
         if mean_us is None or self.rate_per_mille > 1_000:
             return self.iodepth
         return min(max(round(mean_us * self.iops / 1e6 / self.jobs), 1), self.iodepth)
@@ -128,7 +130,7 @@ def measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
 
 
 def _measured(row: dict[str, str]) -> LatencyRun:
-    latency = {name: float(row[f"{name}_us"]) if row[f"{name}_us"] else None for name in ("mean", *QUANTILES)}
+    latency = {name: float(row[f"{name}_us"]) for name in ("mean", *QUANTILES) if row[f"{name}_us"]}
     return LatencyRun(
         family=row["family"],
         storage=row["storage"],
@@ -152,7 +154,7 @@ def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
     """The measured run on the model, in the per-I/O form."""
     # ioping and diskplorer send requests at a rate of their own, far below what their depth allows,
     # or publish no mean: an open load.
-    mean_us = run.latency_us["mean"]
+    mean_us = run.latency_us.get("mean")
     paced = mean_us is None or (run.depth == 1 and run.iops * mean_us < 0.5e6)
     if paced:
         # More requests than were measured: below the cap the rate does not matter, and our own
@@ -186,15 +188,13 @@ class Compared:
     regime: str
     iops: float
     ours_us: dict[str, float]
-    error: dict[str, float | None]
+    error: dict[str, float]
 
 
 def _compare(run: LatencyRun) -> Compared:
     summary = repeat(run).summary
     ours = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
-    error = {
-        name: None if run.latency_us[name] is None else error_percent(ours[name], run.latency_us[name]) for name in ours
-    }
+    error = {name: error_percent(ours[name], theirs) for name, theirs in run.latency_us.items()}
     iops = summary["delivered_ios"] / summary["seconds"]
     return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, ours, error)
 
@@ -211,8 +211,8 @@ def cap_iops(run: LatencyRun) -> float:
         units = max(request_bytes / member["io_unit_bytes"], 1.0)
         iops = member["io_burst"]["iops"] if member["io_burst"] else member["iops"]
         caps[0] += min(iops / units, member["throughput_bytes_s"] / request_bytes)
-    if instance.get("max_iops"):
-        caps += [instance["max_iops"], instance["max_bytes_s"] / request_bytes]
+    if (iops := instance.get("max_iops")) and (bytes_s := instance.get("max_bytes_s")):
+        caps += [iops, bytes_s / request_bytes]
     return min(caps)
 
 
@@ -243,7 +243,7 @@ def _shares(
     chosen = [
         c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)
     ]
-    errors = [c.error[quantile] for c in chosen if c.error[quantile] is not None]
+    errors = [c.error[quantile] for c in chosen if quantile in c.error]
     sizes = sorted(abs(error) for error in errors)
     if not sizes:
         return 0, 0, float("nan"), float("nan")
@@ -252,8 +252,7 @@ def _shares(
 
 
 def _groups() -> list[tuple[str | None, str | None]]:
-    everything = [(None, None)] + [(None, regime) for regime in REGIMES]
-    return everything + [(family, regime) for family in FAMILIES for regime in REGIMES]
+    return [(None, None), *product((None, *FAMILIES), REGIMES)]
 
 
 def _table_of_shares(compared: list[Compared]) -> StudyTable:
@@ -275,18 +274,10 @@ def _table_of_shares(compared: list[Compared]) -> StudyTable:
                         round(mean, 1),
                     )
                 )
-    columns = (
-        "volume",
-        "regime",
-        "quantile",
-        "tolerance %",
-        "within",
-        "runs",
-        "share %",
-        "median |error| %",
-        "mean error %",
+    names = columns(
+        "volume | regime | quantile | tolerance % | within | runs | share % | median |error| % | mean error %"
     )
-    return StudyTable("Share of runs within tolerance", columns, tuple(rows))
+    return StudyTable("Share of runs within tolerance", names, tuple(rows))
 
 
 def _table_of_runs(compared: list[Compared]) -> StudyTable:
@@ -310,7 +301,7 @@ def _table_of_runs(compared: list[Compared]) -> StudyTable:
             round(c.iops),
         ]
         for name in ("mean", *QUANTILES):
-            theirs, error = r.latency_us[name], c.error[name]
+            theirs, error = r.latency_us.get(name), c.error.get(name)
             row += [theirs, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
         rows.append((*row, r.note, str(r.source)))
     return StudyTable("Every run", tuple(columns), tuple(rows))
@@ -341,17 +332,13 @@ def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
             verdicts.append(compare(f"{title}: {name}", figure, c.ours_us[name] / 1e3, tolerance, c.regime))
     for family, regime in _groups()[1:]:
         for name in TOLERANCE_PERCENT:
-            chosen = [
-                c
-                for c in compared
-                if family in (None, c.run.family) and c.regime == regime and c.error[name] is not None
-            ]
+            chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and name in c.error]
             if chosen:
                 verdicts.append(_group_verdict(family, regime, name, chosen))
     return tuple(verdicts)
 
 
-def _group_verdict(family: str | None, regime: str, name: str, chosen: list[Compared]) -> Verdict:
+def _group_verdict(family: str | None, regime: str | None, name: str, chosen: list[Compared]) -> Verdict:
     tolerance = TOLERANCE_PERCENT[name]
     within, total, middle, mean = _shares(chosen, family, regime, name)
     years = sorted({c.run.source.date[:4] for c in chosen})
@@ -397,7 +384,7 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
         charts.append(ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
     errors = []
     for name in TOLERANCE_PERCENT:
-        known = [c for c in compared if c.error[name] is not None]
+        known = [c for c in compared if name in c.error]
         at = tuple(c.run.latency_us["p50"] / 1e3 for c in known)
         errors.append(ChartSeries(f"{name} error", "simulated", at, tuple(c.error[name] for c in known)))
     charts.append(

@@ -98,7 +98,7 @@ def _iops(run: Simulation) -> float:
     return run.summary["delivered_ios"] / run.summary["seconds"]
 
 
-def member_limits(storage: str, day: str) -> dict:
+def member_limits(storage: str, day: str) -> core.VolumeLimits:
     """Catalog limits of a single volume."""
     with core_errors():
         return core.storage_limits(storage, day)[0]

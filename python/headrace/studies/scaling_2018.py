@@ -28,6 +28,7 @@ from headrace.studies.base import (
     StudyTable,
     Verdict,
     agree,
+    columns,
     compare,
     error_percent,
     figures,
@@ -288,18 +289,10 @@ def _scaling_table(runs: dict) -> StudyTable:
                     round(both, 3),
                 )
             )
-    columns = (
-        "engine",
-        "storage",
-        "tps",
-        "p5",
-        "p95",
-        "binds",
-        "storage USD/month",
-        "USD/month per tps",
-        f"with {INSTANCE}",
+    names = columns(
+        f"engine | storage | tps | p5 | p95 | binds | storage USD/month | USD/month per tps | with {INSTANCE}"
     )
-    return StudyTable("Mean of the second half, and what it costs", columns, tuple(rows))
+    return StudyTable("Mean of the second half, and what it costs", names, tuple(rows))
 
 
 def _sweep_charts(runs: dict) -> list[ChartData]:

@@ -59,7 +59,6 @@ def measured() -> tuple[TpccRun, ...]:
         if row["instance"] != INSTANCE:
             continue
         quarters = tuple(float(row[name]) for name in ("q1", "q2", "q3", "q4"))
-        quantiles = (float(row[name]) for name in ("p5", "p50", "p95"))
         runs.append(
             TpccRun(
                 row["run"],
@@ -70,7 +69,9 @@ def measured() -> tuple[TpccRun, ...]:
                 int(row["threads"]),
                 float(row["mean_second_half"]),
                 quarters,
-                *quantiles,
+                float(row["p5"]),
+                float(row["p50"]),
+                float(row["p95"]),
                 Source(row["source"], row["date"]),
             )
         )

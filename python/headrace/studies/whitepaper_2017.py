@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -79,7 +80,7 @@ TOLERANCE_PERCENT = 20.0
 ALIKE = 0.02
 
 
-def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) -> dict:
+def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) -> core.Database:
     """The paper's oltp.lua: so many point selects, one index update, one other update, one delete
     and insert, all rows alike; the binlog off, as in 5.7."""
     off = {"simple_ranges": 0, "sum_ranges": 0, "order_ranges": 0, "distinct_ranges": 0, "point_selects": selects}
@@ -126,7 +127,7 @@ def _run(storage: str, pool_bytes: float, **load) -> dict:
     } | load
 
 
-def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, float]:
+def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, Any]:
     """tps, reads of a transaction and IOPS of the hour of table 4, from a cold start."""
     pool, redo = SERVERS[server]
     with core_errors():

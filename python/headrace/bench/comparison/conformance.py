@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
+import numpy as np
+
 from headrace.base.storage import Storage
 from headrace.bench.drivers import fio
 from headrace.lab import Lab
@@ -138,6 +140,7 @@ def _one(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
     volume = lab.create(case.spec)["id"]
     try:
         attached = lab.attach(volume)["attachment"]
+        assert attached is not None and attached["device"] is not None, volume
         beyond = attached["warnings"]
         if case.balance_percent is not None:
             lab.set_balance(volume, case.balance_percent)
@@ -154,7 +157,9 @@ def _one(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
 def _recovered(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:
     """What a drained volume has earned after a rest."""
     time.sleep(REST_S)
-    earned = lab.balance(volume)["members"][0]["percent"]
+    members = lab.balance(volume)["members"]
+    assert members[0] is not None, volume
+    earned = members[0]["percent"]
     again = replace(case, load=replace(case.load, seconds=AGAIN_S, seed=2), balance_percent=earned)
     measured = fio.run_once(again.load, device)
     model = simulate(
@@ -215,7 +220,7 @@ def _findings(
         start_balance=case.balance_percent,
     )
     rows = model.rows if drained else model.rows[1:]
-    iops = float((rows["iops"] * rows["duration_s"]).sum() / rows["duration_s"].sum())
+    iops = float(np.average(rows["iops"].to_numpy(), weights=rows["duration_s"].to_numpy()))
     note = " ".join(beyond)
     cap, at_cap = _cap(case.spec, load), "none" not in rows["cap"].to_list()
     if drained:
@@ -237,7 +242,7 @@ def _findings(
         ("p99", "p99_ms", measured.p99_ms, P99_PERCENT, late_ms[1]),
         ("p99.9", "p999_ms", measured.p999_ms, None, 0.0),
     ):
-        said = float(rows[key].mean())
+        said = float(np.mean(rows[key].to_numpy()))
         allowed = None if bar is None else bar + 100.0 * late / said
         yield _finding(case, what, "ms", None, said, ours, allowed, note)
 
@@ -273,15 +278,11 @@ def _finding(
 
 @cache
 def _table() -> dict[tuple[str, str, int, int, str], float]:
-    with (
-        files("headrace.bench.comparison")
-        .joinpath("conformance_published.csv")
-        .open(encoding="utf-8", newline="") as rows
-    ):
-        return {
-            (row["type"], row["rw"], int(row["bs_kib"]), int(row["iodepth"]), row["what"]): float(row["value"])
-            for row in csv.DictReader(rows)
-        }
+    path = files("headrace.bench.comparison").joinpath("conformance_published.csv")
+    return {
+        (row["type"], row["rw"], int(row["bs_kib"]), int(row["iodepth"]), row["what"]): float(row["value"])
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    }
 
 
 def _published(case: Case, what: str) -> float | None:

@@ -123,6 +123,7 @@ def change_of_groups(a: Sequence[float], b: Sequence[float]) -> tuple[float, flo
 
     one, other = np.log(a), np.log(b)
     if not one.var() and not other.var():
-        return (100.0 * math.expm1(other.mean() - one.mean()),) * 2
+        change = 100.0 * math.expm1(float(other.mean() - one.mean()))
+        return change, change
     interval = stats.ttest_ind(other, one, equal_var=False).confidence_interval(CONFIDENCE)
     return 100.0 * math.expm1(interval.low), 100.0 * math.expm1(interval.high)

@@ -35,8 +35,8 @@ def check_numbers(source: str, whole: bool = False, **given: tuple[object, float
     """Raises InputError for an option (value, least, most) beyond its bounds; `whole`: not an
     integer."""
     for what, (value, low, high) in given.items():
-        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not (number and low <= value <= high):
+        kinds = int if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
             words = "a whole number from " if whole else ""
             raise InputError(f"{what} = {value}", f"must be {words}{low:{',' if whole else 'g'}} to {high:,}", source)
 

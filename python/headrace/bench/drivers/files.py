@@ -29,20 +29,20 @@ def check_folder(name: str, target: Target) -> None:
 
 def check_overwrite(target: Target, allowed: bool) -> None:
     """Writes to a block device destroy what is on it. Raises InputError."""
-    if not target.folder.is_block_device():
+    if not target.files.is_block_device():
         return
-    real = os.path.realpath(target.folder)
+    real = os.path.realpath(target.files)
     used = [line.split()[1] for line in _mounts() if os.path.realpath(line.split()[0]) == real]
     if used:
         raise InputError(
-            str(target.folder),
+            str(target.files),
             f"is mounted at {used[0]}: writing to it would destroy the file system",
             "",
             "Name a folder on it instead.",
         )
     if not allowed:
         raise InputError(
-            str(target.folder),
+            str(target.files),
             "is a block device, and this load overwrites it",
             DOC,
             "Say --overwrite when nothing on it is needed.",

@@ -118,25 +118,25 @@ class FioJob(Benchmark):
             check_overwrite(target, self.overwrite)
 
     def prepared(self, target: Target, threads: int) -> bool:
-        return target.folder.is_block_device() or file_whole(target.folder / FILE, self._bytes)
+        return target.files.is_block_device() or file_whole(target.files / FILE, self._bytes)
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
-        if target.folder.is_block_device():
+        if target.files.is_block_device():
             return
-        free_for(target.folder, self._bytes, target.folder / FILE)
+        free_for(target.files, self._bytes, target.files / FILE)
         say(f"writing {self.size_gib:g} GiB")
-        words = [self.tool().path, "--name=prepare", f"--filename={target.folder / FILE}", "--rw=write", "--bs=1m"]
+        words = [self.tool().path, "--name=prepare", f"--filename={target.files / FILE}", "--rw=write", "--bs=1m"]
         words += [f"--size={self._bytes}", "--ioengine=psync", "--direct=1", "--end_fsync=1", f"--randseed={seed}"]
         limit_s = PREPARE_MORE_S + self._bytes / MIB / PREPARE_MIB_S
         ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
         if ended.late or ended.code:
             said = "no time left" if ended.late else ended.said
             raise CouldNotRun(
-                f"fio in {target.folder}", f"could not write the file: {said}", SOURCE, "Is the disk full?"
+                f"fio in {target.files}", f"could not write the file: {said}", SOURCE, "Is the disk full?"
             )
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
-        path = target.folder if target.folder.is_block_device() else target.folder / FILE
+        path = target.files if target.files.is_block_device() else target.files / FILE
         words = _words(self.tool().path, path, self.rw, self.bs_kib, self.iodepth, load.threads)
         words += [f"--ioengine={self.ioengine}", f"--direct={int(self.direct)}", "--thread", f"--randseed={load.seed}"]
         words += [f"--runtime={load.seconds}", f"--ramp_time={load.warmup_s}", f"--size={self._bytes}"]
@@ -171,8 +171,8 @@ class FioJob(Benchmark):
             return super().partial(raw, load, folder)
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        if not target.folder.is_block_device():
-            (target.folder / FILE).unlink(missing_ok=True)
+        if not target.files.is_block_device():
+            (target.files / FILE).unlink(missing_ok=True)
 
     @property
     def _bytes(self) -> int:

@@ -92,7 +92,7 @@ class Mysqlslap(Benchmark):
                 cursor.executemany(f"INSERT INTO {TABLE} (id, k, c) VALUES (%s, %s, %s)", batch)
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
-        account = write_client_file(target.address.with_database(None), folder / ACCOUNT_FILE)
+        account = write_client_file(target.server.with_database(None), folder / ACCOUNT_FILE)
         statements = folder / "statements.sql"
         statements.write_text(";\n".join(self._statements(load.seed)) + ";\n", encoding="utf-8")
         words = [
@@ -101,7 +101,7 @@ class Mysqlslap(Benchmark):
             f"--concurrency={load.threads}",
             "--iterations=1",
             f"--number-of-queries={ENDLESS}",
-            f"--create-schema={target.address.database}",
+            f"--create-schema={target.database}",
             "--no-drop",
             f"--query={statements}",
             "--delimiter=;",

@@ -91,13 +91,13 @@ class SysbenchFileio(Benchmark):
 
     def check_target(self, target: Target) -> None:
         check_folder(self.name, target)
-        if not target.folder.is_dir():
+        if not target.files.is_dir():
             raise InputError(
-                str(target.folder), "sysbench fileio works in a folder", DOC, "Mount the device, or use fio."
+                str(target.files), "sysbench fileio works in a folder", DOC, "Mount the device, or use fio."
             )
 
     def prepared(self, target: Target, threads: int) -> bool:
-        folder = target.folder / FOLDER
+        folder = target.files / FOLDER
         if not folder.exists():
             return False
         found = len(list(folder.glob("test_file.*")))
@@ -108,8 +108,8 @@ class SysbenchFileio(Benchmark):
         return all(file_whole(folder / f"test_file.{number}", self._file_bytes) for number in range(self.files))
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
-        place = target.folder / FOLDER
-        free_for(target.folder, self.files * self._file_bytes)
+        place = target.files / FOLDER
+        free_for(target.files, self.files * self._file_bytes)
         place.mkdir(exist_ok=True)
         say(f"writing {self.files} files, {self.size_gib:g} GiB")
         # At 1 MiB/s and slower something is wrong.
@@ -125,7 +125,7 @@ class SysbenchFileio(Benchmark):
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         words = [self.tool().path, "fileio", *sysbench.timing_words(load), *self._words(), "run"]
-        return Command(tuple(words), target.folder / FOLDER)
+        return Command(tuple(words), target.files / FOLDER)
 
     def line(self, text: str) -> IntervalReport | None:
         match = REPORT.match(text.strip()) if "fsyncs:" in text else None
@@ -160,7 +160,7 @@ class SysbenchFileio(Benchmark):
         return sysbench.why(raw, ended)
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        place = target.folder / FOLDER
+        place = target.files / FOLDER
         if place.is_symlink() or not place.is_dir():
             return
         shutil.rmtree(place, ignore_errors=True)

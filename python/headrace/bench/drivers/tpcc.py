@@ -82,14 +82,14 @@ class Tpcc(Benchmark):
         if wrong:
             hint = "Prepare them anew (--fresh drops tpcc_warehouse and so on), or name another database."
             rule = f"holds tables of TPC-C, but {wrong[0]}"
-            raise InputError(f"database {target.address.database}", rule, f"{DOC}, Preparing", hint)
+            raise InputError(f"database {target.database}", rule, f"{DOC}, Preparing", hint)
         return True
 
     def _sizes(self, target: Target) -> list[str]:
         with cursor_on(target) as cursor:
             cursor.execute(
                 "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s",
-                (target.address.database, INDEX),
+                (target.database, INDEX),
             )
             if not cursor.fetchone()[0]:
                 return ["the loading was not finished"]
@@ -109,7 +109,7 @@ class Tpcc(Benchmark):
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
         tool = self.tool()
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         script = _script(folder)
         words = [f"--config-file={account}", "--db-driver=mysql", f"--rand-seed={seed}", *self._words(target)]
         limit_s = PREPARE_MORE_S + PREPARE_S_PER_WAREHOUSE * self.warehouses
@@ -126,7 +126,7 @@ class Tpcc(Benchmark):
         sysbench.once(tool, [*words, script, "index"], folder, "index", limit_s)
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         words = sysbench.server_words(self.tool(), account, load)
         return Command((*words, *self._words(target), f"--warmup={load.warmup_s}", _script(folder), "run"), folder)
 
@@ -160,7 +160,7 @@ class Tpcc(Benchmark):
             return consistency(cursor, self.warehouses)
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         sysbench.once(
             self.tool(),
             [f"--config-file={account}", "--db-driver=mysql", _script(folder), "cleanup"],

@@ -49,12 +49,13 @@ def write(
             ("the storage is not known (--storage)", target.storage is None),
             ("the size of the cache is not known", target.cache_gib is None),
             ("fewer than two seconds were measured", series.filter(pl.col("tps").is_not_null()).height < 2),
-            ("no transaction was made", not (series["tps"].max() or 0) > 0),
+            ("no transaction was made", not (series["tps"].fill_null(0.0) > 0).any()),
         )
         if missing
     ]
     if lacks:
         return lacks[0]
+    assert table is not None and target.cache_gib is not None and target.engine is not None
     files: dict = {"sysbench": SYSBENCH_CSV}
     _write_transactions(folder / SYSBENCH_CSV, series)
     if samples.status.height >= 2:

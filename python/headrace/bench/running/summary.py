@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
+import numpy as np
 import polars as pl
 
 from headrace.base import caps
@@ -44,15 +47,15 @@ def figures(series: pl.DataFrame, outcome: ToolOutcome, benchmark: Benchmark) ->
     found: dict[str, float | None] = {"seconds": float(part["duration_s"].sum())}
     found |= {
         "tps": mean(part, "tps"),
-        "tps_sd": _sd(part["tps"]),
-        "tps_min": part["tps"].min(),
-        "tps_max": part["tps"].max(),
+        "tps_sd": _of(partial(np.std, ddof=1), part["tps"], 2),
+        "tps_min": _of(np.min, part["tps"]),
+        "tps_max": _of(np.max, part["tps"]),
     }
     found["stall_s"] = float(part.filter(pl.col("tps") == 0)["duration_s"].sum())
     found |= {name: mean(part, name) for name in MEANS}
     found |= dict.fromkeys(SHARES) if outcome.histogram is None else outcome.histogram.summary()
     found |= {name: outcome.figures.get(name) for name in ("mean_ms", "max_ms", "transactions", "errors")}
-    found["p95_of_seconds_ms"] = part["p95_ms"].median()
+    found["p95_of_seconds_ms"] = _of(np.median, part["p95_ms"])
     found |= outcome.figures
     found |= _per_transaction(part)
     found |= {name: mean(part, name) for name in CAPS if name in part.columns}
@@ -70,30 +73,29 @@ def mean(part: pl.DataFrame, name: str) -> float | None:
     if name not in part.columns:
         return None
     known = part.select(name, "duration_s").drop_nulls()
-    length = known["duration_s"].sum()
+    length = float(known["duration_s"].sum())
     return float((known[name] * known["duration_s"]).sum()) / length if length else None
 
 
-def _sd(column: pl.Series) -> float | None:
-    return column.std() if column.drop_nulls().len() > 1 else None
+def _of(figure: Callable[[np.ndarray], float], column: pl.Series, least: int = 1) -> float | None:
+    """A figure of the values that are known; None of fewer than `least`."""
+    values = column.drop_nulls().to_numpy()
+    return float(figure(values)) if len(values) >= least else None
 
 
 def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
     """I/Os and KiB a transaction: sums over sums, of rows that have both."""
     found: dict[str, float | None] = {}
-    for name, columns, factor in (
-        ("reads_per_transaction", ("read_iops",), 1.0),
-        ("writes_per_transaction", ("write_iops",), 1.0),
-        ("read_kib_per_transaction", ("read_mib_s",), 1024.0),
-        ("write_kib_per_transaction", ("write_mib_s",), 1024.0),
+    for name, column, factor in (
+        ("reads_per_transaction", "read_iops", 1.0),
+        ("writes_per_transaction", "write_iops", 1.0),
+        ("read_kib_per_transaction", "read_mib_s", 1024.0),
+        ("write_kib_per_transaction", "write_mib_s", 1024.0),
     ):
-        if not all(column in part.columns for column in columns):
-            continue
-        known = part.select("tps", "duration_s", *columns).drop_nulls()
-        done = (known["tps"] * known["duration_s"]).sum()
-        found[name] = (
-            factor * sum((known[column] * known["duration_s"]).sum() for column in columns) / done if done else None
-        )
+        if column in part.columns:
+            known = part.select("tps", "duration_s", column).drop_nulls()
+            done = float((known["tps"] * known["duration_s"]).sum())
+            found[name] = factor * float((known[column] * known["duration_s"]).sum()) / done if done else None
     return found
 
 

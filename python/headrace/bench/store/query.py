@@ -61,7 +61,10 @@ def connect(store: Store, runs: Sequence[RunRecord] | None = None):
     import duckdb
 
     records = store.runs() if runs is None else list(runs)
-    offline = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    offline: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
     connection = duckdb.connect(":memory:", config=offline)
     connection.execute(_runs_view(records))
     for table, file in (("series", SERIES_FILE), ("percentiles", PERCENTILES_FILE)):
@@ -175,7 +178,7 @@ def export(
                 if sql
                 else f"CREATE TEMP TABLE answer AS FROM {what}"
             )
-            rows = connection.execute("SELECT COUNT(*) FROM answer").fetchone()[0]
+            (rows,) = connection.execute("SELECT COUNT(*) FROM answer").fetchall()[0]
             connection.execute(f"COPY answer TO {_text(made)} ({form})")
             os.replace(made, path)
         except duckdb.IOException as error:

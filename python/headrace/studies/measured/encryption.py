@@ -140,7 +140,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         published_rows=PUBLISHED_ROWS,
         rows=rows_of(session.options),
         scale=rows_of(session.options) / PUBLISHED_ROWS,
-        pool=next(iter(found.values())).cell.place.settings["innodb_buffer_pool_size"],
+        pool=next(iter(found.values())).cell.server.settings["innodb_buffer_pool_size"],
         storage=STORAGE,
         threads=THREADS,
     )

@@ -121,7 +121,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         )
         # A pool that still fills gives the faster volume twice: it reads more now, and has more in
         # memory for what comes next.
-        most = max(CAPS, pairs[-1].simulated)
+        most = max(CAPS, pairs[-1].simulated or 0.0)
         why = (
             f"at least alike; at most the ratio of the caps, {high:,} / {low:,}, or what is simulated of a "
             "pool that still fills"

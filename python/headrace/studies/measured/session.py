@@ -150,10 +150,11 @@ def run(module: ModuleType, options: LabOptions, progress: Progress = silent, sa
         parts.done_s += LAB_S
         if probes:
             runs = CellRunner("processors", lab, store, session.facts, parts, say).run(probes, probed)
-            session.here = simulation.processor_speed(*runs.values(), module.DAY)
+            session.here = simulation.processor_speed(runs[probes[0].key], runs[probes[1].key], module.DAY)
         if hasattr(module, "simulate"):
             simulated = module.simulate(session, cells, parts)
         else:
+            assert session.here is not None  # only studies of files have no processors measured
             simulated = simulation.simulate_all(cells, session.here, module.DAY, parts)
         for data in sets.values():
             with parts.part(LOAD_S_PER_GIB * data.gib, f"loading {data.name}"):

@@ -14,7 +14,7 @@ from headrace.experiment.simulate import SimulatedCell
 from headrace.servers import find_program
 from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, figures
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, by_role, figures
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -154,6 +154,7 @@ def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, MeasuredCell]):
     """Within the simulation's own doubt; from below only where the tuned server ended at its
     storage: processors, this machine's or taken by others, give it any less."""
     ends = {server: tables.binds(found[server, storage]) for server in ("tuned", "default")}
+    assert pair.simulated is not None, pair.words
     low, high = pair.simulated / SPREAD, pair.simulated * SPREAD
     why = (
         f"the simulation of this scale, a factor of {SPREAD:.1f} either way for the flushing rate the "
@@ -191,7 +192,7 @@ def _settings(found: dict[tuple, MeasuredCell]):
             (
                 SERVERS[server],
                 storage,
-                ", ".join(f"{name}={value}" for name, value in sorted(one.cell.place.settings.items())),
+                ", ".join(f"{name}={value}" for name, value in sorted(one.cell.server.settings.items())),
             )
         )
     return StudyTable("Settings", ("server", "storage", "settings"), tuple(rows))
@@ -217,13 +218,11 @@ def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
                 series,
             )
         )
-        ratios = tuple(
-            ChartSeries(role, role, ("tuned over default",), (value,))
-            for role, value in (
-                ("published", theirs["tuned_tps"].value / theirs["default_tps"].value),
-                ("simulated", simulated["tuned", storage].tps / simulated["default", storage].tps),
-                ("measured", found["tuned", storage].tps / found["default", storage].tps),
-            )
+        ratios = by_role(
+            ("tuned over default",),
+            published=(theirs["tuned_tps"].value / theirs["default_tps"].value,),
+            simulated=(simulated["tuned", storage].tps / simulated["default", storage].tps,),
+            measured=(found["tuned", storage].tps / found["default", storage].tps,),
         )
         charts.append(ChartData(f"{storage}: the ratio", "bar", "", "times", ratios))
     return charts

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
@@ -105,9 +106,9 @@ def ratio(what: str, found: Pair, low: float, high: float, source: Source, why: 
 
 def order(
     what: str,
-    published: Mapping[object, float],
-    simulated: Mapping[object, float] | None,
-    measured: Mapping[object, MeasuredCell],
+    published: Mapping[tuple, float],
+    simulated: Mapping[tuple, float] | None,
+    measured: Mapping[tuple, MeasuredCell],
     source: Source,
     least: float,
     why: str,
@@ -136,7 +137,7 @@ def order(
     )
 
 
-def concordant(published: Mapping[object, float], ours: Mapping[object, float], apart) -> tuple[int, int]:
+def concordant(published: Mapping[Any, float], ours: Mapping[Any, float], apart) -> tuple[int, int]:
     """(pairs of keys in the published order, pairs that can be told apart in both). `apart(a, b)`:
     by what share two of ours must differ."""
     same = told = 0

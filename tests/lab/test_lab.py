@@ -86,7 +86,7 @@ def test_up_status_down(labs):
     run = Command(folder)
     assert "headrace lab up --data-dir" in run("lab", "status", code=3).stderr
     run("lab", "down", code=3)
-    up = run("lab", "up", "--instance-type", "m5.2xlarge", "--as-of", "2020-01-01", "--metrics-port", "0")
+    up = run("lab", "up", "--instance", "m5.2xlarge", "--as-of", "2020-01-01", "--metrics-port", "0")
     assert up.stdout == "" and str(folder) in up.stderr
     status = json.loads(run("lab", "status", "--output", "json").stdout)
     assert (status["instance_type"], status["as_of"], status["data_dir"], status["volumes"]) == (
@@ -200,7 +200,7 @@ def test_a_caller_that_talks_nonsense_gets_words(lab, line):
 
 def test_the_life_of_a_volume(lab, headrace):
     made = json.loads(
-        headrace("volume", "create", "gp2:10", "--name", "db", "--tag", "team=orders", "--balance", "5%", "--output", "json").stdout
+        headrace("volume", "create", "gp2:10", "--name", "db", "--tag", "team=orders", "--start-balance", "5%", "--output", "json").stdout
     )
     assert (made["spec"], made["state"], made["tags"], made["attachment"]) == ("gp2:10", "available", {"team": "orders"}, None)
     assert made["balance_percent"] == pytest.approx(5, abs=0.1)
@@ -457,7 +457,7 @@ def test_every_form_of_output_can_be_read(lab, headrace):
 def test_completion_knows_the_volumes(lab):
     import types
 
-    from headrace.cli.lab_common import complete_volume
+    from headrace.cli.options import complete_volume
 
     lab.create("gp2:1", name="orders")
     lab.create("gp2:1", name="other")

@@ -12,7 +12,7 @@ from headrace.bench import Store, run
 from headrace.bench.server import cursor_on
 from headrace.experiment import ExperimentLab
 from headrace.experiment import run as running
-from headrace.report import pages
+from headrace.report.study import write_study
 from headrace.studies.measured import LabOptions, encryption, raid_arrays, session
 
 
@@ -65,7 +65,7 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
     assert result.verdicts[-1].what == "the machine was at rest"
     # 2.3 times on a quiet machine; the caps alone allow 4, and below 1.5 something is wrong with the array.
     assert claims["RAID 0 of 4 clearly better than one volume"].within is True, claims
-    pages.write_study(tmp_path / "page.html", result)
+    write_study(tmp_path / "page.html", result)
     assert any("earlier session" in note for note in result.notes)
 
 

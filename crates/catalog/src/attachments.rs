@@ -1,10 +1,11 @@
-//! How many volumes an instance takes: EBS volumes by its attachment limit, local disks by their number.
+//! How many volumes an instance takes: EBS volumes by its attachment limit, local disks by their
+//! number.
 
 use crate::error::{CatalogError, Problem};
 use crate::spec::{StorageSpec, VolumeType};
 use crate::{Catalog, InstanceLimits};
 
-/// Checks that all of `storages` together can be on `instance`, beside its root volume.
+/// Checks that all of `storages` together can be on `instance` together with its root volume.
 pub(crate) fn check(catalog: &Catalog, storages: &[&StorageSpec], instance: &InstanceLimits) -> Result<(), CatalogError> {
     let members = || storages.iter().flat_map(|storage| &storage.members);
     let local = members().filter(|member| member.volume_type == VolumeType::InstanceStore).count();

@@ -1,7 +1,7 @@
-//! Facts about cloud storage, by day: what a volume type allowed, what an instance type gave its volumes, what both
-//! cost. The facts are tables under `data/`, written to be read and corrected by people; this crate embeds them, reads
-//! them when first asked, and answers questions such as "what does `gp2:500` deliver on 2018-08-15, and how sure are
-//! we".
+//! Facts about cloud storage, by day: what a volume type allowed, what an instance type gave its
+//! volumes, what both cost. The facts are tables under `data/`, written to be read and corrected by
+//! people; this crate embeds them, reads them when first asked, and answers questions such as "what
+//! does `gp2:500` deliver on 2018-08-15, and how sure are we".
 //!
 //! ```
 //! use headrace_catalog::{Catalog, NaiveDate};
@@ -13,9 +13,9 @@
 //! assert_eq!(limits.io_burst.unwrap().capacity_ios, 5_400_000);
 //! ```
 //!
-//! It is the bottom crate: it depends on no other of this project. It holds no latency and no behaviour over time;
-//! those are the model's. A figure that is not confirmed, or that this project chose where sources are silent, comes
-//! with a [`Caveat`].
+//! It is the bottom crate: it depends on no other of this project. It holds no latency and no
+//! behaviour over time; those are the model's. A figure that is not confirmed, or that this project
+//! chose where sources are silent, comes with a [`Caveat`].
 
 mod attachments;
 mod commitment;
@@ -111,7 +111,8 @@ impl DataFiles<'static> {
     }
 }
 
-/// The tables in memory. Volume types and rules are read at once, instances and prices when first asked for.
+/// The tables in memory. Volume types and rules are read at once, instances and prices when first
+/// asked for.
 #[derive(Debug)]
 pub struct Catalog {
     files: DataFiles<'static>,
@@ -134,7 +135,8 @@ impl Catalog {
         CATALOG.get_or_init(|| Catalog::new(DataFiles::embedded()).unwrap_or_else(|error| panic!("shipped data: {error}")))
     }
 
-    /// A catalog of other files. Reads sources, rules and volume types; [`Catalog::check`] reads the rest.
+    /// A catalog of other files. Reads sources, rules and volume types; [`Catalog::check`] reads
+    /// the rest.
     ///
     /// # Errors
     /// [`CatalogError::Data`] naming file, row and field.
@@ -203,12 +205,12 @@ impl Catalog {
         })
     }
 
-    /// What a volume delivers on a day. With an instance that is not of the Nitro System, its lower caps apply; the
-    /// limits of the instance itself do not, they are shared by all its volumes.
+    /// What a volume delivers on a day. With an instance that is not of the Nitro System, its lower
+    /// caps apply; the limits of the instance itself do not, they are shared by all its volumes.
     ///
     /// # Errors
-    /// [`CatalogError::NotYet`] before the type existed, [`CatalogError::Limit`] for a size, IOPS or throughput the
-    /// type did not take on that day.
+    /// [`CatalogError::NotYet`] before the type existed, [`CatalogError::Limit`] for a size, IOPS
+    /// or throughput the type did not take on that day.
     pub fn volume_limits(&self, spec: &VolumeSpec, date: NaiveDate, instance: Option<&InstanceLimits>) -> Result<VolumeLimits, CatalogError> {
         limits::Resolver::new(self, spec, date, instance)?.resolve()
     }
@@ -216,8 +218,9 @@ impl Catalog {
     /// [`Catalog::volume_limits`] of each member, in the order of the array.
     ///
     /// # Errors
-    /// Of the first member that has one; [`CatalogError::Notation`] when the members do not form the level,
-    /// [`CatalogError::Limit`] when the instance does not take that many ([`Catalog::check_attachments`]).
+    /// Of the first member that has one; [`CatalogError::Notation`] when the members do not form
+    /// the level, [`CatalogError::Limit`] when the instance does not take that many
+    /// ([`Catalog::check_attachments`]).
     pub fn storage_limits(&self, storage: &StorageSpec, date: NaiveDate, instance: Option<&InstanceLimits>) -> Result<Vec<VolumeLimits>, CatalogError> {
         storage.check()?;
         if let Some(instance) = instance {
@@ -236,11 +239,12 @@ impl Catalog {
         Ok(limits)
     }
 
-    /// Whether all of `storages`, such as data and log, can be on one instance beside its root volume.
+    /// Whether all of `storages`, such as data and log, can be on one instance together with its
+    /// root volume.
     ///
     /// # Errors
-    /// [`CatalogError::Limit`] naming the attachment limit or the number of local disks. A type whose limit no source names
-    /// takes any number.
+    /// [`CatalogError::Limit`] naming the attachment limit or the number of local disks. A type
+    /// whose limit no source names takes any number.
     pub fn check_attachments(&self, storages: &[&StorageSpec], instance: &InstanceLimits) -> Result<(), CatalogError> {
         attachments::check(self, storages, instance)
     }
@@ -258,7 +262,8 @@ impl Catalog {
         self.instance_table().map_or_else(|_| Vec::new(), |table| table.all(date))
     }
 
-    /// Price of an instance for an hour (Linux, on demand), or `None` where the tables have none for the region.
+    /// Price of an instance for an hour (Linux, on demand), or `None` where the tables have none
+    /// for the region.
     pub fn instance_price(&self, name: &str, region: &str, date: NaiveDate) -> Option<Price> {
         self.instance_price_table().ok()?.get(name, region, date, &self.sources)
     }
@@ -266,7 +271,8 @@ impl Catalog {
     /// What a commitment (`reserved-1y`, ...) saves on the hour of an instance type.
     ///
     /// # Errors
-    /// [`CatalogError::NoPrice`] for a commitment without a factor, [`CatalogError::NotYet`] before it was sold.
+    /// [`CatalogError::NoPrice`] for a commitment without a factor, [`CatalogError::NotYet`] before
+    /// it was sold.
     pub fn commitment(&self, commitment: &str, instance_type: &str, date: NaiveDate) -> Result<&Commitment, CatalogError> {
         self.commitment_table()?.get(commitment, instance_type, date)
     }
@@ -279,7 +285,8 @@ impl Catalog {
         self.volume_price_table()?.region(region, date)
     }
 
-    /// When the prices of a region that hold on a day were last seen: what a reader of a bill must know about its age.
+    /// When the prices of a region that hold on a day were last seen: what a reader of a bill must
+    /// know about its age.
     ///
     /// # Errors
     /// [`CatalogError::UnknownRegion`].
@@ -290,18 +297,19 @@ impl Catalog {
 
     /// The bill of a month for a storage, without the instance.
     ///
-    /// `million_ios_per_month` are the requests, in millions, that reach all members together; only magnetic volumes
-    /// bill them, by their share of the members.
+    /// `million_ios_per_month` are the requests, in millions, that reach all members together; only
+    /// magnetic volumes bill them, by their share of the members.
     ///
     /// # Errors
-    /// Those of [`Catalog::storage_limits`] and [`Catalog::volume_prices`]; [`CatalogError::NoPrice`] where the region
-    /// has no price of the type; [`CatalogError::Limit`] for a number of requests that is negative or no number.
+    /// Those of [`Catalog::storage_limits`] and [`Catalog::volume_prices`];
+    /// [`CatalogError::NoPrice`] where the region has no price of the type; [`CatalogError::Limit`]
+    /// for a number of requests that is negative or no number.
     pub fn monthly_cost(&self, storage: &StorageSpec, region: &str, date: NaiveDate, million_ios_per_month: f64) -> Result<Vec<CostItem>, CatalogError> {
         self.monthly_cost_at(storage, &self.volume_prices(region, date)?, million_ios_per_month)
     }
 
-    /// [`Catalog::monthly_cost`] by a price list at hand: that of many storages, or one with own rates. The limits are those of
-    /// the day of the list.
+    /// [`Catalog::monthly_cost`] by a price list at hand: that of many storages, or one with own
+    /// rates. The limits are those of the day of the list.
     ///
     /// # Errors
     /// As [`Catalog::monthly_cost`].

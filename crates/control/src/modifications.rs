@@ -19,7 +19,7 @@ use crate::volumes::wrong_status;
 use crate::Lab;
 use chrono::{DateTime, NaiveDate};
 use headrace_catalog::{Catalog, RaidLevel, StorageSpec, VolumeSpec, VolumeType};
-use headrace_model::modification::{default_optimizing, DEFAULT_MODIFYING};
+use headrace_model::rates::{default_optimizing, DEFAULT_MODIFYING};
 use serde::{Deserialize, Serialize};
 
 /// Modifications a volume remembers: more than any rule looks back.

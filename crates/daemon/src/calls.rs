@@ -7,7 +7,7 @@ use crate::modifying::Wish;
 use crate::problem::{bad_input, of_io, Outcome};
 use crate::view;
 use headrace_control::{Command, ErrorKind, Problem};
-use headrace_model::record::Change as ModelChange;
+use headrace_model::record::HostChange as ModelChange;
 use headrace_model::Op;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;

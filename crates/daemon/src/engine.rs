@@ -10,8 +10,8 @@ use headrace_control::{Change, Command, Event, Lab, LabClock, VolumeId, VolumeRe
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
 use headrace_device::Shelf;
-use headrace_model::instance::InstanceState;
-use headrace_model::record::{Change as ModelChange, SavedHost, SavedInstance};
+use headrace_model::record::{HostChange as ModelChange, SavedHost, SavedInstance};
+use headrace_model::InstanceState;
 use headrace_model::{ModelOptions, Nanos, SavedDevice};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

@@ -8,8 +8,8 @@ use headrace_control::{fault_id, Command, MemberState, VolumeRecord, MOST_EXTRA_
 use headrace_device::gate::{Fault, Kind};
 use headrace_device::raid::{Member, REBUILD_STEP};
 use headrace_device::Line;
-use headrace_model::fault::Degradation;
-use headrace_model::record::Change as ModelChange;
+use headrace_model::rates::Degradation;
+use headrace_model::record::HostChange as ModelChange;
 use headrace_model::{Io, Nanos, Op};
 use headrace_store::power::CutReport;
 use std::sync::Arc;

@@ -5,8 +5,8 @@ use crate::engine::{held, Engine};
 use crate::problem::{of_control, of_io, Outcome};
 use headrace_control::{Change, Command, Modification, VolumeRecord};
 use headrace_device::loopdev;
-use headrace_model::modification::Modification as ModelModification;
-use headrace_model::record::Change as ModelChange;
+use headrace_model::rates::VolumeModification as ModelModification;
+use headrace_model::record::HostChange as ModelChange;
 use headrace_store::Backing;
 
 /// What a modification asks for; none: as it is.

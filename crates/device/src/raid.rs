@@ -50,13 +50,10 @@ struct Rows {
 
 impl Rows {
     fn of(level: RaidLevel, layout: &Layout, members: u64) -> Rows {
-        // The layout's first piece ends where its first chunk does.
-        let first = |bytes: u32| layout.pieces(0, bytes).swap_remove(0);
-        let chunk = (12..31).map(|shift| first(1 << shift)).find(|piece| piece.bytes < 1 << 30 && first(2 * piece.bytes).bytes == piece.bytes);
-        let chunk = chunk.map_or(1 << 30, |piece| u64::from(piece.bytes));
+        let chunk = layout.chunk_bytes();
         let (chunks, _) = level.data_members(members);
         // Only far copies lie elsewhere than the first.
-        let copies = if level == RaidLevel::Raid10F2 { first(1).copies.iter().map(|&(_, offset)| offset).collect() } else { vec![0] };
+        let copies = if level == RaidLevel::Raid10F2 { layout.pieces(0, 1)[0].copies.iter().map(|&(_, offset)| offset).collect() } else { vec![0] };
         Rows { bytes: chunks * chunk, chunk, copies, end: layout.even_bytes() }
     }
 

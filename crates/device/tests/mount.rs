@@ -208,7 +208,7 @@ fn faults_are_seen_by_the_user_of_the_device() {
     file.write_all_at(&buffer.0[..512], 0).expect("after the pause");
     assert!(lab.shelf.clock.now() >= now + Nanos(1_000_000_000), "answered in the pause");
     volume.line.gate.clear(None);
-    lab.shelf.change(&headrace_model::record::Change::Failed { device: volume.slot, member: 0, failed: true });
+    lab.shelf.change(&headrace_model::record::HostChange::Failed { device: volume.slot, member: 0, failed: true });
     assert_eq!(file.read_exact_at(&mut buffer.0[..512], 0).expect_err("lost").raw_os_error(), Some(EIO));
 }
 

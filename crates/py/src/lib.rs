@@ -1,7 +1,8 @@
 //! `headrace._core`: the Rust crates as Python sees them. Conversions only, no logic.
 //!
-//! Tables go over as columns (lists of equal length), everything else as plain dicts, dates as ISO strings. Errors carry value, rule, source and hint
-//! as `args`, so that the Python side can show them without parsing text. The interpreter is released while a simulation runs, and asked for
+//! Tables go over as columns (lists of equal length), everything else as plain dicts, dates as ISO
+//! strings. Errors carry value, rule, source and hint as `args`, so that the Python side can show
+//! them without parsing text. The interpreter is released while a simulation runs, and asked for
 //! signals between steps, so Ctrl-C works.
 
 mod catalog;
@@ -26,7 +27,7 @@ fn catalog_error(error: &CatalogError) -> PyErr {
 fn sim_error(error: SimError) -> PyErr {
     match error {
         SimError::Catalog(error) => catalog_error(&error),
-        SimError::Load { what, value, rule } => CoreError::new_err((value, format!("{what} {rule}"), "", "Change the workload.")),
+        SimError::Load { what, value, rule, hint } => CoreError::new_err((value, format!("{what} {rule}"), "bounds of the simulation", hint)),
         SimError::Interrupted => PyKeyboardInterrupt::new_err(()),
     }
 }

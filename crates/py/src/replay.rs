@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Replays the record in a file; `progress` is told the share done. Returns a dict: requests, changes, equal, first_difference, lateness, span, cut_tail.
+/// Replays the record in a file; `progress` is told the share done. Returns a dict: requests,
+/// changes, equal, first_difference, lateness, span, cut_tail.
 #[pyfunction]
 #[pyo3(signature = (path, progress=None))]
 fn replay_record(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {

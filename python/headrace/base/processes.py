@@ -1,4 +1,5 @@
-"""Programs of others as processes: found, run, watched line by line, stopped, and known again later.
+"""Programs of others as processes: found, run, watched line by line, stopped, and known again
+later.
 
 finding         which, required, find_tool, tools
 to the end      run_to_end, run_checked
@@ -41,14 +42,15 @@ READ_BYTES = 65_536
 # How much of the end of an output is searched for what went wrong.
 TAIL_BYTES = 65_536
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# For what runs as another user: nothing of the caller's that could hold a secret or point elsewhere.
+# For what runs as another user: nothing of the caller's that could hold a secret or point
+# elsewhere.
 PRIVATE_ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL": "C",
 }
 
 
-# --- finding ---------------------------------------------------------------------------------------
+# --- finding --------------------------------------------------------------------------------------
 
 
 class NotInstalled(CouldNotRun):
@@ -81,7 +83,7 @@ TOOLS = {
         ("sysbench",), r"sysbench (\d+(?:\.\d+)+)", (1, 0), "sysbench", "sysbench-oltp, sysbench-fileio, tpcc"
     ),
     "fio": ToolKind(("fio",), r"fio-(\d+(?:\.\d+)+)", (3, 0), "fio", "fio, headrace lab verify"),
-    # MySQL: "mysqlslap  Ver 8.0.36 for Linux"; MariaDB: "mysqlslap  Ver 1.0 Distrib 10.11.6-MariaDB".
+    # MySQL: "mysqlslap Ver 8.0.36 for Linux"; MariaDB: "mysqlslap Ver 1.0 Distrib 10.11.6-MariaDB".
     "mysqlslap": ToolKind(
         ("mariadb-slap", "mysqlslap"), r"(?:Distrib |from |Ver )(\d+\.\d+\.\d+(?:-MariaDB)?)", (5, 5),
         "mariadb-client", "mysqlslap",
@@ -90,7 +92,8 @@ TOOLS = {
 
 
 def which(name: str) -> str | None:
-    """Where a program is. sbin counts even when it is not in PATH: what is run there runs as root."""
+    """Where a program is. sbin counts even when it is not in PATH: what is run there runs as
+    root."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin:/sbin")
 
 
@@ -146,7 +149,7 @@ def tools() -> list[ToolState]:
     return found
 
 
-# --- to the end, or line by line -------------------------------------------------------------------
+# --- to the end, or line by line ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ class Command:
     def label(self) -> str:
         return self.what or self.words[0]
 
-    def started(self, **streams) -> subprocess.Popen[bytes]:
+    def started(self, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
         """The process. Raises CouldNotRun when it cannot be started."""
         account: dict = {}
         if self.user is not None:
@@ -194,8 +197,9 @@ class Command:
                     env={**inherited, **self.environment},
                     stdin=stdin,
                     start_new_session=True,
+                    stdout=stdout,
+                    stderr=stderr,
                     **account,
-                    **streams,
                 )
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "strerror", None) or error
@@ -213,7 +217,8 @@ class Completed:
 
 
 def run_to_end(command: Command, timeout_s: float, hint: str = "") -> Completed:
-    """Runs it to its end, whatever that is. Raises CouldNotRun when it cannot be started or stays."""
+    """Runs it to its end, whatever that is. Raises CouldNotRun when it cannot be started or
+    stays."""
     child = command.started(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         output, errors = child.communicate(timeout=timeout_s)
@@ -240,8 +245,8 @@ def failure(done: Completed) -> str:
 
 @dataclass(frozen=True)
 class Ended:
-    """`code`: exit code, below 0: a signal. `began_unix`: s. `late`: it was ended because its time was
-    up. `said`: the lines of its output that tell most."""
+    """`code`: exit code, below 0: a signal. `began_unix`: s. `late`: it was ended because its time
+    was up. `said`: the lines of its output that tell most."""
 
     code: int
     began_unix: float
@@ -259,8 +264,9 @@ def run_lines(
 ) -> Ended:
     """Runs it, with its output (both streams, in order) written to the file `raw`.
 
-    `on_line` gets each line with the time it came (Unix, s), `on_tick` the seconds gone. However this
-    function ends, the process and all it started are ended. Raises CouldNotRun when it does not start.
+    `on_line` gets each line with the time it came (Unix, s), `on_tick` the seconds gone. However
+    this function ends, the process and all it started are ended. Raises CouldNotRun when it does
+    not start.
     """
     began, clock = time.time(), time.monotonic()
     child = command.started(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -348,7 +354,7 @@ def _drain(pipe: int, raw: Path | None) -> None:
             kept.write(part)
 
 
-# --- long-lived ------------------------------------------------------------------------------------
+# --- long-lived -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -364,7 +370,8 @@ class Process:
 
 
 def start(command: Command, log: Path) -> Process:
-    """Starts a process that lives on by itself; what it writes is appended to `log`. Raises CouldNotRun."""
+    """Starts a process that lives on by itself; what it writes is appended to `log`. Raises
+    CouldNotRun."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
         handle = os.open(log, flags, 0o600)
@@ -445,12 +452,13 @@ def wait_gone(process: Process, timeout_s: float) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Takes the exit code of a child of this process, so that no zombie stays; of others nothing."""
+    """Takes the exit code of a child of this process, so that no zombie stays; of others
+    nothing."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
 
-# --- interrupts ------------------------------------------------------------------------------------
+# --- interrupts -----------------------------------------------------------------------------------
 
 # `kill`, `systemctl stop` and `timeout` send the first, a closed terminal the second.
 ENDS = (signal.SIGTERM, signal.SIGHUP)
@@ -487,8 +495,8 @@ def undisturbed():
 class Interrupts:
     """Ctrl-C, `kill` and a closed terminal while something is measured and then written.
 
-    From `listen` to `ignore` they raise KeyboardInterrupt. At other times they are only remembered in
-    `asked`, because what was measured is being written.
+    From `listen` to `ignore` they raise KeyboardInterrupt. At other times they are only remembered
+    in `asked`, because what was measured is being written.
     """
 
     def __init__(self) -> None:
@@ -522,7 +530,7 @@ class Interrupts:
         raise KeyboardInterrupt
 
 
-# --- failures --------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 # How many lines are shown, and how much of each: what fits an error message.
 MOST_LINES, LINE_CHARACTERS = 4, 240
@@ -544,7 +552,8 @@ LIKELY = re.compile(
     re.IGNORECASE,
 )
 MARKED_HARMLESS = re.compile(r"\[(?:Note|System|Warning)\]")
-# Where the help of a program begins, which it prints after its error (mkfs.xfs, mariadb-install-db).
+# Where the help of a program begins, which it prints after its error (mkfs.xfs,
+# mariadb-install-db).
 HELP_BEGINS = re.compile(
     r"^(?:[Uu]sage:|Examine the logs|The problem could be conflicting|You can also try to start"
     r"|The latest information about|Please (?:check all|report)|Try '|dmesg\(1\) may have)"
@@ -560,8 +569,8 @@ AFTERMATH = re.compile(
 def telling_lines(output: str) -> str:
     """The lines of a program's output that say what went wrong, each once, joined by " | ".
 
-    Those are its errors: what ended it first, then the others in their order. Where no line looks like
-    an error they are the last few lines. Help, addresses of web pages and stamps are left out.
+    Those are its errors: what ended it first, then the others in their order. Where no line looks
+    like an error they are the last few lines. Help, addresses of web pages and stamps are left out.
     """
     lines = [STAMP.sub("", line.strip()) for line in output.splitlines() if line.strip()]
     lines = list(dict.fromkeys(filter(None, (URL.sub("", line).strip() for line in _without_help(lines)))))
@@ -574,7 +583,8 @@ def telling_lines(output: str) -> str:
 
 
 def _is_note(line: str) -> bool:
-    """A note of a server that only mentions an error; its warnings may hold the reason (Errcode)."""
+    """A note of a server that only mentions an error; its warnings may hold the reason
+    (Errcode)."""
     return bool(re.search(r"\[(?:Note|System)\]", line))
 
 
@@ -585,7 +595,8 @@ def _without_help(lines: list[str]) -> list[str]:
 
 
 def end_of(file: Path, since: int = 0) -> str:
-    """The end of a file of output, at most TAIL_BYTES, from `since` bytes on; "" without the file."""
+    """The end of a file of output, at most TAIL_BYTES, from `since` bytes on; "" without the
+    file."""
     try:
         with open(file, "rb") as opened:
             opened.seek(max(since, os.fstat(opened.fileno()).st_size - TAIL_BYTES))

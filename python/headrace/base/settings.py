@@ -1,4 +1,5 @@
-"""The environment variables that Headrace reads: one table with each name, its default and its meaning.
+"""The environment variables that Headrace reads: one table with each name, its default and its
+meaning.
 
 >>> from headrace.base import settings
 >>> settings.folder("HEADRACE_SERVERS")
@@ -62,7 +63,8 @@ def folder(name: str) -> Path:
 
 
 def in_words() -> list[tuple[str, str, str]]:
-    """Name, value and meaning of each variable, for `headrace lab doctor`. Secrets are not shown."""
+    """Name, value and meaning of each variable, for `headrace lab doctor`. Secrets are not
+    shown."""
     rows = []
     for variable in VARIABLES.values():
         shown = "set" if variable.secret and given(variable.name) else value(variable.name)

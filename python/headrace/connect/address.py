@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from headrace.base import settings
-from headrace.connect.option_file import quoted, read_client
+from headrace.connect.option_files import quoted, read_client
 from headrace.connect.secret import Secret
 from headrace.errors import CouldNotRun, InputError
 

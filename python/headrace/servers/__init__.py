@@ -2,7 +2,7 @@
 
     server      up, stop, start, destroy, find: what others use
     flavors     which server programs there are, and what they can
-    install     getting them: from Debian's packages, MySQL unpacked beside the system
+    install     getting them: from Debian's packages, MySQL in a folder of its own
     creation    makes a new server; running: starts and ends one that is made
     config      its option file
     access      as whom it runs, and who may reach it: account, password, certificates
@@ -29,6 +29,17 @@ from headrace.servers.server import (
 )
 
 __all__ = [
-    "Server", "ServerProgram", "client_command", "destroy", "find", "find_program", "log_lines", "save_data",
-    "servers", "settings_of", "start", "stop", "up",
-]  # fmt: skip
+    "Server",
+    "ServerProgram",
+    "client_command",
+    "destroy",
+    "find",
+    "find_program",
+    "log_lines",
+    "save_data",
+    "servers",
+    "settings_of",
+    "start",
+    "stop",
+    "up",
+]

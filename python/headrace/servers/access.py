@@ -1,7 +1,9 @@
 """As whom a server runs, and who may reach it.
 
-Headrace has an account of its own on every server: `headrace`, with a random password in a file that only root may read. The server gets it by --init-file
-at its first start, before it lets anyone in; that file is removed when the server is ready. Over TCP the server's certificate is signed by an authority that was made for it.
+Headrace has an account of its own on every server: `headrace`, with a random password in a file
+that only root may read. The server gets it by --init-file at its first start, before it lets anyone
+in; that file is removed when the server is ready. Over TCP the server's certificate is signed by an
+authority that was made for it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from headrace.base.processes import Command, User, required, run_checked
 from headrace.connect.address import Address, Secret, write_client_file
-from headrace.connect.option_file import read_client
+from headrace.connect.option_files import read_client
 from headrace.errors import CouldNotRun
 from headrace.servers.record import ServerPaths
 
@@ -42,28 +44,39 @@ def check_root() -> None:
 
 
 ACCOUNT = "headrace"
-PASSWORD_BYTES = 24
+PASSWORD_BYTES = 24  # 192 random bits: more than the 128 that count as safe
 
 
 def create_account(where: ServerPaths) -> None:
-    """A new password, in the client's option file. Raises CouldNotRun."""
+    """Makes a new password and writes the client's option file with it."""
     # URL-safe Base64: nothing in it needs quotes, in SQL or in an option file.
     password = Secret(secrets.token_urlsafe(PASSWORD_BYTES))
     write_client_file(Address(ACCOUNT, socket=str(where.socket), password=password), where.client)
 
 
 def address(where: ServerPaths, port: int | None, database: str | None = None) -> Address:
-    """How to reach the server: by its socket, or at `port` over TLS. Raises CouldNotRun, InputError."""
+    """How to reach the server: by its socket, or at `port` over TLS."""
     password = Secret(read_client(where.client).get("password", ""))
     if port is None:
         found = Address(ACCOUNT, socket=str(where.socket), password=password)
     else:
-        found = Address(ACCOUNT, host="127.0.0.1", port=port, password=password, ssl_mode="VERIFY_CA", ssl_ca=str(where.tls / "ca.pem"))
+        found = Address(
+            ACCOUNT,
+            host="127.0.0.1",
+            port=port,
+            password=password,
+            ssl_mode="VERIFY_CA",
+            ssl_ca=str(where.tls / "ca.pem"),
+        )
     return found if database is None else found.with_database(database)
 
 
 def statements(password: str, flavor: str) -> str:
-    """One statement a line, as --init-file wants them; done again they change nothing but the password. Not in the binary log: it holds what replicas do."""
+    """SQL that makes the account, a statement a line, as --init-file wants it.
+
+    It can be repeated. It is kept out of the binary log, because replicas have accounts of their
+    own.
+    """
     lines = ["SET SESSION sql_log_bin=0;"]
     for host, tls in (("localhost", ""), ("127.0.0.1", " REQUIRE SSL")):
         account = f"'{ACCOUNT}'@'{host}'"
@@ -73,14 +86,15 @@ def statements(password: str, flavor: str) -> str:
             f"GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION;",
         ]
     if flavor == "mysql":
-        # --initialize-insecure leaves root without a password. MariaDB's root is that of the system (unix_socket).
+        # --initialize-insecure leaves root without a password. MariaDB's root logs in as root of
+        # the system (unix_socket).
         lines.append("ALTER USER IF EXISTS 'root'@'localhost' ACCOUNT LOCK;")
     return "\n".join(lines) + "\n"
 
 
 @contextmanager
 def init_file(where: ServerPaths, flavor: str, user: User) -> Iterator[Path]:
-    """The statements in a file only the server may read, for as long as it starts."""
+    """A file with the statements that only the server may read; it is removed afterwards."""
     path = where.socket.with_name("init.sql")
     text = statements(read_client(where.client)["password"], flavor)
     try:
@@ -97,11 +111,11 @@ def init_file(where: ServerPaths, flavor: str, user: User) -> Iterator[Path]:
             path.unlink(missing_ok=True)
 
 
-# --- TLS -------------------------------------------------------------------------------------------
+# --- TLS ------------------------------------------------------------------------------------------
 
 # Making a key and two signatures takes a second; a guess for a machine that is busy.
 OPENSSL_S = 60.0
-# Longer than a lab lives; RFC 5280 sets no limit.
+# Ten years, longer than a lab lives; RFC 5280 sets no limit.
 DAYS = "3650"
 CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"
@@ -109,25 +123,72 @@ FILES = ("ca.pem", "server-cert.pem", "server-key.pem")
 
 
 def create_certificates(where: ServerPaths, name: str) -> None:
-    """CA, certificate and key in the server's private folder. Raises CouldNotRun."""
+    """Makes authority, certificate and key in the server's private folder.
+
+    The authority's key is thrown away when it has signed.
+    """
     openssl = required("openssl", "openssl")
     where.tls.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=where.state) as folder:
         at = Path(folder)
-        _run([openssl, "req", "-x509", *CURVE, "-keyout", f"{at}/ca-key.pem", "-out", f"{at}/ca.pem", "-days", DAYS,
-              "-subj", f"/CN=Headrace CA of {name}", "-addext", "keyUsage=critical,keyCertSign,cRLSign"])  # fmt: skip
         _run(
-            [openssl, "req", *CURVE, "-keyout", f"{at}/server-key.pem", "-out", f"{at}/request.pem", "-subj", f"/CN=Headrace server {name}"]
+            [
+                openssl,
+                "req",
+                "-x509",
+                *CURVE,
+                "-keyout",
+                f"{at}/ca-key.pem",
+                "-out",
+                f"{at}/ca.pem",
+                "-days",
+                DAYS,
+                "-subj",
+                f"/CN=Headrace CA of {name}",
+                "-addext",
+                "keyUsage=critical,keyCertSign,cRLSign",
+            ]
+        )
+        _run(
+            [
+                openssl,
+                "req",
+                *CURVE,
+                "-keyout",
+                f"{at}/server-key.pem",
+                "-out",
+                f"{at}/request.pem",
+                "-subj",
+                f"/CN=Headrace server {name}",
+            ]
         )
         (at / "extensions").write_text(f"{NAMES}\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n")
-        _run([openssl, "x509", "-req", "-in", f"{at}/request.pem", "-CA", f"{at}/ca.pem", "-CAkey", f"{at}/ca-key.pem", "-CAcreateserial",
-              "-days", DAYS, "-extfile", f"{at}/extensions", "-out", f"{at}/server-cert.pem"])  # fmt: skip
+        _run(
+            [
+                openssl,
+                "x509",
+                "-req",
+                "-in",
+                f"{at}/request.pem",
+                "-CA",
+                f"{at}/ca.pem",
+                "-CAkey",
+                f"{at}/ca-key.pem",
+                "-CAcreateserial",
+                "-days",
+                DAYS,
+                "-extfile",
+                f"{at}/extensions",
+                "-out",
+                f"{at}/server-cert.pem",
+            ]
+        )
         for name_ in FILES:
             os.replace(at / name_, where.tls / name_)
 
 
 def place_certificates(where: ServerPaths, user: User) -> None:
-    """Copies for the server to read, at every start: /run forgets. Raises CouldNotRun."""
+    """Copies them to where the server reads them. Done at every start, because /run is not kept."""
     try:
         where.keys.mkdir(mode=0o750, exist_ok=True)
         os.chown(where.keys, 0, user.gid)
@@ -136,7 +197,7 @@ def place_certificates(where: ServerPaths, user: User) -> None:
             os.chown(where.keys / name, 0, user.gid)
             os.chmod(where.keys / name, 0o640)
     except OSError as error:
-        raise CouldNotRun(str(where.keys), f"cannot be written: {error.strerror}", "", "Make the server anew.") from None
+        raise CouldNotRun(str(where.keys), f"cannot be written: {error.strerror}", "", "Make the server again.") from None
 
 
 def _run(words: list[str]) -> None:

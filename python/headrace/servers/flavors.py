@@ -1,6 +1,7 @@
 """Server programs: MariaDB of this system, MySQL unpacked beside it, any other by its path.
 
-A program is asked for its version and its folders itself (`--version`, `--verbose --help`), so what is said here holds for the very binary that will run.
+A program is asked for its version and its folders itself (`--version`, `--verbose --help`), so what
+is said here holds for the very binary that will run.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ FLAVORS = ("mariadb", "mysql")
 NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 ENGINES = ("innodb", "myrocks")
 GUIDE = "docs/guide/mysql-on-the-lab.md"
-# Where `headrace mysql install mysql` puts servers. Not below the lab's directory: a server must be able to read its own program, and that directory is private.
+# `headrace mysql install mysql` writes one into each folder it makes. The folders are not below the
+# lab's directory, which is private: a server must be able to read its own program.
 MANIFEST = "server.json"
-ASK_S = 60.0
+ASK_S = 60.0  # a guess: --help takes a second, on a busy machine more
 MYROCKS_PLUGIN = "ha_rocksdb.so"
 
 
 @dataclass(frozen=True)
 class ServerProgram:
-    """`command`: what to run; it may begin with a dynamic loader. `version` (10, 11, 19); `share_dir`: folder of error messages; `engines`: of ENGINES."""
+    """A server that can be started. `command` may begin with a dynamic loader; `version` is like
+    (10, 11, 19); `share_dir` has the error messages; `engines` are some of ENGINES."""
 
     flavor: str
     version: tuple[int, ...]
@@ -49,18 +52,19 @@ class ServerProgram:
         return f"{NAMES[self.flavor]} {'.'.join(map(str, self.version))}"
 
     def knows(self, variable: str) -> bool:
-        """Whether it takes this option (with dashes or underscores); plugins that are not loaded do not count."""
+        """Whether it has this option (with dashes or underscores). Plugins are not loaded for
+        this."""
         return dashed(variable) in self.defaults
 
     def tool(self, *names: str) -> tuple[str, ...] | None:
-        """The command of a program that belongs to it, through the same loader; None when it has none."""
+        """The command of a program that belongs to it, through the same loader, if it has one."""
         found = self.companion(*names)
         if found is None:
             return None
         return (*self.command[:-1], str(found)) if found.is_relative_to(self.basedir) else (str(found),)
 
     def companion(self, *names: str) -> Path | None:
-        """A program that belongs to it: beside it, in its bin, scripts or sbin, else in PATH."""
+        """A program that belongs to it: in its own folder, bin, scripts or sbin, else in PATH."""
         for folder in (self.path.parent, *(self.basedir / name for name in ("bin", "scripts", "sbin"))):
             for name in names:
                 if os.access(folder / name, os.X_OK) and (folder / name).is_file():
@@ -70,7 +74,7 @@ class ServerProgram:
 
 
 def dashed(variable: str) -> str:
-    """As the server writes options."""
+    """An option's name as the server writes it."""
     return variable.strip().lower().replace("_", "-")
 
 
@@ -80,7 +84,10 @@ def servers_folder() -> Path:
 
 
 def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> ServerProgram:
-    """The server of a flavor, or the one at `server_path`, whatever it is. Raises InputError, CouldNotRun (with how to install it)."""
+    """The newest server of a flavor, or the one at `server_path`, whatever it is.
+
+    Raises InputError, CouldNotRun with how to install it.
+    """
     if flavor not in FLAVORS:
         raise InputError(flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path.")
     if server_path is not None:
@@ -92,7 +99,7 @@ def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None 
 
 
 def installed(flavor: str) -> list[ServerProgram]:
-    """What is there of a flavor, the newest first."""
+    """The servers of a flavor on this machine, the newest first."""
     found = [program for command in _commands(flavor) if (program := _ask_quietly(command)) is not None and program.flavor == flavor]
     return sorted(found, key=lambda program: program.version, reverse=True)
 
@@ -104,7 +111,7 @@ def _commands(flavor: str) -> list[tuple[str, ...]]:
 
 
 def unpacked(flavor: str) -> list[tuple[str, ...]]:
-    """Commands of the servers unpacked beside the system."""
+    """Commands of the servers that were unpacked into folders."""
     import json
 
     found = []
@@ -113,7 +120,7 @@ def unpacked(flavor: str) -> list[tuple[str, ...]]:
             words = json.loads(manifest.read_text())["command"]
             found.append(tuple(str(word).replace("{}", str(manifest.parent)) for word in words))
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # half-removed: as if it were not there
+            continue  # half removed, so it cannot be started
     return found
 
 
@@ -125,7 +132,10 @@ def _given(path: str) -> ServerProgram:
         where = next((one for one in inside if one.is_file()), where)
     if not (where.is_file() and os.access(where, os.X_OK)):
         raise InputError(
-            path[:200], "is no program that can be run", GUIDE, "Name the server itself, like /usr/sbin/mysqld, or its base directory."
+            path[:200],
+            "is not a program that can be run",
+            GUIDE,
+            "Name the server itself, like /usr/sbin/mysqld, or its base directory.",
         )
     return ask((str(where),))
 
@@ -143,7 +153,10 @@ def _asked(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
         raise InputError(
-            command[-1], f"does not answer --version as a MySQL or MariaDB server: {text[:80].strip()!r}", GUIDE, "Name mysqld or mariadbd."
+            command[-1],
+            f"does not answer --version as a MySQL or MariaDB server: {text[:80].strip()!r}",
+            GUIDE,
+            "Name mysqld or mariadbd.",
         )
     flavor = "mariadb" if "MariaDB" in text else "mysql"
     version = tuple(int(part) for part in match.groups()[:3])
@@ -157,7 +170,7 @@ def _asked(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
 
 
 def _base(flavor: str, path: Path) -> list[str]:
-    """A server that is not where it was built for is told its folders by these."""
+    """The first options: they tell a server that was moved where its folders are."""
     words = ["--no-defaults"]
     if not str(path).startswith(("/usr/sbin/", "/usr/bin/")):
         words.append(f"--basedir={path.parents[1]}")
@@ -165,7 +178,7 @@ def _base(flavor: str, path: Path) -> list[str]:
 
 
 def ask(command: tuple[str, ...]) -> ServerProgram:
-    """Asks a server what it is. Raises InputError for what is none, CouldNotRun for what does not run."""
+    """Asks a program what it is. Raises InputError for one that is no server, CouldNotRun."""
     try:
         changed = os.stat(command[-1]).st_mtime_ns
     except OSError as error:
@@ -177,7 +190,7 @@ def _output(words: tuple[str, ...]) -> str:
     command = Command(words, environment=PRIVATE_ENVIRONMENT, what=f"{words[0]} {words[-1]}")
     done = run_to_end(command, ASK_S, "Is it a server?")
     if done.code != 0:
-        raise CouldNotRun(words[-2] if len(words) > 1 else words[0], failure(done), GUIDE, "Are its libraries there (ldd)?")
+        raise CouldNotRun(command.label, failure(done), GUIDE, "Are its libraries there (ldd)?")
     return done.output
 
 

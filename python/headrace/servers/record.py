@@ -6,7 +6,8 @@
         data/  log/           where its volumes are mounted
         sock/                 socket and pid file, the server's own
 
-The lab's data directory may be read by its owner alone, and a server runs as another user: so what a server reads is in /run.
+The lab's data directory may be read by its owner alone, and a server runs as another user: so what
+a server reads is in /run.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from headrace.base.processes import Process
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab, LabRefused
 
+# systemd and Debian empty /run at every boot, as the mounts in it are gone then.
 RUN = Path("/run/headrace/mysql")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class ServerPaths:
-    """The folders of one server: `state` for its keeper, `run` for itself."""
+    """The files of one server: in `state` those of Headrace, in `run` those the server reads."""
 
     state: Path
     run: Path
@@ -87,7 +89,7 @@ def checked_name(name: str) -> str:
 
 
 def data_dir_of(lab: Lab) -> Path:
-    """The lab's data directory; one that is named by its socket alone is asked. Raises as Lab."""
+    """The lab's data directory. A lab that is named by its socket alone is asked for it."""
     return lab.place.data_dir or Path(lab.status()["data_dir"])
 
 
@@ -97,25 +99,28 @@ def servers_of(data_dir: Path) -> Path:
 
 
 def server_paths(data_dir: Path, name: str) -> ServerPaths:
-    """Where a server's files are. Raises InputError for a name that is none."""
+    """Where a server's files are. Raises InputError for a name that cannot be one."""
     # Short: the path of a socket has at most 107 bytes.
-    lab = hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]
+    lab = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]
     return ServerPaths(servers_of(data_dir) / checked_name(name), RUN / lab / name)
 
 
-# --- the record ------------------------------------------------------------------------------------
+# --- the record -----------------------------------------------------------------------------------
 
 FORMAT = "headrace-server/1"
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20  # a record takes some kilobytes
 GUIDE = "docs/guide/mysql-on-the-lab.md"
 
 
 @dataclass(frozen=True)
 class Record:
-    """`made` False: it never got ready. `wanted`: should run. `clean`: its last end was an orderly one. `unpaced`: its volumes
-    are without their limits. `options`: of its [mysqld], what Headrace
-    places left out; `settings`: those that were asked for one by one. `log_begun`: where in
-    its error log its present life begins."""
+    """What is known of a server.
+
+    `made`: it got ready once. `wanted`: it should run. `clean`: it was shut down at its last end.
+    `unpaced`: its volumes have no limits. `options`: of its [mysqld], without those that Headrace
+    sets. `settings`: those that were asked for one by one. `log_begun`: where in its error log, in
+    bytes, its present run begins.
+    """
 
     name: str
     flavor: str
@@ -140,12 +145,12 @@ class Record:
     notes: list[str] = field(default_factory=list)
 
     def with_(self, **changes) -> Record:
-        """A changed one."""
+        """The record with other values."""
         return replace(self, **changes)
 
     @property
     def volumes(self) -> tuple[str, ...]:
-        """Ids of those it has, data first."""
+        """Ids of its volumes, data first."""
         return tuple(volume for volume in (self.data_volume, self.log_volume) if volume)
 
 
@@ -155,7 +160,7 @@ def save(where: ServerPaths, record: Record) -> None:
 
 
 def load(where: ServerPaths) -> Record | None:
-    """The record of a server, None where there is none. Raises CouldNotRun for one that cannot be read."""
+    """The record of a server, None where there is none."""
     try:
         with open(where.record, "rb") as file:
             raw = file.read(MAX_BYTES)
@@ -170,22 +175,26 @@ def load(where: ServerPaths) -> Record | None:
         process = found.pop("process")
         known = {one.name for one in fields(Record)}
         return Record(
-            **{key: value for key, value in found.items() if key in known}, process=None if process is None else Process(**process)
+            **{key: value for key, value in found.items() if key in known},
+            process=None if process is None else Process(**process),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        hint = f"Bring it back, or take the server's volumes away (headrace volume list) and its folder {where.state}."
-        raise CouldNotRun(str(where.record), f"is no record of a server ({FORMAT})", GUIDE, hint) from None
+        hint = f"Bring it back, or remove the server's volumes (headrace volume list) and its folder {where.state}."
+        raise CouldNotRun(str(where.record), f"is not a record of a server ({FORMAT})", GUIDE, hint) from None
 
 
 def names(data_dir: Path) -> list[str]:
-    """Servers that have a folder in this lab. Raises CouldNotRun where this user may not look."""
+    """Names of the servers of this lab. Raises CouldNotRun where this user may not read them."""
     try:
         return sorted(entry.name for entry in os.scandir(servers_of(data_dir)) if entry.is_dir() and not entry.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise CouldNotRun(
-            str(servers_of(data_dir)), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo."
+            str(servers_of(data_dir)),
+            f"cannot be read: {error.strerror}",
+            "",
+            "Servers belong to root: run it with sudo.",
         ) from None
 
 
@@ -194,13 +203,13 @@ def required(where: ServerPaths) -> Record:
     found = load(where)
     if found is None:
         there = ", ".join(names(where.state.parent.parent)) or "none"
-        raise InputError(where.state.name, "is no server of this lab", GUIDE, f"There are: {there}. headrace mysql up makes one.")
+        raise InputError(where.state.name, "is not a server of this lab", GUIDE, f"There are: {there}. headrace mysql up makes one.")
     return found
 
 
 @contextmanager
 def locked(where: ServerPaths) -> Iterator[None]:
-    """While a server is changed. Raises LabRefused (busy) while somebody else does."""
+    """Holds the lock of a server. Raises LabRefused (busy) while another command changes it."""
     try:
         where.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(where.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,8 @@
-"""Where a lab of the moment lies, one that a proof or a study makes and ends: in memory, if it fits.
+"""A folder for the lab of a proof or a study, which is removed at its end: in memory, if it fits.
 
-A flush of a lab's volume waits for the disk below it, and a busy disk can make it wait a second: the servers then stand still, which no prediction of an EBS volume knows. What is
-written there is thrown away at the end and need not survive this machine.
+A flush of a lab's volume waits for the disk below it. A busy disk can make it wait a second, and
+the server stalls, which no prediction for an EBS volume contains. What is written is thrown away at
+the end, so it need not survive a crash of this machine.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from headrace.servers.server import destroy, servers
 MEMORY = Path("/dev/shm")
 PREFIX = "headrace-lab-"
 DOC = "docs/guide/mysql-on-the-lab.md"
-# Loading writes more than the data that stay: undo, temporary files of an index, the redo log.
+# A guess. Loading writes more than the data that stay: undo, sort files of an index, the redo log.
 DATA_SHARE, MORE_GIB = 3.0, 1.0
-# Of the memory that is available; servers and page cache want some too.
+# Of the available memory, a guess: the servers and the page cache need the rest.
 MEMORY_SHARE = 0.6
 
 
 @contextmanager
 def lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
-    """A folder for a lab that will hold `data_gib` of data: in memory where so much is free, else `otherwise`. At the end the lab is ended and the folder removed."""
+    """A folder for a lab with `data_gib` of data: in memory where it fits, else `otherwise`.
+
+    At the end the lab in it is ended, and the folder is removed.
+    """
     _sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY)) if fits(data_gib) else otherwise
     try:
@@ -53,7 +57,7 @@ def fits(data_gib: float) -> bool:
 
 
 def _sweep() -> None:
-    """Ends labs whose makers were killed: memory is not given back otherwise."""
+    """Ends labs whose makers were killed, which would keep their memory otherwise."""
     for folder in MEMORY.glob(f"{PREFIX}*"):
         owner = folder.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
@@ -72,7 +76,10 @@ def _end(folder: Path) -> None:
         pass
     except HeadraceError as error:
         raise CouldNotRun(
-            str(folder), f"the lab could not be ended: {error.rule}", DOC, f"End it with: headrace lab down --force --data-dir {folder}"
+            str(folder),
+            f"the lab could not be ended: {error.rule}",
+            DOC,
+            f"End it with: headrace lab down --force --data-dir {folder}",
         ) from None
     # Never what is still mounted in it.
     if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):

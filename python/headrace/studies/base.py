@@ -14,6 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, cast
 
+from headrace.base.shown import Shown
+
 Role = Literal["published", "simulated", "measured"]
 ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge", "curves", "panels"]
 Progress = Callable[[float], None]
@@ -122,10 +124,9 @@ class ChartData:
         assert self.kind in CHART_KINDS and (self.kind == "panels") == bool(self.panels), self.kind
 
 
-@dataclass(frozen=True)
-class StudyResult:
-    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model`
-    all else is the same every time. `on`: model or lab."""
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyResult(Shown):
+    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model` all else is the same every time. `on`: model or lab."""
 
     study: Study
     verdicts: tuple[Verdict, ...]
@@ -134,6 +135,11 @@ class StudyResult:
     notes: tuple[str, ...]
     seconds: float = 0.0
     on: str = "model"
+
+    def in_short(self) -> str:
+        """Name and how many figures are within what was promised; see `Shown`."""
+        judged = [one for one in self.verdicts if one.within is not None]
+        return f"{self.study.name} on the {self.on}: {sum(map(bool, (one.within for one in judged)))} of {len(judged)} figures within bounds"
 
 
 def columns(text: str) -> tuple[str, ...]:

@@ -36,8 +36,7 @@ STUDY = Study(
     "first-hour",
     "The first hour of a cold database on 1,000 to 20,000 IOPS",
     (
-        "Is a volume with few IOPS worse than proportional because of what it is, or because it has not warmed the "
-        "cache yet?"
+        "Is a volume with few IOPS worse than proportional because of what it is, or because it has not warmed the cache yet?"
     ),
     (SOURCE,),
 )

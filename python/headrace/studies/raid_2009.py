@@ -32,8 +32,7 @@ STUDY = Study(
     "raid-2009",
     "RAID over magnetic EBS volumes, sysbench fileio, 2009",
     (
-        "Do the directions of the 2009 benchmark (RAID 0 and 10 help, RAID 5 does not, RAID 10,f2 is worse) come "
-        "out of the model?"
+        "Do the directions of the 2009 benchmark (RAID 0 and 10 help, RAID 5 does not, RAID 10,f2 is worse) come out of the model?"
     ),
     (Source("Percona, EC2/EBS single and RAID volumes IO benchmark", "2009-08-06"),),
 )

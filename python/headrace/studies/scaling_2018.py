@@ -51,8 +51,7 @@ STUDY = Study(
     "scaling-2018",
     "InnoDB and MyRocks over gp2 size and io1 IOPS, sysbench-tpcc, 2018",
     (
-        "From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB stops "
-        "and MyRocks goes on?"
+        "From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB stops and MyRocks goes on?"
     ),
     (
         ARTICLE,
@@ -354,10 +353,7 @@ def _density_charts(runs: dict) -> list[ChartData]:
             for run in measured():
                 if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
                     series.append(ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
-        title = (
-            f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th "
-            "percentile where known"
-        )
+        title = f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th percentile where known"
         charts.append(
             ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series))
         )

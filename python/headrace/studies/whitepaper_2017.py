@@ -37,8 +37,7 @@ STUDY = Study(
     "whitepaper-2017",
     "Tuned and default MySQL, and four storages alike, sysbench, 2017",
     (
-        "Why is the tuned server 16 times as fast, and why do gp2, io1, three striped io1 and an encrypted one then "
-        "not differ?"
+        "Why is the tuned server 16 times as fast, and why do gp2, io1, three striped io1 and an encrypted one then not differ?"
     ),
     (PAPER,),
 )

@@ -9,7 +9,7 @@ import typer
 from test_prove import plan, proof, step
 from typer.testing import CliRunner
 
-from headrace.cli import prove as command
+from headrace.cli.model import prove as command
 from headrace.errors import HeadraceError
 from headrace.experiment import proof as proofs
 from headrace.report import proof as words
@@ -28,7 +28,7 @@ def invoke(*arguments: str):
         ((), "needed"),
         (("plan.json", "--show", "x"), "needed"),
         (("sysbench-tpcc:warehouses=100,cache_gib=2,threads=4",), "storages"),
-        (("demo:day", "--storage", "gp3:500"), "no database"),
+        (("demo:day", "--storage", "gp3:500"), "not a database in transactions"),
         (("sysbench-tpcc:warehouses=100,cache_gib=2,threads=4", "--storage", "gp9:5"), "gp9"),
         (("sysbench-tpcc:warehouses=100,cache_gib=2,threads=4", "--storage", "gp3:500", "--scale", "7"), "scale"),
         (("sysbench-tpcc:warehouses=100,cache_gib=2,threads=4", "--storage", "gp3:500", "--workload", "x"), "--workload"),

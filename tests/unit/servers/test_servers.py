@@ -69,9 +69,7 @@ KEYS = st.from_regex(r"[a-z][a-z_]{2,20}", fullmatch=True)
 
 @given(st.dictionaries(KEYS, st.text(max_size=30) | st.sampled_from(["a b", "#", '"', "\\n", "'x'", "a;b", " x ", "C:\\temp"])))
 def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
-    """By my_print_defaults, which is the servers' own reader, where it is installed; else by `connect.option_file`, which follows the same manual."""
-    from headrace.connect.option_file import read_client
-
+    """By Headrace's reader, and by my_print_defaults, which is the servers' own, where it is installed."""
     try:
         options = config.checked_settings(settings)
     except InputError:
@@ -84,9 +82,21 @@ def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
         if reader:
             said = subprocess.run([reader, f"--defaults-file={path}", "mysqld"], capture_output=True, check=True).stdout.decode()
             assert said == "".join(f"--{name}={value}\n" for name, value in options.items())
-        for value in options.values():
-            path.write_text(f"[client]\nuser={config._quoted(value)}\n")
-            assert read_client(path).get("user") == value
+        if options:
+            assert config.file_options(MARIADB, path) == options
+
+
+def test_an_option_file_of_a_user(tmp_path):
+    path = tmp_path / "my.cnf"
+    path.write_text("[client]\npassword=x\n[mysqld]\nplugin_load_add=a\nsync-binlog=0\nskip-name-resolve\n[mariadb-10.11]\n"
+                    "plugin-load-add=b\nsync_binlog = 1\n[mysqld-9.7]\nsync_binlog=7\n")  # fmt: skip
+    found = config.file_options(MARIADB, path)
+    assert list(found.items()) == [("skip-name-resolve", None), ("plugin-load-add", "a;b"), ("sync-binlog", "1")]
+    path.write_text("[client]\nuser=x\n")
+    with pytest.raises(InputError, match="has no options for MariaDB 10.11.19"):
+        config.file_options(MARIADB, path)
+    with pytest.raises(InputError, match="no such option file"):
+        config.file_options(MARIADB, tmp_path / "none.cnf")
 
 
 @pytest.mark.parametrize(
@@ -228,12 +238,12 @@ def test_a_record_of_a_later_headrace_is_read(where):
 )
 def test_a_record_that_is_none(where, content):
     where.record.write_bytes(content)
-    with pytest.raises(CouldNotRun, match="is no record of a server"):
+    with pytest.raises(CouldNotRun, match="is not a record of a server"):
         record.load(where)
 
 
 def test_no_such_server(tmp_path):
-    with pytest.raises(InputError, match="is no server of this lab.*There are: none"):
+    with pytest.raises(InputError, match="is not a server of this lab.*There are: none"):
         record.required(record.server_paths(tmp_path, "db"))
 
 
@@ -257,7 +267,7 @@ def test_programs_that_are_none(tmp_path, monkeypatch):
     with pytest.raises(CouldNotRun, match="cannot find libaio"):
         flavors.find_program("mysql", script)
     for wrong in (tmp_path, tmp_path / "nothing", "/etc/passwd"):
-        with pytest.raises(InputError, match="is no program that can be run"):
+        with pytest.raises(InputError, match="is not a program that can be run"):
             flavors.find_program("mysql", wrong)
     with pytest.raises(InputError, match="a flavor is one of"):
         flavors.find_program("postgres")

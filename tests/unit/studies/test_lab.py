@@ -18,7 +18,7 @@ from headrace.experiment import machine, simulate
 from headrace.experiment.cell import OnFiles, OnServer, seconds_each
 from headrace.experiment.data import KEYS
 from headrace.experiment.run import MeasuredCell, reusable
-from headrace.report import pages
+from headrace.report.study import write_study
 from headrace.studies import raid_2009, scaling_2018
 from headrace.studies.base import Source
 from headrace.studies.measured import LabOptions, session, verdicts
@@ -290,7 +290,7 @@ def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_pa
     same = {verdict.what: verdict.within for verdict in burst_result(1.0, 149.0).verdicts}
     assert same["throughput in the burst over that without credits"] is False
     page = tmp_path / "burst.html"
-    pages.write_study(page, burst_result(1.0, 15.0))
+    write_study(page, burst_result(1.0, 15.0))
     text = page.read_text()
     for word in (
         "Published, simulated beforehand and measured",

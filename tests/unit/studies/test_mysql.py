@@ -9,8 +9,8 @@ from functools import cache
 import pytest
 
 from headrace import studies
-from headrace.report.html import svg
-from headrace.report.study_charts import study as chart_of
+from headrace.report.charts.drawing import svg
+from headrace.report.charts.studies import study as chart_of
 from headrace.studies import first_hour, iops_900_3000, scaling_2018, tpcc_runs, whitepaper_2017
 from headrace.studies.base import error_percent, figures, published
 

@@ -222,7 +222,8 @@ def summary(rows: list[dict], amplified: float = 1.0) -> dict[str, float]:
 
 
 def measure(count: int = 8, seconds: int = 8) -> dict:
-    """All of it: configuration, pairs, their summary, and what a sample costs. Ends what it starts."""
+    """All of it: configuration, pairs, their summary, and what a sample costs. Ends what it
+    starts."""
     lacking = [name for name in NEEDED if shutil.which(name) is None]
     if lacking:
         raise SystemExit(f"needs {', '.join(lacking)}: apt-get install mariadb-server sysbench")

@@ -138,7 +138,8 @@ class Ledger:
                 torn.append(f"client {client.number}: {count} rows, the highest {highest}, counter {counter}")
             if highest > len(client.acknowledged) + 1:
                 torn.append(
-                    f"client {client.number}: transaction {highest} is there, and the last that was sent was {len(client.acknowledged) + 1}"
+                    f"client {client.number}: transaction {highest} is there, and the last that was sent was "
+                    f"{len(client.acknowledged) + 1}"
                 )
             acknowledged += until
             there += counter

@@ -39,8 +39,8 @@ def cursor_on(target: Target, database: bool = True):
 
 
 def require_database(name: str, target: Target) -> None:
-    """Raises InputError when the target is no server, or its address names no database fit for test
-    tables."""
+    """Raises InputError when the target is not a server, or its address does not name a database
+    fit for test tables."""
     if target.address is None:
         raise InputError(target.label, f"{name} needs a server", DOC, "Give an address: mysql://USER@HOST/DATABASE.")
     database = target.address.database

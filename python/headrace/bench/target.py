@@ -166,7 +166,7 @@ def file_target(
 
 
 def check_storage(spec: str | None) -> None:
-    """Raises InputError for what is no storage notation."""
+    """Raises InputError for what is not storage notation."""
     from headrace.base import core
     from headrace.base.core import core_errors
 

@@ -246,7 +246,7 @@ class ExperimentLab:
     def _filled(self, settings: Mapping[str, str | None]) -> dict:
         """The settings with the path of a key file where they ask for one.
 
-        The path differs from lab to lab, and is no part of a configuration.
+        The path differs from lab to lab, and does not belong to a configuration.
         """
         return {
             name: value.replace(KEYS, str(self._keys())) if value and KEYS in value else value

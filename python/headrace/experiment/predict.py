@@ -200,7 +200,8 @@ def measured(record: RunRecord) -> MeasuredResult:
 
 
 def _processors_bound(record: RunRecord) -> bool:
-    """Whether less was idle than a run needs that is to be one of its storage (bench.run.summary)."""
+    """Whether less was idle than a run needs that is to be one of its storage
+    (bench.run.summary)."""
     cpus = record.document["environment"].get("cpus") or 1
     idle, waiting = (record.summary.get(name) for name in ("idle_cpus", "iowait_cpus"))
     return idle is not None and idle + (waiting or 0.0) < LEAST_IDLE_SHARE * cpus

@@ -148,7 +148,7 @@ class Proof:
 
     @property
     def median_error_percent(self) -> float | None:
-        """Of the absolute errors of tps."""
+        """The median of the absolute errors of tps."""
         errors = [abs(step.tps_error_percent or 0.0) for step in self.proved]
         return statistics.median(errors) if errors else None
 

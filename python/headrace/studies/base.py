@@ -1,4 +1,4 @@
-"""What a study is made of: published figures, ours beside them, the error, and what to draw.
+"""What a study is made of: published figures, ours, the error, and what to draw.
 
 A study never decides how it looks. It hands over tables and chart data; `headrace.report` draws
 them, `headrace.cli` prints them.
@@ -126,7 +126,8 @@ class ChartData:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StudyResult(Shown):
-    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model` all else is the same every time. `on`: model or lab."""
+    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model`
+    all else is the same every time. `on`: model or lab."""
 
     study: Study
     verdicts: tuple[Verdict, ...]
@@ -139,7 +140,10 @@ class StudyResult(Shown):
     def in_short(self) -> str:
         """Name and how many figures are within what was promised; see `Shown`."""
         judged = [one for one in self.verdicts if one.within is not None]
-        return f"{self.study.name} on the {self.on}: {sum(map(bool, (one.within for one in judged)))} of {len(judged)} figures within bounds"
+        return (
+            f"{self.study.name} on the {self.on}: {sum(map(bool, (one.within for one in judged)))} of "
+            f"{len(judged)} figures within bounds"
+        )
 
 
 def columns(text: str) -> tuple[str, ...]:
@@ -217,7 +221,8 @@ def _texts(name: str) -> dict:
 
 
 class StepProgress:
-    """Reports progress in equal steps to a function that takes the share done (0-1), or to nobody."""
+    """Reports progress in equal steps to a function that takes the share done (0-1), or to
+    nobody."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self.total = max(total, 1)

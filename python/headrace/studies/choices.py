@@ -1,4 +1,4 @@
-"""Which volume type for which need: an article's answers of 2020 beside what the catalog gives for
+"""Which volume type for which need: an article's answers of 2020 and what the catalog gives for
 that day, and for today.
 
 No answer is written down here. Each question is a rule over the catalog (limits, prices,

@@ -36,7 +36,8 @@ STUDY = Study(
     "first-hour",
     "The first hour of a cold database on 1,000 to 20,000 IOPS",
     (
-        "Is a volume with few IOPS worse than proportional because of what it is, or because it has not warmed the cache yet?"
+        "Is a volume with few IOPS worse than proportional because of what it is, or because it has not warmed "
+        "the cache yet?"
     ),
     (SOURCE,),
 )
@@ -45,10 +46,10 @@ IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)  # some of the article's
 FEW, MANY = 5_000, 20_000  # those whose hours are published
 # Bar of this project for quarter-hour means from one long run: 8 % at the 90th percentile.
 QUARTER_PERCENT = 8.0
-# A warm InnoDB still writes some 200 pages a second beside its transactions (innodb_io_capacity),
-# with the doublewrite area 213 I/Os: of 1,000 a fifth, of 20,000 a hundredth. So from 5,000 up
-# volumes are proportional to 213/5,000 = 4 %, and MyRocks' compactions and clients' own time add
-# some.
+# A warm InnoDB still writes some 200 pages a second in addition to those of transactions
+# (innodb_io_capacity), with the doublewrite area 213 I/Os: of 1,000 a fifth, of 20,000 a hundredth.
+# So from 5,000 up volumes are proportional to 213/5,000 = 4 %, and MyRocks' compactions and
+# clients' own time add some.
 PROPORTIONAL_PERCENT = 8.0
 
 
@@ -65,7 +66,7 @@ def done_millions(run: Prediction) -> tuple[float, ...]:
 
 
 def at(run: Prediction, iops: int, millions: float) -> float | None:
-    """tps per 1,000 IOPS when so many million I/Os had been done, on a line between minutes; None
+    """tps per 1,000 IOPS when `millions` of I/Os had been done, on a line between minutes; None
     outside the hour."""
     done, rate = done_millions(run), per_iops(run, iops)
     for i in range(1, len(done)):
@@ -75,7 +76,7 @@ def at(run: Prediction, iops: int, millions: float) -> float | None:
 
 
 def published_run(engine: str, iops: int) -> TpccRun:
-    """The hour of an engine on io1 with so many IOPS."""
+    """The hour of an engine on io1 with `iops`."""
     return next(
         run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72
     )
@@ -138,7 +139,7 @@ def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTabl
         "median over 1-70 million I/Os; second half hour by the clock",
     )
     return verdict, StudyTable(
-        f"{name}: tps per 1,000 IOPS after so many million I/Os, from a cold start",
+        f"{name}: tps per 1,000 IOPS by million I/Os done, from a cold start",
         ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS)),
         tuple(rows),
     )

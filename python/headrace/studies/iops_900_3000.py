@@ -1,5 +1,5 @@
 """Four sysbench loads, seven numbers of threads, 900 against 3,000 IOPS of gp2: the 56 cells of an
-article's table beside the per-I/O form.
+article's table, and the same in the per-I/O form.
 
 Four cells are used up by calibration (`USED`); what was identified from each stands in the study's
 tables. Everything else is the standard sysbench database: rows' popularity, pages, statements,
@@ -81,7 +81,7 @@ SETTLING_S = 5
 # the processor and network time of a point select in the standard database
 # (crates/sim/src/mysql/sysbench.rs); the other two are searched when the study runs.
 USED = {
-    ("select", 3_000, 1): "round trip of a statement beside its processor time",
+    ("select", 3_000, 1): "round trip of a statement without its processor time",
     ("select", 3_000, 32): "processor time of a point select",
     ("index", 3_000, 1): "log writes of a commit nobody shares",
     ("select", 900, 8): "pages in the pool when the selects at 900 IOPS began",
@@ -96,7 +96,8 @@ Cell = tuple[str, int, int]
 
 @cache
 def table() -> dict[Cell, float]:
-    """The published cells: statements a second; of `oltp`, transactions a second (see the notes)."""
+    """The published cells: statements a second; of `oltp`, transactions a second (see the
+    notes)."""
     return {
         (row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"]) for row in published("iops_900_3000")
     }
@@ -111,7 +112,7 @@ def database(load: str) -> core.Database:
 
 
 def with_log_writes(load: str, log_writes: float) -> core.Database:
-    """The same with so many log writes in a row at a commit nobody shares; selects have none."""
+    """The same with `log_writes` in a row at a commit nobody shares; selects have none."""
     made = deepcopy(database(load))
     if made["log"]["syncs_per_commit"] > 0:
         made["log"]["syncs_per_commit"] = log_writes
@@ -144,7 +145,8 @@ def simulated(
 
 
 def search(off: Callable[[float], float], low: float, high: float) -> float:
-    """Where a falling function is 0: halved on a log scale to 0.5 %, less than two seeds differ by."""
+    """Where a falling function is 0: halved on a log scale to 0.5 %, less than two seeds differ
+    by."""
     while high / low > 1.005:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if off(middle) > 0 else (low, middle)
@@ -154,7 +156,7 @@ def search(off: Callable[[float], float], low: float, high: float) -> float:
 @cache
 def log_writes() -> float:
     """Log writes in a row at a commit, from one thread of index updates at 3,000 IOPS: what its 4.9
-    ms leave beside statement and reads."""
+    ms leave after statement and reads."""
     cell = ("index", 3_000, 1)
     return search(lambda count: simulated(with_log_writes("index", count), 3_000, 1)[0] - table()[cell], 2.0, 16.0)
 

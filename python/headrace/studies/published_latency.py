@@ -182,7 +182,7 @@ def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
 
 @dataclass(frozen=True)
 class Compared:
-    """A measured run beside ours: latencies in us, errors in percent."""
+    """A measured run and ours: latencies in us, errors in percent."""
 
     run: LatencyRun
     regime: str
@@ -201,7 +201,7 @@ def _compare(run: LatencyRun) -> Compared:
 
 def cap_iops(run: LatencyRun) -> float:
     """Requests of this size a second that volume and instance let through, by the catalog of the
-    day (burst speed where there is one)."""
+    day (the burst speed of those that burst)."""
     with core_errors():
         members = core.storage_limits(run.storage, run.as_of, run.instance)
         instance = core.instance(run.instance, run.as_of) if run.instance else {}

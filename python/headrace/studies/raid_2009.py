@@ -32,7 +32,8 @@ STUDY = Study(
     "raid-2009",
     "RAID over magnetic EBS volumes, sysbench fileio, 2009",
     (
-        "Do the directions of the 2009 benchmark (RAID 0 and 10 help, RAID 5 does not, RAID 10,f2 is worse) come out of the model?"
+        "Do the directions of the 2009 benchmark (RAID 0 and 10 help, RAID 5 does not, RAID 10,f2 is worse) "
+        "come out of the model?"
     ),
     (Source("Percona, EC2/EBS single and RAID volumes IO benchmark", "2009-08-06"),),
 )
@@ -161,7 +162,7 @@ WHY_NOT = {
         "has none, so both layouts write the same"
     ),
     "one volume is at its best with 1 thread": (
-        "the model answers requests beside each other up to the cap, so more threads give more; a single queue "
+        "the model answers requests at the same time up to the cap, so more threads give more; a single queue "
         "or disk arm behind "
         "a volume of 2009 is not modelled"
     ),

@@ -51,7 +51,8 @@ STUDY = Study(
     "scaling-2018",
     "InnoDB and MyRocks over gp2 size and io1 IOPS, sysbench-tpcc, 2018",
     (
-        "From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB stops and MyRocks goes on?"
+        "From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB "
+        "stops and MyRocks goes on?"
     ),
     (
         ARTICLE,
@@ -100,7 +101,7 @@ def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
 
 
 def storage(kind: str, point: int) -> str:
-    """gp2 of so many GiB, io1 of 1 TiB with so many IOPS."""
+    """gp2 of `point` GiB, or io1 of 1 TiB with `point` IOPS."""
     return f"gp2:{point}" if kind == "gp2" else f"io1:1024:{point}"
 
 
@@ -353,7 +354,10 @@ def _density_charts(runs: dict) -> list[ChartData]:
             for run in measured():
                 if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
                     series.append(ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
-        title = f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th percentile where known"
+        title = (
+            f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th "
+            "percentile where known"
+        )
         charts.append(
             ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series))
         )

@@ -37,7 +37,8 @@ STUDY = Study(
     "whitepaper-2017",
     "Tuned and default MySQL, and four storages alike, sysbench, 2017",
     (
-        "Why is the tuned server 16 times as fast, and why do gp2, io1, three striped io1 and an encrypted one then not differ?"
+        "Why is the tuned server 16 times as fast, and why do gp2, io1, three striped io1 and an encrypted one "
+        "then not differ?"
     ),
     (PAPER,),
 )
@@ -80,7 +81,7 @@ ALIKE = 0.02
 
 
 def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) -> core.Database:
-    """The paper's oltp.lua: so many point selects, one index update, one other update, one delete
+    """The paper's oltp.lua: `selects` point selects, one index update, one other update, one delete
     and insert, all rows alike; the binlog off, as in 5.7."""
     off = {"simple_ranges": 0, "sum_ranges": 0, "order_ranges": 0, "distinct_ranges": 0, "point_selects": selects}
     options = {
@@ -103,7 +104,7 @@ def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) ->
 
 
 def data_gib(tables: int) -> float:
-    """Size of so many of the paper's tables."""
+    """Size of `tables` of the paper's tables, GiB."""
     with core_errors():
         return core.mysql_sysbench({"tables": tables, "table_size": 10_000_000})["size_gib"]
 
@@ -139,7 +140,7 @@ def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, A
 
 
 def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, float]:
-    """What so many transactions a second ask of a storage, every I/O simulated on a warm pool:
+    """What `tps` transactions a second ask of a storage, every I/O simulated on a warm pool:
     rates a second, KiB of a write."""
     pool = SERVERS["tuned"][0]
     with core_errors():
@@ -292,7 +293,8 @@ def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTa
 
 
 def _redo(steps: StepProgress) -> tuple[float, StudyTable]:
-    """The redo log whose bytes come nearest to those published, and what others would give on gp2."""
+    """The redo log whose bytes come nearest to those published, and what others would give on
+    gp2."""
     theirs = figures("whitepaper_2017")
     tps = theirs["alike_tps"].value
     selects = round(theirs["alike_selects"].value / tps)

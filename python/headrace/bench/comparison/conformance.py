@@ -1,14 +1,15 @@
 """Do the lab's volumes perform as the catalog and the model say?
 
-Each case is a fresh volume under fio for some seconds, beside the same load in the simulator and
-the cap of the specification. Tolerances:
+Each case is a fresh volume under fio for some seconds, compared with the same load in the simulator
+and the cap of the specification. Tolerances:
 
-- at a cap: requests a second within 0.5 %: the project's bar of 0.3 % for the mean, and one queue of
-  requests more or less at the edges of some seconds;
+- at a cap: requests a second within 0.5 %: the project's bar of 0.3 % for the mean, and one queue
+  of requests more or less at the edges of some seconds;
 - latency: p50 within 3 % and p99 within 10 % (the project's bars), plus how late the device's own
-  answers left: the daemon measures that, and a busy machine is late through no fault of the model;
-- counts: a drained gp2 delivers its credits and refill within 1 %: it earns 300 credits a second while
-  fio starts (some 0.2 s, 0.4 %), and the edges again.
+  answers left: the daemon measures that, and a busy machine is late, which does not count against
+  the model;
+- counts: a drained gp2 delivers its credits and refill within 1 %: it earns 300 credits a second
+  while fio starts (some 0.2 s, 0.4 %), and the edges again.
 """
 
 from __future__ import annotations
@@ -258,7 +259,7 @@ def _finding(
     note: str,
 ) -> ConformanceFinding:
     error = 100.0 * (measured / model - 1.0)
-    # What the machine cannot do is no fault of the device; attach has said so.
+    # What the machine cannot do does not count against the device; attach has said so.
     within = None if allowed is None or note else abs(error) <= allowed
     return ConformanceFinding(
         case.spec,
@@ -286,7 +287,8 @@ def _table() -> dict[tuple[str, str, int, int, str], float]:
 
 
 def _published(case: Case, what: str) -> float | None:
-    """What was measured on a real volume whose limits bind alike: 3,000 IOPS for the capped loads."""
+    """What was measured on a real volume whose limits bind alike: 3,000 IOPS for the capped
+    loads."""
     storage = Storage.parse(case.spec)
     volume = storage.members[0]
     if storage.level is not None or volume.iops is not None or volume.mib_s is not None:

@@ -93,7 +93,7 @@ def _resampled(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarra
 def block_length(series: np.ndarray) -> int:
     """Rows of a block for the circular bootstrap of a mean.
 
-    1 where there is no autocorrelation, at most a quarter of the series. The numbers are those of
+    1 without autocorrelation, at most a quarter of the series. The numbers are those of
     Politis and White (2004).
     """
     count = len(series)

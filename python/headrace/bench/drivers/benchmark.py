@@ -122,7 +122,8 @@ class Benchmark(ABC):
 
     @abstractmethod
     def prepared(self, target: Target, threads: int) -> bool:
-        """Whether the data for `threads` clients are there and whole. Raises InputError for others."""
+        """Whether the data for `threads` clients are there and whole. Raises InputError for
+        others."""
 
     @abstractmethod
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
@@ -142,7 +143,7 @@ class Benchmark(ABC):
 
     def partial(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """What can be said of a run that ended early."""
-        return ToolOutcome(notes=("Ended early: there is no histogram, and no percentile of the whole.",))
+        return ToolOutcome(notes=("Ended early: it has neither a histogram nor percentiles of the whole run.",))
 
     def why(self, raw: str, ended: Ended) -> str:
         """Why the tool ended with an error, in its own words."""

@@ -167,7 +167,7 @@ class SysbenchFileio(Benchmark):
 
     @property
     def _file_bytes(self) -> int:
-        """Whole MiB where there is one at least, else whole requests: sysbench cuts the total into
+        """Whole MiB if it has one at least, else whole requests: sysbench cuts the total into
         equal files."""
         each = int(self.size_gib * GIB / self.files)
         return each // MIB * MIB if each >= MIB else each // (self.block_kib * 1024) * self.block_kib * 1024

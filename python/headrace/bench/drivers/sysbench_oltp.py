@@ -98,7 +98,7 @@ class SysbenchOltp(Benchmark):
         allowed = DISTRIBUTIONS[self.distribution]
         for key, value in self.parameters.items():
             if key not in allowed:
-                rule = f"is no parameter of the distribution {self.distribution}"
+                rule = f"is not a parameter of the distribution {self.distribution}"
                 raise InputError(key[:60], rule, source, f"Known: {', '.join(allowed) or 'none'}.")
             check_numbers(source, False, **{key: (value, *allowed[key][1:])})
         for key, value in self.shape.items():
@@ -237,10 +237,10 @@ def _check_shape(script: str, key: str, value: int | bool) -> None:
     source = f"{DOC}, sysbench-oltp"
     if key not in SHAPES:
         raise InputError(
-            key[:60], "is no option of sysbench's OLTP scripts known here", source, did_you_mean(key, SHAPES)
+            key[:60], "is not an option of sysbench's OLTP scripts known here", source, did_you_mean(key, SHAPES)
         )
     if script == BULK or ONLY_OF.get(key, script) != script:
-        raise InputError(key, f"is no option of {script}", source, "Leave it out.")
+        raise InputError(key, f"is not an option of {script}", source, "Leave it out.")
     span = SHAPES[key]
     if span is not None:
         check_numbers(source, True, **{key: (value, *span)})

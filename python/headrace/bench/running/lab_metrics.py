@@ -1,4 +1,5 @@
-"""The lab's own figures of the volumes below a target, kept up during a run: it remembers an hour."""
+"""The lab's own figures of the volumes below a target, kept up during a run: it remembers an
+hour."""
 
 from __future__ import annotations
 

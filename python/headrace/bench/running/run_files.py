@@ -45,7 +45,7 @@ def write(
     lacks = [
         words
         for words, missing in (
-            (f"{benchmark.name} is no load that databases are calibrated from", table is None),
+            (f"{benchmark.name} is not a load that databases are calibrated from", table is None),
             ("the storage is not known (--storage)", target.storage is None),
             ("the size of the cache is not known", target.cache_gib is None),
             ("fewer than two seconds were measured", series.filter(pl.col("tps").is_not_null()).height < 2),
@@ -101,7 +101,8 @@ def data_devices(target: Target, sampled: list[str]) -> list[str]:
 
 
 def _write_transactions(path: Path, series: pl.DataFrame) -> None:
-    """`t_s` here is the end of the row, as sysbench prints it; `time` the same on the wall clock."""
+    """`t_s` here is the end of the row, as sysbench prints it; `time` the same on the wall
+    clock."""
     end = pl.col("duration_s")
     frame = series.filter(pl.col("tps").is_not_null()).select(
         (pl.col("t_s") + end).round(3).alias("t_s"),

@@ -139,7 +139,7 @@ def findings(
         found.append("Nothing was measured after the warm-up: all figures are empty.")
     tps, errors = mean(part, "tps"), mean(part, "errors_per_s")
     if tps and errors and errors > ERROR_SHARE * tps:
-        found.append(f"{errors:,.1f} errors a second beside {tps:,.0f} transactions: see raw/output.txt.")
+        found.append(f"{errors:,.1f} errors a second with {tps:,.0f} transactions: see raw/output.txt.")
     if (stalled := part.filter(pl.col("tps") == 0).height) and part.height:
         found.append(f"In {stalled} of {part.height} rows nothing was done at all.")
     found += _machine(document, part)
@@ -172,7 +172,7 @@ def _lateness(part: pl.DataFrame) -> list[str]:
     if late and waits and late > LATE_SHARE * max(waits):
         return [
             (
-                f"The lab's answers left late, by {late:.2f} ms at the 99th percentile beside waits of "
+                f"The lab's answers left late, by {late:.2f} ms at the 99th percentile, compared with waits of "
                 f"{max(waits):.2f} ms: the machine has too much to do."
             )
         ]

@@ -90,7 +90,10 @@ def _runs_view(records: Sequence[RunRecord]) -> str:
     if not records:
         return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT NULL::JSON AS document) WHERE false"
     paths = ", ".join(_text(record.folder / RUN_FILE) for record in records)
-    return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM read_text([{paths}]))"
+    return (
+        f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM "
+        f"read_text([{paths}]))"
+    )
 
 
 def _parquet(records: Sequence[RunRecord], file: str) -> str:
@@ -161,7 +164,7 @@ def export(
     if not path.parent.is_dir():
         raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")
     if path.exists() and not path.is_file():
-        raise InputError(str(path), "is no file", "", "Name a file.")
+        raise InputError(str(path), "is not a file", "", "Name a file.")
     with (
         tempfile.TemporaryDirectory(prefix=".headrace-", dir=path.parent.absolute()) as folder,
         connect(store, runs) as connection,

@@ -38,7 +38,8 @@ RUN_FILE, SERIES_FILE, PERCENTILES_FILE, TOML_FILE = "run.json", "series.parquet
 UNFINISHED = ".unfinished-"
 ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,60}-[0-9a-f]{4}\Z", re.ASCII)
 MAX_RUN_BYTES = 16 << 20  # a guess: run.json has some 100 KiB
-# What a run may write beside the benchmark's data: 3,600 s of all status variables are some 10 MB.
+# What a run may write in addition to the benchmark's data: 3,600 s of all status variables are some
+# 10 MB.
 LEAST_FREE_BYTES = 64 << 20
 
 
@@ -167,7 +168,10 @@ class Store:
                 text, f"{len(found)} runs have it in their id: {', '.join(found[:4])}", "", "Give more of it."
             )
         raise InputError(
-            text[:80], "is no run of this store", str(self.folder), did_you_mean(text, every) or "headrace bench list"
+            text[:80],
+            "is not a run of this store",
+            str(self.folder),
+            did_you_mean(text, every) or "headrace bench list",
         )
 
     def open(self, text: str) -> RunRecord:
@@ -235,7 +239,9 @@ def read_run(path: Path) -> dict:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(str(path), f"is no run of Headrace ({FORMAT})", DOC, "The file is damaged: remove its folder.")
+        raise InputError(
+            str(path), f"is not a run of Headrace ({FORMAT})", DOC, "The file is damaged: remove its folder."
+        )
     if not isinstance(document.get("version"), int) or document["version"] > VERSION:
         raise InputError(
             str(path),

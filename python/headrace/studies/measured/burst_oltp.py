@@ -1,4 +1,5 @@
-"""gp2 running dry under OLTP: throughput, latency, queue and balance of one run on one time axis."""
+"""gp2 running dry under OLTP: throughput, latency, queue and balance of one run on one time
+axis."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def sizes(options: LabOptions) -> tuple[int, int, int]:
 
 
 def data_gib(options: LabOptions) -> float:
-    """Of the tables."""
+    """Size of the tables, GiB."""
     return TABLES * sizes(options)[0] * 250 / GIB
 
 
@@ -108,7 +109,8 @@ def dry_at(rows: pl.DataFrame) -> float | None:
 
 @dataclass(frozen=True)
 class Phase:
-    """The burst, or what followed: means, and the p95 of the median second. `queue`: not simulated."""
+    """The burst, or what followed: means, and the p95 of the median second. `queue`: not
+    simulated."""
 
     seconds: int
     tps: float
@@ -189,7 +191,8 @@ def _never_dry(series: pl.DataFrame, dry: float | None) -> Verdict:
 
 
 def _when_dry(one: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float | None) -> Verdict:
-    """A load that takes less than 3,000 IOPS lasts longer, never shorter but for the saved second."""
+    """A load that takes less than 3,000 IOPS lasts longer, never shorter but for the saved
+    second."""
     spent = statistics.fmean(_iops(series.filter(pl.col("t_s") < dry)).drop_nulls())
     formula = _formula(one)
     latest = _credits(one) / max(1.0, spent - model.limits(GIB_OF_VOLUME)["iops"])
@@ -209,8 +212,8 @@ def _falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase
     if sim_burst is not None and sim_after is not None:
         sim_fall, sim_left = sim_burst.tps / sim_after.tps, sim_after.iops
         sim_slower = sim_after.p95_ms / sim_burst.p95_ms
-    # A database that writes pages back whatever its load falls further than its IOPS; the simulation
-    # knows by how much.
+    # A database that writes pages back whatever its load falls further than its IOPS; the
+    # simulation knows by how much.
     deepest = SCATTER * max(caps, sim_fall or 0.0)
     why = f"the ratio of the caps or what is simulated, and 15 % for the seconds' scatter at {after.tps:.0f} tps"
     merging = "the lab holds its cap to 0.5 %; requests that merge on the way count once there and more often here"

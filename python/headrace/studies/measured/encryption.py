@@ -49,7 +49,7 @@ TURNS = {"quick": ("plain", "encrypted"), "usual": ("plain", "encrypted", "encry
 
 
 def rows_of(options: LabOptions) -> int:
-    """Of the one table."""
+    """Rows of the one table."""
     return max(10_000, round(PUBLISHED_ROWS * (options.scale or AUTO_SCALE)))
 
 
@@ -102,7 +102,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
             "not measured: the lab does not encrypt volumes",
             model.PAPER,
             None,
-            ("EBS encrypts on the host, beside the instance's processors; nothing of it is in the model or on the lab"),
+            ("EBS encrypts on the host, not on the instance's processors; nothing of it is in the model or on the lab"),
         ),
         agree(
             ("InnoDB's own encryption of tables and redo against none"),

@@ -37,7 +37,7 @@ MODES = {mode: "seqrewr" if mode == "seqwr" else mode for mode in model.MODES}
 
 
 def size_gib(options: LabOptions) -> float:
-    """Of the files."""
+    """Size of the files, GiB."""
     return max(LEAST_GIB, model.FILE_GIB * (options.scale or AUTO_SCALE))
 
 
@@ -171,7 +171,10 @@ def _direction(
             (excused if c.tps / d.tps < least else failing).append(mode)
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     if excused:
-        note += f"; does not come out for {', '.join(excused)}, on the model neither: {model.WHY_NOT.get(row['claim'], 'not explained')}"
+        note += (
+            f"; does not come out for {', '.join(excused)}, on the model neither: "
+            f"{model.WHY_NOT.get(row['claim'], 'not explained')}"
+        )
     if failing:
         note += f"; does not come out for {', '.join(failing)}, where the model has it"
     source = Source(row["source"], row["date"])

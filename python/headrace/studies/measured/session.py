@@ -110,7 +110,8 @@ class Session:
 
 
 def at_rest(found: Mapping[tuple, MeasuredCell]) -> Verdict:
-    """Whether the machine had nothing else to do: what was measured during other work says little."""
+    """Whether the machine had nothing else to do: what was measured during other work says
+    little."""
     shares = [float(one.record.document["environment"]["before"]["busy_share"]) for one in found.values()]
     busy = [share for share in shares if share > BUSY_SHARE]
     began = min(str(one.record.document["began_at"])[:10] for one in found.values())

@@ -32,7 +32,7 @@ LEAST_POOL_MIB, LEAST_REDO_MIB = 6, 4
 # load.
 THREADS = 64
 SECONDS, WARMUP_S = (15, 120), 8  # guesses
-# Table 3 beside pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine
+# Table 3 without pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine
 # would otherwise be the default server's cache.
 COMMON = {
     "innodb_flush_method": "O_DIRECT",
@@ -55,12 +55,12 @@ def scale_of(options: LabOptions) -> float:
 
 
 def rows_of(options: LabOptions) -> int:
-    """Of the one table."""
+    """Rows of the one table."""
     return max(10_000, round(PUBLISHED_ROWS * scale_of(options)))
 
 
 def data_gib(options: LabOptions) -> float:
-    """Of the table."""
+    """Size of the table, GiB."""
     return rows_of(options) * 250 / GIB
 
 

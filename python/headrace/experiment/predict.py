@@ -208,10 +208,7 @@ def _processors_bound(record: RunRecord) -> bool:
 
 
 def store(
-    folder: Path,
-    workload_file: Path,
-    calibration_run: str,
-    made: Mapping[str, tuple[Configuration, PredictedResult]],
+    folder: Path, workload_file: Path, calibration_run: str, made: Mapping[str, tuple[Configuration, PredictedResult]]
 ) -> tuple[Path, str, str]:
     """Writes the predictions and flushes them to disk: (file, its SHA-256, the time in UTC).
 

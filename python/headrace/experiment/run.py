@@ -76,10 +76,7 @@ def measure(
     measured until then.
     """
     assert isinstance(cell.place, OnServer), cell.words
-    with (
-        lab.server(cell.place, lambda share, what: progress(BUILD_SHARE * share, what)) as target,
-        gate(),
-    ):
+    with lab.server(cell.place, lambda share, what: progress(BUILD_SHARE * share, what)) as target, gate():
         share_left = 1.0 - BUILD_SHARE
         tell = lambda share, what: progress(BUILD_SHARE + share_left * share, what)  # noqa: E731
         return _run(cell, target, store, name, tell, start="cold", on_second=on_second)

@@ -158,12 +158,7 @@ class SimulatedCell:
 
 
 def simulate(
-    cell: Cell,
-    of: Mapping,
-    here: ProcessorSpeed,
-    day: str | None,
-    start: str | float = "cold",
-    form: str = "events",
+    cell: Cell, of: Mapping, here: ProcessorSpeed, day: str | None, start: str | float = "cold", form: str = "events"
 ) -> SimulatedCell:
     """One cell of the database `of`, I/O by I/O (`form` interval: second by second).
 

@@ -205,6 +205,13 @@ def figures(name: str) -> dict[str, Figure]:
     }
 
 
+def study(name: str) -> Study:
+    """The study whose words stand in `texts/NAME.toml`."""
+    found = _texts(name)
+    sources = tuple(Source(citation, date) for citation, date in found["sources"])
+    return Study(found["name"], found["title"], found["question"], sources)
+
+
 def texts(name: str, **values: object) -> tuple[str, ...]:
     """The notes of `texts/NAME.toml`, with the values in their places."""
     return tuple(note.format(**values) for note in _texts(name)["notes"])

@@ -25,23 +25,18 @@ from headrace.studies.base import (
     Progress,
     Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
     agree,
     compare,
     published,
+    study,
 )
 from headrace.workload import ClosedWorkload
 
-ARTICLE = Source("Understanding Database IOPS, part 1", "2020-07-13")
-STUDY = Study(
-    "choices",
-    "Which volume type: eight questions, then and now",
-    "Does the catalog give the article's answers on the article's day, and which of them still hold?",
-    (ARTICLE,),
-)
+STUDY = study("choices")
+ARTICLE = STUDY.sources[0]
 
 ARTICLE_DAY = "2020-07-13"
 # The article's "EBS max as of April 2018".

@@ -18,9 +18,7 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
@@ -28,19 +26,12 @@ from headrace.studies.base import (
     columns,
     compare,
     error_percent,
+    study,
 )
 from headrace.studies.tpcc_runs import ENGINES, SECONDS, TpccRun, measured, per_minute, simulated
 
-SOURCE = Source("Percona-Lab-results/201808-rocksdb-cloudio, one-second sysbench results", "2018-08-15")
-STUDY = Study(
-    "first-hour",
-    "The first hour of a cold database on 1,000 to 20,000 IOPS",
-    (
-        "Is a volume with few IOPS worse than proportional because of what it is, or because it has not warmed "
-        "the cache yet?"
-    ),
-    (SOURCE,),
-)
+STUDY = study("first_hour")
+SOURCE = STUDY.sources[0]
 
 IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)  # some of the article's
 FEW, MANY = 5_000, 20_000  # those whose hours are published

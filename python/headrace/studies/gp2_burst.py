@@ -14,9 +14,7 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
@@ -24,20 +22,12 @@ from headrace.studies.base import (
     columns,
     compare,
     figures,
+    study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.model import make_points
 
-STUDY = Study(
-    "gp2-burst",
-    "gp2 burst: draining and refilling the credit bucket",
-    "Does the model drain 5.4 million credits as a real volume did, last as long as AWS says, and refill as fast?",
-    (
-        Source("Understanding Database IOPS, part 1", "2020-07-13"),
-        Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017"),
-        Source("EC2 user guide, General Purpose SSD volumes", "2023-05-11"),
-    ),
-)
+STUDY = study("gp2_burst")
 
 AS_OF = "2020-07-13"
 BALANCE_DAY = "2019-08-07"

@@ -25,9 +25,7 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
@@ -35,18 +33,11 @@ from headrace.studies.base import (
     compare,
     error_percent,
     published,
+    study,
 )
 
-ARTICLE = Source("Understanding Database IOPS, part 1", "2020-07-13")
-STUDY = Study(
-    "iops-900-vs-3000",
-    "sysbench with 900 and with 3,000 IOPS of gp2, MySQL 8.0.15, 2020",
-    (
-        "What do 2,100 more IOPS bring each load at each number of threads, and does the model know it from four of "
-        "the 56 figures?"
-    ),
-    (ARTICLE,),
-)
+STUDY = study("iops_900_3000")
+ARTICLE = STUDY.sources[0]
 
 DAY = "2020-07-13"
 INSTANCE = "m5.2xlarge"
@@ -216,7 +207,7 @@ def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
                 f"calibrated on {len(USED)} cells; 90 % of the others within "
                 f"{statistics.quantiles(tested, n=10)[-1]:.0f} %"
             ),
-        ),
+        )
     ]
     for load in LOADS:
         theirs = [table()[load, 3_000, n] / table()[load, 900, n] for n in THREADS]
@@ -251,10 +242,7 @@ def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
 
 # Columns with cells far off, and what we take to be the reason; none of it is in the article.
 WHY = {
-    (
-        "oltp",
-        900,
-    ): (
+    ("oltp", 900): (
         "one thread published 22 I/Os a transaction, two threads 10: the first run of a series reads into an "
         "empty pool; with 16 threads 2.8, ours 2.2; what they are is not published"
     ),
@@ -262,10 +250,7 @@ WHY = {
         "non-index",
         3_000,
     ): "with 64 threads published 1.45 times the index updates; here both are bound by the same log writes",
-    (
-        "non-index",
-        900,
-    ): (
+    ("non-index", 900): (
         "one thread published 13 I/Os an update, more than an index update's 10; here both need 8; with 64 "
         "threads as at 3,000 IOPS"
     ),

@@ -25,7 +25,6 @@ from headrace.studies.base import (
     Progress,
     Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
@@ -33,24 +32,12 @@ from headrace.studies.base import (
     compare,
     error_percent,
     published,
+    study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.model import make_points
 
-STUDY = Study(
-    "published-latency",
-    "Latency: the model against measured quantiles",
-    "How far are the model's latencies from what fio and ioping measured on real gp2, gp3, io1 and io2 volumes?",
-    (
-        Source("liangruibupt/ebs-benchmark-testing", "2020"),
-        Source("bitofsky/aws-ebs-benchmark", "2021"),
-        Source("aws-samples/ebs-benchmarking-results-for-improved-performance-on-ebs-optimized-amd-instances", "2023"),
-        Source("miztiik/ebs-gp3-perf", "2020-12"),
-        Source("dyu/vps-comparison", "2017"),
-        Source("jnidzwetzki/jnidzwetzki.github.io", "2022"),
-        Source("scylladb/diskplorer", "2022"),
-    ),
-)
+STUDY = study("published_latency")
 
 # The goal set for the model: p50 within 3 %, p99 within 10 %. Two sets of one volume type differ by
 # 10-20 % between hosts (io2 on c6a and m6a, fdatasync of two gp2 volumes), so a single profile

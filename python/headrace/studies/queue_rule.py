@@ -23,32 +23,19 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
     agree,
     compare,
     figures,
+    study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.model import make_points
 
-STUDY = Study(
-    "queue-rule",
-    "Queue length, I/O accounting, and the byte cap",
-    (
-        "What does one request per 200 IOPS mean, what is charged for a request, and at what size does the byte "
-        "cap take over?"
-    ),
-    (
-        Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017"),
-        Source("Understanding Database IOPS, part 1", "2020-07-13"),
-        Source("dyu/vps-comparison", "2017"),
-    ),
-)
+STUDY = study("queue_rule")
 
 WHITEPAPER_DAY = "2017-11-01"
 # The last day but some months on which a gp2 volume had 160 MiB/s (250 MiB/s since 2018-12).

@@ -19,24 +19,16 @@ from headrace.studies.base import (
     Progress,
     Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
     agree,
     published,
+    study,
 )
 from headrace.workload import ClosedWorkload
 
-STUDY = Study(
-    "raid-2009",
-    "RAID over magnetic EBS volumes, sysbench fileio, 2009",
-    (
-        "Do the directions of the 2009 benchmark (RAID 0 and 10 help, RAID 5 does not, RAID 10,f2 is worse) "
-        "come out of the model?"
-    ),
-    (Source("Percona, EC2/EBS single and RAID volumes IO benchmark", "2009-08-06"),),
-)
+STUDY = study("raid_2009")
 
 AS_OF = "2009-08-06"
 INSTANCE = "m1.large"

@@ -21,9 +21,7 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
@@ -32,6 +30,7 @@ from headrace.studies.base import (
     compare,
     error_percent,
     figures,
+    study,
 )
 from headrace.studies.tpcc_runs import (
     DAY,
@@ -46,22 +45,8 @@ from headrace.studies.tpcc_runs import (
     simulated,
 )
 
-ARTICLE = Source("Percona, Scaling IO-Bound Workloads for MySQL in the Cloud", "2018-08")
-STUDY = Study(
-    "scaling-2018",
-    "InnoDB and MyRocks over gp2 size and io1 IOPS, sysbench-tpcc, 2018",
-    (
-        "From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB "
-        "stops and MyRocks goes on?"
-    ),
-    (
-        ARTICLE,
-        Source(
-            "Percona-Lab-results/201807-rocksdb-cloud and 201808-rocksdb-cloudio, one-second sysbench results",
-            "2018-08",
-        ),
-    ),
-)
+STUDY = study("scaling_2018")
+ARTICLE = STUDY.sources[0]
 
 REGION = "us-east-1"
 

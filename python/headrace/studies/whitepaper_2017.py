@@ -20,9 +20,7 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
@@ -30,28 +28,14 @@ from headrace.studies.base import (
     compare,
     error_percent,
     figures,
+    study,
 )
 
-PAPER = Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017")
-STUDY = Study(
-    "whitepaper-2017",
-    "Tuned and default MySQL, and four storages alike, sysbench, 2017",
-    (
-        "Why is the tuned server 16 times as fast, and why do gp2, io1, three striped io1 and an encrypted one "
-        "then not differ?"
-    ),
-    (PAPER,),
-)
+STUDY = study("whitepaper_2017")
+PAPER = STUDY.sources[0]
 
 # Encryption of a volume costs the model nothing, so this one runs on the lab alone.
-ENCRYPTION_STUDY = Study(
-    "encrypted-vs-not",
-    "An encrypted store and a plain one, sysbench, 2017",
-    "Does encryption cost throughput? Published: an encrypted volume does not. Measured: InnoDB's own "
-    "encryption of its "
-    "tablespaces and redo, since the lab does not encrypt volumes.",
-    (PAPER,),
-)
+ENCRYPTION_STUDY = study("encryption")
 
 # The paper says r4.8xlarge for the servers; the copy read has no date, its limits are those of
 # 2017.

@@ -15,15 +15,7 @@ import polars as pl
 
 from headrace.base.processes import Ended, Interrupts, run_lines
 from headrace.base.units import DAY_S
-from headrace.bench.drivers.benchmark import (
-    Benchmark,
-    IntervalReport,
-    RunLoad,
-    Say,
-    ToolOutcome,
-    check_numbers,
-    silent,
-)
+from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
 from headrace.bench.running import environment, run_files, summary, timeline
 from headrace.bench.running.lab_metrics import LabMetrics
 from headrace.bench.server import create_database, data_gib
@@ -246,10 +238,7 @@ class _Run:
         start = document["start"] or summary.start_of(self.samples, target, document["target"]["data_gib"])
         state = "interrupted" if self.interrupted else "broken" if failure else "complete"
         document |= {"ended_at": now_text(), "state": state, "start": start}
-        findings = [
-            *outcome.notes,
-            *summary.findings(document, series, self.samples, failure, self.interrupted),
-        ]
+        findings = [*outcome.notes, *summary.findings(document, series, self.samples, failure, self.interrupted)]
         if state == "complete" and target.address is not None:
             findings += _verified(benchmark, target)
         lacks = run_files.write(self.folder, benchmark, target, document, series, self.samples, findings)

@@ -53,10 +53,7 @@ class LabOptions:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for what, value, (low, high) in (
-            ("--scale", self.scale, SCALES),
-            ("--minutes", self.minutes, MINUTES),
-        ):
+        for what, value, (low, high) in (("--scale", self.scale, SCALES), ("--minutes", self.minutes, MINUTES)):
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (number and low <= value <= high):
                 raise InputError(f"{what} {value}", f"must be {low:g} to {high:g}", DOC)

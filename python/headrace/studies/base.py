@@ -124,7 +124,7 @@ class ChartData:
         assert self.kind in CHART_KINDS and (self.kind == "panels") == bool(self.panels), self.kind
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class StudyResult(Shown):
     """What running a study gave. `seconds` is how long that took on the wall clock; on the `model`
     all else is the same every time. `on`: model or lab."""
@@ -139,11 +139,8 @@ class StudyResult(Shown):
 
     def in_short(self) -> str:
         """Name and how many figures are within what was promised; see `Shown`."""
-        judged = [one for one in self.verdicts if one.within is not None]
-        return (
-            f"{self.study.name} on the {self.on}: {sum(map(bool, (one.within for one in judged)))} of "
-            f"{len(judged)} figures within bounds"
-        )
+        judged = [one.within for one in self.verdicts if one.within is not None]
+        return f"{self.study.name} on the {self.on}: {sum(judged)} of {len(judged)} figures within bounds"
 
 
 def columns(text: str) -> tuple[str, ...]:

@@ -21,11 +21,7 @@ from headrace.lab import doctor
 
 
 def missing(
-    flavor: str = "mariadb",
-    engines: Sequence[str] = ("innodb",),
-    *,
-    folder: Path | None = None,
-    gib: float = 0.0,
+    flavor: str = "mariadb", engines: Sequence[str] = ("innodb",), *, folder: Path | None = None, gib: float = 0.0
 ) -> list[str]:
     """What this machine lacks, in sentences that say what to do; empty where an experiment can run.
 

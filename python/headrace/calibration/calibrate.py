@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headrace.base import core
-from headrace.calibration import cycle, scatter, shape
+from headrace.calibration import cycle, popularity, scatter
 from headrace.calibration.fit import Fit, fit
-from headrace.calibration.observe import Observation, observe
-from headrace.calibration.processors import Processors, processors
+from headrace.calibration.observations import Observation, observe
+from headrace.calibration.prior import prior
+from headrace.calibration.processor_time import ProcessorTime, processor_time
 from headrace.calibration.runs import Run
-from headrace.calibration.standard import standard
 from headrace.errors import InputError
 from headrace.workload.parameters import CPU_SPREAD, of_engine, value
 
@@ -43,10 +43,10 @@ class Calibrated:
     engine: str
     database: dict
     fit: Fit
-    cycle: cycle.Cycle | None
+    cycle: cycle.CompactionCycle | None
     notes: tuple[str, ...]
     observations: tuple[Observation, ...]
-    processors: Processors | None = None
+    processors: ProcessorTime | None = None
 
 
 def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS) -> Calibrated:
@@ -55,14 +55,14 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
     first = runs[0]
     engine = first.engine
     observations = [observe(run) for run in runs]
-    begin = standard(first)
+    begin = prior(first)
     compacts = begin["compaction"] is not None  # a script that only reads does not, in MyRocks either
     if compacts:
         _expect_cycle(begin, first)
     # Measured with doublewrite and pages of 16 KiB.
     usual = begin["writes"]["doublewrite"] and first.settings.get("page_kib", 16) == 16
     kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual
-    base, found, ring, fitted, busy = begin, shape.NONE, None, None, processors(runs)
+    base, found, ring, fitted, busy = begin, popularity.NONE, None, None, processor_time(runs)
     for turn in range(ROUNDS):
         fitted = fit(base | {"shape": found}, engine, observations, None if fitted is None else fitted.deltas, kib_known, busy)
         progress((turn + 0.5) / ROUNDS)
@@ -82,8 +82,8 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
                     }
                 }
         period = base["compaction"]["period_tx"] if compacts else None
-        more = shape.unexplained(fitted.database, observations, period)
-        found = shape.product(found, more)
+        more = popularity.popularity_scale(fitted.database, observations, period)
+        found = popularity.product(found, more)
         progress((turn + 1.0) / ROUNDS)
     database = fitted.database | {"shape": found}
     if ring is not None:
@@ -124,9 +124,9 @@ def identified(result: Calibrated) -> list[dict]:
         origin = (
             "the runs"
             if narrowed < TOLD_BY_RUNS
-            else "the runs and the standard benchmark"
+            else "the runs and the prior (standard benchmark)"
             if narrowed < TOLD_BY_BOTH
-            else "the standard benchmark: the runs do not tell"
+            else "prior (standard benchmark); these runs do not constrain it"
         )
         if parameter.name == "cpu_ms" and result.processors is not None:
             origin = f"processors at work beside {', '.join(result.processors.runs)}"
@@ -186,7 +186,7 @@ def _narrowed(found: Fit, engine: str, name: str) -> float:
     return math.sqrt(max(0.0, float(found.covariance[index, index]))) / of_engine(engine)[index].spread
 
 
-def _notes(runs: list[Run], observations: list[Observation], database: dict, found: Fit, busy: Processors | None) -> list[str]:
+def _notes(runs: list[Run], observations: list[Observation], database: dict, found: Fit, busy: ProcessorTime | None) -> list[str]:
     notes = []
     if busy is None:
         ms = database["clients"]["cpu_ms"]

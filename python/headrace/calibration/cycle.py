@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.base import core
-from headrace.calibration.observe import Observation, modelled_over_measured
+from headrace.calibration.observations import Observation, modelled_over_measured
 
 PARTS = 16
 # Around a moment, so much of a period before and after it is compared; two beginnings are at least so far apart.
@@ -19,7 +19,7 @@ LEAST_INTERVALS, LEAST_SIGMAS = 3, 3.0
 
 
 @dataclass(frozen=True)
-class Cycle:
+class CompactionCycle:
     """`period_tx`, the transactions `first_tx` at which one begins, the `profile` of I/Os per transaction through a period, `intervals` it was told from."""
 
     period_tx: float
@@ -28,7 +28,7 @@ class Cycle:
     intervals: int
 
 
-def find(database: dict, observations: list[Observation], expected_tx: float) -> Cycle | None:
+def find(database: dict, observations: list[Observation], expected_tx: float) -> CompactionCycle | None:
     """The cycle common to the runs, or None where it does not show. `expected_tx`: what memtable size, trigger and bytes per transaction say."""
     intervals, profiles, first = [], [], None
     for observation in observations:
@@ -45,7 +45,7 @@ def find(database: dict, observations: list[Observation], expected_tx: float) ->
         return None
     period = float(np.median(intervals))
     shape = np.exp(np.mean(profiles, axis=0))
-    return Cycle(period, float(first % period + period), tuple(float(x) for x in shape / shape.mean()), len(intervals))
+    return CompactionCycle(period, float(first % period + period), tuple(float(x) for x in shape / shape.mean()), len(intervals))
 
 
 def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from headrace.base import core
-from headrace.calibration.observe import GIB, STANDSTILL_SHARE, Observation, held_by_clients, underused
-from headrace.calibration.processors import Processors
+from headrace.calibration.observations import GIB, STANDSTILL_SHARE, Observation, held_by_clients, underused
+from headrace.calibration.processor_time import ProcessorTime
 from headrace.workload.parameters import applied, of_engine
 
 # How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the same volume an hour later; the published pairs of runs scatter so.
@@ -46,7 +46,7 @@ def fit(
     observations: list[Observation],
     start: np.ndarray | None = None,
     kib_known: bool = False,
-    measured_cpu: Processors | None = None,
+    measured_cpu: ProcessorTime | None = None,
 ) -> Fit:
     """Fits the parameters of `engine` to runs, beginning at `database`. `kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc."""
     parameters = of_engine(engine)

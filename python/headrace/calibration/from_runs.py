@@ -85,7 +85,7 @@ def sysbench_tpcc(
     *, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None
 ) -> TransactionWorkload:
     """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
-    from headrace.calibration.standard import GIB, TPCC_BYTES, tpcc
+    from headrace.calibration.prior import GIB, TPCC_BYTES, tpcc
 
     if engine not in TPCC_BYTES:
         raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", "Choose one of them.")
@@ -98,7 +98,7 @@ def sysbench_tpcc(
 def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:
     """A sysbench OLTP script with no run measured. `options`: `script` (oltp_read_write, ...), `tables`, `table_size`, `distribution` ({"type": "special"}, ...),
     `engine`, and those of the server: docs/reference/workload-file.md, Standard benchmarks. Raises InputError."""
-    from headrace.calibration.standard import oltp
+    from headrace.calibration.prior import oltp
 
     made = oltp({"threads": threads, "cache_gib": cache_gib} | options)
     database = made["database"]
@@ -111,7 +111,7 @@ def _standard(
 ) -> TransactionWorkload:
     rows = [
         {"name": parameter.name, "words": parameter.words, "value": value(database, parameter), "spread": parameter.spread, "before": parameter.spread,
-         "from": "the standard benchmark: no run"}
+         "from": "prior (standard benchmark); no run"}
         for parameter in of_engine(engine)
     ]  # fmt: skip
     covariance = tuple(tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows))

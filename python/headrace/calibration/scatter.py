@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from headrace.base import core
-from headrace.calibration.observe import Observation
+from headrace.calibration.observations import Observation
 
 # Rows that hardly differ were rounded or averaged by whoever wrote them, and nothing can be said of a half in which nothing was done: the standard's scatter stays.
 NO_SCATTER = 1e-4

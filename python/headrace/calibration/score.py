@@ -15,7 +15,7 @@ from headrace.workload.transactions import TransactionWorkload
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """A run beside its prediction. `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes no sense). `predicted_rows`: the
     prediction in the run's intervals (`t_s`, `tps`, `p95_ms`): "one-second" figures are of these where the run has longer rows."""
 
@@ -30,7 +30,7 @@ class Comparison:
         return next(row["error_percent"] for row in self.figures if row["what"] == what)
 
 
-def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> Comparison:
+def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> RunComparison:
     """Predicts the run's storage, cache, clients and start with `workload` and sets the figures side by side. Raises InputError."""
     if run.engine != workload.engine:
         raise InputError(f"{run.name}: engine = {run.engine}", f"the workload is of {workload.engine}", "", "Compare runs of one engine.")
@@ -57,7 +57,7 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     pairs += [
         ("stalled", "s", measured["stalls_s"], predicted["stalls_s"]),
     ]
-    return Comparison(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
+    return RunComparison(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
 
 
 def _whole_p95_ms(rows: pl.DataFrame) -> float | None:
@@ -107,7 +107,7 @@ def leave_out(runs: Sequence[Run], *, from_one: bool = False, progress: Callable
     return rows
 
 
-def _score(comparison: Comparison, known: Sequence[Run]) -> dict:
+def _score(comparison: RunComparison, known: Sequence[Run]) -> dict:
     error = comparison.error_percent
     return {
         "predicted": comparison.run.name,

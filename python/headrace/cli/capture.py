@@ -79,10 +79,10 @@ def capture(
 ) -> None:
     """Watch a live server, read only, and write a run that `headrace calibrate` takes."""
     from headrace.errors import CouldNotRun
-    from headrace.observe.live.record import Question
+    from headrace.observe.live.record import CaptureRequest
     from headrace.observe.live.record import capture as capture_run
 
-    question = Question(
+    request = CaptureRequest(
         read_address(address, defaults_file, ask_password), seconds, check_storage_given(storage, device), tuple(device or ()), log_storage, instance,
         read_day(as_of), None if engine is None else str(engine), data_gib, threads, name, interval,
     )  # fmt: skip
@@ -90,7 +90,7 @@ def capture(
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with progress("watching the server") as tick:
-        found = capture_run(question, to, force=force, progress=tick)
+        found = capture_run(request, to, force=force, progress=tick)
     report(found, output, workload, name)
     if found.state != "whole":
         why = "was interrupted" if found.state == "interrupted" else "lost the server"

@@ -79,7 +79,7 @@ def calibrate(
         data(as_json({"schema": "headrace-calibration/1", "name": workload.name, "engine": workload.engine, "parameters": list(workload.parameters),
                       "runs": list(workload.runs), "caveats": list(workload.caveats), "database": workload.database}))  # fmt: skip
     else:
-        show(*report.workload_in_words(workload), "", report.parameter_table(workload))
+        show(*report.workload_in_words(workload), "", report.parameter_table(workload), report.PARAMETER_COLUMNS)
     if to is not None:
         say(f"workload written to {to}; next: headrace simulate {to} --storage gp3:500 --seconds 3600")
 

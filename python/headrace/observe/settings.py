@@ -6,7 +6,7 @@ import re
 
 from headrace.base.checks import did_you_mean, shown
 from headrace.errors import InputError
-from headrace.observe.run_files.reading import DOC
+from headrace.observe.series import DOC
 
 ENGINES = ("innodb", "myrocks")
 FLAVORS = ("mysql", "percona", "mariadb")

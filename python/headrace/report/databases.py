@@ -150,6 +150,12 @@ def fitted(value: float, spread: float) -> str:
     return f"{rounded:,.{places}f}"
 
 
+PARAMETER_COLUMNS = (
+    "known to: one standard deviation of the value with these runs; before: the same without any run. "
+    "A value whose two figures are equal was not measured by these runs."
+)
+
+
 def parameter_table(workload):
     """What each parameter was identified from, and how well."""
     cells = [

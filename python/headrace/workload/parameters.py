@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ModelParameter:
     """One parameter: `path` in the core's database, `spread` its relative standard deviation before a run (1 = a factor of e), `limit` and `least` what the core takes at most and at least."""
 
     name: str
@@ -26,31 +26,31 @@ class Parameter:
 CPU_SPREAD = 0.35
 # Spreads: how far the standard benchmark's values differ between the published m5 and c5 runs of 2018, or a guess of like size.
 INNODB = (
-    Parameter("pages_touched", ("popularity",), 0.25, "distinct pages transactions touch"),
-    Parameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages", 1.0),
-    Parameter("old_share", ("old_share",), 0.15, "share of the list behind the midpoint that acts", 1.0, 0.05),
-    Parameter("flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages the flush list writes per transaction", 1e5),
-    Parameter("flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing is in its stride"),
-    Parameter("first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0),
-    Parameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later", 2.0),
-    Parameter("dirty_slope", ("writes", "dirty_slope"), 0.35, "how much dirtier rarely touched pages leave", 2.0),
-    Parameter("background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6),
-    Parameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O"),
-    Parameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-    Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next", 64.0, 1.0),
+    ModelParameter("pages_touched", ("popularity",), 0.25, "distinct pages that transactions touch"),
+    ModelParameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages, 0 to 1", 1.0),
+    ModelParameter("old_share", ("old_share",), 0.15, "effective share of the LRU list's old sublist, 0 to 1", 1.0, 0.05),
+    ModelParameter("flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages flushed from the flush list per transaction", 1e5),
+    ModelParameter("flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing reaches its full rate"),
+    ModelParameter("first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills, 0 to 2", 2.0),
+    ModelParameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later, 0 to 2", 2.0),
+    ModelParameter("dirty_slope", ("writes", "dirty_slope"), 0.35, "how much likelier a rarely used page is dirty when it is evicted", 2.0),
+    ModelParameter("background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6),
+    ModelParameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O, ms"),
+    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction, ms"),
+    ModelParameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit takes over from the next, exponent", 64.0, 1.0),
 )
 MYROCKS = (
-    Parameter("pages_touched", ("popularity",), 0.4, "distinct blocks transactions touch"),
-    Parameter("usable_share", ("usable_share",), 0.05, "share of the block cache that holds blocks", 1.0),
-    Parameter("read_bytes", ("read_bytes",), 0.2, "bytes of a compressed block", 262_144.0, 512.0),
-    Parameter("compaction_bytes", ("compaction", "bytes"), 0.5, "bytes compaction moves per transaction"),
-    Parameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O"),
-    Parameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-    Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next", 64.0, 1.0),
+    ModelParameter("pages_touched", ("popularity",), 0.4, "distinct blocks that transactions touch"),
+    ModelParameter("usable_share", ("usable_share",), 0.05, "share of the block cache that holds blocks, 0 to 1", 1.0),
+    ModelParameter("read_bytes", ("read_bytes",), 0.2, "bytes of a compressed block", 262_144.0, 512.0),
+    ModelParameter("compaction_bytes", ("compaction", "bytes"), 0.5, "bytes that compaction reads and writes per transaction"),
+    ModelParameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O, ms"),
+    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction, ms"),
+    ModelParameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit takes over from the next, exponent", 64.0, 1.0),
 )
 
 
-def of_engine(engine: str) -> tuple[Parameter, ...]:
+def of_engine(engine: str) -> tuple[ModelParameter, ...]:
     """The parameters of `innodb` or `myrocks`."""
     return INNODB if engine == "innodb" else MYROCKS
 
@@ -65,7 +65,7 @@ def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:
     return changed
 
 
-def value(database: dict, parameter: Parameter) -> float:
+def value(database: dict, parameter: ModelParameter) -> float:
     """The parameter's value: touched pages for the popularity, bytes a transaction for compaction (0 without one)."""
     if parameter.path == ("popularity",):
         return sum(item["pages"] for item in database["popularity"])
@@ -79,7 +79,7 @@ def value(database: dict, parameter: Parameter) -> float:
     return place
 
 
-def _multiply(database: dict, parameter: Parameter, factor: float) -> None:
+def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
     if parameter.path == ("popularity",):
         for item in database["popularity"]:
             item["pages"] *= factor

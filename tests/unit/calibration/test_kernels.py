@@ -50,7 +50,7 @@ def test_two_kernels_calibrate_alike(tmp_path):
     cores = [set(re.findall(r"^Core: (.+)$", done.stderr, re.MULTILINE)) for done in (one, other)]
     if not cores[0] or cores[0] & cores[1]:
         pytest.skip(f"OpenBLAS took the same kernels both times, or does not name them: {cores}")
-    assert one.stdout == other.stdout and "distinct pages transactions touch" in one.stdout
+    assert one.stdout == other.stdout and "distinct pages that transactions touch" in one.stdout
     first, second = (numbers(tomllib.loads((tmp_path / f"{kernel}.toml").read_text())) for kernel in KERNELS)
     assert first.keys() == second.keys()
     for place, number in first.items():

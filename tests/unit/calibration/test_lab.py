@@ -10,10 +10,10 @@ import pytest
 from calibration_runs import LONG, WHERE, recorded, truth
 
 from headrace.calibration.from_runs import calibrate
-from headrace.calibration.observe import core_run
-from headrace.calibration.runs import Benchmark
+from headrace.calibration.observations import core_run
+from headrace.calibration.prior import prior
+from headrace.calibration.runs import BenchmarkLoad
 from headrace.calibration.score import compare_run
-from headrace.calibration.standard import standard
 from headrace.simulation.database import predict
 
 FASTER = "io1:1024:30000"
@@ -64,7 +64,7 @@ def test_credits_begin_as_described(tmp_path):
     ],
 )
 def test_what_a_description_leaves_out_is_the_servers_default(tmp_path, flavor, version, settings, binlog, syncs, background):
-    benchmark = Benchmark("sysbench-oltp", 4, 1_000_000, 1.0, "oltp_read_write", "special", {"rand_spec_pct": 1.0, "rand_spec_res": 75.0})
+    benchmark = BenchmarkLoad("sysbench-oltp", 4, 1_000_000, 1.0, "oltp_read_write", "special", {"rand_spec_pct": 1.0, "rand_spec_res": 75.0})
     run = replace(
         recorded(tmp_path, truth("innodb"), seconds=200),
         benchmark=benchmark,
@@ -73,10 +73,10 @@ def test_what_a_description_leaves_out_is_the_servers_default(tmp_path, flavor, 
         settings=settings,
         as_of=date(2020, 1, 1),  # before 2019-04-19 a version that is not said is taken for a 5.7
     )
-    database = standard(run)
+    database = prior(run)
     assert (database["log"]["binlog_bytes_per_tx"] > 0) == binlog
     assert database["log"]["syncs_per_commit"] == syncs and database["writes"]["background_per_s"] == background
-    own = standard(replace(run, benchmark=Benchmark("own", data_gib=5.0)))
+    own = prior(replace(run, benchmark=BenchmarkLoad("own", data_gib=5.0)))
     assert (own["writes"]["background_per_s"] == 0.0) == (background == 0.0)
 
 

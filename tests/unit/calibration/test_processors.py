@@ -10,10 +10,10 @@ from calibration_runs import LONG, record, truth
 import headrace
 from headrace.base import core
 from headrace.calibration.from_runs import calibrate
-from headrace.calibration.processors import SYSTEMATIC, processors
+from headrace.calibration.processor_time import SYSTEMATIC, processor_time
 from headrace.calibration.runs import load_run
 from headrace.errors import InputError
-from headrace.observe.run_files.processors import busy_shares
+from headrace.observe.run_files.disk import busy_shares
 from headrace.simulation.database import predict
 from headrace.workload import files
 from headrace.workload.parameters import CPU_SPREAD
@@ -43,7 +43,7 @@ def cpu_row(workload) -> dict:
 def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
     run = busy_run(tmp_path, cpu_ms)
     assert run.vcpus == VCPUS and run.series["busy_share"].null_count() == 0
-    told = processors([run])
+    told = processor_time([run])
     # Shares are printed to 0.01 %, of some 10 %: a thousandth.
     assert told.cpu_ms == pytest.approx(cpu_ms, rel=2e-3) and SYSTEMATIC <= told.spread < 1.1 * SYSTEMATIC
     workload = calibrate([run])
@@ -70,9 +70,9 @@ def test_without_a_figure_it_stays_the_standards_and_says_so(tmp_path):
 
 def test_fewer_processors_than_the_instances_may_be_said(tmp_path):
     whole, half = busy_run(tmp_path / "a", 4.0), busy_run(tmp_path / "b", 4.0, settings=f"vcpus = {VCPUS // 2}")
-    assert processors([half]).cpu_ms == pytest.approx(processors([whole]).cpu_ms / 2)
+    assert processor_time([half]).cpu_ms == pytest.approx(processor_time([whole]).cpu_ms / 2)
     # Two that lie a factor of two apart know it no better than that: half of their distance, ln(2) / 2.
-    both = processors([whole, half])
+    both = processor_time([whole, half])
     assert both.spread > math.log(2) / 2 and both.runs == ("made", "made")
 
 

@@ -12,8 +12,9 @@ from places import ROOT
 
 from headrace.calibration.runs import SERIES_COLUMNS, describe, load_run
 from headrace.calibration.runs.description import FILES_KEYS, KEYS
-from headrace.observe.run_files.align import Steps, onto
+from headrace.observe.run_files.align import onto
 from headrace.observe.run_files.status import LEVELS, RATES
+from headrace.observe.series import Series
 from headrace.observe.settings import SETTINGS
 
 DATA = places.DATA / "runs"
@@ -192,8 +193,9 @@ def test_times_in_front_of_sysbench_lines_are_its_clock(tmp_path):
 
 
 def test_means_over_other_intervals():
-    steps = Steps([0.0, 2.0, 10.0], [2.0, 2.0, 2.0], {"a": [1.0, 3.0, None], "b": [0.0, 4.0, 8.0]})
-    assert onto(steps, 1.0, [0.0, 2.0, 4.0, 11.0], [2.0, 2.0, 4.0, 2.0]) == {"a": [1.0, 2.0, None, None], "b": [0.0, 2.0, None, 8.0]}
+    series = Series("made", "", [0.0, 2.0, 10.0], [2.0, 2.0, 2.0], {"a": [1.0, 3.0, None], "b": [0.0, 4.0, 8.0]})
+    assert series.longest_gap() == (2, 6.0)
+    assert onto(series, 1.0, [0.0, 2.0, 4.0, 11.0], [2.0, 2.0, 4.0, 2.0]) == {"a": [1.0, 2.0, None, None], "b": [0.0, 2.0, None, 8.0]}
 
 
 def test_gb_and_gib_and_as_of_as_text(tmp_path):
@@ -294,9 +296,8 @@ def test_reference_has_every_key_and_its_example_is_read(tmp_path):
     page = (ROOT / "docs/reference/run-description.md").read_text()
     for name in (*KEYS, *FILES_KEYS, *SETTINGS, *RATES, *LEVELS, *SERIES_COLUMNS):
         assert f"`{name}`" in page, f"{name} is not in the reference"
-    kinds = set(
-        re.findall(r'Finding\(\s*"(\w+)"', "".join(path.read_text() for path in (ROOT / "python/headrace/calibration/runs").glob("*.py")))
-    )
+    readers = [path for folder in ("calibration/runs", "observe") for path in (ROOT / "python/headrace" / folder).rglob("*.py")]
+    kinds = set(re.findall(r'RunFinding\(\s*"(\w+)"', "".join(path.read_text() for path in readers)))
     assert len(kinds) > 12
     for kind in kinds:
         assert f"| `{kind}` |" in page, f"findings of kind {kind} are not in the reference"

@@ -19,7 +19,7 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.observe.live.host import FIELDS, device_of, read_disks, read_host, volume_id
 from headrace.observe.live.rates import is_level
 from headrace.observe.live.sampler import Sampler, Samples, _number, write_disk_csv, write_status_csv
-from headrace.observe.live.store import PART_ROWS, Spill, Store
+from headrace.observe.live.store import PART_ROWS, SampleStore, Spill
 
 T0 = 1_700_000_000
 
@@ -136,7 +136,7 @@ def test_long_series_go_to_disk_and_come_back_whole(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     spill = Spill()
-    store = Store("status", spill)
+    store = SampleStore("status", spill)
     rows = 2 * PART_ROWS + 10
     for at in range(rows):
         row = {"t_unix": float(at), "always": 2.0 * at}

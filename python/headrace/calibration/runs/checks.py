@@ -8,10 +8,10 @@ import polars as pl
 
 from headrace.calibration.runs.description import Description
 from headrace.errors import InputError
-from headrace.observe.formats.reading import Recording
-from headrace.observe.run_files.reading import DOC, Finding
+from headrace.observe.recording import Recording
 from headrace.observe.run_files.status import Status
 from headrace.observe.run_files.sysbench import Rows
+from headrace.observe.series import DOC, RunFinding
 
 RULES = f"{DOC}, Contradictions"
 # Clients that finish first leave reports of fewer threads at the very end; a few report intervals at most.
@@ -55,7 +55,7 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
         text = (
             f"In the last {count - end} rows clients had already left ({threads[count - 1]:g} of {described} at the end): marked suspect."
         )
-        rows.findings.append(Finding("ending", text, rows.t_s[end] - rows.interval_s))
+        rows.findings.append(RunFinding("ending", text, rows.t_s[end] - rows.interval_s))
     return ending
 
 
@@ -68,7 +68,7 @@ def check_length(recording: Recording, rows: Rows, seconds: float | None) -> Non
                             "Correct seconds, leave it out, or copy the file again.", RULES)  # fmt: skip
 
 
-def check_rates(recording: Recording, series: pl.DataFrame, described: Description, findings: list[Finding]) -> None:
+def check_rates(recording: Recording, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
     """Threads, tps, qps and p95 against each other: a closed loop keeps `threads` transactions in flight (Little's law)."""
     busy = series.filter((pl.col("tps") > 0) & ~pl.col("stall") & ~pl.col("suspect"))
     if busy.height == 0:
@@ -90,7 +90,7 @@ def check_rates(recording: Recording, series: pl.DataFrame, described: Descripti
         _queries(qps / tps, described, findings)
 
 
-def _queries(queries: float, described: Description, findings: list[Finding]) -> None:
+def _queries(queries: float, described: Description, findings: list[RunFinding]) -> None:
     benchmark = described.benchmark
     usual = QUERIES.get(benchmark.script or "")
     if usual and not 0.8 * usual <= queries <= 1.25 * usual:
@@ -99,10 +99,10 @@ def _queries(queries: float, described: Description, findings: list[Finding]) ->
         text = f"{queries:.1f} queries a transaction; sysbench-tpcc makes about 28 to 37."
     else:
         return
-    findings.append(Finding("benchmark", text + " Was the benchmark another one, or run with other options?"))
+    findings.append(RunFinding("benchmark", text + " Was the benchmark another one, or run with other options?"))
 
 
-def check_caps(name: str, tool: str, series: pl.DataFrame, described: Description, findings: list[Finding]) -> None:
+def check_caps(name: str, tool: str, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
     """Measured I/Os and bytes against what the storage could give on that day on that instance: data and log volumes, where the figures can be of both."""
     caps, log = described.caps, described.log_caps
     host_wide = tool == "vmstat"
@@ -122,7 +122,7 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
             raise InputError(f"{name}: {value:,.0f} {unit} half of the time", f"storage {described.storage}{on} gives at most {most:,.0f} {unit} on {described.as_of}",
                              "the catalog (headrace catalog volumes)", "Check storage, as_of, instance, the device, and whether it is the same run.")  # fmt: skip
         text = f"{name}: {value:,.0f} {unit} half of the time, and {described.storage}{on} gives {most:,.0f}: merging, other disks, or a wrong description."
-        findings.append(Finding("storage", text))
+        findings.append(RunFinding("storage", text))
 
 
 def _median(values: pl.Series) -> float | None:
@@ -139,11 +139,11 @@ def check_pool(name: str, status: Status, described: Description) -> None:
                          "Correct cache_gib, or name the file of that run.")  # fmt: skip
 
 
-def check_commits(name: str, status: pl.DataFrame, series: pl.DataFrame, findings: list[Finding]) -> None:
+def check_commits(name: str, status: pl.DataFrame, series: pl.DataFrame, findings: list[RunFinding]) -> None:
     """Commits of the server against transactions of the benchmark: other clients show here."""
     if "com_commit_per_s" not in status.columns:
         return
     commits, tps = status["com_commit_per_s"].mean(), series["tps"].mean()
     if commits and (commits > 1.5 * tps or commits < 0.5 * tps):
         text = f"{name}: {commits:,.0f} commits a second beside {tps:,.0f} tps: other clients, or another run."
-        findings.append(Finding("status", text))
+        findings.append(RunFinding("status", text))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from headrace.base.checks import did_you_mean, shown
 from headrace.base.file_kinds import guess
-from headrace.calibration.runs.model import Benchmark
+from headrace.calibration.runs.model import BenchmarkLoad
 from headrace.catalog.run_storage import Caps, check_storage
 from headrace.errors import InputError
-from headrace.observe.formats.clock import Stamp, from_datetime, parse_iso
-from headrace.observe.run_files.reading import DOC
+from headrace.observe.clock import Stamp, from_datetime, parse_iso
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
+from headrace.observe.series import DOC
 from headrace.observe.settings import DISTRIBUTIONS, ENGINES, SCRIPTS, check_settings, check_version
 from headrace.workload.model import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
 
@@ -64,7 +64,7 @@ class Description:
     threads: int
     start: str
     seconds: float | None
-    benchmark: Benchmark
+    benchmark: BenchmarkLoad
     settings: dict[str, float | int | bool]
     caveats: tuple[str, ...]
     caps: Caps
@@ -148,7 +148,7 @@ def _against_instance(instance: str | None, host: dict | None, cache_gib: float,
         raise InputError(f"settings.vcpus = {settings['vcpus']}", f"{instance} has {host['vcpus']}", "data/instances.csv", "Take it out.")
 
 
-def _benchmark(table: dict) -> Benchmark:
+def _benchmark(table: dict) -> BenchmarkLoad:
     needed_keys(table, ("name",), "benchmark.")
     name = choice("benchmark.name", table["name"], BENCHMARKS)
     oltp = name == "sysbench-oltp"
@@ -160,7 +160,7 @@ def _benchmark(table: dict) -> Benchmark:
     known_keys(table, (*BENCHMARK_KEYS, *(("script", "distribution") if oltp else ()), *parameters), f"[benchmark] of {name}", "benchmark.")
     if name != "own":
         needed_keys(table, ("tables", "scale"), "benchmark.")
-    return Benchmark(
+    return BenchmarkLoad(
         name=name,
         tables=None if "tables" not in table else whole("benchmark.tables", table["tables"], 1, 1_000_000),
         scale=None if "scale" not in table else whole("benchmark.scale", table["scale"], 1, 10**12),

@@ -17,11 +17,11 @@ from headrace.calibration.runs.model import SERIES_COLUMNS, Run
 from headrace.calibration.runs.series import check_start, finished, marked
 from headrace.catalog.run_storage import later_than_catalog
 from headrace.errors import HeadraceError, InputError
-from headrace.observe.formats.reading import Recording, clip
+from headrace.observe.recording import Recording, clip
 from headrace.observe.run_files import align, status, sysbench
 from headrace.observe.run_files.counters import read_counters
-from headrace.observe.run_files.disk import Disk, read_disk
-from headrace.observe.run_files.reading import DOC, Finding, open_text
+from headrace.observe.run_files.disk import read_disk
+from headrace.observe.series import DOC, RunFinding, Series, open_text
 
 # In this order: of several, the first gives the figures.
 DISK_KEYS = ("disk", "iostat", "vmstat")
@@ -63,7 +63,7 @@ def _load(described: Description) -> Run:
     if read.status is None:
         frame, first_free_share = _status(described, series, rows.interval_s, clock_s, files, findings)
     else:
-        frame, first_free_share = status.frame(read.status.steps, 0.0), read.status.first_free_share
+        frame, first_free_share = status.frame(read.status.series, 0.0), read.status.first_free_share
     check_start(series.with_columns(pl.col("suspect") | pl.col("_outlier")), described, first_free_share, findings)
     series = finished(series, findings).select(pl.col(name).cast(kind) for name, kind in SERIES_COLUMNS.items())
     if described.p95_ms is None:
@@ -71,14 +71,14 @@ def _load(described: Description) -> Run:
     return _run(described, files, rows.interval_s, series, frame, findings)
 
 
-def _said_by_the_description(described: Description) -> list[Finding]:
-    findings: list[Finding] = []
+def _said_by_the_description(described: Description) -> list[RunFinding]:
+    findings: list[RunFinding] = []
     later = later_than_catalog(described.as_of)
     if later:
-        findings.append(Finding("as_of", later))
+        findings.append(RunFinding("as_of", later))
     if described.benchmark.data_gib is not None and described.benchmark.data_gib <= described.cache_gib:
         findings.append(
-            Finding("cache", f"All {described.benchmark.data_gib:g} GiB of data fit into the cache of {described.cache_gib:g} GiB.")
+            RunFinding("cache", f"All {described.benchmark.data_gib:g} GiB of data fit into the cache of {described.cache_gib:g} GiB.")
         )
     return findings
 
@@ -98,7 +98,7 @@ def _by_benchmark(described: Description) -> _Read:
     return _Read("sysbench", recording, sysbench.parse(recording, described.files.columns, described.files.intervals.get("sysbench")))
 
 
-def _by_server(described: Description, findings: list[Finding]) -> _Read:
+def _by_server(described: Description, findings: list[RunFinding]) -> _Read:
     files = described.files
     for key in ("columns", "interval_s"):
         if files.columns if key == "columns" else files.intervals.get("sysbench"):
@@ -111,7 +111,7 @@ def _by_server(described: Description, findings: list[Finding]) -> _Read:
 
 
 def _run(
-    described: Description, files: dict, interval_s: float, series: pl.DataFrame, frame: pl.DataFrame | None, findings: list[Finding]
+    described: Description, files: dict, interval_s: float, series: pl.DataFrame, frame: pl.DataFrame | None, findings: list[RunFinding]
 ) -> Run:
     keys = ("name", "engine", "engine_version", "flavor", "storage", "log_storage", "as_of", "instance", "cache_gib", "threads", "start",
             "seconds", "benchmark", "settings", "caveats", "caps", "p95_ms",
@@ -136,7 +136,7 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
     return series.with_columns(pl.col("qps", "p95_ms").fill_nan(None))
 
 
-def _disks(described: Description, series: pl.DataFrame, row_s: float, findings: list[Finding]) -> dict[str, Disk]:
+def _disks(described: Description, series: pl.DataFrame, row_s: float, findings: list[RunFinding]) -> dict[str, Series]:
     span_s = series["t_s"][-1] + row_s - series["t_s"][0]
     disks = {}
     if "disk" in described.files.paths:
@@ -148,14 +148,14 @@ def _disks(described: Description, series: pl.DataFrame, row_s: float, findings:
     return disks
 
 
-def _with_disks(series: pl.DataFrame, disks: dict[str, Disk], clock_s: float | None, findings: list[Finding]) -> pl.DataFrame:
+def _with_disks(series: pl.DataFrame, disks: dict[str, Series], clock_s: float | None, findings: list[RunFinding]) -> pl.DataFrame:
     starts, durations = series["t_s"].to_list(), series["duration_s"].to_list()
     measured = {}
     for key, disk in disks.items():
         reference = "read_mib_s" if key == "vmstat" else "read_iops"
-        offset = align.offset_of(disk.name, disk.steps, reference, series, clock_s, findings)
+        offset = align.offset_of(disk, reference, series, clock_s, findings)
         findings += [replace(gap, t_s=gap.t_s + offset) for gap in disk.gaps]
-        measured[key] = align.onto(disk.steps, offset, starts, durations)
+        measured[key] = align.onto(disk, offset, starts, durations)
         if all(value is None for value in measured[key]["read_mib_s"]):
             raise InputError(
                 f"{disk.name}: no report lies within the run", "files of one run lie in the same time", DOC, "Name the file of this run."
@@ -163,7 +163,7 @@ def _with_disks(series: pl.DataFrame, disks: dict[str, Disk], clock_s: float | N
     used = [key for key in DISK_KEYS if key in measured]
     taken = measured[used[0]] if used else {}
     series = series.with_columns(pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS)
-    # Processors are in every file but the counters of disks: the first that has them tells.
+    # ProcessorTime are in every file but the counters of disks: the first that has them tells.
     busy = next((columns["busy_share"] for columns in measured.values() if "busy_share" in columns), [None] * series.height)
     series = series.with_columns(pl.Series("busy_share", busy, dtype=pl.Float64))
     if len(used) > 1:
@@ -171,18 +171,18 @@ def _with_disks(series: pl.DataFrame, disks: dict[str, Disk], clock_s: float | N
     for key in DISK_KEYS:
         missing = sum(value is None for value in measured.get(key, {}).get("read_mib_s", ()))
         if missing:
-            findings.append(Finding("gap", f"{disks[key].name}: {missing} of {series.height} rows of the run are not covered: null there."))
+            findings.append(RunFinding("gap", f"{disks[key].name}: {missing} of {series.height} rows of the run are not covered: null there."))
     return series
 
 
-def _on_run_time(findings: list[Finding], first: int, offset_s: float) -> None:
+def _on_run_time(findings: list[RunFinding], first: int, offset_s: float) -> None:
     """Places found in a file's own time, from the finding number `first` on, move to the run's."""
     for index in range(first, len(findings)):
         if findings[index].t_s is not None:
             findings[index] = replace(findings[index], t_s=findings[index].t_s + offset_s)
 
 
-def _compare(used: list[str], measured: dict[str, dict], findings: list[Finding]) -> None:
+def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFinding]) -> None:
     total = {
         key: sum(value or 0.0 for name in ("read_mib_s", "write_mib_s") for value in columns[name]) for key, columns in measured.items()
     }
@@ -190,11 +190,11 @@ def _compare(used: list[str], measured: dict[str, dict], findings: list[Finding]
     text = f"{', '.join(used[:-1])} and {used[-1]} are {'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
     if "vmstat" in total and total["vmstat"] < LEAST_HOST_SHARE * total[first]:
         text += f" vmstat has only {total['vmstat'] / total[first]:.0%} of its bytes, though it counts all disks: they are not of one host and run."
-    findings.append(Finding("disk", text))
+    findings.append(RunFinding("disk", text))
 
 
 def _status(described: Description, series: pl.DataFrame, row_s: float, clock_s: float | None, files: dict,
-            findings: list[Finding]) -> tuple[pl.DataFrame | None, float | None]:  # fmt: skip
+            findings: list[RunFinding]) -> tuple[pl.DataFrame | None, float | None]:  # fmt: skip
     if "status" not in described.files.paths:
         return None, None
     recording = open_text(described.files.paths["status"])
@@ -204,12 +204,12 @@ def _status(described: Description, series: pl.DataFrame, row_s: float, clock_s:
     files["status"] = (recording.name, recording.sha256)
     status.check_engine(found, described.engine, recording.name)
     check_pool(recording.name, found, described)
-    reference = next((name for name in ("com_commit_per_s", *found.steps.columns) if name in found.steps.columns), None)
+    reference = next((name for name in ("com_commit_per_s", *found.series.columns) if name in found.series.columns), None)
     if reference is None:
         raise InputError(f"{recording.name}: no counter with a rate or a level", "is left of it", DOC, "Record SHOW GLOBAL STATUS whole.")
-    offset = align.offset_of(recording.name, found.steps, reference, series, clock_s, findings)
+    offset = align.offset_of(found.series, reference, series, clock_s, findings)
     _on_run_time(findings, before, offset)
-    frame = status.frame(found.steps, offset)
+    frame = status.frame(found.series, offset)
     check_commits(recording.name, frame, series, findings)
     early = found.first_free_share if abs(offset) <= align.MAX_LAG_S else None  # another moment says nothing of the start
     return frame, early

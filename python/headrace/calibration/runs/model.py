@@ -10,7 +10,7 @@ import polars as pl
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.catalog.run_storage import Caps
-from headrace.observe.run_files.reading import Finding
+from headrace.observe.series import RunFinding
 
 # One row per report of the benchmark. Rates are means over the row; null where not measured.
 SERIES_COLUMNS = {
@@ -31,7 +31,7 @@ SERIES_COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class BenchmarkLoad:
     """What the clients did. `scale`: warehouses per table set (sysbench-tpcc) or rows per table (sysbench-oltp).
 
     `data_gib`: data on disk before the run, GiB, None when not known. `script`, `distribution` and `parameters` (of the
@@ -71,7 +71,7 @@ class Run:
     threads: int
     start: str
     seconds: float | None
-    benchmark: Benchmark
+    benchmark: BenchmarkLoad
     settings: dict[str, float | int | bool]
     caveats: tuple[str, ...]
     caps: Caps
@@ -79,7 +79,7 @@ class Run:
     interval_s: float
     series: pl.DataFrame
     status: pl.DataFrame | None
-    findings: tuple[Finding, ...]
+    findings: tuple[RunFinding, ...]
     p95_ms: float | None = None
     start_balance_percent: float | None = None
 
@@ -103,6 +103,6 @@ class Run:
         """Transactions in all rows."""
         return float((self.series["tps"] * self.series["duration_s"]).sum())
 
-    def found(self, kind: str) -> tuple[Finding, ...]:
+    def found(self, kind: str) -> tuple[RunFinding, ...]:
         """The findings of one kind."""
         return tuple(finding for finding in self.findings if finding.kind == kind)

@@ -6,10 +6,10 @@ import math
 import statistics
 
 from headrace.calibration.runs.description import Files
-from headrace.observe.formats.reading import Recording
-from headrace.observe.run_files.reading import DOC, Finding
+from headrace.observe.recording import Recording
 from headrace.observe.run_files.status import COMMITS, READS, WRITES, Status
 from headrace.observe.run_files.sysbench import Rows, say_gaps
+from headrace.observe.series import DOC, RunFinding
 from headrace.workload.model import MAX_RECORDED_POINT_S, MIN_POINT_S
 
 # Commits are the transactions unless they are next to nothing beside statements that commit by themselves: then one of those is one.
@@ -22,12 +22,12 @@ def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
     """Rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises InputError where the server counted nothing."""
     counters, findings = _transactions(recording, status, files.transactions)
     rows = Rows(findings=findings, interval_s=_interval(recording, status))
-    rows.clock_at_zero_s = status.steps.begin_s
-    columns = status.steps.columns
+    rows.clock_at_zero_s = status.series.begin_s
+    columns = status.series.columns
     counted = [columns[f"{name}_per_s"] for name in counters]
     asked = columns.get("questions_per_s") or [None] * len(status.where)
     taken = -1
-    for index, (start, duration) in enumerate(zip(status.steps.start_s, status.steps.duration_s, strict=True)):
+    for index, (start, duration) in enumerate(zip(status.series.start_s, status.series.duration_s, strict=True)):
         place = round(start / rows.interval_s)
         rates = [column[index] for column in counted]
         # A step over missed samples is a gap; so is one in which the server was started again.
@@ -53,7 +53,7 @@ def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
 
 
 def _interval(recording: Recording, status: Status) -> float:
-    usual = statistics.median(status.steps.duration_s)
+    usual = statistics.median(status.series.duration_s)
     whole = round(usual)
     interval = float(whole) if whole and abs(usual - whole) <= JITTER * whole else usual
     if not MIN_POINT_S * (1 - JITTER) <= interval <= MAX_RECORDED_POINT_S:
@@ -63,16 +63,16 @@ def _interval(recording: Recording, status: Status) -> float:
     return interval
 
 
-def _transactions(recording: Recording, status: Status, asked: tuple[str, ...] | None) -> tuple[tuple[str, ...], list[Finding]]:
+def _transactions(recording: Recording, status: Status, asked: tuple[str, ...] | None) -> tuple[tuple[str, ...], list[RunFinding]]:
     """The counters whose sum are the transactions, and what to say of it."""
-    known = {name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.steps.columns}
+    known = {name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns}
     if asked is not None:
         missing = [name for name in asked if name not in known]
         if missing:
             raise recording.bad(
                 "", f"no column {missing[0]}", "files.transactions names it", f"There are: {', '.join(known) or 'none'}.", DOC
             )
-        return asked, [Finding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")]
+        return asked, [RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")]
     if not known:
         raise recording.bad(
             "",
@@ -92,9 +92,9 @@ def _transactions(recording: Recording, status: Status, asked: tuple[str, ...] |
             (*WRITES, *READS),
             f"a transaction is a statement that reads or writes ({reads:,.0f} and {writes:,.0f}), since there are {commits:,.0f} commits",
         )
-    return tuple(name for name in chosen if name in known), [Finding("transactions", f"{recording.name}: {said}.")]
+    return tuple(name for name in chosen if name in known), [RunFinding("transactions", f"{recording.name}: {said}.")]
 
 
 def _total(status: Status, name: str) -> float:
-    pairs = zip(status.steps.columns[f"{name}_per_s"], status.steps.duration_s, strict=True)
+    pairs = zip(status.series.columns[f"{name}_per_s"], status.series.duration_s, strict=True)
     return sum(rate * duration for rate, duration in pairs if rate is not None)

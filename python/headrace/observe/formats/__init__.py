@@ -1,10 +1,7 @@
 """Import what a measuring tool recorded.
 
-reading     a file as text, the numbers in it
-clock       times as the tools print them
-detect      which tool it comes from
-iostat, vmstat, sar, cloudwatch    one parser each
-series      from samples to a workload: device, grid, gaps
+iostat, vmstat, sar, cloudwatch    one parser each; json_text: JSON that may be cut off
+devices      from the reports of a tool to the series of a device, and to a workload
 """
 
 from __future__ import annotations
@@ -16,8 +13,8 @@ from headrace.base.checks import check_choice
 from headrace.base.file_kinds import OWN_FILE, detect
 from headrace.errors import InputError
 from headrace.observe.formats import cloudwatch, iostat, sar, vmstat
-from headrace.observe.formats.reading import DOC, open_recording
-from headrace.observe.formats.series import Options, build
+from headrace.observe.formats.devices import ImportOptions, build
+from headrace.observe.recording import DOC, open_recording
 from headrace.workload.model import OpenWorkload
 
 FORMATS = ("auto", "iostat", "vmstat", "sar", "cloudwatch")
@@ -71,5 +68,5 @@ def import_file(
         readings = vmstat.parse(recording, read_kib, write_kib, any_unit)
     else:
         readings = {"iostat": iostat, "sar": sar, "cloudwatch": cloudwatch}[kind].parse(recording)
-    options = Options(device=device, interval_s=interval_s, start=start, gaps=gaps, name=name)
+    options = ImportOptions(device=device, interval_s=interval_s, start=start, gaps=gaps, name=name)
     return build(recording, readings, options)

@@ -14,10 +14,10 @@ import statistics
 from dataclasses import dataclass
 
 from headrace.errors import InputError
-from headrace.observe.formats.clock import Stamp, parse_iso
+from headrace.observe.clock import Stamp, parse_iso
+from headrace.observe.formats.devices import DeviceReport, Observed, Readings, make_sample
 from headrace.observe.formats.json_text import as_list, as_table, load_all_json
-from headrace.observe.formats.reading import Recording, cut_note, read_lines
-from headrace.observe.formats.series import Observed, Readings, Report, make_sample
+from headrace.observe.recording import Recording, cut_note, read_lines
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ def _join(recording: Recording, series: Series, periods: list[float]) -> Reading
                 service.source,
             )
     period_s = _period(recording, {key: points for key, points in series.items() if key[1] in service.needed}, periods)
-    by_time: dict[float, Report] = {}
+    by_time: dict[float, DeviceReport] = {}
     uneven, sums = 0, service.statistic == "Sum"
     for volume in volumes:
         reads, writes, read_bytes, write_bytes = (series[volume, metric] for metric in service.needed)
@@ -343,7 +343,7 @@ def _join(recording: Recording, series: Series, periods: list[float]) -> Reading
             figures = [points[moment][2] / (period_s if sums else 1.0) for points in (reads, writes, read_bytes, write_bytes)]
             observed = _observed({name: points[moment][2] for name, points in beside.items() if moment in points}, figures, period_s)
             sample = make_sample(recording, where, figures[0], figures[1], figures[2] / 1024, figures[3] / 1024, observed)
-            by_time.setdefault(moment, Report(where, stamp, {})).devices[volume or service.only_device] = sample
+            by_time.setdefault(moment, DeviceReport(where, stamp, {})).devices[volume or service.only_device] = sample
     if uneven:
         _note(recording, f"{uneven} periods were left out: not all four metrics have a figure there.")
     if service is RDS:

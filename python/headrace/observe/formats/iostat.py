@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from headrace.observe.formats.clock import looks_like_stamp, parse_stamps
+from headrace.observe.clock import looks_like_stamp, parse_stamps
+from headrace.observe.formats.devices import DeviceReport, Observed, Readings, Sample, make_sample
 from headrace.observe.formats.json_text import as_list, as_table, load_json
-from headrace.observe.formats.reading import Recording, read_lines
-from headrace.observe.formats.series import Observed, Readings, Report, Sample, make_sample
+from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(")
 # KiB in one unit of the column; a sector is 512 B whatever the disk (kernel, Documentation/block/stat).
@@ -36,7 +36,7 @@ class _TextReader:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.reports: list[Report] = []
+        self.reports: list[DeviceReport] = []
         self.stamp_texts: list[tuple[int, str] | None] = []  # beside reports
         self.pending_stamp: tuple[int, str] | None = None
         self.columns: list[str] | None = None
@@ -69,7 +69,7 @@ class _TextReader:
         check_columns(self.recording, number, words[1:])
         self.columns, self.cpu_values_follow = words[1:], False
         # `restarted` marks the report since boot; it is taken out at the end.
-        self.reports.append(Report(number, None, {}, restarted=self.since_boot))
+        self.reports.append(DeviceReport(number, None, {}, restarted=self.since_boot))
         self.stamp_texts.append(self.pending_stamp)
         self.since_boot, self.pending_stamp = False, None
 
@@ -173,7 +173,7 @@ def _parse_json(recording: Recording) -> Readings:
     for index, entry in enumerate(as_list(recording, "statistics", host.get("statistics"))):
         place = f"statistics[{index}]"
         entry = as_table(recording, place, entry)
-        report = Report(place, None, {}, restarted=index == 0)
+        report = DeviceReport(place, None, {}, restarted=index == 0)
         for at, row in enumerate(as_list(recording, f"{place}.disk", entry.get("disk"))):
             where = f"{place}.disk[{at}]"
             row = as_table(recording, where, row)
@@ -191,7 +191,7 @@ def _parse_json(recording: Recording) -> Readings:
     return _finish(recording, reports, stamps)
 
 
-def _finish(recording: Recording, reports: list[Report], stamp_texts: list) -> Readings:
+def _finish(recording: Recording, reports: list[DeviceReport], stamp_texts: list) -> Readings:
     if not reports:
         raise recording.bad("", "no table of devices", "is in the file", "Record with iostat -xt 1.")
     stamped = [text for text in stamp_texts if text]

@@ -6,7 +6,7 @@ import json
 import re
 
 from headrace.errors import InputError
-from headrace.observe.formats.reading import Recording, cut_note
+from headrace.observe.recording import Recording, cut_note
 
 CUT_RULE = "the JSON ends too early"
 # What decides where an element ends: strings (they may hold brackets) and brackets.

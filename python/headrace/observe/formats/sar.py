@@ -10,11 +10,11 @@ import re
 import statistics
 from datetime import date, datetime, timedelta
 
-from headrace.observe.formats.clock import EPOCH, Stamp, parse_days, parse_iso, parse_stamps, seconds_of_day
+from headrace.observe.clock import EPOCH, Stamp, parse_days, parse_iso, parse_stamps, seconds_of_day
+from headrace.observe.formats.devices import DeviceReport, Readings, Sample, make_sample
 from headrace.observe.formats.iostat import observed_of
 from headrace.observe.formats.json_text import as_list, as_table, load_json
-from headrace.observe.formats.reading import Recording, read_lines
-from headrace.observe.formats.series import Readings, Report, Sample, make_sample
+from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(.*?\)\s+(?P<day>\S+(?:\s\d\S*){0,2}?)\s+_")
 READ_COLUMNS = {"rkB/s": 1.0, "rMB/s": 1024.0, "rd_sec/s": 0.5, "rkB": 1.0, "rd_sec": 0.5}
@@ -77,7 +77,7 @@ def _parse_text(recording: Recording) -> Readings:
 class _TextReader:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.reports: list[Report] = []
+        self.reports: list[DeviceReport] = []
         self.times: list[tuple[int, int]] = []  # beside reports: (which banner, second of the day)
         self.day_texts: list[tuple[int, str]] = []
         self.columns: list[str] | None = None
@@ -131,7 +131,7 @@ class _TextReader:
         device = row.pop("DEV")
         moment = (len(self.day_texts), second)
         if not self.reports or self.times[-1] != moment:
-            self.reports.append(Report(number, None, {}, restarted=self.restarted))
+            self.reports.append(DeviceReport(number, None, {}, restarted=self.restarted))
             self.times.append(moment)
             self.restarted = False
         devices = self.reports[-1].devices
@@ -174,7 +174,7 @@ class _CsvReader:
         self.recording = recording
         self.columns: list[str] | None = None
         self.host: str | None = None
-        self.reports: list[Report] = []
+        self.reports: list[DeviceReport] = []
         self.stamps: list[tuple[int, str]] = []  # beside reports
         self.intervals: list[float] = []
         self.restarted = False
@@ -220,7 +220,7 @@ class _CsvReader:
         if not self.stamps or self.stamps[-1][1] != stamp:
             self.stamps.append((number, stamp))
             self.intervals.append(interval)
-            self.reports.append(Report(number, None, {}, restarted=self.restarted))
+            self.reports.append(DeviceReport(number, None, {}, restarted=self.restarted))
             self.restarted = False
         _add_row(self.recording, number, self.reports[-1], row, ("hostname", "interval", "timestamp", "DEV"), row["DEV"])
 
@@ -243,7 +243,7 @@ def _parse_json(recording: Recording) -> Readings:
         zone = "Z" if moment.get("utc") in (1, True) else ""
         stamps.append((place, f"{moment.get('date')} {moment.get('time')}{zone}"))
         intervals.append(recording.number(place, "interval", moment.get("interval")))
-        reports.append(Report(place, None, {}))
+        reports.append(DeviceReport(place, None, {}))
         for at, row in enumerate(as_list(recording, f"{place}.disk", entry["disk"])):
             where = f"{place}.disk[{at}]"
             row = as_table(recording, where, row)
@@ -252,7 +252,7 @@ def _parse_json(recording: Recording) -> Readings:
     return _stamped(recording, reports, stamps, intervals)
 
 
-def _add_row(recording: Recording, where, report: Report, row: dict, labels: tuple[str, ...], device: object) -> None:
+def _add_row(recording: Recording, where, report: DeviceReport, row: dict, labels: tuple[str, ...], device: object) -> None:
     if not isinstance(device, str) or not device or device in report.devices:
         raise recording.bad(
             where, f"device {device!r}", "each device is listed once at a time, by name", "The file is damaged or joined twice."
@@ -261,7 +261,7 @@ def _add_row(recording: Recording, where, report: Report, row: dict, labels: tup
     report.devices[device] = sample_of(recording, where, figures)
 
 
-def _stamped(recording: Recording, reports: list[Report], stamps: list, intervals: list[float]) -> Readings:
+def _stamped(recording: Recording, reports: list[DeviceReport], stamps: list, intervals: list[float]) -> Readings:
     epochs = [parse_iso(text) if text[:10].isdigit() else None for _, text in stamps]
     found = epochs if all(epochs) else parse_stamps(recording, stamps)
     for report, stamp in zip(reports, found, strict=True):

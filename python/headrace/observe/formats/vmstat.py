@@ -7,9 +7,9 @@ comes again every screen; a restart shows as a header that comes too early.
 from __future__ import annotations
 
 from headrace.base.checks import check_number
-from headrace.observe.formats.clock import looks_like_stamp, parse_stamps
-from headrace.observe.formats.reading import DOC, Recording, read_lines
-from headrace.observe.formats.series import Readings, Report, make_sample
+from headrace.observe.clock import looks_like_stamp, parse_stamps
+from headrace.observe.formats.devices import DeviceReport, Readings, make_sample
+from headrace.observe.recording import DOC, Recording, read_lines
 from headrace.workload.daily import DEFAULT_READ_KIB, DEFAULT_WRITE_KIB, SIZES_SOURCE
 from headrace.workload.model import MAX_IO_KIB, MIN_IO_KIB
 
@@ -61,7 +61,7 @@ class _Reader:
         self.read_size, self.write_size = read_size, write_size
         self.columns: list[str] = []
         self.stamped = False
-        self.reports: list[Report] = []
+        self.reports: list[DeviceReport] = []
         self.stamps: list[tuple[int, str] | None] = []
         self.since_header, self.block, self.first_header = 0, None, True
         self.most_memory = 0.0
@@ -134,7 +134,7 @@ class _Reader:
         sample = make_sample(
             self.recording, number, figures["bi"] / self.read_size, figures["bo"] / self.write_size, figures["bi"], figures["bo"]
         )
-        self.reports.append(Report(number, None, {HOST: sample}))
+        self.reports.append(DeviceReport(number, None, {HOST: sample}))
         self.stamps.append((number, stamp) if stamp else None)
 
 

@@ -34,7 +34,7 @@ POLL_S = 0.25
 
 
 @dataclass(frozen=True)
-class Question:
+class CaptureRequest:
     """What is to be captured. `storage`, `log_storage`: the server's volumes in storage notation; `devices`: the same as block devices of this machine.
 
     `threads` None: the mean of Threads_running, less the capture's own. `data_gib` None: as the server says (needs PROCESS). `engine` None: the one that does more.
@@ -67,7 +67,7 @@ class Captured:
 
 
 def capture(
-    question: Question, folder: str | os.PathLike, *, force: bool = False, progress: Callable[[float], None] = lambda done: None
+    request: CaptureRequest, folder: str | os.PathLike, *, force: bool = False, progress: Callable[[float], None] = lambda done: None
 ) -> Captured:
     """Watches the server and writes RUN.toml, status.csv and (with devices) disk.csv into `folder`.
 
@@ -75,44 +75,44 @@ def capture(
     privileges, storage, a folder that is not empty) and CouldNotRun (no server, nothing sampled).
     """
     folder = Path(folder)
-    _check(question, folder, force)
-    server, sizes_gib, before = _ask_before(question)
-    devices, notes = _devices(question, server)
+    _check(request, folder, force)
+    server, sizes_gib, before = _ask_before(request)
+    devices, notes = _devices(request, server)
     notes += server.notes
-    with Sampler(question.address, devices, question.interval_s, variables=VARIABLES) as sampler:
-        state = _watch(sampler, question, progress)
+    with Sampler(request.address, devices, request.interval_s, variables=VARIABLES) as sampler:
+        state = _watch(sampler, request, progress)
         samples = sampler.stop()
     if samples.status.height < 3:
         raise CouldNotRun(
-            question.address.label, f"gave {samples.status.height} samples", "", "; ".join(samples.notes) or "Capture longer."
+            request.address.label, f"gave {samples.status.height} samples", "", "; ".join(samples.notes) or "Capture longer."
         )
-    engine = question.engine or _busier(server, samples)
-    after = Latencies() if state == "broken" else _latencies(question.address, server)
+    engine = request.engine or _busier(server, samples)
+    after = Latencies() if state == "broken" else _latencies(request.address, server)
     notes += [*samples.notes, *before.notes, *(note for note in after.notes if note not in before.notes)]
     found = between(before, after)
     if before.transactions and after.transactions and "transactions" not in found:
         notes.append("performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are")
-    description = _description(question, server, engine, sizes_gib.get(engine), samples, found, notes)
+    description = _description(request, server, engine, sizes_gib.get(engine), samples, found, notes)
     folder = _write_somewhere(folder, description, samples)
     return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], found, tuple(notes))
 
 
-def _check(question: Question, folder: Path, force: bool) -> None:
-    if not 1.0 <= question.interval_s <= 60.0 or question.interval_s != int(question.interval_s):
-        raise InputError(f"interval = {question.interval_s:g} s", "must be 1 to 60 whole seconds", DOC)
-    if not LEAST_S <= question.seconds <= MOST_S:
+def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
+    if not 1.0 <= request.interval_s <= 60.0 or request.interval_s != int(request.interval_s):
+        raise InputError(f"interval = {request.interval_s:g} s", "must be 1 to 60 whole seconds", DOC)
+    if not LEAST_S <= request.seconds <= MOST_S:
         raise InputError(
-            f"{question.seconds:g} s", f"a capture takes {LEAST_S:g} s to {MOST_S / 86_400:g} days", DOC, "An hour of usual load is good."
+            f"{request.seconds:g} s", f"a capture takes {LEAST_S:g} s to {MOST_S / 86_400:g} days", DOC, "An hour of usual load is good."
         )
-    if question.engine is not None and question.engine not in ENGINES:
-        raise InputError(f"engine = {question.engine}", f"must be one of {', '.join(ENGINES)}", DOC)
-    if question.threads is not None and not 1 <= question.threads <= 100_000:
-        raise InputError(f"threads = {question.threads}", "must be 1 to 100,000", DOC)
-    day = question.as_of or datetime.now(UTC).date()
-    check_storage("storage", question.storage, day, question.instance)
-    if question.log_storage is not None:
-        check_storage("log_storage", question.log_storage, day, question.instance)
-    host.device_names(question.devices)
+    if request.engine is not None and request.engine not in ENGINES:
+        raise InputError(f"engine = {request.engine}", f"must be one of {', '.join(ENGINES)}", DOC)
+    if request.threads is not None and not 1 <= request.threads <= 100_000:
+        raise InputError(f"threads = {request.threads}", "must be 1 to 100,000", DOC)
+    day = request.as_of or datetime.now(UTC).date()
+    check_storage("storage", request.storage, day, request.instance)
+    if request.log_storage is not None:
+        check_storage("log_storage", request.log_storage, day, request.instance)
+    host.device_names(request.devices)
     if folder.exists() and not folder.is_dir():
         raise InputError(str(folder), "is not a folder", "", "Name a folder, or one that can be made.")
     if not folder.exists() and not folder.absolute().parent.is_dir():
@@ -122,26 +122,26 @@ def _check(question: Question, folder: Path, force: bool) -> None:
     # Not after an hour: also a file system that is read only.
     if not os.access(folder if folder.exists() else folder.absolute().parent, os.W_OK | os.X_OK):
         raise CouldNotRun(str(folder), "may not be written", "access(2)", "Choose another folder.")
-    if question.name is not None and (not question.name.strip() or len(question.name) > 200 or not question.name.isprintable()):
-        raise InputError(f"name = {question.name[:60]!r}", "must be 1 to 200 printable characters", DOC)
+    if request.name is not None and (not request.name.strip() or len(request.name) > 200 or not request.name.isprintable()):
+        raise InputError(f"name = {request.name[:60]!r}", "must be 1 to 200 printable characters", DOC)
 
 
-def _ask_before(question: Question) -> tuple[profile.Profile, dict[str, float], Latencies]:
+def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, float], Latencies]:
     """What the server is, GiB of data by engine, and performance_schema as it stands."""
 
     def ask(connection):
-        server = profile.read_profile(connection, question.address)
+        server = profile.read_profile(connection, request.address)
         account = profile.account_of(connection)
-        if question.engine is not None and question.engine not in server.engines:
+        if request.engine is not None and request.engine not in server.engines:
             has = f"It has {', '.join(server.engines) or 'neither'}."
-            raise InputError(f"engine = {question.engine}", "is not loaded in this server", "SHOW ENGINES", has)
+            raise InputError(f"engine = {request.engine}", "is not loaded in this server", "SHOW ENGINES", has)
         # A privilege that is missing is said now, not after an hour; nothing need be asked of a server that may be gone by then.
-        sizes = {engine: profile.data_gib(connection, engine, account) if question.data_gib is None else question.data_gib
+        sizes = {engine: profile.data_gib(connection, engine, account) if request.data_gib is None else request.data_gib
                  for engine in server.engines}  # fmt: skip
         known = {engine: size for engine, size in sizes.items() if size is not None}
         return server, known, read_latencies(connection, server.variables, account)
 
-    return _with_connection(question.address, ask)
+    return _with_connection(request.address, ask)
 
 
 def _with_connection(address: Address, work: Callable):
@@ -153,7 +153,7 @@ def _with_connection(address: Address, work: Callable):
     except pymysql.err.MySQLError as error:
         code, text = error.args[0] if error.args else 0, str(error.args[-1] if error.args else error)[:200]
         raise CouldNotRun(
-            address.label, f"refused a question: {text}", f"error {code} of the server", "See the server's error log."
+            address.label, f"refused a request: {text}", f"error {code} of the server", "See the server's error log."
         ) from None
     finally:
         with suppress(Exception):
@@ -167,23 +167,23 @@ def _latencies(address: Address, server: profile.Profile) -> Latencies:
         return Latencies(notes=[f"response times could not be had at the end: {error.rule}"])
 
 
-def _devices(question: Question, server: profile.Profile) -> tuple[list[str], list[str]]:
+def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str], list[str]]:
     """Devices to sample, and what to say of them."""
     here = server.hostname == socket.gethostname()
-    if question.devices:
+    if request.devices:
         known = [] if here else [f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"]
-        return list(question.devices), known
+        return list(request.devices), known
     found = host.device_of(server.variables.get("datadir", "")) if here else None
     if found is None:
         return [], ["no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"]
     return [found], [f"disk counters are of {found}, on which the data directory lies"]
 
 
-def _watch(sampler: Sampler, question: Question, progress: Callable[[float], None]) -> str:
+def _watch(sampler: Sampler, request: CaptureRequest, progress: Callable[[float], None]) -> str:
     """Waits until the last sample was taken."""
     began = time.monotonic()
     # Samples stand on whole intervals: one more at the beginning, one at the end.
-    length = question.seconds + 1.2 * question.interval_s
+    length = request.seconds + 1.2 * request.interval_s
     try:
         while (gone := time.monotonic() - began) < length:
             if "status" in sampler.ended:
@@ -214,12 +214,12 @@ def _span(samples: Samples) -> float:
 
 
 def _description(
-    question: Question, server: profile.Profile, engine: str, data_gib: float | None, samples: Samples, latencies: dict, notes: list[str]
+    request: CaptureRequest, server: profile.Profile, engine: str, data_gib: float | None, samples: Samples, latencies: dict, notes: list[str]
 ) -> dict:
     running = samples.status["threads_running"].mean() if "threads_running" in samples.status.columns else None
     mean = max(0.0, (running or 0.0) - server.idle_threads)
-    threads = question.threads or max(1, round(mean))
-    if question.threads is None:
+    threads = request.threads or max(1, round(mean))
+    if request.threads is None:
         notes.append(
             f"threads is the mean of Threads_running, {mean:.1f} clients with a statement under way: an estimate of the closed loop"
         )
@@ -229,13 +229,13 @@ def _description(
     began = datetime.fromtimestamp(samples.status["t_unix"][0], UTC)
     document: dict = {
         "format": "headrace-run", "version": 1,
-        "name": question.name or f"capture of {server.hostname or question.address.label}, {began:%Y-%m-%d %H:%M} UTC",
-        "engine": engine, "engine_version": server.version, "flavor": server.flavor, "storage": question.storage,
+        "name": request.name or f"capture of {server.hostname or request.address.label}, {began:%Y-%m-%d %H:%M} UTC",
+        "engine": engine, "engine_version": server.version, "flavor": server.flavor, "storage": request.storage,
     }  # fmt: skip
-    optional = {"log_storage": question.log_storage, "instance": question.instance}
+    optional = {"log_storage": request.log_storage, "instance": request.instance}
     document |= {key: value for key, value in optional.items() if value is not None}
     document |= {
-        "as_of": question.as_of or began.date(),
+        "as_of": request.as_of or began.date(),
         "cache_gib": server.cache_gib(engine),
         "threads": threads,
         "start": "cold" if cold else "warm",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from headrace.connect.address import Address, connect
 from headrace.errors import HeadraceError, InputError
 from headrace.observe.live import host
-from headrace.observe.live.store import Spill, Store
+from headrace.observe.live.store import SampleStore, Spill
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,8 +76,8 @@ class Sampler:
         self._devices = host.device_names(devices)
         self._statement = _statement(variables)
         self._spill = Spill()
-        self._status, self._host = Store("status", self._spill), Store("host", self._spill)
-        self._disks = {name: Store(f"disk-{index}", self._spill) for index, name in enumerate(self._devices)}
+        self._status, self._host = SampleStore("status", self._spill), SampleStore("host", self._spill)
+        self._disks = {name: SampleStore(f"disk-{index}", self._spill) for index, name in enumerate(self._devices)}
         self._stopping, self._lock = threading.Event(), threading.Lock()
         self._threads: list[threading.Thread] = []
         self._connection, self._samples = None, None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PART_ROWS = 1_800
 
 
-class Store:
+class SampleStore:
     """One series of samples. A column that appears later, or fails to, is null where it was not there. Not for several threads."""
 
     def __init__(self, name: str, folder: Spill) -> None:

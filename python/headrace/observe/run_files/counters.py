@@ -7,16 +7,13 @@ volume are writes less flushes, on a loop device with merged ones added: beside 
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from headrace.errors import InputError
-from headrace.observe.formats.clock import parse_iso
-from headrace.observe.formats.reading import Recording, clip
-from headrace.observe.formats.series import MAX_MISSING_SHARE
-from headrace.observe.run_files.align import Steps
-from headrace.observe.run_files.disk import Disk
-from headrace.observe.run_files.reading import DOC, Finding, open_text
+from headrace.observe.clock import parse_iso
+from headrace.observe.formats.devices import MAX_MISSING_SHARE
+from headrace.observe.recording import Recording, clip
+from headrace.observe.series import DOC, RunFinding, Series, csv_rows, open_text, wide_intervals
 
 NEEDED = ("reads", "read_bytes", "writes", "write_bytes")
 # Counters that tell what of these reached the volume as a request.
@@ -27,13 +24,12 @@ MAX_SAMPLES = 3_000_000
 SAME_MOMENT_S = 0.05
 
 
-def read_counters(path: Path, device: str | None, findings: list[Finding]) -> Disk:
+def read_counters(path: Path, device: str | None, findings: list[RunFinding]) -> Series:
     """The devices of the file together (`device`: those named, joined by +), as rates between samples. Raises InputError."""
     recording = open_text(path)
     by_device = _samples(recording, findings)
     names = _chosen(recording, by_device, device)
-    steps, gaps = _together(recording, {name: by_device[name] for name in names})
-    return Disk(steps, "+".join(names), recording.sha256, recording.name, gaps)
+    return _together(recording, {name: by_device[name] for name in names})
 
 
 def hands_on_parts(device: str) -> bool:
@@ -41,32 +37,17 @@ def hands_on_parts(device: str) -> bool:
     return device.startswith("loop")
 
 
-def _samples(recording: Recording, findings: list[Finding]) -> dict[str, list[tuple[float, ...]]]:
+def _samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list[tuple[float, ...]]]:
     """By device: (epoch, the counters of NEEDED and ABOUT), in order of time."""
     found: dict[str, list[tuple[float, ...]]] = {}
-    reader = csv.reader(recording.text.split("\n"))
-    lines = len(recording.text.rstrip().split("\n"))
     header: list[str] = []
-    try:
-        for cells in reader:
-            number = reader.line_num
-            if not any(cell.strip() for cell in cells):
-                continue
-            if not header:
-                header = _header(recording, number, cells)
-                continue
-            if len(cells) != len(header):
-                if number >= lines and len(cells) < len(header):
-                    findings.append(Finding("cut", f"{recording.name}, line {number}: the last line is cut off and was left out."))
-                    break
-                raise recording.bad(
-                    number, f"{len(cells)} columns", f"the header has {len(header)}", "The line is damaged: take it out.", DOC
-                )
-            if number > MAX_SAMPLES:
-                raise recording.bad(number, f"more than {MAX_SAMPLES:,} samples", "is too many", "Cut the file.", DOC)
-            _add(recording, number, dict(zip(header, cells, strict=True)), found)
-    except csv.Error as error:
-        raise recording.bad(reader.line_num, str(error), "is not CSV", "The file is damaged: copy it again.", "RFC 4180") from None
+    for number, cells in csv_rows(recording, findings):
+        if not header:
+            header = _header(recording, number, cells)
+            continue
+        if number > MAX_SAMPLES:
+            raise recording.bad(number, f"more than {MAX_SAMPLES:,} samples", "is too many", "Cut the file.", DOC)
+        _add(recording, number, dict(zip(header, cells, strict=True)), found)
     return found
 
 
@@ -110,7 +91,7 @@ def _chosen(recording: Recording, by_device: dict, device: str | None) -> list[s
     return names
 
 
-def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> tuple[Steps, list[Finding]]:
+def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> Series:
     """Sums of the devices between moments at which all were sampled."""
     names = list(by_device)
     if len({len(samples) for samples in by_device.values()}) > 1 or any(
@@ -134,7 +115,8 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
             rates, (1.0, MIB, 1.0, MIB), zip(*(change or (0.0,) * 4 for change in changes), strict=True), strict=True
         ):
             rates[name].append(None if None in changes else sum(parts) / scale / duration)
-    return Steps(starts, durations, rates, times[0], times[0]), _gaps(recording, starts, durations, restarts)
+    gaps = _gaps(recording, starts, durations, restarts)
+    return Series(recording.name, recording.sha256, starts, durations, rates, times[0], times[0], gaps)
 
 
 def _requests(device: str, before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, float, float, float] | None:
@@ -151,10 +133,10 @@ def _requests(device: str, before: tuple[float, ...], after: tuple[float, ...]) 
     )
 
 
-def _gaps(recording: Recording, starts: list[float], durations: list[float], restarts: set[int]) -> list[Finding]:
+def _gaps(recording: Recording, starts: list[float], durations: list[float], restarts: set[int]) -> list[RunFinding]:
     findings = []
     usual = sorted(durations)[len(durations) // 2]
-    wide = [index for index, duration in enumerate(durations) if duration > 1.5 * usual + SAME_MOMENT_S]
+    wide = wide_intervals(durations, usual, SAME_MOMENT_S)
     missing = sum(durations[index] - usual for index in wide)
     total = starts[-1] + durations[-1]
     if missing > MAX_MISSING_SHARE * total:
@@ -162,8 +144,8 @@ def _gaps(recording: Recording, starts: list[float], durations: list[float], res
                          "The recording was stopped: cut the file there.")  # fmt: skip
     if wide:
         text = f"{recording.name}: {len(wide)} gaps between samples, {missing:,.0f} s in all; figures there are means over the gap."
-        findings.append(Finding("gap", text, starts[wide[0]]))
+        findings.append(RunFinding("gap", text, starts[wide[0]]))
     if restarts:
         text = f"{recording.name}: a counter starts over {len(restarts)} times: the device was attached again. Null there."
-        findings.append(Finding("restart", text, starts[min(restarts)]))
+        findings.append(RunFinding("restart", text, starts[min(restarts)]))
     return findings

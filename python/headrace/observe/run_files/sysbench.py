@@ -6,7 +6,6 @@ the interval.
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 import statistics
@@ -16,10 +15,10 @@ from dataclasses import dataclass, field
 from headrace.base.checks import did_you_mean
 from headrace.base.file_kinds import guess
 from headrace.errors import InputError
-from headrace.observe.formats.clock import Stamp, parse_iso, parse_stamps
-from headrace.observe.formats.reading import Recording, clip
-from headrace.observe.formats.series import MAX_MISSING_SHARE
-from headrace.observe.run_files.reading import DOC, Finding
+from headrace.observe.clock import Stamp, parse_iso, parse_stamps
+from headrace.observe.formats.devices import MAX_MISSING_SHARE
+from headrace.observe.recording import Recording, clip
+from headrace.observe.series import DOC, RunFinding, csv_rows, cut_off
 from headrace.workload.model import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT_S
 
 MAX_ROWS = 3_000_000
@@ -53,7 +52,7 @@ class Rows:
     qps: array = field(default_factory=lambda: array("d"))
     p95_ms: array = field(default_factory=lambda: array("d"))
     stamps: list = field(default_factory=list)  # (line, text), or Stamp, beside the rows; empty when there are none
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RunFinding] = field(default_factory=list)
     interval_s: float = 0.0
     clock_at_zero_s: float | None = None  # epoch of t_s = 0, when the file has times
     whole_p95_ms: float | None = None  # of all transactions, from sysbench's summary
@@ -102,7 +101,7 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
             if match:
                 _raw_row(recording, rows, number, match, percentiles)
             elif number == last + 1:
-                rows.findings.append(Finding("cut", f"{recording.name}, line {number}: the last line is cut off and was left out."))
+                rows.findings.append(cut_off(recording, number))
             else:
                 raise recording.bad(number, line.strip(), "is not a whole report of sysbench", "The line is damaged: take it out.", DOC)
         elif START.match(line):
@@ -117,7 +116,7 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
         raise recording.bad("", "no report of sysbench", "is in the file", "Run sysbench with --report-interval=1.", DOC)
     if percentiles - {95.0}:
         said = ", ".join(f"{value:g}" for value in sorted(percentiles))
-        rows.findings.append(Finding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there."))
+        rows.findings.append(RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there."))
     _against_total(recording, rows, totals)
     return rows
 
@@ -166,7 +165,7 @@ def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, flo
             text = (
                 f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
             )
-            rows.findings.append(Finding("totals", text))
+            rows.findings.append(RunFinding("totals", text))
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------------
@@ -175,36 +174,18 @@ CSV_NAMES = {"t_s": "t_s", "threads": "threads", "tps": "tps", "qps": "qps", "la
 
 
 def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interval_s: float | None) -> Rows:
-    first = next(index for index, line in enumerate(lines) if line.strip())
-    delimiter = max(",;\t", key=lines[first].count)
-    header = [name.strip() for name in next(csv.reader([lines[first]], delimiter=delimiter), [])]
-    place = _csv_columns(recording, first + 1, header, columns)
-    if "t_s" not in place and interval_s is None:
-        raise recording.bad(
-            first + 1, "no column t_s", "the time of each row is needed", "Say how long each row is: files.interval_s.", DOC
-        )
-    rows = Rows()
-    last = max(index for index, line in enumerate(lines) if line.strip())
-    reader = csv.reader(lines[first + 1 :], delimiter=delimiter)
-    try:
-        for cells in reader:
-            number = first + 1 + reader.line_num
-            if not cells or not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(header):
-                if number == last + 1 and len(cells) < len(header):
-                    rows.findings.append(Finding("cut", f"{recording.name}, line {number}: the last line is cut off and was left out."))
-                    break
-                raise recording.bad(
-                    number, f"{len(cells)} columns", f"the header has {len(header)}", "The line is damaged: take it out.", DOC
-                )
+    delimiter = max(",;\t", key=next(line for line in lines if line.strip()).count)
+    rows, place = Rows(), {}
+    for number, cells in csv_rows(recording, rows.findings, delimiter):
+        if place:
             _csv_row(recording, rows, number, cells, place, interval_s)
-    except csv.Error as error:
-        raise recording.bad(
-            first + 1 + reader.line_num, str(error), "is not CSV", "The file is damaged: copy it again.", "RFC 4180"
-        ) from None
+            continue
+        place = _csv_columns(recording, number, [name.strip() for name in cells], columns)
+        if "t_s" not in place and interval_s is None:
+            hint = "Say how long each row is: files.interval_s."
+            raise recording.bad(number, "no column t_s", "the time of each row is needed", hint, DOC)
     if not recording.text.endswith("\n"):
-        rows.findings.append(Finding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off."))
+        rows.findings.append(RunFinding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off."))
     return rows
 
 
@@ -265,7 +246,7 @@ def _one_axis(recording: Recording, rows: Rows, asked: float | None) -> None:
     if doubled:
         place = ", ".join(f"line {rows.where[index]}" for index in doubled[:5])
         text = f"{recording.name}: {len(doubled)} rows were there twice, word for word, and were taken once ({place})."
-        rows.findings.append(Finding("duplicate", text, rows.t_s[doubled[0]]))
+        rows.findings.append(RunFinding("duplicate", text, rows.t_s[doubled[0]]))
         _drop(rows, set(doubled))
     rows.interval_s = float(interval)
     say_gaps(recording, rows)
@@ -322,7 +303,7 @@ def say_gaps(recording: Recording, rows: Rows) -> None:
         raise recording.bad(longest[2], f"t_s jumps forward by {longest[1] + interval:,.0f} s", f"{share:.0%} of the run is missing, at most "
                             f"{MAX_MISSING_SHARE:.0%} may be", "Copy the file again, or cut it there.", DOC)  # fmt: skip
     text = f"{len(gaps)} gaps, {missing:,.0f} s ({share:.1%}) in all; the longest, {longest[1]:,.0f} s, begins at {longest[0]:,.0f} s. Nothing was filled in."
-    rows.findings.append(Finding("gap", text, longest[0]))
+    rows.findings.append(RunFinding("gap", text, longest[0]))
 
 
 # Printed times are whole seconds, and a report can be written late under load.
@@ -341,4 +322,4 @@ def _clock(recording: Recording, rows: Rows) -> None:
         by = offsets[jumps[0]] - offsets[jumps[0] - 1]
         way = "forward" if by > 0 else "back"
         text = f"{recording.name}: the clock was set {len(jumps)} times, first {way} by {abs(by):,.0f} s at line {rows.where[jumps[0]]}."
-        rows.findings.append(Finding("clock", text + " t_s was believed, not the clock.", rows.t_s[jumps[0]]))
+        rows.findings.append(RunFinding("clock", text + " t_s was believed, not the clock.", rows.t_s[jumps[0]]))

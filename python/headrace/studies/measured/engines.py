@@ -9,7 +9,7 @@ import polars as pl
 
 from headrace.base.units import GIB
 from headrace.bench.drivers.tpcc import Tpcc
-from headrace.calibration.standard import TPCC_BYTES
+from headrace.calibration.prior import TPCC_BYTES
 from headrace.studies import scaling_2018 as model
 from headrace.studies.base import ChartData, Series, StudyResult, Verdict
 from headrace.studies.measured import tables, verdicts

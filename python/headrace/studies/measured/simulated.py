@@ -126,7 +126,7 @@ COUNTS = (
 
 
 def _distribution(load: SysbenchOltp) -> dict:
-    from headrace.calibration.standard import DISTRIBUTION_OPTIONS
+    from headrace.calibration.prior import DISTRIBUTION_OPTIONS
 
     return {"type": load.distribution} | {
         DISTRIBUTION_OPTIONS[name]: value for name, value in load.options()["parameters"].items() if name in DISTRIBUTION_OPTIONS

@@ -1,4 +1,4 @@
-"""From samples to a workload: choose the device, lay the samples on an even grid, meet the gaps.
+"""From the reports of a tool to the series of one device, and from that to a workload without gaps.
 
 Every importer hands over the same thing: for each device, one sample a report. A report stamped T covers the interval that
 ends at T (sysstat, vmstat) or begins there (CloudWatch).
@@ -14,9 +14,11 @@ from typing import NamedTuple
 import polars as pl
 
 from headrace.base.checks import check_choice, check_name, check_number
+from headrace.base.units import HOUR_S
 from headrace.errors import InputError
-from headrace.observe.formats.clock import Stamp, parse_iso
-from headrace.observe.formats.reading import DOC, Recording, clip
+from headrace.observe.clock import EPOCH, Stamp, parse_iso
+from headrace.observe.recording import DOC, Recording, clip
+from headrace.observe.series import Series
 from headrace.workload.model import (
     LOCAL_ZONE,
     MAX_IO_KIB,
@@ -26,11 +28,13 @@ from headrace.workload.model import (
     MIN_IO_KIB,
     MIN_POINT_S,
     OBSERVED_COLUMNS,
+    POINT_COLUMNS,
     OpenWorkload,
     make_points,
 )
 
 GAPS = ("refuse", "hold", "zero")
+RATES = ("reads_per_s", "writes_per_s", "read_kib_s", "write_kib_s")
 # Up to this share may be missing before a recording is refused: less changes the mean by less than the day-to-day spread.
 MAX_MISSING_SHARE = 0.10
 # Printed times are whole seconds, so two stamps can be off by one second together; tools also wake late under load.
@@ -75,7 +79,7 @@ class Sample(NamedTuple):
 
 
 @dataclass
-class Report:
+class DeviceReport:
     """All devices at one moment. `stamp` None when the tool printed no time; `restarted` after a new start of the tool."""
 
     where: int | str
@@ -92,14 +96,14 @@ class Readings:
     """
 
     tool: str
-    reports: list[Report]
+    reports: list[DeviceReport]
     stamped_at: str = "end"
     interval_s: float | None = None
     zone: str | None = None
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """What the user may say beside the file."""
 
     device: str | None = None
@@ -170,35 +174,39 @@ def _belong_together(recording: Recording, where, what: str, ops: float, kib: fl
     )
 
 
-def build(recording: Recording, readings: Readings, options: Options) -> OpenWorkload:
+def device_series(recording: Recording, readings: Readings, wanted: str | None, interval_s: float | None) -> tuple[str, float, Series]:
+    """The device `wanted` (None: the busiest), the seconds between its reports, and what they say.
+
+    Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS. Intervals
+    without a report are left out. Raises InputError.
+    """
+    device, samples = _choose(recording, readings, wanted)
+    interval_s = _interval(recording, readings, interval_s)
+    starts = [slot * interval_s for slot in _slots(recording, readings, interval_s)]
+    columns: dict[str, list[float | None]] = {rate: [getattr(sample, rate) for sample in samples] for rate in RATES}
+    columns |= {name: [getattr(sample.observed, name) for sample in samples] for name in OBSERVED_COLUMNS}
+    first, back = readings.reports[0].stamp, _stamped_late_s(readings, interval_s)
+    begin_s = None if first is None else first.epoch_s - back
+    local_s = None if first is None else (first.local - EPOCH).total_seconds() - back
+    series = Series(recording.name, recording.sha256, starts, [interval_s] * len(starts), columns, begin_s, local_s)
+    return device, interval_s, series
+
+
+def build(recording: Recording, readings: Readings, options: ImportOptions) -> OpenWorkload:
     """The workload of one device of a recording. Raises InputError."""
     check_choice("gaps", options.gaps, GAPS)
     if not readings.reports:
         raise recording.bad("", "no reports", f"{readings.tool} printed nothing that can be used", "Record for longer.")
-    device, samples = _choose(recording, readings, options.device)
-    interval_s = _interval(recording, readings, options.interval_s)
-    slots = _slots(recording, readings, interval_s)
-    rows = _fill(recording, readings, samples, slots, options.gaps, interval_s)
-    count = len(rows)
-    points = make_points(
-        [interval_s * i for i in range(count)],
-        [interval_s] * count,
-        [row.reads_per_s for row in rows],
-        [row.writes_per_s for row in rows],
-        [row.read_kib_s / row.reads_per_s if row.reads_per_s else 0.0 for row in rows],
-        [row.write_kib_s / row.writes_per_s if row.writes_per_s else 0.0 for row in rows],
-    )
-    points = points.with_columns(
-        pl.Series(column, values, dtype=pl.Float64)
-        for column, values in zip(OBSERVED_COLUMNS, zip(*(row.observed for row in rows), strict=True), strict=True)
-    )
+    device, interval_s, series = device_series(recording, readings, options.device, options.interval_s)
+    points = _points(series, _filled(recording, readings, series, options.gaps, interval_s), interval_s, options.gaps == "zero")
     source = {"tool": readings.tool, "file": recording.name, "sha256": recording.sha256, "period_s": interval_s, "device": device}
     start, zone = _clock_start(readings, interval_s, options.start)
     if start:
         source["clock_start"] = start
+    name = clip(recording.name.rsplit(".", 1)[0].strip() or "recording") if options.name is None else check_name(options.name)
     try:
         return OpenWorkload(
-            name=_name(recording, options.name),
+            name=name,
             kind="recorded",
             points=points,
             source=source,
@@ -209,17 +217,24 @@ def build(recording: Recording, readings: Readings, options: Options) -> OpenWor
         raise InputError(f"{recording.name}: {error.value}", error.rule, error.source, error.hint) from None
 
 
-def _name(recording: Recording, name: str | None) -> str:
-    if name is not None:
-        return check_name(name)
-    stem = clip(recording.name.rsplit(".", 1)[0].strip() or "recording")
-    return stem
+def _points(series: Series, rows: list[tuple[int, bool]], interval_s: float, idle: bool) -> pl.DataFrame:
+    """The points of a workload: for each interval a row of the series, and whether it was filled in (`idle`: with zeros)."""
+    taken, filled = [row for row, _ in rows], pl.Series([missing for _, missing in rows])
+    frame = pl.DataFrame({name: pl.Series(column, dtype=pl.Float64) for name, column in series.columns.items()})[taken]
+    if idle:
+        frame = frame.with_columns(pl.when(filled).then(0.0).otherwise(pl.col(rate)).alias(rate) for rate in RATES)
+    # A report that is held repeats the rates; what was observed beside them belongs to its own interval only.
+    frame = frame.with_columns(pl.when(filled).then(None).otherwise(pl.col(name)).alias(name) for name in OBSERVED_COLUMNS)
+    sizes = [(pl.col(f"{way}_kib_s") / pl.col(f"{way}s_per_s")).fill_nan(0.0).alias(f"{way}_kib") for way in ("read", "write")]
+    frame = frame.with_columns(sizes)
+    points = make_points([interval_s * i for i in range(len(rows))], [interval_s] * len(rows), *(frame[name] for name in POINT_COLUMNS[2:]))
+    return points.with_columns(frame[name] for name in OBSERVED_COLUMNS)
 
 
 # --- device -----------------------------------------------------------------------------------------------------------
 
 
-def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tuple[str, list[Sample | None]]:
+def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tuple[str, list[Sample]]:
     weight: dict[str, float] = {}
     for report in readings.reports:
         for device, sample in report.devices.items():
@@ -255,7 +270,7 @@ def _listed(member: str, listed: dict) -> str:
     return next((name for name in (member, *short) if name in listed), member)
 
 
-def _column(recording: Recording, readings: Readings, members: list[str]) -> list[Sample | None]:
+def _column(recording: Recording, readings: Readings, members: list[str]) -> list[Sample]:
     """The samples of the members added up, one a report; a member the report leaves out was idle (iostat -z)."""
     whole = [all(member in report.devices for member in members) for report in readings.reports[-2:]]
     if whole == [True, False]:
@@ -343,7 +358,7 @@ def _check_order(recording: Recording, readings: Readings) -> None:
             )
         if step < 0:
             hint = "The clock was set, or recordings were joined in the wrong order: cut the file there and import the parts."
-            if abs(abs(step) - 3_600) <= 600:
+            if abs(abs(step) - HOUR_S) <= 600:
                 hint = "About an hour: the end of summer time. Record in UTC (TZ=UTC), or cut the file there."
             raise recording.bad(after.where, str(after.stamp.local), f"lies {-step:g} s before the report above it", hint)
 
@@ -382,34 +397,34 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
     return slots
 
 
-def _fill(recording: Recording, readings: Readings, samples: list, slots: list[int], gaps: str, interval_s: float) -> list[Sample]:
+def _filled(recording: Recording, readings: Readings, series: Series, gaps: str, interval_s: float) -> list[tuple[int, bool]]:
+    """For each interval of an even grid the report that stands for it, and whether it stands for a missing one."""
+    slots = [round(start / interval_s) for start in series.start_s]
     total, missing = slots[-1] + 1, slots[-1] + 1 - len(slots)
     if missing:
-        longest = max(range(1, len(slots)), key=lambda i: slots[i] - slots[i - 1])
-        width_s = (slots[longest] - slots[longest - 1] - 1) * interval_s
-        report = readings.reports[longest]
+        longest, width_s = series.longest_gap()
+        where = readings.reports[longest].where
         if missing > MAX_MISSING_SHARE * total and gaps == "refuse":
+            value = f"a gap of {width_s:g} s, {missing / total:.0%} of the recording in all is missing"
             hint = "Say what to do: --gaps hold repeats the report before, --gaps zero takes it as idle. Or cut the file there."
-            raise recording.bad(
-                report.where,
-                f"a gap of {width_s:g} s, {missing / total:.0%} of the recording in all is missing",
-                f"at most {MAX_MISSING_SHARE:.0%} may be",
-                hint,
-            )
+            raise recording.bad(where, value, f"at most {MAX_MISSING_SHARE:.0%} may be", hint)
         how = "taken as idle" if gaps == "zero" else "filled with the report before"
-        summer = " It may be the start of summer time." if abs(width_s - 3_600) <= interval_s and len(slots) > 1 else ""
-        place = f"line {report.where}" if isinstance(report.where, int) else report.where
+        summer = " It may be the start of summer time." if abs(width_s - HOUR_S) <= interval_s and len(slots) > 1 else ""
+        place = f"line {where}" if isinstance(where, int) else where
         recording.notes.append(
             f"{missing} of {total} intervals are missing ({missing / total:.1%}) and were {how}; "
             f"the longest gap, {width_s:g} s, ends at {place}.{summer}"
         )
-    rows: list[Sample] = []
-    for slot, sample in zip(slots, samples, strict=True):
-        while len(rows) < slot:
-            # A held report repeats the rates; what was observed beside them belongs to its own interval only.
-            rows.append(Sample(sample.where, 0.0, 0.0, 0.0, 0.0) if gaps == "zero" else rows[-1]._replace(observed=NOTHING_OBSERVED))
-        rows.append(sample)
+    rows: list[tuple[int, bool]] = []
+    for index, slot in enumerate(slots):
+        rows += [(index - 1, True)] * (slot - len(rows))
+        rows.append((index, False))
     return rows
+
+
+def _stamped_late_s(readings: Readings, interval_s: float) -> float:
+    """How long after the beginning of its interval a report is stamped, seconds."""
+    return interval_s if readings.stamped_at == "end" else 0.0
 
 
 def _clock_start(readings: Readings, interval_s: float, asked: str | datetime | None) -> tuple[str | None, str | None]:
@@ -423,5 +438,5 @@ def _clock_start(readings: Readings, interval_s: float, asked: str | datetime | 
     first = readings.reports[0].stamp
     if first is None:
         return None, None
-    back = timedelta(seconds=interval_s if readings.stamped_at == "end" else 0.0)
+    back = timedelta(seconds=_stamped_late_s(readings, interval_s))
     return (first.local - back).isoformat(timespec="seconds"), first.zone or readings.zone

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.base import core
-from headrace.calibration.observe import Observation, held_by_clients, modelled_over_measured
+from headrace.calibration.observations import Observation, held_by_clients, modelled_over_measured
 
 LEAST, MOST = 0.6, 1.7
 # A part's mean is known so well by itself, as a relative standard deviation, or parts are put together until it is: as well as the fit takes a bin to be.
@@ -21,7 +21,7 @@ FILLING_PARTS = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 14)])
 FULL_PARTS = np.concatenate([np.arange(0.0, 2.0, 0.1), np.geomspace(2.0, 256.0, 26)])
 
 
-def unexplained(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
+def popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
     """The shape that observations ask for beyond `database`, whose own shape and compaction profile are left as they are. `period_tx`: smooth over it."""
     filling: list[tuple[np.ndarray, np.ndarray, float]] = []
     full: list[tuple[np.ndarray, np.ndarray, float]] = []

@@ -23,7 +23,7 @@ LEAST_BUSY = 0.01
 
 
 @dataclass(frozen=True)
-class Processors:
+class ProcessorTime:
     """Processor time of a transaction, ms of one virtual CPU, and its relative standard deviation; the `runs` that tell it."""
 
     cpu_ms: float
@@ -31,7 +31,7 @@ class Processors:
     runs: tuple[str, ...]
 
 
-def processors(runs: list[Run]) -> Processors | None:
+def processor_time(runs: list[Run]) -> ProcessorTime | None:
     """What the runs say together; None where none has both a busy share and virtual CPUs."""
     told = [(run.name, one) for run in runs if (one := _of_run(run)) is not None]
     if not told:
@@ -41,7 +41,7 @@ def processors(runs: list[Run]) -> Processors | None:
     mean = float((logs * weights).sum() / weights.sum())
     # By their own scatter, or by how far they lie apart, whichever is more.
     apart = float(np.std(logs, ddof=1) / math.sqrt(len(logs))) if len(logs) > 1 else 0.0
-    return Processors(
+    return ProcessorTime(
         math.exp(mean), math.hypot(SYSTEMATIC, max(apart, 1.0 / math.sqrt(float(weights.sum())))), tuple(name for name, _ in told)
     )
 

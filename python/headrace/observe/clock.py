@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from headrace.observe.formats.reading import Recording
+from headrace.observe.recording import Recording
 
 DATE = r"(?P<a>\d{4}|\d{1,2})[-/.] ?(?P<b>\d{1,2})[-/.] ?(?P<c>\d{4}|\d{1,2})"
 TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2}):(?P<second>\d{2})(?:[.,]\d+)?"

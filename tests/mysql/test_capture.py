@@ -316,13 +316,13 @@ def test_tls(live, template):
         assert cipher(tcp(mode)).startswith(("TLS_", "ECDHE")), mode
     assert cipher(tcp("?ssl-mode=REQUIRED", "tls", "x"))
     for mode, words in (
-        (f"?ssl-mode=VERIFY_CA{other}", "certificate does not hold"),
-        (f"?ssl-mode=VERIFY_IDENTITY{other}", "certificate does not hold"),
+        (f"?ssl-mode=VERIFY_CA{other}", "certificate is not accepted"),
+        (f"?ssl-mode=VERIFY_IDENTITY{other}", "certificate is not accepted"),
     ):
         with pytest.raises(InputError, match=words):
             connect(tcp(mode))
     name = parse_address(tcp(f"?ssl-mode=VERIFY_IDENTITY{ca}").label.replace("127.0.0.1", "localhost") + f"?ssl-mode=VERIFY_IDENTITY{ca}")
-    with pytest.raises(HeadraceError, match="certificate does not hold|no server listens"):
+    with pytest.raises(HeadraceError, match="certificate is not accepted|no server listens"):
         connect(name.with_password(Secret(PASSWORD)))
     with pytest.raises(InputError, match="not a CA certificate"):
         connect(tcp(f"?ssl-mode=VERIFY_CA&ssl-ca={template}/names"))

@@ -1,14 +1,15 @@
 """Connections to MySQL and MariaDB servers, without passwords in arguments or messages.
 
-address       which server, as whom: addresses without passwords in them
+address       which server, as whom: addresses without passwords in them, and a password that is not printed
 connection    an open connection, and its errors in words
-option_file   the [client] group of an option file        secret    a password that is not printed
+option_file   the [client] group of an option file
 
 >>> from headrace.connect import parse_address
 >>> parse_address("mysql://watcher@db.example:3307/shop").label
 'mysql://watcher@db.example:3307/shop'
 """
 
-from headrace.connect.address import Address, Secret, connect, parse_address, write_client_file
+from headrace.connect.address import Address, Secret, parse_address, write_client_file
+from headrace.connect.connection import connect
 
 __all__ = ["Address", "Secret", "connect", "parse_address", "write_client_file"]

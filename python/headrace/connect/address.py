@@ -6,6 +6,7 @@ HEADRACE_MYSQL_PASSWORD, from an option file only its owner may read, or from a 
 
 from __future__ import annotations
 
+import hmac
 import os
 import re
 from dataclasses import dataclass, replace
@@ -13,19 +14,56 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from headrace.connect.option_file import quoted, read_client
-from headrace.connect.secret import Secret
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/reference/capture.md"
 FORM = "mysql://USER@HOST[:PORT][/DATABASE] or mysql://USER@/[DATABASE]?socket=PATH"
 PASSWORD_VARIABLE = "HEADRACE_MYSQL_PASSWORD"
-DEFAULT_PORT = 3306
+DEFAULT_PORT = 3306  # IANA, service mysql
 # MySQL 8.4 reference manual, "Command Options for Encrypted Connections", --ssl-mode.
+SSL_SOURCE = "MySQL manual, --ssl-mode"
 SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 PARAMETERS = ("socket", "ssl-mode", "ssl-ca")
-# MySQL: user names 32 characters (5.7.8), MariaDB 128; databases 64.
+# Characters of a user name (MariaDB; MySQL 32) and of a database; of a host name (RFC 1035); bytes of sun_path less its zero (unix(7)).
 MAX_USER, MAX_DATABASE, MAX_HOST, MAX_SOCKET_BYTES = 128, 64, 255, 107
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?\Z|[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?\Z", re.ASCII)
+
+
+class Secret:
+    """Wraps a password: `repr` and `str` are `***`, and it is not pickled or turned into JSON by accident. `reveal()` gives it away."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The password itself: for the moment of use only."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __format__(self, form: str) -> str:
+        return format("***", form)
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._value.encode(), other._value.encode())
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Secret:
+        return self
+
+    def __reduce__(self):
+        raise TypeError("a password is not pickled")
 
 
 @dataclass(frozen=True)
@@ -106,10 +144,9 @@ def _from_text(text: str) -> dict:
     if parts.scheme not in ("mysql", "mariadb") or not text.partition(":")[2].startswith("//") or parts.fragment:
         raise InputError(shown(text), rule, DOC, "For example mysql://watcher@db.example:3306/shop")
     if parts.password is not None:
-        raise InputError(
-            shown(text), "holds a password, which every user of this machine could read in the list of processes", DOC,
-            f"Give it in {PASSWORD_VARIABLE}, in an option file (--defaults-file), or at the prompt; and change this one.",
-        )  # fmt: skip
+        rule = "holds a password, which every user of this machine could read in the list of processes"
+        hint = f"Give it in {PASSWORD_VARIABLE}, in an option file (--defaults-file), or at the prompt; and change this one."
+        raise InputError(shown(text), rule, DOC, hint)
     query = _query(text, parts.query)
     if port == 0:
         raise InputError(shown(text), "the port must be a number from 1 to 65,535", DOC)
@@ -176,29 +213,17 @@ def _database(name: str) -> str:
 def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str | None]:
     mode = (mode or ("VERIFY_CA" if authority else "PREFERRED")).upper().replace("-", "_")
     if mode not in SSL_MODES:
-        raise InputError(f"ssl-mode = {mode[:40]}", f"must be one of {', '.join(SSL_MODES)}", "MySQL manual, --ssl-mode")
+        raise InputError(f"ssl-mode = {mode[:40]}", f"must be one of {', '.join(SSL_MODES)}", SSL_SOURCE)
     if authority is None:
         if mode == "VERIFY_CA":
-            raise InputError(text, "ssl-mode=VERIFY_CA needs the CA that signed the server's certificate", "MySQL manual, --ssl-mode",
-                             "Add ssl-ca=FILE.pem.")  # fmt: skip
+            rule = "ssl-mode=VERIFY_CA needs the CA that signed the server's certificate"
+            raise InputError(text, rule, SSL_SOURCE, "Add ssl-ca=FILE.pem.")
         return mode, None
     if mode not in ("VERIFY_CA", "VERIFY_IDENTITY"):
-        raise InputError(
-            text, f"ssl-ca is not looked at with ssl-mode={mode}", "MySQL manual, --ssl-mode", "Use VERIFY_CA or VERIFY_IDENTITY."
-        )
+        raise InputError(text, f"ssl-ca is not used with ssl-mode={mode}", SSL_SOURCE, "Use VERIFY_CA or VERIFY_IDENTITY.")
     if not os.path.isfile(authority):
         raise InputError(authority, "ssl-ca names no file", DOC, "Name the PEM file of the CA.")
     return mode, os.path.abspath(authority)
-
-
-def connect(address: Address, timeout_s: float = 10.0):
-    """A PyMySQL connection that commits by itself. `timeout_s`: for connecting, and for every answer.
-
-    Raises InputError for what is wrong in the address (account, database, TLS), CouldNotRun for a server that is not there or takes no one in.
-    """
-    from headrace.connect.connection import open_connection
-
-    return open_connection(address, timeout_s)
 
 
 def write_client_file(address: Address, path: str | os.PathLike) -> Path:

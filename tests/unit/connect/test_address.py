@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import json
 import os
 import pickle
 import socket
 import threading
 
+import pymysql
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.connect import Address, Secret, connect, parse_address, write_client_file
 from headrace.connect.address import PASSWORD_VARIABLE
+from headrace.connect.connection import (
+    BLOCKED,
+    DENIED,
+    DENIED_DATABASE,
+    EXPIRED,
+    FULL,
+    PLUGIN,
+    PRIVATE,
+    SHUTTING_DOWN,
+    UNKNOWN_DATABASE,
+)
 from headrace.connect.option_file import quoted, read_client
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -74,7 +87,7 @@ WRONG = [
     ("mysql://w@db/?ssl-mode=maybe", "must be one of DISABLED"),
     ("mysql://w@db/?ssl-mode=VERIFY_CA", "needs the CA"),
     ("mysql://w@db/?ssl-ca=/nonexistent.pem", "names no file"),
-    ("mysql://w@db/?ssl-mode=REQUIRED&ssl-ca=/etc/hostname", "not looked at"),
+    ("mysql://w@db/?ssl-mode=REQUIRED&ssl-ca=/etc/hostname", "is not used with"),
     ("mysql://w@db/?charset=utf8", "must be one of socket"),
     ("mysql://w@db/?ssl-mode", "KEY=VALUE"),
     ("mysql://w@db/?ssl-mode=REQUIRED&ssl-mode=DISABLED", "needs one value"),
@@ -323,3 +336,21 @@ def test_what_stands_in_brackets_and_is_no_address_is_not_called_a_port():
     assert "port" not in caught.value.rule and "IPv6" in caught.value.hint
     with pytest.raises(InputError, match="the port must be a number"):
         parse_address("mysql://watcher@host:port/")
+
+
+def test_what_is_used_of_pymysql_beyond_its_public_interface_is_there():
+    """A release of PyMySQL without one of these names would break authentication in clear, or cutting a connection."""
+    connection = pymysql.connect(defer_connect=True)
+    connection._secure = None  # set when a connection is made
+    connection._auth_plugin_name = None
+    assert all(hasattr(connection, name) for name in PRIVATE)
+    source = inspect.getsource(pymysql.connections)
+    assert all(f"self.{name}" in source for name in PRIVATE)
+
+
+@pytest.mark.parametrize("code", [*DENIED, DENIED_DATABASE, UNKNOWN_DATABASE, *FULL, BLOCKED, *EXPIRED, *PLUGIN, *SHUTTING_DOWN, 4000])
+def test_a_refusal_is_told_by_its_number(code):
+    words = b"#28000" + b"anything a translated server may say"
+    with Answering(packet(b"\xff" + code.to_bytes(2, "little") + words)) as other, pytest.raises(HeadraceError) as caught:
+        connect(Address("w", "127.0.0.1", other.port, database="shop"), timeout_s=2)
+    assert caught.value.hint and str(code) in caught.value.source and "does not answer like" not in caught.value.rule

@@ -12,7 +12,7 @@ from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import describe, load_run
 from headrace.errors import InputError
 from headrace.observe.live.host import FIELDS
-from headrace.observe.live.sampler import Samples, write_disk_csv, write_status_csv
+from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
 
 T0 = 1_700_000_000
 SECONDS = 150

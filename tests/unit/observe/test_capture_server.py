@@ -13,7 +13,7 @@ from headrace.cli.main import main
 from headrace.observe.live.latency import Latencies, between
 from headrace.observe.live.profile import Profile
 from headrace.observe.live.record import _write_somewhere
-from headrace.observe.live.sampler import Samples
+from headrace.observe.live.samples import Samples
 from headrace.observe.settings import check_settings
 
 GIB = 2**30

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.live.host import FIELDS, device_of, read_disks, read_host, volume_id
-from headrace.observe.live.rates import is_level
-from headrace.observe.live.sampler import Sampler, Samples, _number, write_disk_csv, write_status_csv
+from headrace.observe.live.sampler import Sampler, _number
+from headrace.observe.live.samples import Samples, is_level, write_disk_csv, write_status_csv
 from headrace.observe.live.store import PART_ROWS, SampleStore, Spill
 
 T0 = 1_700_000_000

@@ -25,7 +25,8 @@ from headrace.bench.target import DOC, Target
 from headrace.connect import connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.observe.live.latency import Latencies, between, read_latencies
-from headrace.observe.live.sampler import Sampler, Samples
+from headrace.observe.live.sampler import Sampler
+from headrace.observe.live.samples import Samples
 
 # Beyond the time asked for: connecting, finishing transactions (sysbench waits 30 s for those), summing up.
 MORE_S = 90.0

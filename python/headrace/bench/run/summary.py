@@ -12,7 +12,7 @@ from headrace.bench.drivers.percentiles import SHARES
 from headrace.bench.run.environment import BUSY_SHARE
 from headrace.bench.target import Target
 from headrace.errors import HeadraceError
-from headrace.observe.live.sampler import Samples
+from headrace.observe.live.samples import Samples
 
 MEANS = (
     "qps",

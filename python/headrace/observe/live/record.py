@@ -13,11 +13,12 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from headrace.catalog.run_storage import check_storage
-from headrace.connect.address import Address, connect
+from headrace.connect import Address, connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.observe.live import host, profile
 from headrace.observe.live.latency import Latencies, between, read_latencies
-from headrace.observe.live.sampler import Sampler, Samples, write_disk_csv, write_status_csv
+from headrace.observe.live.sampler import Sampler
+from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
 from headrace.observe.run_files.status import WANTED, looks_cold
 from headrace.observe.settings import ENGINES
 

@@ -13,16 +13,17 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.connect.address import Address, connect
+from headrace.connect import Address, connect
+from headrace.connect.connection import cut
 from headrace.errors import HeadraceError, InputError
 from headrace.observe.live import host
+from headrace.observe.live.samples import Samples
 from headrace.observe.live.store import SampleStore, Spill
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 DOC = "docs/reference/capture.md"
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3_600.0
@@ -35,28 +36,6 @@ CLOCK_STEP_S = 0.5
 MAX_NOTES = 50
 STATEMENT = "SHOW GLOBAL STATUS"
 VARIABLE = re.compile(r"[a-z][a-z0-9_.]{0,100}\Z", re.ASCII)
-
-
-@dataclass
-class Samples:
-    """What was sampled, source by source, in order of time. `t_unix`: seconds since 1970, the middle of the reading.
-
-    `status`: a column per numeric status variable, lower case, as the server has it (cumulative counters and levels). `disk`: t_unix, device, and the
-    counters of /proc/diskstats (`*_bytes` bytes, `*_ms` milliseconds, `in_flight` a level). `host`: seconds of all processors together, load1, bytes.
-    `notes`: what a reader must know. A source that was not asked for, or never answered, is an empty frame.
-    """
-
-    status: pl.DataFrame
-    disk: pl.DataFrame
-    host: pl.DataFrame
-    interval_s: float = 1.0
-    notes: list[str] = field(default_factory=list)
-
-    def rates(self) -> pl.DataFrame:
-        """All of it on one time line: see `headrace.observe.live.rates.rates`."""
-        from headrace.observe.live.rates import rates
-
-        return rates(self)
 
 
 class Sampler:
@@ -130,7 +109,7 @@ class Sampler:
             # A query that still hangs ends with its socket; else the server is told goodbye, and counts no aborted client.
             hangs = any(thread.is_alive() for thread in self._threads)
             with suppress(Exception):
-                self._connection._force_close() if hangs else self._connection.close()
+                cut(self._connection) if hangs else self._connection.close()
         for thread in self._threads:
             thread.join(JOIN_S)
             if thread.is_alive():
@@ -247,17 +226,3 @@ def _number(text: object) -> float | None:
 def _plain(error: Exception) -> str:
     text = str(error.args[1] if len(error.args) > 1 else error) or type(error).__name__
     return "".join(character if character.isprintable() else "?" for character in text[:200])
-
-
-def write_status_csv(samples: Samples, path) -> None:
-    """The samples of the server as RUN.toml's files.status takes them: a column per variable, and `time`. Raises CouldNotRun."""
-    from headrace.observe.live.tables import write_csv
-
-    write_csv(samples.status.rename({"t_unix": "time"}), path)
-
-
-def write_disk_csv(samples: Samples, path) -> None:
-    """The counters of the disks as RUN.toml's files.disk takes them: `time`, `device`, counters. Raises CouldNotRun."""
-    from headrace.observe.live.tables import write_csv
-
-    write_csv(samples.disk.rename({"t_unix": "time"}), path)

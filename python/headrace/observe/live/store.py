@@ -1,13 +1,16 @@
-"""Samples that grow: columns of floats in memory, parts on disk when they are long."""
+"""Samples that grow: columns of floats in memory, parts on disk when they are long; and samples as CSV files."""
 
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import tempfile
 from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from headrace.errors import CouldNotRun
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,3 +82,24 @@ class Spill:
         if self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
             self._path = None
+
+
+def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
+    """Whole numbers without a point, others with six decimals (microseconds in `time`); null is empty. Raises CouldNotRun."""
+    import polars as pl
+
+    path = Path(path)
+    whole = [
+        name
+        for name, kind in frame.schema.items()
+        if kind == pl.Float64 and name != "time" and frame[name].drop_nulls().is_between(-(2.0**63), 2.0**63 - 1024).all()
+        and (frame[name].drop_nulls() == frame[name].drop_nulls().floor()).all()
+    ]  # fmt: skip
+    frame = frame.with_columns(pl.col(whole).cast(pl.Int64))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        frame.write_csv(temporary, float_precision=6, float_scientific=False)
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CouldNotRun(str(path), f"cannot be written: {error.strerror or error}", "", "Choose another folder.") from None

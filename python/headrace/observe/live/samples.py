@@ -1,17 +1,17 @@
-"""Cumulative samples as one frame of per-second figures."""
+"""What was sampled: cumulative counters and levels, and their differences as one frame of per-second figures."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.observe.live import host
+from headrace.observe.live.store import write_csv
 from headrace.observe.run_files.counters import hands_on_parts
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from headrace.observe.live.sampler import Samples
 
 MIB = 1024.0 * 1024.0
 # Status variables that are levels, not counters (MySQL 9 and MariaDB 11 manuals, "Server Status Variables"; InnoDB and RocksDB alike).
@@ -32,40 +32,65 @@ def is_level(variable: str) -> bool:
     return LEVELS.fullmatch(variable) is not None
 
 
-def rates(samples: Samples) -> pl.DataFrame:
-    """One row per interval between two samples, on one time line. Null where a sample is missing, or a counter started over.
+@dataclass
+class Samples:
+    """What was sampled, source by source, in order of time. `t_unix`: seconds since 1970, the middle of the reading.
 
-    `t_s` (start of the row, from the first sample of any source), `t_unix`, `duration_s` (nominal). Of the server `NAME_per_s` for counters and `NAME` (end
-    of the row) for levels. Of the disks, all together, and with several also each (`read_iops:loop3`): read_iops, write_iops (as a volume counts them: runs/counters.py), flush_iops, read_mib_s,
-    write_mib_s, queue (mean requests under way), busy (share of the time), read_wait_ms, write_wait_ms (mean of requests). Of the host
-    user_cpus, system_cpus, iowait_cpus, idle_cpus, steal_cpus (processors' worth), load1, memory_available_bytes.
+    `status`: a column per numeric status variable, lower case, as the server has it (cumulative counters and levels). `disk`: t_unix, device, and the
+    counters of /proc/diskstats (`*_bytes` bytes, `*_ms` milliseconds, `in_flight` a level). `host`: seconds of all processors together, load1, bytes.
+    `notes`: what a reader must know. A source that was not asked for, or never answered, is an empty frame.
     """
-    import polars as pl
 
-    step = samples.interval_s
-    parts = [_differences(samples.status, step, is_level), _differences(samples.host, step, lambda name: not name.endswith("_s"))]
-    parts[1] = parts[1].rename({name: name.replace("_s_per_s", "_cpus") for name in parts[1].columns if name.endswith("_s_per_s")})
-    names = sorted(samples.disk["device"].unique().to_list()) if samples.disk.height else []
-    each = {name: _disk(name, samples.disk.filter(pl.col("device") == name).drop("device"), step) for name in names}
-    if each:
-        parts.append(_together(list(each.values())))
-    if len(each) > 1:
-        parts += [
-            frame.rename({column: f"{column}:{name}" for column in frame.columns if column != "tick"}) for name, frame in each.items()
+    status: pl.DataFrame
+    disk: pl.DataFrame
+    host: pl.DataFrame
+    interval_s: float = 1.0
+    notes: list[str] = field(default_factory=list)
+
+    def rates(self) -> pl.DataFrame:
+        """One row per interval between two samples, on one time line. Null where a sample is missing, or a counter started over.
+
+        `t_s` (start of the row, from the first sample of any source), `t_unix`, `duration_s` (nominal). Of the server `NAME_per_s` for counters and `NAME` (end
+        of the row) for levels. Of the disks, all together, and with several also each (`read_iops:loop3`): read_iops, write_iops (as a volume counts them: runs/counters.py), flush_iops, read_mib_s,
+        write_mib_s, queue (mean requests under way), busy (share of the time), read_wait_ms, write_wait_ms (mean of requests). Of the host
+        user_cpus, system_cpus, iowait_cpus, idle_cpus, steal_cpus (processors' worth), load1, memory_available_bytes.
+        """
+        import polars as pl
+
+        step = self.interval_s
+        parts = [_differences(self.status, step, is_level), _differences(self.host, step, lambda name: not name.endswith("_s"))]
+        parts[1] = parts[1].rename({name: name.replace("_s_per_s", "_cpus") for name in parts[1].columns if name.endswith("_s_per_s")})
+        names = sorted(self.disk["device"].unique().to_list()) if self.disk.height else []
+        each = {name: _disk(name, self.disk.filter(pl.col("device") == name).drop("device"), step) for name in names}
+        if each:
+            parts.append(_together(list(each.values())))
+        if len(each) > 1:
+            parts += [
+                frame.rename({column: f"{column}:{name}" for column in frame.columns if column != "tick"}) for name, frame in each.items()
+            ]
+        known = [frame["tick"] for frame in parts if frame.height]
+        if not known:
+            return pl.DataFrame(schema={"t_s": pl.Float64, "t_unix": pl.Float64, "duration_s": pl.Float64})
+        first, last = min(ticks.min() for ticks in known), max(ticks.max() for ticks in known)
+        line = pl.DataFrame({"tick": pl.int_range(first, last + 1, eager=True)})
+        for frame in parts:
+            line = line.join(frame, on="tick", how="left", maintain_order="left")
+        head = [
+            ((pl.col("tick") - first) * step).cast(pl.Float64).alias("t_s"),
+            (pl.col("tick") * step).cast(pl.Float64).alias("t_unix"),
+            pl.lit(step).alias("duration_s"),
         ]
-    known = [frame["tick"] for frame in parts if frame.height]
-    if not known:
-        return pl.DataFrame(schema={"t_s": pl.Float64, "t_unix": pl.Float64, "duration_s": pl.Float64})
-    first, last = min(ticks.min() for ticks in known), max(ticks.max() for ticks in known)
-    line = pl.DataFrame({"tick": pl.int_range(first, last + 1, eager=True)})
-    for frame in parts:
-        line = line.join(frame, on="tick", how="left", maintain_order="left")
-    head = [
-        ((pl.col("tick") - first) * step).cast(pl.Float64).alias("t_s"),
-        (pl.col("tick") * step).cast(pl.Float64).alias("t_unix"),
-        pl.lit(step).alias("duration_s"),
-    ]
-    return line.select(*head, pl.exclude("tick"))
+        return line.select(*head, pl.exclude("tick"))
+
+
+def write_status_csv(samples: Samples, path) -> None:
+    """The samples of the server as RUN.toml's files.status takes them: a column per variable, and `time`. Raises CouldNotRun."""
+    write_csv(samples.status.rename({"t_unix": "time"}), path)
+
+
+def write_disk_csv(samples: Samples, path) -> None:
+    """The counters of the disks as RUN.toml's files.disk takes them: `time`, `device`, counters. Raises CouldNotRun."""
+    write_csv(samples.disk.rename({"t_unix": "time"}), path)
 
 
 def _differences(frame: pl.DataFrame, step: float, level) -> pl.DataFrame:

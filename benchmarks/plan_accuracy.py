@@ -26,8 +26,8 @@ import headrace
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.planner.goals import Goal
-from headrace.workload.core_form import core_load
-from headrace.workload.model import OpenWorkload, make_points
+from headrace.workload import OpenWorkload, make_points
+from headrace.workload.model import core_load
 
 DATES = ("2014-09-01", "2016-06-01", "2017-06-01", "2019-03-01", "2020-06-01", "2021-03-01", "2023-06-01", "2025-06-01", "2026-11-21")
 GOALS = (

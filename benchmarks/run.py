@@ -30,7 +30,7 @@ from headrace.base import core
 from headrace.planner import plan
 from headrace.studies import tpcc_runs
 from headrace.workload import demo_day
-from headrace.workload.core_form import core_load
+from headrace.workload.model import core_load
 
 HERE = Path(__file__).parent
 REPETITIONS = 5

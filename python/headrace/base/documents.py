@@ -38,7 +38,10 @@ LONGEST_COMPLAINT = 120  # characters of the TOML reader's own message that an e
 
 
 class Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """A table of a document. Subclass it; keys that are not its fields are refused."""
+    """A table of a document. Subclass it; keys that are not its fields are refused.
+
+    A subclass with needed keys after optional ones says so: `class Run(Table, kw_only=True)`.
+    """
 
 
 def between(low: float, high: float, unit: str = "") -> msgspec.Meta:
@@ -134,6 +137,9 @@ def _refuse(value: object, kind: Any, at: str, where: str, source: str) -> None:
     except msgspec.ValidationError:
         base, told = _bare(kind)
     args = get_args(base)
+    if get_origin(base) in (Union, UnionType):  # of a number and a list of numbers: what was meant
+        listed = [one for one in args if get_origin(one) is list]
+        _refuse(value, listed[0] if listed and isinstance(value, list) else args[0], at, where, source)
     if isinstance(base, type) and issubclass(base, msgspec.Struct) and isinstance(value, dict):
         fields = msgspec.structs.fields(base)
         known_keys(value, [field.encode_name for field in fields], where, source, at)
@@ -162,7 +168,7 @@ def _bare(kind: Any) -> tuple[Any, dict]:
             for meta in metas:
                 told |= {"ge": meta.ge, "le": meta.le, **(meta.extra or {})}
         elif get_origin(kind) in (Union, UnionType) and NoneType in get_args(kind):
-            kind = next(one for one in get_args(kind) if one is not NoneType)
+            kind = Union[tuple(one for one in get_args(kind) if one is not NoneType)]  # noqa: UP007
         else:
             return kind, told
 

@@ -9,8 +9,8 @@ from headrace.base.checks import check_name
 from headrace.base.core import core_errors
 from headrace.calibration.runs import Run, load_run
 from headrace.errors import InputError
-from headrace.workload.model import check_size
 from headrace.workload.parameters import of_engine, value
+from headrace.workload.points import check_size
 from headrace.workload.transactions import Covered, TransactionWorkload
 
 

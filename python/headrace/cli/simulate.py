@@ -307,7 +307,7 @@ def _options(storage, snapshot_gib, init_rate, degrade, modify, lose_member) -> 
     from headrace.base.units import GIB, MIB
     from headrace.cli import inline
     from headrace.errors import InputError
-    from headrace.workload.model import MAX_SIZE_GIB
+    from headrace.workload.points import MAX_SIZE_GIB
 
     with core_errors():
         members = core.parse_storage(storage)["members"]

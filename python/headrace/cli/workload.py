@@ -188,9 +188,9 @@ def import_recording(
     """Import what iostat, vmstat, sar or CloudWatch recorded."""
     from dataclasses import replace
 
-    from headrace import workload
+    from headrace.observe.formats import import_file
 
-    made = workload.import_file(
+    made = import_file(
         recording,
         str(format),
         device,

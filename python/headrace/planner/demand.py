@@ -21,7 +21,7 @@ from headrace.planner.candidates import MIRRORED, Directory, Host, Pick, static_
 from headrace.planner.goals import Goal, headroom_of
 from headrace.planner.market import HOURS_PER_MONTH
 from headrace.workload import OpenWorkload
-from headrace.workload.core_form import core_load
+from headrace.workload.model import core_load
 
 RATES = ("reads_per_s", "writes_per_s")
 # Goals that any backlog breaks: with one of them, a candidate whose bound says "cannot deliver" need not be simulated.

@@ -11,7 +11,7 @@ import polars as pl
 from headrace.report import style
 from headrace.report.simulation import shortened
 from headrace.report.words import number, start_of, usd
-from headrace.workload.describe import with_totals
+from headrace.workload.points import with_totals
 
 # Enough for every pixel of the width; more would only make the file larger.
 MOST_POINTS = 720

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from headrace.report.tables import sparkline
 from headrace.report.words import clock, number
-from headrace.workload.describe import with_totals
+from headrace.workload.points import with_totals
 
 WIDTH = 72
 

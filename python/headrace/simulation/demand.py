@@ -20,7 +20,7 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.core_form import core_load
+from headrace.workload.model import core_load
 
 Form = Literal["auto", "events", "interval"]
 Cycle = Literal["first", "settled"]

@@ -30,7 +30,7 @@ from headrace.studies.base import (
     published,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import make_points
+from headrace.workload.points import make_points
 
 STUDY = Study(
     "published-latency",

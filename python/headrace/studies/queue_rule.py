@@ -31,7 +31,7 @@ from headrace.studies.base import (
     figures,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import make_points
+from headrace.workload.points import make_points
 
 STUDY = Study(
     "queue-rule",

@@ -9,16 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from headrace.workload.observed import CensoredWindow, Unit, recorded_latency
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from headrace.workload.model import OpenWorkload
 
 # Latency is "several times its usual" from here on; at the very figure of a known limit less is enough.
 SLOW_FACTOR = 3.0
@@ -94,11 +89,9 @@ class _Run:
     credits: bool
 
 
-def find(workload: OpenWorkload) -> Censoring:
-    """Which points of a recording are a limit of the volume. Constant and daily workloads are demand: none."""
-    if workload.kind != "recorded" or "uncensored_by" in workload.source:
-        return Censoring(())
-    series = _series(workload)
+def find(points: pl.DataFrame, source: dict) -> Censoring:
+    """Which points of a recording are a limit of the volume. `source`: where the figures come from, as in a workload."""
+    series = _series(points, source)
     slow, at_known = _slow(series)
     runs = []
     for unit in series.rates:
@@ -108,10 +101,8 @@ def find(workload: OpenWorkload) -> Censoring:
     return _windows(series, runs, owner)
 
 
-def _series(workload: OpenWorkload) -> _Series:
-    import numpy as np
-
-    points, scale = workload.points, float(workload.source.get("scaled_by", 1.0))
+def _series(points: pl.DataFrame, source: dict) -> _Series:
+    scale = float(source.get("scaled_by", 1.0))
 
     def column(name: str) -> np.ndarray:
         if name not in points.columns:
@@ -120,7 +111,7 @@ def _series(workload: OpenWorkload) -> _Series:
 
     reads, writes = points["reads_per_s"].to_numpy() / scale, points["writes_per_s"].to_numpy() / scale
     mib_s = (reads * points["read_kib"].to_numpy() + writes * points["write_kib"].to_numpy()) / 1024.0
-    latency = recorded_latency(workload)
+    latency = recorded_latency(points, scale)
     latency_ms = np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
     known = latency_ms[np.isfinite(latency_ms)]
     queue = column("queue")
@@ -134,15 +125,13 @@ def _series(workload: OpenWorkload) -> _Series:
         column("util_percent"),
         column("balance_percent"),
         float(np.quantile(known, USUAL_QUANTILE)) if known.size else float("nan"),
-        str(workload.source.get("device", "")).count("+") + 1,
-        workload.source.get("tool") != "vmstat",
+        str(source.get("device", "")).count("+") + 1,
+        source.get("tool") != "vmstat",
     )
 
 
 def _slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
     """Points at which requests waited, and those that may have where the rate is exactly a known limit."""
-    import numpy as np
-
     usual = min(series.usual_ms, USUAL_AT_MOST_MS) if np.isfinite(series.usual_ms) else float("nan")
     unknown = ~np.isfinite(series.latency_ms)
     with np.errstate(invalid="ignore"):
@@ -162,8 +151,6 @@ def _tolerance(series: _Series) -> np.ndarray:
 
 def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
     """Runs of slow points whose rate stays at one level, at levels the volume did not give without waiting."""
-    import numpy as np
-
     rate, tolerance = series.rates[unit], _tolerance(series)
     places = np.flatnonzero(slow)
     found: list[_Run] = []
@@ -214,8 +201,6 @@ def _step(level: float) -> int:
 
 def _judged(series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True) -> _Run | None:
     """The run when its level may be a limit, else None."""
-    import numpy as np
-
     rate, tolerance = series.rates[unit], float(_tolerance(series)[first])
     level = float(np.median(rate[first : last + 1]))
     spread = float(np.std(rate[first : last + 1]) / level) if level > 0 else 0.0
@@ -234,16 +219,12 @@ def _judged(series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray
 
 def _spent(series: _Series, first: int, last: int) -> bool:
     """True when the burst balance was recorded and gone for most of these points."""
-    import numpy as np
-
     balance = series.balance[first : last + 1]
     return bool(np.isfinite(balance).any() and np.nanmedian(balance) <= CREDITS_GONE_PERCENT)
 
 
 def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float) -> bool:
     """True when the volume gave more than `level` at some time, beyond the second of it that a rested volume saves."""
-    import numpy as np
-
     places = np.flatnonzero(rate > level * (1 + 2 * tolerance))
     above = (rate[places] - level) * series.duration_s[places]
     starts = np.flatnonzero(np.diff(places, prepend=-2) > 1)
@@ -252,8 +233,6 @@ def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float)
 
 def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
     """A level that nothing exceeds and that slow points reach again and again without staying: a run of length 0 that others join."""
-    import numpy as np
-
     rate = series.rates[unit]
     top = float(rate.max())
     at_top = slow & (rate >= top * (1 - _tolerance(series)))
@@ -276,8 +255,6 @@ def _known(unit: str, level: float, members: int, share: float) -> float | None:
 
 def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]:
     """Runs at a top that is never exceeded where latency says little or nothing: at a known limit, or flatter than demand can be."""
-    import numpy as np
-
     rate = series.rates[unit]
     top = float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max())
     share, least = FLAT_SHARE_AT_KNOWN_LIMIT + TICKS_S / float(np.median(series.duration_s)), LEAST_RUN_WITHOUT_LATENCY
@@ -303,8 +280,6 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
 
 def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
     """For each point the run it belongs to, or -1. Known limits first, then the flattest; single slow points at a level join it."""
-    import numpy as np
-
     owner = np.full(series.t_s.size, -1)
     runs.sort(key=lambda run: (not run.known, round(run.spread, 3), run.unit, run.first))
     for index, run in enumerate(runs):
@@ -328,8 +303,6 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
 
 
 def _windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
-    import numpy as np
-
     places = np.flatnonzero(owner >= 0)
     if not places.size:
         return Censoring(())
@@ -353,8 +326,6 @@ def _same_limit(one: _Run, other: _Run) -> bool:
 
 def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarray) -> CensoredWindow:
     """The figures of points first..last; writes their factors to the least demand into `factor`."""
-    import numpy as np
-
     part = slice(first, last + 1)
     weights = series.duration_s[part]
 
@@ -398,8 +369,6 @@ def _still_waiting_per_s(series: _Series, first: int, last: int) -> tuple[int, f
     the mean of the point before the window to the longest mean in it, over the time from the window's start to that point's end:
     never more than was asked.
     """
-    import numpy as np
-
     queue = series.queue[first : last + 1]
     if not np.isfinite(queue).any():
         return None

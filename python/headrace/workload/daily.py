@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from headrace.base.checks import check_choice, check_number, check_whole
 from headrace.errors import InputError
-from headrace.workload.model import (
+from headrace.workload.model import OpenWorkload
+from headrace.workload.points import (
     ARRIVALS,
     LIMITS_SOURCE,
     MAX_GROWTH,
@@ -19,7 +20,6 @@ from headrace.workload.model import (
     MAX_OPS_PER_S,
     MAX_SIZE_GIB,
     MIN_IO_KIB,
-    OpenWorkload,
     make_points,
 )
 

@@ -13,7 +13,8 @@ import polars as pl
 
 from headrace.errors import CouldNotRun
 from headrace.workload.daily import BACKUP_READ_KIB, SHAPES, add_backup, backup_caveat, backup_window
-from headrace.workload.model import OpenWorkload, make_points
+from headrace.workload.model import OpenWorkload
+from headrace.workload.points import make_points
 
 RECORDED = Path(__file__).parent / "recorded"
 SIDECAR = "innodb_tpcc_hour.toml"

@@ -5,22 +5,16 @@ Those stretches are found in `censored`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import polars as pl
 
-from headrace.base.checks import check_number
-from headrace.workload.model import LOCAL_ZONE, MAX_OPS_PER_S
-
-if TYPE_CHECKING:
-    from headrace.workload.model import OpenWorkload
-
-MAX_MARGIN = 100.0
+from headrace.base.clocks import clock_text, span_in_words
+from headrace.base.units import DAY_S
 
 Unit = Literal["IOPS", "MiB/s"]
 
-DAY_S = 86_400.0
 # Reports are lost at both ends (the first, since boot; the last, cut off): a day short of 1 % is still called a day.
 WHOLE_SHARE = 0.99
 
@@ -57,8 +51,6 @@ class CensoredWindow:
 
 def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None) -> str:
     """Windows of one limit at one rate, as a note: when, how it shows, what it means and what to do."""
-    from headrace.base.clocks import clock_text, span_in_words
-
     first = max(windows, key=lambda window: window.to_s - window.from_s)
     shown = sorted(sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s)
     dated = windows[-1].to_s >= DAY_S
@@ -99,13 +91,12 @@ def _iops_of(window: CensoredWindow) -> float:
 # --- latency ----------------------------------------------------------------------------------------------------------
 
 
-def recorded_latency(workload: OpenWorkload) -> pl.DataFrame | None:
+def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | None:
     """`t_s` and `mean_ms` of each point as recorded; null where nothing was. None when the recording has no latency at all.
 
     The mean over reads and writes where they are apart, else of all; else, by Little's law, queue over rate.
+    `scaled_by`: the factor by which the rates were multiplied since they were recorded.
     """
-    points = workload.points
-    scale = float(workload.source.get("scaled_by", 1.0))
     rate = pl.col("reads_per_s") + pl.col("writes_per_s")
     ways = []
     if "read_await_ms" in points.columns and "write_await_ms" in points.columns:
@@ -117,56 +108,19 @@ def recorded_latency(workload: OpenWorkload) -> pl.DataFrame | None:
     if "await_ms" in points.columns:
         ways.append(pl.col("await_ms"))
     if "queue" in points.columns:
-        ways.append(pl.col("queue") * scale / rate * 1_000.0)
+        ways.append(pl.col("queue") * scaled_by / rate * 1_000.0)
     if not ways:
         return None
     found = points.select("t_s", pl.when(rate > 0).then(pl.coalesce(ways)).alias("mean_ms"))
     return found if found["mean_ms"].is_not_null().any() else None
 
 
-# --- demand -----------------------------------------------------------------------------------------------------------
-
-
-def uncensored(workload: OpenWorkload, margin: float) -> OpenWorkload:
-    """See `OpenWorkload.uncensored`."""
-    margin = check_number("margin", margin, 1.0, MAX_MARGIN)
-    found = workload.censoring
-    if found.at_least_factor is None or found.censored is None:
-        return workload
-    factor = found.at_least_factor * pl.select(pl.when(found.censored).then(margin).otherwise(1.0))[:, 0]
-    rates = [(pl.col(name) * factor).clip(upper_bound=MAX_OPS_PER_S).alias(name) for name in ("reads_per_s", "writes_per_s")]
-    points = workload.points.with_columns(rates)
-    latency = recorded_latency(workload)
-    if latency is not None and not {"await_ms", "read_await_ms"} & set(points.columns):
-        # From the queue alone latency follows with the rates as recorded: keep it before they are raised.
-        points = points.with_columns(latency["mean_ms"].alias("await_ms"))
-    return replace(workload, points=points, source=workload.source | {"uncensored_by": margin})
-
-
 # --- notes ------------------------------------------------------------------------------------------------------------
 
 
-def notes(workload: OpenWorkload) -> tuple[str, ...]:
-    """What the figures themselves say must be known: limits met, too short a recording, the zone of its clock."""
-    if workload.kind != "recorded":
-        return ()
-    start = workload.source.get("clock_start")
-    found = list(limits_met(workload))
-    if "uncensored_by" in workload.source:
-        margin = workload.source["uncensored_by"]
-        found.append(f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess.")
-    if start is not None and len(start) <= 8 and workload.clock_zone == LOCAL_ZONE:
-        return tuple(found)  # a time of day without a date: laid out by hand, as the demonstration's day is
-    short = short_note(workload.span_s)
-    found += [short] if short else []
-    if start is not None:
-        found.append(zone_note(workload.clock_zone))
-    return tuple(found)
-
-
-def limits_met(workload: OpenWorkload) -> tuple[str, ...]:
+def limits_met(windows: tuple[CensoredWindow, ...], clock_start: str | None) -> tuple[str, ...]:
     """Where the recorded volume was at a limit, in sentences: what a plan says before its answer."""
-    return tuple(in_words(windows, workload.source.get("clock_start")) for windows in _by_limit(workload.censored))
+    return tuple(in_words(alike, clock_start) for alike in _by_limit(windows))
 
 
 def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow, ...]]:
@@ -185,8 +139,6 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
 
 def short_note(span_s: float) -> str | None:
     """What a recording of less than a day, or a week, cannot show; None when it is long enough."""
-    from headrace.base.clocks import span_in_words
-
     if span_s < WHOLE_SHARE * DAY_S:
         return (
             f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."

@@ -11,8 +11,8 @@ import tomli_w
 from headrace.base import core
 from headrace.base.checks import check_choice, check_name, check_number, check_whole, shown
 from headrace.errors import InputError
-from headrace.workload.model import check_size
 from headrace.workload.parameters import of_engine
+from headrace.workload.points import check_size
 from headrace.workload.transactions import DOC, ENGINES, Covered, TransactionWorkload
 
 KEYS = ("format", "version", "model", "name", "engine", "benchmark", "cache_gib", "threads", "size_gib", "instance", "storage", "log_storage", "start", "as_of",

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.base import core
-from headrace.calibration.runs import BenchmarkLoad
 from headrace.calibration.prior import prior
+from headrace.calibration.runs import BenchmarkLoad
 from headrace.errors import InputError
 from headrace.observe.settings import check_settings
 from headrace.workload import OpenWorkload
-from headrace.workload.core_form import core_load
-from headrace.workload.model import make_points
+from headrace.workload.model import core_load
+from headrace.workload.points import make_points
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from places import ROOT
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.workload import ClosedWorkload, OpenWorkload, load, make_points, new_constant, new_daily, recorded_hour, save
-from headrace.workload.files import CLOSED_KEYS, OPEN_KEYS, POINTS_KEYS
+from headrace.workload.files import ClosedFile, OpenFile, PointsTable
 
 MUTATIONS = settings(max_examples=400, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -209,5 +209,5 @@ def test_examples_of_the_document_load(tmp_path, block):
 
 def test_the_document_names_every_key():
     text = DOC.read_text(encoding="utf-8")
-    for key in (*OPEN_KEYS, *CLOSED_KEYS, *POINTS_KEYS):
+    for key in (name for table in (OpenFile, ClosedFile, PointsTable) for name in table.__struct_fields__):
         assert f"`{key}`" in text or f"`[{key}]`" in text, key

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.workload import ClosedWorkload, OpenWorkload, make_points, new_constant
-from headrace.workload.describe import busiest_window, with_totals
+from headrace.workload.points import busiest_window, with_totals
 
 
 def open_workload(rates, duration_s=60.0, **changes):

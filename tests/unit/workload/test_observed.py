@@ -23,7 +23,7 @@ from headrace.errors import InputError
 from headrace.observe.formats import import_file
 from headrace.workload import OpenWorkload, demo_day, load, make_points, new_constant, new_daily, save
 from headrace.workload.censored import KNOWN_IOPS, KNOWN_MIB_S, LEAST_RUN
-from headrace.workload.model import LOCAL_ZONE, OBSERVED_COLUMNS
+from headrace.workload.points import LOCAL_ZONE, OBSERVED_COLUMNS
 
 MINUTE = 60.0
 STORAGES = ("gp3:500", "gp3:500:6000:250", "gp2:300", "gp2:1000", "io1:500:4000", "gp3:500:10000:125", "2xgp3:200", "gp2:100")

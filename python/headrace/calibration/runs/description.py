@@ -16,7 +16,7 @@ from headrace.observe.clock import Stamp, from_datetime, parse_iso
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
 from headrace.observe.series import DOC
 from headrace.observe.settings import DISTRIBUTIONS, ENGINES, SCRIPTS, check_settings, check_version
-from headrace.workload.model import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
+from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
 
 FORMAT = "headrace-run"
 VERSION = 1

@@ -10,7 +10,7 @@ from headrace.observe.recording import Recording
 from headrace.observe.run_files.status import COMMITS, READS, WRITES, Status
 from headrace.observe.run_files.sysbench import Rows, say_gaps
 from headrace.observe.series import DOC, RunFinding
-from headrace.workload.model import MAX_RECORDED_POINT_S, MIN_POINT_S
+from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_POINT_S
 
 # Commits are the transactions unless they are next to nothing beside statements that commit by themselves: then one of those is one.
 LEAST_COMMITS_PER_WRITE, LEAST_COMMITS_PER_READ = 0.1, 0.01

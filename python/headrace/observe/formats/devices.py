@@ -19,7 +19,8 @@ from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, Stamp, parse_iso
 from headrace.observe.recording import DOC, Recording, clip
 from headrace.observe.series import Series
-from headrace.workload.model import (
+from headrace.workload.model import OpenWorkload
+from headrace.workload.points import (
     LOCAL_ZONE,
     MAX_IO_KIB,
     MAX_OPS_PER_S,
@@ -29,7 +30,6 @@ from headrace.workload.model import (
     MIN_POINT_S,
     OBSERVED_COLUMNS,
     POINT_COLUMNS,
-    OpenWorkload,
     make_points,
 )
 

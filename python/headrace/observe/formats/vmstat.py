@@ -11,7 +11,7 @@ from headrace.observe.clock import looks_like_stamp, parse_stamps
 from headrace.observe.formats.devices import DeviceReport, Readings, make_sample
 from headrace.observe.recording import DOC, Recording, read_lines
 from headrace.workload.daily import DEFAULT_READ_KIB, DEFAULT_WRITE_KIB, SIZES_SOURCE
-from headrace.workload.model import MAX_IO_KIB, MIN_IO_KIB
+from headrace.workload.points import MAX_IO_KIB, MIN_IO_KIB
 
 COLUMNS = frozenset(
     ("r", "b", "swpd", "free", "buff", "cache", "inact", "active", "si", "so", "bi", "bo")

@@ -19,7 +19,7 @@ from headrace.observe.clock import Stamp, parse_iso, parse_stamps
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
 from headrace.observe.recording import Recording, clip
 from headrace.observe.series import DOC, RunFinding, csv_rows, cut_off
-from headrace.workload.model import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT_S
+from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT_S
 
 MAX_ROWS = 3_000_000
 # Beyond any server: each is a sign of a damaged line.

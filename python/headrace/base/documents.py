@@ -37,6 +37,10 @@ LONGEST_KEY = 60  # characters of an unknown key that an error repeats
 LONGEST_COMPLAINT = 120  # characters of the TOML reader's own message that an error repeats
 
 
+# For Annotated: a number, but neither NaN nor infinity (1e300: no figure comes near it).
+FINITE = msgspec.Meta(ge=-1e300, le=1e300, extra={"rule": "must be a finite number"})
+
+
 class Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """A table of a document. Subclass it; keys that are not its fields are refused.
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
+from headrace.base.units import HOUR_S
 from headrace.observe.recording import Recording
 
 DATE = r"(?P<a>\d{4}|\d{1,2})[-/.] ?(?P<b>\d{1,2})[-/.] ?(?P<c>\d{4}|\d{1,2})"
@@ -20,6 +21,8 @@ STAMP = re.compile(rf"{DATE}\.?,?[ T]+{TIME}{HALF}{ZONE}\Z", re.ASCII)
 DAY = re.compile(rf"{DATE}\.?\Z", re.ASCII)
 TIME_OF_DAY = re.compile(rf"{TIME}{HALF}\Z", re.ASCII)
 EPOCH = datetime(1970, 1, 1)
+# A recording is from these years (a guess: no tool read here is older): anything else is a wrong clock.
+FIRST_YEAR, LAST_YEAR = 1990, 2100
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def seconds_of_day(text: str) -> int | None:
     hour = _hour(match) if match else None
     if hour is None or int(match["minute"]) > 59 or int(match["second"]) > 60:
         return None
-    return hour * 3_600 + int(match["minute"]) * 60 + int(match["second"])
+    return hour * HOUR_S + int(match["minute"]) * 60 + int(match["second"])
 
 
 def parse_iso(text: str) -> Stamp | None:
@@ -83,7 +86,7 @@ def parse_iso(text: str) -> Stamp | None:
     text = text.strip()
     if re.fullmatch(r"\d{9,10}(\.\d+)?", text, re.ASCII):
         moment = EPOCH + timedelta(seconds=float(text))
-        if not 1990 <= moment.year <= 2100:
+        if not FIRST_YEAR <= moment.year <= LAST_YEAR:
             return None
         return Stamp(float(text), moment, "UTC")
     if not re.match(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}[ T]\d{1,2}:\d{2}", text, re.ASCII):
@@ -91,7 +94,7 @@ def parse_iso(text: str) -> Stamp | None:
     text = text.replace("/", "-").replace(" UTC", "+00:00")
     try:
         moment = datetime.fromisoformat(text)
-        return from_datetime(moment) if 1990 <= moment.year <= 2100 else None
+        return from_datetime(moment) if FIRST_YEAR <= moment.year <= LAST_YEAR else None
     except (ValueError, OverflowError):
         return None
 
@@ -106,7 +109,7 @@ def from_datetime(moment: datetime) -> Stamp:
 
 def zone_name(offset_s: int) -> str:
     """ "UTC" or "UTC+01:00" for a clock that is so many seconds ahead of UTC."""
-    hours, rest = divmod(abs(offset_s), 3_600)
+    hours, rest = divmod(abs(offset_s), HOUR_S)
     return f"UTC{'-' if offset_s < 0 else '+'}{hours:02d}:{rest // 60:02d}" if offset_s else "UTC"
 
 
@@ -149,8 +152,8 @@ def _date(recording: Recording, where, text: str, match, order: str) -> date:
         found = date(year, month, day)
     except ValueError:
         raise recording.bad(where, text, "is not a day of the calendar", "The line is damaged, or two recordings were joined.") from None
-    if not 1990 <= year <= 2100:
-        raise recording.bad(where, text, "a recording is from the years 1990 to 2100", "The clock of that host was wrong.")
+    if not FIRST_YEAR <= year <= LAST_YEAR:
+        raise recording.bad(where, text, f"a recording is from the years {FIRST_YEAR} to {LAST_YEAR}", "The clock of that host was wrong.")
     return found
 
 
@@ -172,7 +175,7 @@ def _stamp(recording: Recording, where, text: str, match, order: str) -> Stamp:
     offset, zone, name = 0, match["zone"], None
     if zone and zone[0] in "+-":
         digits = zone[1:].replace(":", "")
-        offset = (1 if zone[0] == "+" else -1) * (int(digits[:2]) * 3_600 + int(digits[2:]) * 60)
+        offset = (1 if zone[0] == "+" else -1) * (int(digits[:2]) * HOUR_S + int(digits[2:]) * 60)
         name = zone_name(offset)
     elif zone in ("Z", "UTC", "GMT"):
         name = "UTC"

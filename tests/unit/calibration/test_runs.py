@@ -11,7 +11,7 @@ import pytest
 from places import ROOT
 
 from headrace.calibration.runs import SERIES_COLUMNS, describe, load_run
-from headrace.calibration.runs.description import FILES_KEYS, KEYS
+from headrace.calibration.runs.description import FilesTable, RunFile
 from headrace.observe.run_files.align import onto
 from headrace.observe.run_files.status import LEVELS, RATES
 from headrace.observe.series import Series
@@ -294,7 +294,7 @@ def test_described_in_words():
 
 def test_reference_has_every_key_and_its_example_is_read(tmp_path):
     page = (ROOT / "docs/reference/run-description.md").read_text()
-    for name in (*KEYS, *FILES_KEYS, *SETTINGS, *RATES, *LEVELS, *SERIES_COLUMNS):
+    for name in (*RunFile.__struct_fields__, *FilesTable.__struct_fields__, *SETTINGS, *RATES, *LEVELS, *SERIES_COLUMNS):
         assert f"`{name}`" in page, f"{name} is not in the reference"
     readers = [path for folder in ("calibration/runs", "observe") for path in (ROOT / "python/headrace" / folder).rglob("*.py")]
     kinds = set(re.findall(r'RunFinding\(\s*"(\w+)"', "".join(path.read_text() for path in readers)))

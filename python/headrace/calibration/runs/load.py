@@ -9,10 +9,11 @@ from pathlib import Path
 
 import polars as pl
 
+from headrace.base.documents import parse_toml
 from headrace.base.files import read_bytes
 from headrace.calibration.runs import server
 from headrace.calibration.runs.checks import check_caps, check_commits, check_length, check_pool, check_rates, check_threads
-from headrace.calibration.runs.description import MAX_TOML_BYTES, Description, check_description, parse_toml
+from headrace.calibration.runs.description import KIND, MAX_TOML_BYTES, Description, check_description
 from headrace.calibration.runs.model import SERIES_COLUMNS, Run
 from headrace.calibration.runs.series import check_start, finished, marked
 from headrace.catalog.run_storage import later_than_catalog
@@ -35,7 +36,7 @@ def load_run(path: str | os.PathLike) -> Run:
     path = Path(path)
     content = read_bytes(path, MAX_TOML_BYTES)
     try:
-        described = check_description(parse_toml(path.name, content), path.parent)
+        described = check_description(parse_toml(path.name, content, KIND), path.parent)
         return _load(described)
     except HeadraceError as error:
         # Every rule names its key or its file; the user also needs to know whose.

@@ -53,7 +53,9 @@ def between(low: float, high: float, unit: str = "") -> msgspec.Meta:
     return msgspec.Meta(ge=low, le=high, extra={"unit": f" {unit}" if unit else ""})
 
 
-def said_as(rule: str, hint: str = "", *, least: int | None = None, most: int | None = None, pattern: str | None = None) -> msgspec.Meta:
+def said_as(
+    rule: str, hint: str = "", *, least: int | None = None, most: int | None = None, pattern: str | None = None
+) -> msgspec.Meta:
     """For Annotated: the words of the rule, and `least` and `most` length or a pattern of a text."""
     return msgspec.Meta(min_length=least, max_length=most, pattern=pattern, extra={"rule": rule, "hint": hint})
 
@@ -98,7 +100,12 @@ def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
         raise InputError(f"version = {shown(version)}", f"must be a whole number from 1 to {kind.version}", kind.source)
     if version > kind.version:
         rule = f"was written by a newer Headrace; this one reads up to version {kind.version}"
-        raise InputError(f"version = {shown(version)}", rule, kind.source, "Use a newer Headrace, or make the file again with this one.")
+        raise InputError(
+            f"version = {shown(version)}",
+            rule,
+            kind.source,
+            "Use a newer Headrace, or make the file again with this one.",
+        )
     return document
 
 
@@ -186,7 +193,9 @@ def _rule(value: object, kind: Any, told: dict) -> tuple[str, str]:
         return told["rule"], ""
     if kind in (int, float):
         number = "a whole number" if kind is int else "a number"
-        wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and isinstance(value, float))
+        wrong = (
+            isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and isinstance(value, float))
+        )
         if wrong or told.get("ge") is None:
             return f"must be {number}", ""
         span = f"{told['ge']:,.10g} to {told['le']:,.10g}{told.get('unit', '')}"

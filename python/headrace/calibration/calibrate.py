@@ -49,7 +49,9 @@ class Calibrated:
     processors: ProcessorTime | None = None
 
 
-def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS) -> Calibrated:
+def calibrate(
+    runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS
+) -> Calibrated:
     """Fits one database to runs of the same benchmark, data and engine. Raises InputError where they cannot belong together or are too short (`least_seconds`)."""
     _check(runs, least_seconds)
     first = runs[0]
@@ -64,7 +66,9 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
     kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual
     base, found, ring, fitted, busy = begin, popularity.NONE, None, None, processor_time(runs)
     for turn in range(ROUNDS):
-        fitted = fit(base | {"shape": found}, engine, observations, None if fitted is None else fitted.deltas, kib_known, busy)
+        fitted = fit(
+            base | {"shape": found}, engine, observations, None if fitted is None else fitted.deltas, kib_known, busy
+        )
         progress((turn + 0.5) / ROUNDS)
         if compacts:
             ring = cycle.find(
@@ -102,13 +106,23 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
     spreads = np.array([parameter.spread for parameter in of_engine(engine)])
     units = np.outer(spreads, spreads)
     fitted = replace(fitted, covariance=np.round(fitted.covariance / units, COVARIANCE_DECIMALS) * units)
-    return Calibrated(engine, database, fitted, ring, tuple(_notes(runs, observations, database, fitted, busy)), tuple(observations), busy)
+    return Calibrated(
+        engine,
+        database,
+        fitted,
+        ring,
+        tuple(_notes(runs, observations, database, fitted, busy)),
+        tuple(observations),
+        busy,
+    )
 
 
 def _stated(found: object, before: object) -> object:
     """What was found, its numbers to STATED_DIGITS; those that are as before (sizes, limits, settings) stay whole."""
     if isinstance(found, dict):
-        return {key: _stated(item, before.get(key) if isinstance(before, dict) else None) for key, item in found.items()}
+        return {
+            key: _stated(item, before.get(key) if isinstance(before, dict) else None) for key, item in found.items()
+        }
     if isinstance(found, (list, tuple)):
         known = before if isinstance(before, (list, tuple)) and len(before) == len(found) else [None] * len(found)
         return [_stated(item, old) for item, old in zip(found, known, strict=True)]
@@ -130,8 +144,16 @@ def identified(result: Calibrated) -> list[dict]:
         )
         if parameter.name == "cpu_ms" and result.processors is not None:
             origin = f"processors at work beside {', '.join(result.processors.runs)}"
-        rows.append({"name": parameter.name, "words": parameter.words, "value": value(result.database, parameter), "spread": min(spread, parameter.spread),
-                     "before": parameter.spread, "from": origin})  # fmt: skip
+        rows.append(
+            {
+                "name": parameter.name,
+                "words": parameter.words,
+                "value": value(result.database, parameter),
+                "spread": min(spread, parameter.spread),
+                "before": parameter.spread,
+                "from": origin,
+            }
+        )
     return rows
 
 
@@ -150,22 +172,18 @@ def _check(runs: list[Run], least_seconds: float) -> None:
     for run in runs:
         for what, here, there in zip(SAME, _same(run), _same(first), strict=True):
             if here != there:
-                raise InputError(
-                    f"{run.name}: {what} = {here}",
-                    f"must be {there}, as in {first.name}: one workload has one",
-                    DOC,
-                    "Calibrate them apart.",
-                )
+                rule = f"must be {there}, as in {first.name}: one workload has one"
+                hint = "Calibrate them apart."
+                raise InputError(f"{run.name}: {what} = {here}", rule, DOC, hint)
         if run.span_s < least_seconds or run.transactions < least_tx:
             missing = max(least_seconds - run.span_s, (least_tx / max(run.transactions, 1e-9) - 1.0) * run.span_s)
-            raise InputError(
-                f"{run.name}: {run.span_s:,.0f} s, {run.transactions:,.0f} transactions",
-                f"too short to identify anything: at least {least_seconds:.0f} s and {least_tx:,.0f} transactions",
-                DOC,
+            rule = f"too short to identify anything: at least {least_seconds:.0f} s and {least_tx:,.0f} transactions"
+            hint = (
                 f"Measure about {missing:,.0f} s longer."
                 if math.isfinite(missing) and missing < 1e7
-                else "The run holds no transactions: check the file.",
+                else "The run holds no transactions: check the file."
             )
+            raise InputError(f"{run.name}: {run.span_s:,.0f} s, {run.transactions:,.0f} transactions", rule, DOC, hint)
 
 
 def _expect_cycle(database: dict, run: Run) -> None:
@@ -186,7 +204,9 @@ def _narrowed(found: Fit, engine: str, name: str) -> float:
     return math.sqrt(max(0.0, float(found.covariance[index, index]))) / of_engine(engine)[index].spread
 
 
-def _notes(runs: list[Run], observations: list[Observation], database: dict, found: Fit, busy: ProcessorTime | None) -> list[str]:
+def _notes(
+    runs: list[Run], observations: list[Observation], database: dict, found: Fit, busy: ProcessorTime | None
+) -> list[str]:
     notes = []
     if busy is None:
         ms = database["clients"]["cpu_ms"]
@@ -205,7 +225,9 @@ def _notes(runs: list[Run], observations: list[Observation], database: dict, fou
                 f"about {more / 60:,.0f} minutes more would show it."
             )
         if run.start == "warm":
-            notes.append(f"{run.name}: a warm run shows the end of the warm-up only; its beginning is the standard benchmark's.")
+            notes.append(
+                f"{run.name}: a warm run shows the end of the warm-up only; its beginning is the standard benchmark's."
+            )
         if not np.isfinite(observation.iops).any():
             notes.append(
                 f"{run.name}: no disk figures beside the transactions: I/Os per transaction follow from the cap, their parts from the standard benchmark."

@@ -75,7 +75,12 @@ def fit(
     begin = np.zeros(len(names)) if start is None else start
     bounds = np.log(30.0)
     found = least_squares(
-        residuals, np.clip(begin, -bounds + 0.01, bounds - 0.01), bounds=(-bounds, bounds), diff_step=0.01, x_scale=spreads, max_nfev=30
+        residuals,
+        np.clip(begin, -bounds + 0.01, bounds - 0.01),
+        bounds=(-bounds, bounds),
+        diff_step=0.01,
+        x_scale=spreads,
+        max_nfev=30,
     )
     # Neighbouring bins err together (what the physics misses goes on for a while), so that many of them tell as much as one when it comes to how sure the fit is.
     jacobian = found.jac.copy()
@@ -86,7 +91,9 @@ def fit(
 
 def _steady_without_bytes(observation: Observation, full_at_tx: float | None) -> bool:
     """No bytes were measured, and the end of the run lies well behind the fill, during which an I/O is mostly a page read."""
-    settled = full_at_tx is not None and (observation.run.start == "warm" or observation.tx[-1] > SETTLED_AFTER * full_at_tx)
+    settled = full_at_tx is not None and (
+        observation.run.start == "warm" or observation.tx[-1] > SETTLED_AFTER * full_at_tx
+    )
     return settled and not np.isfinite(observation.mib_s).any()
 
 

@@ -68,12 +68,9 @@ def check_distinct(runs: Sequence[Run]) -> None:
     for index, run in enumerate(runs):
         for other in runs[:index]:
             if measured_by(run) == measured_by(other):
-                raise InputError(
-                    f"{run.name} and {other.name}",
-                    "are the same benchmark file: a run counts once",
-                    "headrace calibrate --help",
-                    "Name it once.",
-                )
+                rule = "are the same benchmark file: a run counts once"
+                hint = "Name it once."
+                raise InputError(f"{run.name} and {other.name}", rule, "headrace calibrate --help", hint)
 
 
 def measured_by(run: Run) -> str:
@@ -88,10 +85,17 @@ def sysbench_tpcc(
     from headrace.calibration.prior import GIB, TPCC_BYTES, tpcc
 
     if engine not in TPCC_BYTES:
-        raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", "Choose one of them.")
+        hint = "Choose one of them."
+        raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", hint)
     size = warehouses * TPCC_BYTES[engine] / GIB if size_gib is None else check_size(size_gib)
     return _standard(
-        f"sysbench-tpcc, {warehouses:g} warehouses", engine, tpcc(engine, warehouses), cache_gib, threads, size, "sysbench-tpcc"
+        f"sysbench-tpcc, {warehouses:g} warehouses",
+        engine,
+        tpcc(engine, warehouses),
+        cache_gib,
+        threads,
+        size,
+        "sysbench-tpcc",
     )
 
 
@@ -110,11 +114,19 @@ def _standard(
     name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str
 ) -> TransactionWorkload:
     rows = [
-        {"name": parameter.name, "words": parameter.words, "value": value(database, parameter), "spread": parameter.spread, "before": parameter.spread,
-         "from": "prior (standard benchmark); no run"}
+        {
+            "name": parameter.name,
+            "words": parameter.words,
+            "value": value(database, parameter),
+            "spread": parameter.spread,
+            "before": parameter.spread,
+            "from": "prior (standard benchmark); no run",
+        }
         for parameter in of_engine(engine)
-    ]  # fmt: skip
-    covariance = tuple(tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows))
+    ]
+    covariance = tuple(
+        tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows)
+    )
     return TransactionWorkload(
         name, engine, database, cache_gib, threads, size_gib, benchmark, parameters=tuple(rows), covariance=covariance
     )

@@ -42,7 +42,9 @@ def processor_time(runs: list[Run]) -> ProcessorTime | None:
     # By their own scatter, or by how far they lie apart, whichever is more.
     apart = float(np.std(logs, ddof=1) / math.sqrt(len(logs))) if len(logs) > 1 else 0.0
     return ProcessorTime(
-        math.exp(mean), math.hypot(SYSTEMATIC, max(apart, 1.0 / math.sqrt(float(weights.sum())))), tuple(name for name, _ in told)
+        math.exp(mean),
+        math.hypot(SYSTEMATIC, max(apart, 1.0 / math.sqrt(float(weights.sum())))),
+        tuple(name for name, _ in told),
     )
 
 

@@ -174,9 +174,8 @@ def _query(text: str, query: str) -> dict[str, str]:
         name = key.lower().replace("_", "-")
         if name not in PARAMETERS:
             if name.startswith("pass") or name == "pwd":
-                raise InputError(
-                    shown(text), "holds a password", DOC, f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
-                )
+                hint = f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
+                raise InputError(shown(text), "holds a password", DOC, hint)
             raise InputError(f"?{key[:40]}= in {shown(text)}", f"must be one of {', '.join(PARAMETERS)}", DOC)
         if name in found or not value:
             raise InputError(f"?{name}= in {shown(text)}", "needs one value", DOC)
@@ -191,17 +190,22 @@ def _checked(text: str, values: dict, password: Secret | None) -> Address:
     if len(user) > MAX_USER or not user.isprintable():
         raise InputError(text, f"the user is 1 to {MAX_USER} printable characters", DOC)
     if socket is None and host is None:
-        raise InputError(text, "names neither a host nor a socket", DOC, "A local server: ?socket=/run/mysqld/mysqld.sock")
+        hint = "A local server: ?socket=/run/mysqld/mysqld.sock"
+        raise InputError(text, "names neither a host nor a socket", DOC, hint)
     if socket is not None and host is not None:
         raise InputError(text, "names a host and a socket", DOC, f"One of them: {FORM}")
     if host is not None and (len(host) > MAX_HOST or not HOST.match(host)):
         raise InputError(text, "the host is a name or an IP address", "RFC 1123")
-    if socket is not None and (not socket.startswith("/") or len(os.fsencode(socket)) > MAX_SOCKET_BYTES or "\0" in socket):
+    if socket is not None and (
+        not socket.startswith("/") or len(os.fsencode(socket)) > MAX_SOCKET_BYTES or "\0" in socket
+    ):
         raise InputError(socket[:200], f"a socket is an absolute path of at most {MAX_SOCKET_BYTES} bytes", "unix(7)")
     database = values["database"]
     mode, authority = _ssl(text, values["ssl-mode"], values["ssl-ca"])
     port = None if host is None else int(port or DEFAULT_PORT)
-    return Address(user, host, port, socket, None if database is None else _database(database), password, mode, authority)
+    return Address(
+        user, host, port, socket, None if database is None else _database(database), password, mode, authority
+    )
 
 
 def _database(name: str) -> str:
@@ -220,7 +224,8 @@ def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str |
             raise InputError(text, rule, SSL_SOURCE, "Add ssl-ca=FILE.pem.")
         return mode, None
     if mode not in ("VERIFY_CA", "VERIFY_IDENTITY"):
-        raise InputError(text, f"ssl-ca is not used with ssl-mode={mode}", SSL_SOURCE, "Use VERIFY_CA or VERIFY_IDENTITY.")
+        hint = "Use VERIFY_CA or VERIFY_IDENTITY."
+        raise InputError(text, f"ssl-ca is not used with ssl-mode={mode}", SSL_SOURCE, hint)
     if not os.path.isfile(authority):
         raise InputError(authority, "ssl-ca names no file", DOC, "Name the PEM file of the CA.")
     return mode, os.path.abspath(authority)
@@ -247,7 +252,8 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Choose a folder of your own.") from None
+        hint = "Choose a folder of your own."
+        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", hint) from None
     return path
 
 
@@ -260,4 +266,9 @@ def _client_ssl(address: Address) -> list[str]:
         lines.append(f"ssl-ca={quoted(address.ssl_ca)}")
     if address.ssl_mode == "DISABLED":
         return [*lines, "[client-mariadb]", "skip-ssl"]
-    return [*lines, "[client-mariadb]", "ssl", *(["ssl-verify-server-cert"] if address.ssl_mode == "VERIFY_IDENTITY" else [])]
+    return [
+        *lines,
+        "[client-mariadb]",
+        "ssl",
+        *(["ssl-verify-server-cert"] if address.ssl_mode == "VERIFY_IDENTITY" else []),
+    ]

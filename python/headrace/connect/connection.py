@@ -85,7 +85,8 @@ class _ClearPassword:
         if not connection._secure:
             source = "MySQL manual, Client-Side Cleartext Pluggable Authentication"
             rule = "it is sent over TLS or a local socket only"
-            raise InputError("the server asks for the password in clear", rule, source, "Add ?ssl-mode=VERIFY_IDENTITY.")
+            hint = "Add ?ssl-mode=VERIFY_IDENTITY."
+            raise InputError("the server asks for the password in clear", rule, source, hint)
         if connection._auth_plugin_name == "dialog":
             raise AttributeError  # PyMySQL's own dialog follows
         connection.write_packet(connection.password + b"\0")
@@ -103,7 +104,8 @@ def _ssl_arguments(address: Address) -> dict:
     try:
         context = ssl.create_default_context(cafile=address.ssl_ca)
     except (ssl.SSLError, OSError):
-        raise InputError(str(address.ssl_ca), "is not a CA certificate in PEM", "RFC 7468", "Name the PEM file of the CA.") from None
+        hint = "Name the PEM file of the CA."
+        raise InputError(str(address.ssl_ca), "is not a CA certificate in PEM", "RFC 7468", hint) from None
     # Certificates that MySQL and MariaDB make for themselves are no strict X.509 (RFC 5280).
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.check_hostname = mode == "VERIFY_IDENTITY" and address.socket is None
@@ -122,11 +124,14 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
     if code in DENIED:
         used = "with the password given" if address.password else "without a password"
         hint = f"Set {PASSWORD_VARIABLE} or --defaults-file; is the account allowed from this host (SELECT user, host FROM mysql.user)?"
-        if address.socket is None and address.ssl_mode == "DISABLED":  # MariaDB says no more than this under require_secure_transport
+        if (
+            address.socket is None and address.ssl_mode == "DISABLED"
+        ):  # MariaDB says no more than this under require_secure_transport
             hint += " The server or the account may want TLS: ?ssl-mode=REQUIRED."
         return InputError(label, f"access denied for {user} {used}", source, hint)
     if code == DENIED_DATABASE:
-        return InputError(label, f"{user} may not use database {address.database}", source, "Leave the database out, or GRANT it.")
+        hint = "Leave the database out, or GRANT it."
+        return InputError(label, f"{user} may not use database {address.database}", source, hint)
     if code == UNKNOWN_DATABASE:
         return InputError(label, f"there is no database {address.database}", source, "See SHOW DATABASES.")
     if code in FULL:
@@ -142,9 +147,11 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
         rule = f"requires an authentication plugin this client does not support: {_words(error)}"
         return InputError(label, rule, source, "Use an account with a password.")
     if code in INSECURE_REFUSED:
-        return InputError(label, "takes connections with TLS only", "require_secure_transport", "Add ?ssl-mode=REQUIRED.")
+        hint = "Add ?ssl-mode=REQUIRED."
+        return InputError(label, "takes connections with TLS only", "require_secure_transport", hint)
     if code == SSL:
-        return InputError(label, "offers no TLS", f"ssl-mode={address.ssl_mode}", "Set up TLS on the server, or use its socket.")
+        hint = "Set up TLS on the server, or use its socket."
+        return InputError(label, "offers no TLS", f"ssl-mode={address.ssl_mode}", hint)
     if code in SHUTTING_DOWN:
         return CouldNotRun(label, "is shutting down", source, "Start it again.")
     return CouldNotRun(label, f"refused the connection: {_words(error)}", source, "See the server's error log.")
@@ -160,21 +167,21 @@ def _no_server(address: Address, cause: BaseException | None, timeout_s: float) 
     label = address.label
     if isinstance(cause, ssl.SSLCertVerificationError):
         hint = "Name the right ssl-ca, and the host as the certificate has it."
-        return InputError(label, f"its certificate is not accepted: {cause.verify_message}", f"ssl-mode={address.ssl_mode}", hint)
+        rule = f"its certificate is not accepted: {cause.verify_message}"
+        return InputError(label, rule, f"ssl-mode={address.ssl_mode}", hint)
     if isinstance(cause, ssl.SSLError):
-        return InputError(
-            label, f"TLS failed: {cause.reason or cause}", f"ssl-mode={address.ssl_mode}", "Does the server speak TLS 1.2 or newer?"
-        )
+        hint = "Does the server speak TLS 1.2 or newer?"
+        return InputError(label, f"TLS failed: {cause.reason or cause}", f"ssl-mode={address.ssl_mode}", hint)
     if isinstance(cause, socket.gaierror):
         return InputError(label, f"the host {address.host} is not known", "getaddrinfo(3)", "Is the name right?")
     if isinstance(cause, TimeoutError):
-        return CouldNotRun(
-            label, f"did not answer within {timeout_s:g} s", "", "Is the host up, and the port open in firewall and security group?"
-        )
+        hint = "Is the host up, and the port open in firewall and security group?"
+        return CouldNotRun(label, f"did not answer within {timeout_s:g} s", "", hint)
     if isinstance(cause, PermissionError):
         return CouldNotRun(label, "this user may not open the socket", "unix(7)", "Run as a user that may.")
     if isinstance(cause, FileNotFoundError):
-        return CouldNotRun(label, "there is no such socket", "unix(7)", "Is the server running? SELECT @@socket tells its path.")
+        hint = "Is the server running? SELECT @@socket tells its path."
+        return CouldNotRun(label, "there is no such socket", "unix(7)", hint)
     if isinstance(cause, ConnectionRefusedError):
         return CouldNotRun(label, "no server listens there", "", "Is it running, with this port or socket?")
     return CouldNotRun(label, f"cannot be reached: {cause or 'no connection'}", "", "Is the server running?")
@@ -182,4 +189,5 @@ def _no_server(address: Address, cause: BaseException | None, timeout_s: float) 
 
 def _no_mysql(address: Address, what: str) -> CouldNotRun:
     hint = "Is this the port of the server (3306; 33060 is the X protocol, which is another)? Did the server just end?"
-    return CouldNotRun(address.label, f"does not answer like a MySQL server: {what}", "MySQL client/server protocol", hint)
+    rule = f"does not answer like a MySQL server: {what}"
+    return CouldNotRun(address.label, rule, "MySQL client/server protocol", hint)

@@ -40,7 +40,8 @@ def _owner_only(path: Path) -> None:
         rule = f"holds a password and others may read it (mode {stat.S_IMODE(status.st_mode):04o})"
         raise InputError(str(path), rule, SOURCE, f"chmod 600 {path}")
     if status.st_uid not in (os.geteuid(), 0):
-        raise InputError(str(path), f"holds a password and belongs to user id {status.st_uid}", SOURCE, "Use a file of your own.")
+        hint = "Use a file of your own."
+        raise InputError(str(path), f"holds a password and belongs to user id {status.st_uid}", SOURCE, hint)
 
 
 def _parse(path: Path, text: str) -> dict[str, str]:
@@ -52,14 +53,16 @@ def _parse(path: Path, text: str) -> dict[str, str]:
         if not line or line[0] in "#;":
             continue
         if line[0] == "!":
-            raise InputError(f"{path}, line {number}: {line.split()[0][:20]}", "is not followed here", SOURCE, "Name the file it names.")
+            hint = "Name the file it names."
+            raise InputError(f"{path}, line {number}: {line.split()[0][:20]}", "is not followed here", SOURCE, hint)
         if line[0] == "[":
             if "]" not in line:
                 raise InputError(f"{path}, line {number}", "a group's name ends with ]", SOURCE, "Mend the line.")
             group = line[1 : line.index("]")].strip().lower()
             continue
         if group is None:
-            raise InputError(f"{path}, line {number}", "stands before the first [group]", SOURCE, "An option file begins with [client].")
+            hint = "An option file begins with [client]."
+            raise InputError(f"{path}, line {number}", "stands before the first [group]", SOURCE, hint)
         if group != "client":
             continue
         key, equals, value = line.partition("=")

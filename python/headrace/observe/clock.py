@@ -48,16 +48,13 @@ def parse_stamps(recording: Recording, texts: list[tuple[int | str, str]]) -> li
     for where, text in texts:
         match = STAMP.match(text.strip())
         if not match:
-            raise recording.bad(where, text, "is not a date and time this reader knows", "Record with S_TIME_FORMAT=ISO, or LC_ALL=C.")
+            hint = "Record with S_TIME_FORMAT=ISO, or LC_ALL=C."
+            raise recording.bad(where, text, "is not a date and time this reader knows", hint)
         matches.append((where, text, match))
     zones = {match["zone"] is not None and match["zone"][0] in "+-ZUG" for _, _, match in matches}
     if len(zones) > 1:
-        raise recording.bad(
-            matches[0][0],
-            matches[0][1],
-            "some times of this file have a zone, others do not",
-            "Two recordings were joined: import them one by one.",
-        )
+        hint = "Two recordings were joined: import them one by one."
+        raise recording.bad(matches[0][0], matches[0][1], "some times of this file have a zone, others do not", hint)
     order = _day_order(recording, matches)
     return [_stamp(recording, where, text, match, order) for where, text, match in matches]
 
@@ -67,7 +64,8 @@ def parse_days(recording: Recording, texts: list[tuple[int | str, str]]) -> list
     matches = [(where, text, DAY.match(text.strip())) for where, text in texts]
     for where, text, match in matches:
         if not match:
-            raise recording.bad(where, text, "is not a date this reader knows", "Record with S_TIME_FORMAT=ISO, or LC_ALL=C.")
+            hint = "Record with S_TIME_FORMAT=ISO, or LC_ALL=C."
+            raise recording.bad(where, text, "is not a date this reader knows", hint)
     order = _day_order(recording, matches)
     return [_date(recording, where, text, match, order) for where, text, match in matches]
 
@@ -120,12 +118,8 @@ def _day_order(recording: Recording, matches: list) -> str:
     first_over, second_over = any(a > 12 for a, _ in pairs), any(b > 12 for _, b in pairs)
     if first_over and second_over:
         where, text, _ = matches[0]
-        raise recording.bad(
-            where,
-            text,
-            "dates of this file are neither all month/day nor all day/month",
-            "Two recordings were joined: import them one by one.",
-        )
+        hint = "Two recordings were joined: import them one by one."
+        raise recording.bad(where, text, "dates of this file are neither all month/day nor all day/month", hint)
     if first_over or dotted:  # a date with dots is day first wherever it is in use
         return "dmy"
     if second_over or not pairs:
@@ -151,9 +145,11 @@ def _date(recording: Recording, where, text: str, match, order: str) -> date:
     try:
         found = date(year, month, day)
     except ValueError:
-        raise recording.bad(where, text, "is not a day of the calendar", "The line is damaged, or two recordings were joined.") from None
+        hint = "The line is damaged, or two recordings were joined."
+        raise recording.bad(where, text, "is not a day of the calendar", hint) from None
     if not FIRST_YEAR <= year <= LAST_YEAR:
-        raise recording.bad(where, text, f"a recording is from the years {FIRST_YEAR} to {LAST_YEAR}", "The clock of that host was wrong.")
+        hint = "The clock of that host was wrong."
+        raise recording.bad(where, text, f"a recording is from the years {FIRST_YEAR} to {LAST_YEAR}", hint)
     return found
 
 

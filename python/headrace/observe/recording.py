@@ -53,7 +53,9 @@ class Recording:
     def bad(self, where: int | str, value: str, rule: str, hint: str = "", source: str = DOC) -> InputError:
         """An InputError naming file, place (a line number or a path in JSON) and value. The caller raises it."""
         place = f"line {where}" if isinstance(where, int) else where
-        return InputError(f"{self.name}, {place}: {clip(value)}" if place else f"{self.name}: {clip(value)}", rule, source, hint)
+        return InputError(
+            f"{self.name}, {place}: {clip(value)}" if place else f"{self.name}: {clip(value)}", rule, source, hint
+        )
 
     def number(self, where: int | str, what: str, token: object) -> float:
         """A finite number >= 0 from a word of text or a JSON value."""
@@ -65,23 +67,23 @@ class Recording:
                 self._same_decimal(where, what, text)
             return self._in_range(where, what, float(text.replace(",", ".")))
         if _NOT_A_NUMBER.match(text):
-            raise self.bad(where, f"{what} = {text}", "must be a finite number", "Take the report out, or record again.")
+            hint = "Take the report out, or record again."
+            raise self.bad(where, f"{what} = {text}", "must be a finite number", hint)
         if text.startswith("-") and _NUMBER.match(text[1:]):
-            raise self.bad(
-                where, f"{what} = {text}", "cannot be negative", "A counter wrapped or the clock went back: take the report out."
-            )
+            hint = "A counter wrapped or the clock went back: take the report out."
+            raise self.bad(where, f"{what} = {text}", "cannot be negative", hint)
         if _HUMAN.match(text):
             raise self.bad(where, f"{what} = {text}", "must be a plain number", "Record without -h and --human.")
-        raise self.bad(where, f"{what} = {text!r}", "must be a number", "The line is damaged: take its report out, or copy the file again.")
+        hint = "The line is damaged: take its report out, or copy the file again."
+        raise self.bad(where, f"{what} = {text!r}", "must be a number", hint)
 
     def _in_range(self, where: int | str, what: str, value: float) -> float:
         if not -_ABSURD <= value <= _ABSURD:  # also catches NaN
             shown = "NaN or infinite" if isinstance(value, float) and not abs(value) <= 1e308 else "beyond 1e15"
             raise self.bad(where, f"{what} is {shown}", "no disk does that", "Take the report out, or record again.")
         if value < 0:
-            raise self.bad(
-                where, f"{what} = {value:g}", "cannot be negative", "A counter wrapped or the clock went back: take the report out."
-            )
+            hint = "A counter wrapped or the clock went back: take the report out."
+            raise self.bad(where, f"{what} = {value:g}", "cannot be negative", hint)
         return float(value) + 0.0  # -0.0 becomes 0.0
 
     def _same_decimal(self, where: int | str, what: str, text: str) -> None:
@@ -89,12 +91,9 @@ class Recording:
         if self.decimal is None:
             self.decimal = mark
         elif self.decimal != mark:
-            raise self.bad(
-                where,
-                f"{what} = {text}",
-                f"the numbers before it use {self.decimal!r} as decimal mark",
-                "Two recordings were joined, or the file was edited: import them one by one.",
-            )
+            rule = f"the numbers before it use {self.decimal!r} as decimal mark"
+            hint = "Two recordings were joined, or the file was edited: import them one by one."
+            raise self.bad(where, f"{what} = {text}", rule, hint)
 
 
 def clip(text: str, limit: int = 100) -> str:
@@ -123,7 +122,8 @@ def _standard_input() -> bytes:
     try:
         content = sys.stdin.buffer.read(MAX_BYTES + 1)
     except (OSError, ValueError, AttributeError) as error:  # closed, or none at all
-        raise CouldNotRun("standard input", f"cannot be read: {error}", "operating system", "Name a file instead of -.") from None
+        hint = "Name a file instead of -."
+        raise CouldNotRun("standard input", f"cannot be read: {error}", "operating system", hint) from None
     if len(content) > MAX_BYTES:
         raise InputError("standard input", f"at most {MAX_BYTES / 2**20:,.0f} MiB are read", DOC, "Cut it into parts.")
     return content
@@ -135,7 +135,14 @@ def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, be
     A tool that is stopped, or a copy that ends early, leaves half a line: it costs that report, not the day. Whatever is bad before
     the last line is refused.
     """
-    last = max((number for number, line in numbered if line and line != "^C" and not (isinstance(line, str) and line.isspace())), default=0)
+    last = max(
+        (
+            number
+            for number, line in numbered
+            if line and line != "^C" and not (isinstance(line, str) and line.isspace())
+        ),
+        default=0,
+    )
     for number, line in numbered:
         try:
             handle(number, line)
@@ -156,21 +163,18 @@ def _decode(name: str, content: bytes) -> str:
         try:
             return content.decode("utf-16")
         except UnicodeDecodeError as error:
-            raise InputError(f"{name}, byte {error.start}", "is not valid UTF-16", DOC, "Save the recording as UTF-8.") from None
+            hint = "Save the recording as UTF-8."
+            raise InputError(f"{name}, byte {error.start}", "is not valid UTF-16", DOC, hint) from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{name}, line {line}: byte 0x{content[error.start]:02x}",
-            "is not UTF-8 text",
-            DOC,
-            "The file is binary, damaged, or in an old encoding: save it as UTF-8.",
-        ) from None
+        rule = "is not UTF-8 text"
+        hint = "The file is binary, damaged, or in an old encoding: save it as UTF-8."
+        raise InputError(f"{name}, line {line}: byte 0x{content[error.start]:02x}", rule, DOC, hint) from None
     zero = text.find("\0")
     if zero >= 0:
         line = text.count("\n", 0, zero) + 1
-        raise InputError(
-            f"{name}, line {line}: a zero byte", "text is needed", DOC, "A crash leaves such blocks: cut them out, or copy the file again."
-        )
+        hint = "A crash leaves such blocks: cut them out, or copy the file again."
+        raise InputError(f"{name}, line {line}: a zero byte", "text is needed", DOC, hint)
     return text

@@ -65,7 +65,8 @@ def open_text(path: Path) -> Recording:
     recording = open_recording(path)
     # Bytes that are not blank can still be: a lone mark of UTF-16, or separators Python counts as blanks.
     if not recording.text.strip():
-        raise recording.bad("", "no text", "the file is empty", "Was the recording stopped before its first report?", DOC)
+        hint = "Was the recording stopped before its first report?"
+        raise recording.bad("", "no text", "the file is empty", hint, DOC)
     return recording
 
 
@@ -91,7 +92,8 @@ def csv_rows(recording: Recording, findings: list[RunFinding], delimiter: str = 
                 raise recording.bad(number, f"{len(cells)} columns", f"the header has {width}", hint, DOC)
             yield number, cells
     except csv.Error as error:
-        raise recording.bad(reader.line_num, str(error), "is not CSV", "The file is damaged: copy it again.", "RFC 4180") from None
+        hint = "The file is damaged: copy it again."
+        raise recording.bad(reader.line_num, str(error), "is not CSV", hint, "RFC 4180") from None
 
 
 def cut_off(recording: Recording, line: int, what: str = "line") -> RunFinding:

@@ -56,8 +56,15 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
             raise InputError(f"settings.{key[:60]}", rule, SETTINGS_SOURCE, near or f"Known: {', '.join(SETTINGS)}.")
         owner, meaning, kind, low, high = SETTINGS[key]
         if owner not in (None, engine):
-            raise InputError(f"settings.{key}", f"is a setting of {owner}, and this run is of {engine}", SETTINGS_SOURCE, "Take it out.")
-        span = "true or false" if kind is bool else f"{'a whole number from ' if kind is int else ''}{low:,.10g} to {high:,.10g}"
+            hint = "Take it out."
+            raise InputError(
+                f"settings.{key}", f"is a setting of {owner}, and this run is of {engine}", SETTINGS_SOURCE, hint
+            )
+        span = (
+            "true or false"
+            if kind is bool
+            else f"{'a whole number from ' if kind is int else ''}{low:,.10g} to {high:,.10g}"
+        )
         rule = msgspec.Meta(extra={"rule": f"must be {span} ({meaning})"})
         checked[key] = convert(value, Annotated[kind, rule], source=SETTINGS_SOURCE, at=f"settings.{key}")
         if not low <= checked[key] <= high:
@@ -67,38 +74,41 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
         value = f"settings.io_capacity_max = {checked['io_capacity_max']}"
         raise InputError(value, rule, "MySQL manual, innodb_io_capacity_max", "Are the two swapped?")
     if engine == "myrocks" and checked.get("flush_log_at_trx_commit") == 3:
+        hint = "3 is InnoDB's in MariaDB."
         raise InputError(
             "settings.flush_log_at_trx_commit = 3",
             "rocksdb_flush_log_at_trx_commit is 0, 1 or 2",
             SETTINGS_SOURCE,
-            "3 is InnoDB's in MariaDB.",
+            hint,
         )
     if checked.get("page_kib", 16) not in PAGES_KIB:
-        raise InputError(f"settings.page_kib = {checked['page_kib']}", "must be 4, 8, 16, 32 or 64", "MySQL manual, innodb_page_size")
+        raise InputError(
+            f"settings.page_kib = {checked['page_kib']}", "must be 4, 8, 16, 32 or 64", "MySQL manual, innodb_page_size"
+        )
     return checked
 
 
 def check_version(version: object, flavor: object, engine: str) -> tuple[str | None, str | None]:
     """(engine_version, flavor) as given; the flavor is filled in where the version tells MariaDB. Raises InputError."""
     if flavor is not None and flavor not in FLAVORS:
-        raise InputError(
-            f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, did_you_mean(flavor, FLAVORS)
-        )
+        hint = did_you_mean(flavor, FLAVORS)
+        raise InputError(f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, hint)
     if flavor == "mysql" and engine == "myrocks":
         hint = "It is in percona and mariadb; leave flavor out for another build."
-        raise InputError('flavor = "mysql" with engine = "myrocks"', "Oracle's MySQL has no MyRocks", VERSIONS_SOURCE, hint)
+        rule = "Oracle's MySQL has no MyRocks"
+        raise InputError('flavor = "mysql" with engine = "myrocks"', rule, VERSIONS_SOURCE, hint)
     if version is None:
         return None, flavor
     what = f"engine_version = {shown(version)}"
     if not isinstance(version, str):
         raise InputError(what, "must be text", VERSIONS_SOURCE, 'Put it in quotes: "5.7.22".')
     if "aurora" in version.lower():
-        raise InputError(
-            what, "Aurora keeps its data in storage of its own, not on EBS volumes", VERSIONS_SOURCE, "It cannot be calibrated here."
-        )
+        hint = "It cannot be calibrated here."
+        raise InputError(what, "Aurora keeps its data in storage of its own, not on EBS volumes", VERSIONS_SOURCE, hint)
     match = VERSION_TEXT.match(version)
     if not match:
-        raise InputError(what, "is not a version number", VERSIONS_SOURCE, 'Write it as SELECT VERSION() does, for example "8.0.36".')
+        hint = 'Write it as SELECT VERSION() does, for example "8.0.36".'
+        raise InputError(what, "is not a version number", VERSIONS_SOURCE, hint)
     major, minor = int(match[1]), int(match[2])
     said = flavor or ("mariadb" if "mariadb" in version.lower() or 10 <= major <= 12 else None)
     if said == "mariadb":
@@ -112,7 +122,8 @@ def _known_mysql(what: str, major: int, minor: int, engine: str) -> None:
     known = (major == 5 and minor in (5, 6, 7)) or (major == 8 and minor <= 4) or major == 9
     if not known:
         rule = f"MySQL and Percona Server {major}.{minor} is not known here; known are 5.5 to 5.7, 8.0 to 8.4 and 9"
-        raise InputError(what, rule, VERSIONS_SOURCE, 'Check the number; for MariaDB (10 to 12) say flavor = "mariadb".')
+        hint = 'Check the number; for MariaDB (10 to 12) say flavor = "mariadb".'
+        raise InputError(what, rule, VERSIONS_SOURCE, hint)
     if engine == "myrocks" and (major, minor) == (5, 5):
         raise InputError(what, "there is no MyRocks for 5.5", VERSIONS_SOURCE, "Check engine and engine_version.")
 
@@ -128,7 +139,14 @@ def _known_mariadb(what: str, major: int, minor: int, engine: str) -> None:
 # sysbench 1.0: its OLTP scripts, its --rand-type, and the defaults of the options that shape it (sysbench --help).
 SCRIPTS = (
     *("oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_update_index"),
-    *("oltp_update_non_index", "oltp_insert", "oltp_delete", "select_random_points", "select_random_ranges", "bulk_insert"),
+    *(
+        "oltp_update_non_index",
+        "oltp_insert",
+        "oltp_delete",
+        "select_random_points",
+        "select_random_ranges",
+        "bulk_insert",
+    ),
 )
 DISTRIBUTIONS: dict[str, dict[str, tuple[float, float, float]]] = {  # parameter: (default, lowest, highest)
     "uniform": {},

@@ -112,7 +112,9 @@ def _series(points: pl.DataFrame, source: dict) -> _Series:
     reads, writes = points["reads_per_s"].to_numpy() / scale, points["writes_per_s"].to_numpy() / scale
     mib_s = (reads * points["read_kib"].to_numpy() + writes * points["write_kib"].to_numpy()) / 1024.0
     latency = recorded_latency(points, scale)
-    latency_ms = np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
+    latency_ms = (
+        np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
+    )
     known = latency_ms[np.isfinite(latency_ms)]
     queue = column("queue")
     queue = np.where(np.isfinite(queue), queue, (reads + writes) * latency_ms / 1_000.0)
@@ -188,7 +190,8 @@ def _without_echoes(runs: list[_Run]) -> list[_Run]:
         run
         for run in runs
         if not any(
-            run.level * (1 + FLAT_SHARE) < other.level <= run.level * (1 + ECHO_SHARE) and other.last - other.first > run.last - run.first
+            run.level * (1 + FLAT_SHARE) < other.level <= run.level * (1 + ECHO_SHARE)
+            and other.last - other.first > run.last - run.first
             for other in longest.values()
         )
     ]
@@ -199,7 +202,9 @@ def _step(level: float) -> int:
     return round(math.log(level) / 0.005)
 
 
-def _judged(series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True) -> _Run | None:
+def _judged(
+    series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True
+) -> _Run | None:
     """The run when its level may be a limit, else None."""
     rate, tolerance = series.rates[unit], float(_tolerance(series)[first])
     level = float(np.median(rate[first : last + 1]))
@@ -249,7 +254,12 @@ def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
 def _known(unit: str, level: float, members: int, share: float) -> float | None:
     """The known limit within `share` of a level, for one volume or for all members of an array."""
     limits = KNOWN_IOPS if unit == "IOPS" else KNOWN_MIB_S
-    near = [limit * count for limit in limits for count in {1, members} if abs(level - limit * count) <= share * limit * count]
+    near = [
+        limit * count
+        for limit in limits
+        for count in {1, members}
+        if abs(level - limit * count) <= share * limit * count
+    ]
     return near[0] if near else None
 
 
@@ -274,7 +284,17 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
         first, last = int(part[0]), int(part[-1])
         # A limit holds its rate more closely than demand that happens to come near it.
         if part.size >= least and np.std(rate[first : last + 1]) <= share / 2 * limit:
-            runs.append(_Run(unit, first, last, limit, float(np.std(rate[first : last + 1]) / limit), known, _spent(series, first, last)))
+            runs.append(
+                _Run(
+                    unit,
+                    first,
+                    last,
+                    limit,
+                    float(np.std(rate[first : last + 1]) / limit),
+                    known,
+                    _spent(series, first, last),
+                )
+            )
     return runs
 
 

@@ -74,15 +74,24 @@ def new_constant(
     lengths = [float(DAY_S)] * (seconds // DAY_S) + ([float(seconds % DAY_S)] if seconds % DAY_S else [])
     count = len(lengths)
     points = make_points(
-        [float(i * DAY_S) for i in range(count)], lengths, [reads_per_s] * count, [writes_per_s] * count,
+        [float(i * DAY_S) for i in range(count)],
+        lengths,
+        [reads_per_s] * count,
+        [writes_per_s] * count,
         [check_number("read_kib", read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")] * count,
         [check_number("write_kib", write_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")] * count,
-    )  # fmt: skip
+    )
     return OpenWorkload(
-        name=name, kind="constant", points=points, size_gib=size_gib, sequential_read_share=sequential_read_share,
-        sequential_write_share=sequential_write_share, arrivals=arrivals, growth_per_year=growth_per_year,
+        name=name,
+        kind="constant",
+        points=points,
+        size_gib=size_gib,
+        sequential_read_share=sequential_read_share,
+        sequential_write_share=sequential_write_share,
+        arrivals=arrivals,
+        growth_per_year=growth_per_year,
         source=_source(answers),
-    )  # fmt: skip
+    )
 
 
 def new_daily(
@@ -111,7 +120,9 @@ def new_daily(
     `night_floor`: no hour falls below this share (0..1) of the busiest. `backup_start_hour`: 0..24, may be a fraction;
     None for no backup. It adds `backup_mib_s` of 256 KiB reads for `backup_minutes`. Raises InputError.
     """
-    answers = {key: list(value) if isinstance(value, tuple) else value for key, value in locals().items() if key != "name"}
+    answers = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in locals().items() if key != "name"
+    }
     reads_per_s = check_number("reads_per_s", reads_per_s, 0.0, MAX_OPS_PER_S)
     writes_per_s = check_number("writes_per_s", writes_per_s, 0.0, MAX_OPS_PER_S)
     read_kib = check_number("read_kib", read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
@@ -124,18 +135,29 @@ def new_daily(
     sizes = [read_kib] * 1_440
     caveats = []
     if isinstance(shape, str) and shape != "flat":  # the user's own factors need no warning
-        caveats.append(f"The {shape!r} day is a usual form, not a measurement: record a real day before you buy close to the edge.")
+        caveats.append(
+            f"The {shape!r} day is a usual form, not a measurement: record a real day before you buy close to the edge."
+        )
     if backup_start_hour is not None:
         minutes = backup_window(backup_start_hour, backup_minutes)
         add_backup(reads, sizes, minutes, backup_mib_s)
         caveats.append(backup_caveat())
     count = 1_440 * days
-    points = make_points([60.0 * i for i in range(count)], [60.0] * count, reads * days, writes * days, sizes * days, [write_kib] * count)
+    points = make_points(
+        [60.0 * i for i in range(count)], [60.0] * count, reads * days, writes * days, sizes * days, [write_kib] * count
+    )
     return OpenWorkload(
-        name=name, kind="daily", points=points, size_gib=size_gib, sequential_read_share=sequential_read_share,
-        sequential_write_share=sequential_write_share, arrivals=arrivals, growth_per_year=growth_per_year,
-        source=_source(answers) | {"clock_start": "00:00:00"}, caveats=tuple(caveats),
-    )  # fmt: skip
+        name=name,
+        kind="daily",
+        points=points,
+        size_gib=size_gib,
+        sequential_read_share=sequential_read_share,
+        sequential_write_share=sequential_write_share,
+        arrivals=arrivals,
+        growth_per_year=growth_per_year,
+        source=_source(answers) | {"clock_start": "00:00:00"},
+        caveats=tuple(caveats),
+    )
 
 
 def hourly_factors(shape: object) -> list[float]:
@@ -144,8 +166,9 @@ def hourly_factors(shape: object) -> list[float]:
         return list(SHAPES[check_choice("shape", shape, tuple(SHAPES))])
     if not isinstance(shape, (list, tuple)) or len(shape) != 24:
         count = len(shape) if isinstance(shape, (list, tuple)) else 1
-        raise InputError(f"shape with {count} factors", "a day has 24 hourly factors, from midnight", LIMITS_SOURCE,
-                         f"Or name one of {', '.join(SHAPES)}.")  # fmt: skip
+        rule = "a day has 24 hourly factors, from midnight"
+        hint = f"Or name one of {', '.join(SHAPES)}."
+        raise InputError(f"shape with {count} factors", rule, LIMITS_SOURCE, hint)
     numbers = [check_number(f"shape[{hour}]", factor, 0.0, 1e6) for hour, factor in enumerate(shape)]
     top = max(numbers)
     if top == 0.0:
@@ -178,7 +201,10 @@ def backup_caveat() -> str:
 
 
 def _source(answers: dict) -> dict:
-    return {"tool": "headrace workload new", "answers": {key: value for key, value in answers.items() if value is not None}}
+    return {
+        "tool": "headrace workload new",
+        "answers": {key: value for key, value in answers.items() if value is not None},
+    }
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
@@ -205,26 +231,76 @@ def questions() -> tuple[Question, ...]:
     """What to ask for a daily workload, in order. Answers go to `from_answers`."""
     return (
         Question("name", "A name for this workload", "", "daily", str.strip),
-        Question("reads_per_s", "Reads a second in the busy hour (iostat -x: r/s)", "I/Os a second", None,
-                 _number("reads_per_s", 0, MAX_OPS_PER_S), required=True),
-        Question("writes_per_s", "Writes a second in the busy hour (iostat -x: w/s)", "I/Os a second", None,
-                 _number("writes_per_s", 0, MAX_OPS_PER_S), required=True),
-        Question("read_kib", "Mean size of a read (iostat -x: rareq-sz)", "KiB", DEFAULT_READ_KIB,
-                 _number("read_kib", MIN_IO_KIB, MAX_IO_KIB)),
-        Question("write_kib", "Mean size of a write (iostat -x: wareq-sz)", "KiB", DEFAULT_WRITE_KIB,
-                 _number("write_kib", MIN_IO_KIB, MAX_IO_KIB)),
-        Question("shape", f"Shape of the day: {', '.join(SHAPES)}, or 24 numbers from midnight", "", "office", parse_shape),
-        Question("night_floor", "The quietest hour, as a share of the busiest", "0 to 1", 0.1, _number("night_floor", 0, 1)),
-        Question("backup_start_hour", "Hour the nightly backup starts (empty: none)", "hour 0-24", None,
-                 _number("backup_start_hour", 0, 24)),
-        Question("backup_minutes", "How long the backup runs", "minutes", 60, _whole("backup_minutes", 1, 1_440),
-                 only_if="backup_start_hour"),
-        Question("backup_mib_s", "How fast the backup reads", "MiB/s", 50.0, _number("backup_mib_s", 0, 100_000),
-                 only_if="backup_start_hour"),
-        Question("size_gib", "Data the volume must hold (empty: not known)", "GiB", None,
-                 _number("size_gib", 1e-9, MAX_SIZE_GIB)),
-        Question("growth_per_year", "Growth a year (0.3 is 30 %)", "share", 0.0, _number("growth_per_year", -0.9, MAX_GROWTH)),
-    )  # fmt: skip
+        Question(
+            "reads_per_s",
+            "Reads a second in the busy hour (iostat -x: r/s)",
+            "I/Os a second",
+            None,
+            _number("reads_per_s", 0, MAX_OPS_PER_S),
+            required=True,
+        ),
+        Question(
+            "writes_per_s",
+            "Writes a second in the busy hour (iostat -x: w/s)",
+            "I/Os a second",
+            None,
+            _number("writes_per_s", 0, MAX_OPS_PER_S),
+            required=True,
+        ),
+        Question(
+            "read_kib",
+            "Mean size of a read (iostat -x: rareq-sz)",
+            "KiB",
+            DEFAULT_READ_KIB,
+            _number("read_kib", MIN_IO_KIB, MAX_IO_KIB),
+        ),
+        Question(
+            "write_kib",
+            "Mean size of a write (iostat -x: wareq-sz)",
+            "KiB",
+            DEFAULT_WRITE_KIB,
+            _number("write_kib", MIN_IO_KIB, MAX_IO_KIB),
+        ),
+        Question(
+            "shape", f"Shape of the day: {', '.join(SHAPES)}, or 24 numbers from midnight", "", "office", parse_shape
+        ),
+        Question(
+            "night_floor", "The quietest hour, as a share of the busiest", "0 to 1", 0.1, _number("night_floor", 0, 1)
+        ),
+        Question(
+            "backup_start_hour",
+            "Hour the nightly backup starts (empty: none)",
+            "hour 0-24",
+            None,
+            _number("backup_start_hour", 0, 24),
+        ),
+        Question(
+            "backup_minutes",
+            "How long the backup runs",
+            "minutes",
+            60,
+            _whole("backup_minutes", 1, 1_440),
+            only_if="backup_start_hour",
+        ),
+        Question(
+            "backup_mib_s",
+            "How fast the backup reads",
+            "MiB/s",
+            50.0,
+            _number("backup_mib_s", 0, 100_000),
+            only_if="backup_start_hour",
+        ),
+        Question(
+            "size_gib",
+            "Data the volume must hold (empty: not known)",
+            "GiB",
+            None,
+            _number("size_gib", 1e-9, MAX_SIZE_GIB),
+        ),
+        Question(
+            "growth_per_year", "Growth a year (0.3 is 30 %)", "share", 0.0, _number("growth_per_year", -0.9, MAX_GROWTH)
+        ),
+    )
 
 
 def from_answers(answers: dict) -> OpenWorkload:

@@ -82,7 +82,9 @@ def demo_day() -> OpenWorkload:
     add_backup(reads, sizes, backup, BACKUP_MIB_S)
     reads = [round(rate, 2) for rate in reads]
     sizes = [round(size, 3) for size in sizes]
-    points = make_points([60.0 * i for i in range(1_440)], [60.0] * 1_440, reads, writes, sizes, [about["write_kib"]] * 1_440)
+    points = make_points(
+        [60.0 * i for i in range(1_440)], [60.0] * 1_440, reads, writes, sizes, [about["write_kib"]] * 1_440
+    )
     caveats = (
         f"Only one hour was recorded. Its {len(minutes)} minutes after the warm-up are repeated and scaled by the hourly factors of an "
         f"{DAY_SHAPE} day ({SHAPES[DAY_SHAPE][0]:g} at night, 1 from 10:00): the day's shape is an assumption.",
@@ -131,6 +133,6 @@ def _read(name: str) -> bytes:
     try:
         return (RECORDED / name).read_bytes()
     except OSError as error:
-        raise CouldNotRun(
-            str(RECORDED / name), f"cannot be read: {error.strerror}", "part of the installation", "Install Headrace again."
-        ) from None
+        rule = f"cannot be read: {error.strerror}"
+        hint = "Install Headrace again."
+        raise CouldNotRun(str(RECORDED / name), rule, "part of the installation", hint) from None

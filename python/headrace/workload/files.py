@@ -92,7 +92,9 @@ class PointsTable(Table):
     writes_per_s: _Column
     read_kib: _Column
     write_kib: _Column
-    interval_s: Annotated[float, said_as("must be one number", "An array of lengths is called duration_s.")] | None = None
+    interval_s: Annotated[float, said_as("must be one number", "An array of lengths is called duration_s.")] | None = (
+        None
+    )
     t_s: _Column | None = None
     duration_s: _Column | None = None
     read_await_ms: _Column | None = None
@@ -127,7 +129,9 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
     """
     path = Path(path)
     if isinstance(workload, TransactionWorkload):
-        write_whole(path, transaction_files.to_toml(workload, {"format": FORMAT, "version": VERSION, "model": "mysql"}).encode())
+        write_whole(
+            path, transaction_files.to_toml(workload, {"format": FORMAT, "version": VERSION, "model": "mysql"}).encode()
+        )
         return
     if isinstance(workload, ClosedWorkload):
         write_whole(path, tomli_w.dumps(_closed_document(workload)).encode())
@@ -168,7 +172,11 @@ def _open(document: dict, path: Path) -> OpenWorkload:
         raise InputError(" and ".join(ways) or "no points", rule, DOC)
     if ways[0] in ("daily", "constant"):
         return _from_recipe(read, ways[0], {key: document[key] for key in SHARED_WITH_ANSWERS if key in document})
-    points = _inline_points(read.points) if read.points is not None else _points_file(read.points_file, read.points_sha256, path)
+    points = (
+        _inline_points(read.points)
+        if read.points is not None
+        else _points_file(read.points_file, read.points_sha256, path)
+    )
     names = ("name", "kind", *SHARED_WITH_ANSWERS, "clock_zone", "source")
     return OpenWorkload(points=points, caveats=tuple(read.caveats), **{name: getattr(read, name) for name in names})
 
@@ -199,7 +207,9 @@ def _inline_points(table: dict) -> pl.DataFrame:
     durations = columns.pop("interval_s", None) or columns["duration_s"]
     starts = columns.get("t_s") or _starts(durations, "interval_s" in table)
     points = make_points(starts, durations, *(columns[name] for name in POINT_COLUMNS[2:]))
-    return points.with_columns(pl.Series(name, columns[name], dtype=pl.Float64) for name in OBSERVED_COLUMNS if name in columns)
+    return points.with_columns(
+        pl.Series(name, columns[name], dtype=pl.Float64) for name in OBSERVED_COLUMNS if name in columns
+    )
 
 
 def _starts(durations: list[float], even: bool) -> list[float]:
@@ -216,16 +226,13 @@ def _points_file(name: object, digest: object, path: Path) -> pl.DataFrame:
     if not isinstance(name, str) or not name or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
         raise InputError(f"points_file = {shown(name)}", "must be a path below the workload file's folder", DOC)
     if not isinstance(digest, str):
-        raise InputError("points_sha256 is missing", "a points_file is read only with its sha256", DOC, f"Run sha256sum {name}.")
+        hint = f"Run sha256sum {name}."
+        raise InputError("points_sha256 is missing", "a points_file is read only with its sha256", DOC, hint)
     content = read_bytes(path.parent / name, MAX_POINTS_FILE_BYTES)
     actual = hashlib.sha256(content).hexdigest()
     if actual != digest.lower():
-        raise InputError(
-            f"{name} has sha256 {actual[:12]}...",
-            f"points_sha256 says {digest[:12]}...",
-            DOC,
-            "The file was changed or cut off: get it again, or put its new sha256 in if the change is meant.",
-        )
+        hint = "The file was changed or cut off: get it again, or put its new sha256 in if the change is meant."
+        raise InputError(f"{name} has sha256 {actual[:12]}...", f"points_sha256 says {digest[:12]}...", DOC, hint)
     try:
         overrides = {column: pl.Float64 for column in (*POINT_COLUMNS, *OBSERVED_COLUMNS)}
         frame = pl.read_csv(content, schema_overrides=overrides, n_rows=MAX_POINTS + 1)
@@ -284,7 +291,11 @@ def _points_table(points: pl.DataFrame) -> str:
     for column in columns:
         one_value = points[column].n_unique() == 1
         # reads_per_s stays an array, so that the number of points can always be seen.
-        lines.append(f"{column} = {_figure(points[column][0])}" if one_value and column != columns[0] else _array(column, points[column]))
+        lines.append(
+            f"{column} = {_figure(points[column][0])}"
+            if one_value and column != columns[0]
+            else _array(column, points[column])
+        )
     return "\n".join(lines) + "\n"
 
 

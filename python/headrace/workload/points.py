@@ -82,12 +82,8 @@ def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
     if points.height == 0:
         raise InputError("0 points", "a workload has at least one point", LIMITS_SOURCE)
     if points.height > MAX_POINTS:
-        raise InputError(
-            f"{points.height:,} points",
-            f"at most {MAX_POINTS:,} are taken",
-            LIMITS_SOURCE,
-            "Cut the recording or take means over a longer interval.",
-        )
+        hint = "Cut the recording or take means over a longer interval."
+        raise InputError(f"{points.height:,} points", f"at most {MAX_POINTS:,} are taken", LIMITS_SOURCE, hint)
     for column in POINT_COLUMNS:
         _refuse(points, ~pl.col(column).is_finite().fill_null(False), column, "must be a finite number")
     longest = MAX_RECORDED_POINT_S if kind == "recorded" else MAX_POINT_S
@@ -116,7 +112,8 @@ def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
 def check_clock_zone(zone: object) -> None:
     """The zone of a clock: UTC, an offset from it, or not stated."""
     if zone != LOCAL_ZONE and not (isinstance(zone, str) and CLOCK_ZONE.fullmatch(zone)):
-        raise InputError(f"clock_zone = {shown(zone)}", f'must be "UTC", "UTC+01:00" or the like, or "{LOCAL_ZONE}"', LIMITS_SOURCE)
+        rule = f'must be "UTC", "UTC+01:00" or the like, or "{LOCAL_ZONE}"'
+        raise InputError(f"clock_zone = {shown(zone)}", rule, LIMITS_SOURCE)
 
 
 def check_clock_start(start: object) -> None:
@@ -125,7 +122,11 @@ def check_clock_start(start: object) -> None:
         return
     rule = "must be a time of day like 10:00:00, or a date and time like 2025-11-21T10:00:00 of the years 1990 to 2100, in quotes"
     try:
-        moment = datetime.fromisoformat(start if len(start) > 8 else f"2000-01-01T{start}") if isinstance(start, str) else None
+        moment = (
+            datetime.fromisoformat(start if len(start) > 8 else f"2000-01-01T{start}")
+            if isinstance(start, str)
+            else None
+        )
     except ValueError:
         moment = None
     if moment is None or not 1990 <= moment.year <= 2100:
@@ -140,7 +141,8 @@ def _check_contiguous(points: pl.DataFrame) -> None:
     _refuse(points, apart, "t_s", "each point starts where the one before ends")
     span_s = points["t_s"][-1] + points["duration_s"][-1]
     if span_s > MAX_SPAN_S:
-        raise InputError(f"{span_s / 86_400:,.0f} days", f"at most {MAX_SPAN_S / 86_400:,.0f} days are taken", LIMITS_SOURCE)
+        rule = f"at most {MAX_SPAN_S / 86_400:,.0f} days are taken"
+        raise InputError(f"{span_s / 86_400:,.0f} days", rule, LIMITS_SOURCE)
 
 
 def _refuse(points: pl.DataFrame, wrong: pl.Expr, column: str, rule: str) -> None:
@@ -177,7 +179,9 @@ def check_size(size_gib: object) -> float | None:
 def with_totals(points: pl.DataFrame) -> pl.DataFrame:
     """The points with `ops_per_s` (I/Os a second) and `mib_s` (MiB/s), reads and writes together."""
     kib_s = pl.col("reads_per_s") * pl.col("read_kib") + pl.col("writes_per_s") * pl.col("write_kib")
-    return points.with_columns((pl.col("reads_per_s") + pl.col("writes_per_s")).alias("ops_per_s"), (kib_s / 1024.0).alias("mib_s"))
+    return points.with_columns(
+        (pl.col("reads_per_s") + pl.col("writes_per_s")).alias("ops_per_s"), (kib_s / 1024.0).alias("mib_s")
+    )
 
 
 def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:

@@ -162,7 +162,8 @@ def _database(table: dict, engine: str) -> dict:
     if table.get("engine") != engine:
         raise InputError(f"database.engine = {shown(table.get('engine'))}", f"must be {engine}, as engine says", DOC)
     if engine == "innodb" and "compaction" in table:
-        raise InputError(f"database.compaction = {shown(table['compaction'])}", "MyRocks has compaction, InnoDB has not", DOC)
+        rule = "MyRocks has compaction, InnoDB has not"
+        raise InputError(f"database.compaction = {shown(table['compaction'])}", rule, DOC)
     like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]]}}
     return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=DOC, at="database"))
 
@@ -170,7 +171,10 @@ def _database(table: dict, engine: str) -> dict:
 def _type_like(value: Any, name: str) -> Any:
     """The type of a value of the core: tables with the same keys, numbers as finite floats."""
     if isinstance(value, dict):
-        fields = [(key, _type_like(item, key), None) if key in MAY_LACK else (key, _type_like(item, key)) for key, item in value.items()]
+        fields = [
+            (key, _type_like(item, key), None) if key in MAY_LACK else (key, _type_like(item, key))
+            for key, item in value.items()
+        ]
         return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True) | None
     if isinstance(value, (list, tuple)):
         return list[_type_like(value[0], name)]
@@ -189,7 +193,8 @@ def _check_parameters(read: _DatabaseFile) -> None:
 
 def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...], ...]:
     if len(rows) != count or any(len(row) != count for row in rows):
-        raise InputError(f"covariance of {len(rows)} rows", f"must be square, one row for each of the {count} parameters", DOC)
+        rule = f"must be square, one row for each of the {count} parameters"
+        raise InputError(f"covariance of {len(rows)} rows", rule, DOC)
     cells = tuple(tuple(row) for row in rows)
     # Cholesky's factor of the correlations: it exists for a covariance only.
     factor = [[0.0] * count for _ in range(count)]
@@ -200,11 +205,8 @@ def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...],
             given = cells[i][j] / scale if scale > 0 else math.inf if cells[i][j] else float(i == j)
             left = given - sum(factor[i][k] * factor[j][k] for k in range(j)) + ROUNDED * (i == j)
             if not symmetric or not math.isfinite(left) or (i == j and left <= 0):
-                raise InputError(
-                    f"covariance[{i}][{j}] = {cells[i][j]:g}",
-                    "no covariance: it is symmetric, and no combination of parameters has a negative variance",
-                    DOC,
-                )
+                rule = "no covariance: it is symmetric, and no combination of parameters has a negative variance"
+                raise InputError(f"covariance[{i}][{j}] = {cells[i][j]:g}", rule, DOC)
             factor[i][j] = math.sqrt(left) if i == j else left / factor[j][j]
     return cells
 

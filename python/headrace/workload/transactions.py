@@ -69,7 +69,10 @@ class TransactionWorkload:
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise InputError(f"engine = {self.engine!r}", "must be innodb or myrocks", DOC)
-        for name, value, low, high in (("cache_gib", self.cache_gib, 1e-3, 65_536.0), ("threads", self.threads, 1, 65_536)):
+        for name, value, low, high in (
+            ("cache_gib", self.cache_gib, 1e-3, 65_536.0),
+            ("threads", self.threads, 1, 65_536),
+        ):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise InputError(f"{name} = {value!r}", f"must be between {low:g} and {high:g}", DOC)
         try:
@@ -109,9 +112,14 @@ class TransactionWorkload:
         spread = chance.multivariate_normal(np.zeros(len(names)), np.array(self.covariance), size=count, method="eigh")
         known = {parameter.name: parameter.spread for parameter in of_engine(self.engine)}
         limits = np.array([3.0 * known[name] for name in names])
-        return [applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True))) for row in spread]
+        return [
+            applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True)))
+            for row in spread
+        ]
 
-    def outside(self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None) -> list[str]:
+    def outside(
+        self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None
+    ) -> list[str]:
         """What a prediction asks beyond the runs, in sentences; empty inside their range. `vcpus`: None where no processor binds."""
         covered, said = self.covered, []
         if covered.cache_gib is None:
@@ -126,11 +134,21 @@ class TransactionWorkload:
                 said.append(f"A cache of {share}, which had {runs}: far from them.")
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
-            said.append(f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs.")
-        if vcpus is not None and covered.vcpus is not None and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS:
-            said.append(f"{vcpus:,} virtual CPUs are more than twice away from the {_range(*covered.vcpus)} of the runs.")
+            said.append(
+                f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs."
+            )
+        if (
+            vcpus is not None
+            and covered.vcpus is not None
+            and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS
+        ):
+            said.append(
+                f"{vcpus:,} virtual CPUs are more than twice away from the {_range(*covered.vcpus)} of the runs."
+            )
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
-            said.append(f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}.")
+            said.append(
+                f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}."
+            )
         return said
 
 

@@ -28,7 +28,10 @@ FAR_ABOVE_MIB_S = 1.25  # nothing merges bytes
 ABOVE = 1.1
 # vmstat adds up all disks of the host, the root volume too.
 FAR_ABOVE_HOST = 2.0
-POOL_SLACK_SHARE, POOL_SLACK_GIB = 0.10, 1.0  # the server rounds the pool up to whole chunks (up to 1 GiB at 8 instances)
+POOL_SLACK_SHARE, POOL_SLACK_GIB = (
+    0.10,
+    1.0,
+)  # the server rounds the pool up to whole chunks (up to 1 GiB at 8 instances)
 # Queries per transaction of the OLTP scripts with their default options (sysbench 1.0, oltp_common.lua, BEGIN and COMMIT counted).
 QUERIES = {"oltp_read_write": 20, "oltp_read_only": 16, "oltp_write_only": 6, "oltp_point_select": 1, "oltp_update_index": 1,
            "oltp_update_non_index": 1, "oltp_insert": 1, "oltp_delete": 1}  # fmt: skip
@@ -42,19 +45,18 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
     threads, count = rows.threads, len(rows.threads)
     for where, value in zip(rows.where, threads, strict=True):
         if not math.isnan(value) and value != int(value):
-            raise recording.bad(where, f"threads = {value:g}", "must be a whole number", "The line is damaged: take it out.", DOC)
+            hint = "The line is damaged: take it out."
+            raise recording.bad(where, f"threads = {value:g}", "must be a whole number", hint, DOC)
     end = count
     while end > 0 and count - end < MOST_ENDING_ROWS and threads[end - 1] < described:
         end -= 1
     for where, value in zip(rows.where[: max(end, 1)], threads, strict=False):
         if not math.isnan(value) and value != described:
-            raise recording.bad(where, f"{value:g} threads", f"the description says threads = {described}",
-                                "Correct it, or name the file of that run.", RULES)  # fmt: skip
+            hint = "Correct it, or name the file of that run."
+            raise recording.bad(where, f"{value:g} threads", f"the description says threads = {described}", hint, RULES)
     ending = [index >= end for index in range(count)]
     if any(ending):
-        text = (
-            f"In the last {count - end} rows clients had already left ({threads[count - 1]:g} of {described} at the end): marked suspect."
-        )
+        text = f"In the last {count - end} rows clients had already left ({threads[count - 1]:g} of {described} at the end): marked suspect."
         rows.findings.append(RunFinding("ending", text, rows.t_s[end] - rows.interval_s))
     return ending
 
@@ -62,10 +64,14 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
 def check_length(recording: Recording, rows: Rows, seconds: float | None) -> None:
     """The file's last second against `seconds`."""
     last = rows.t_s[-1]
-    if seconds is not None and abs(last - seconds) > max(LENGTH_SLACK_S, LENGTH_SLACK_SHARE * seconds) + rows.interval_s:
+    if (
+        seconds is not None
+        and abs(last - seconds) > max(LENGTH_SLACK_S, LENGTH_SLACK_SHARE * seconds) + rows.interval_s
+    ):
         way = "the run was stopped early or the file is cut off" if last < seconds else "the file is longer"
-        raise recording.bad("", f"it ends at {last:,.0f} s", f"the description says seconds = {seconds:g}: {way}",
-                            "Correct seconds, leave it out, or copy the file again.", RULES)  # fmt: skip
+        rule = f"the description says seconds = {seconds:g}: {way}"
+        hint = "Correct seconds, leave it out, or copy the file again."
+        raise recording.bad("", f"it ends at {last:,.0f} s", rule, hint, RULES)
 
 
 def check_rates(recording: Recording, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
@@ -77,15 +83,17 @@ def check_rates(recording: Recording, series: pl.DataFrame, described: Descripti
     mean_ms = 1_000.0 * described.threads / tps
     figures = f"{described.threads} threads at {tps:,.4g} tps take {mean_ms:,.4g} ms each on average"
     if p95 is not None and p95 > P95_OVER_MEAN * mean_ms:
-        raise recording.bad("", f"p95 is {p95:,.4g} ms", f"{figures}: p95 cannot be above 20 times that (Markov)",
-                            "Is tps per second, p95 in ms, and threads the number of clients?", RULES)  # fmt: skip
+        rule = f"{figures}: p95 cannot be above 20 times that (Markov)"
+        hint = "Is tps per second, p95 in ms, and threads the number of clients?"
+        raise recording.bad("", f"p95 is {p95:,.4g} ms", rule, hint, RULES)
     if p95 is not None and mean_ms > MEAN_OVER_P95 * p95:
-        raise recording.bad("", f"p95 is {p95:,.4g} ms", f"{figures}, over {MEAN_OVER_P95:g} times p95: the clients waited for something else",
-                            "Is there a --rate or think time (not a closed run), or is tps not per second?", RULES)  # fmt: skip
+        rule = f"{figures}, over {MEAN_OVER_P95:g} times p95: the clients waited for something else"
+        hint = "Is there a --rate or think time (not a closed run), or is tps not per second?"
+        raise recording.bad("", f"p95 is {p95:,.4g} ms", rule, hint, RULES)
     if qps is not None and qps < LEAST_QUERIES * tps:
-        raise recording.bad(
-            "", f"qps is {qps:,.4g} and tps {tps:,.4g}", "a transaction is at least one query", "Are the columns swapped?", RULES
-        )
+        rule = "a transaction is at least one query"
+        hint = "Are the columns swapped?"
+        raise recording.bad("", f"qps is {qps:,.4g} and tps {tps:,.4g}", rule, hint, RULES)
     if qps is not None:
         _queries(qps / tps, described, findings)
 
@@ -119,8 +127,11 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
             continue
         on = f" on {described.instance}" if described.instance else ""
         if value > far * most:
-            raise InputError(f"{name}: {value:,.0f} {unit} half of the time", f"storage {described.storage}{on} gives at most {most:,.0f} {unit} on {described.as_of}",
-                             "the catalog (headrace catalog volumes)", "Check storage, as_of, instance, the device, and whether it is the same run.")  # fmt: skip
+            rule = f"storage {described.storage}{on} gives at most {most:,.0f} {unit} on {described.as_of}"
+            hint = "Check storage, as_of, instance, the device, and whether it is the same run."
+            raise InputError(
+                f"{name}: {value:,.0f} {unit} half of the time", rule, "the catalog (headrace catalog volumes)", hint
+            )
         text = f"{name}: {value:,.0f} {unit} half of the time, and {described.storage}{on} gives {most:,.0f}: merging, other disks, or a wrong description."
         findings.append(RunFinding("storage", text))
 
@@ -135,8 +146,9 @@ def check_pool(name: str, status: Status, described: Description) -> None:
         return
     pool_gib = status.pages_total * status.page_bytes / 2**30
     if abs(pool_gib - described.cache_gib) > max(POOL_SLACK_SHARE * described.cache_gib, POOL_SLACK_GIB):
-        raise InputError(f"cache_gib = {described.cache_gib:g}", f"{name} counts {status.pages_total:,.0f} pages, {pool_gib:,.4g} GiB of buffer pool", RULES,
-                         "Correct cache_gib, or name the file of that run.")  # fmt: skip
+        rule = f"{name} counts {status.pages_total:,.0f} pages, {pool_gib:,.4g} GiB of buffer pool"
+        hint = "Correct cache_gib, or name the file of that run."
+        raise InputError(f"cache_gib = {described.cache_gib:g}", rule, RULES, hint)
 
 
 def check_commits(name: str, status: pl.DataFrame, series: pl.DataFrame, findings: list[RunFinding]) -> None:

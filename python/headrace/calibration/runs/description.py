@@ -42,7 +42,10 @@ INTERVAL_KEYS = {
 FILE_KEYS = ("sysbench", "iostat", "vmstat", "disk", "status")
 
 _Text = Annotated[str, said_as("must be text", least=1, most=400, pattern=r"\S")]
-_Path = Annotated[str, said_as("must be the path of a file, relative to the description", most=4_000, pattern=r"\A[^\0]*[^\0\s][^\0]*\Z")]
+_Path = Annotated[
+    str,
+    said_as("must be the path of a file, relative to the description", most=4_000, pattern=r"\A[^\0]*[^\0\s][^\0]*\Z"),
+]
 _Gib = Annotated[float, between(0.001, MAX_SIZE_GIB, "GiB")]
 _Gb = Annotated[float, between(0.001, MAX_SIZE_GIB, "GB")]
 _Interval = Annotated[float, between(MIN_POINT_S, MAX_RECORDED_POINT_S, "s")]
@@ -72,7 +75,9 @@ class FilesTable(Table):
     device: _Text | None = None
     columns: _Columns = _Columns()
     status_relative: bool | None = None
-    transactions: Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None = None
+    transactions: (
+        Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None
+    ) = None
     clock_start: object = None
     interval_s: _Interval | None = None
     iostat_interval_s: _Interval | None = None
@@ -126,7 +131,9 @@ class Files:
     device: str | None
     columns: dict[str, str]
     status_relative: bool | None
-    transactions: tuple[str, ...] | None  # counters of the server that are the transactions, in a run without the benchmark's reports
+    transactions: (
+        tuple[str, ...] | None
+    )  # counters of the server that are the transactions, in a run without the benchmark's reports
     clock_start: Stamp | None
     intervals: dict[str, float]  # by file key
 
@@ -207,15 +214,20 @@ def _against_instance(instance: str | None, host: dict | None, cache_gib: float,
     memory_gib = None if host["memory_mib"] is None else host["memory_mib"] / 1024
     if memory_gib is not None and cache_gib > memory_gib:
         hint = "Check cache and instance; cache_gb takes decimal GB."
-        raise InputError(f"cache_gib = {cache_gib:g}", f"{instance} has {memory_gib:g} GiB of memory", "data/instances.csv", hint)
+        rule = f"{instance} has {memory_gib:g} GiB of memory"
+        raise InputError(f"cache_gib = {cache_gib:g}", rule, "data/instances.csv", hint)
     if settings.get("vcpus", 0) > (host["vcpus"] or 2**31):
-        raise InputError(f"settings.vcpus = {settings['vcpus']}", f"{instance} has {host['vcpus']}", "data/instances.csv", "Take it out.")
+        rule = f"{instance} has {host['vcpus']}"
+        hint = "Take it out."
+        raise InputError(f"settings.vcpus = {settings['vcpus']}", rule, "data/instances.csv", hint)
 
 
 def _benchmark(table: dict) -> BenchmarkLoad:
     """[benchmark]: which keys it has depends on the benchmark, and on the distribution of its rows."""
     of_any = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
-    read = convert({key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark")
+    read = convert(
+        {key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark"
+    )
     ranges: dict[str, tuple[float, float, float]] = {}
     known = ["name", "tables", "scale", "data_gib", "data_gb"]
     if read.name == "sysbench-oltp":
@@ -246,9 +258,11 @@ def _files(read: FilesTable, folder: Path) -> Files:
         hint = "Without a benchmark record SHOW GLOBAL STATUS: headrace workload capture does."
         raise InputError("files.sysbench is missing", rule, DOC, hint)
     if read.device is not None and read.iostat is None and read.disk is None:
-        raise InputError("files.device", "names a device of the iostat or disk file, and there is none", DOC, "Take it out.")
+        hint = "Take it out."
+        raise InputError("files.device", "names a device of the iostat or disk file, and there is none", DOC, hint)
     if read.transactions is not None and read.sysbench is not None:
-        raise InputError("files.transactions", "the benchmark's reports say what the transactions are", DOC, "Take it out.")
+        hint = "Take it out."
+        raise InputError("files.transactions", "the benchmark's reports say what the transactions are", DOC, hint)
     counters = [name.lower() for name in read.transactions or ()]
     convert(counters, list[_Counter], source=DOC, at="files.transactions")
     columns = read.columns
@@ -266,9 +280,12 @@ def _files(read: FilesTable, folder: Path) -> Files:
 def _clock_start(value: object) -> Stamp | None:
     if value is None:
         return None
-    stamp = from_datetime(value) if isinstance(value, datetime) else parse_iso(value) if isinstance(value, str) else None
+    stamp = (
+        from_datetime(value) if isinstance(value, datetime) else parse_iso(value) if isinstance(value, str) else None
+    )
     if stamp is None or not FIRST_YEAR <= stamp.local.year <= LAST_YEAR:
-        raise InputError(f"files.clock_start = {shown(value)}", "must be a date and time like 2018-08-15T10:00:00", "ISO 8601")
+        rule = "must be a date and time like 2018-08-15T10:00:00"
+        raise InputError(f"files.clock_start = {shown(value)}", rule, "ISO 8601")
     return stamp
 
 
@@ -280,7 +297,8 @@ def _day(value: object) -> date:
             return date.fromisoformat(value)
     except ValueError:
         pass
-    raise InputError(f"as_of = {shown(value)}", "must be a day like 2018-08-15", "ISO 8601", "Limits and prices are those of that day.")
+    hint = "Limits and prices are those of that day."
+    raise InputError(f"as_of = {shown(value)}", "must be a day like 2018-08-15", "ISO 8601", hint)
 
 
 def _one_size(gib: float | None, gb: float | None, what: str) -> float | None:

@@ -12,7 +12,14 @@ import polars as pl
 from headrace.base.documents import parse_toml
 from headrace.base.files import read_bytes
 from headrace.calibration.runs import server
-from headrace.calibration.runs.checks import check_caps, check_commits, check_length, check_pool, check_rates, check_threads
+from headrace.calibration.runs.checks import (
+    check_caps,
+    check_commits,
+    check_length,
+    check_pool,
+    check_rates,
+    check_threads,
+)
 from headrace.calibration.runs.description import KIND, MAX_TOML_BYTES, Description, check_description
 from headrace.calibration.runs.model import SERIES_COLUMNS, Run
 from headrace.calibration.runs.series import check_start, finished, marked
@@ -79,7 +86,10 @@ def _said_by_the_description(described: Description) -> list[RunFinding]:
         findings.append(RunFinding("as_of", later))
     if described.benchmark.data_gib is not None and described.benchmark.data_gib <= described.cache_gib:
         findings.append(
-            RunFinding("cache", f"All {described.benchmark.data_gib:g} GiB of data fit into the cache of {described.cache_gib:g} GiB.")
+            RunFinding(
+                "cache",
+                f"All {described.benchmark.data_gib:g} GiB of data fit into the cache of {described.cache_gib:g} GiB.",
+            )
         )
     return findings
 
@@ -96,7 +106,11 @@ class _Read:
 
 def _by_benchmark(described: Description) -> _Read:
     recording = open_text(described.files.paths["sysbench"])
-    return _Read("sysbench", recording, sysbench.parse(recording, described.files.columns, described.files.intervals.get("sysbench")))
+    return _Read(
+        "sysbench",
+        recording,
+        sysbench.parse(recording, described.files.columns, described.files.intervals.get("sysbench")),
+    )
 
 
 def _by_server(described: Description, findings: list[RunFinding]) -> _Read:
@@ -112,11 +126,33 @@ def _by_server(described: Description, findings: list[RunFinding]) -> _Read:
 
 
 def _run(
-    described: Description, files: dict, interval_s: float, series: pl.DataFrame, frame: pl.DataFrame | None, findings: list[RunFinding]
+    described: Description,
+    files: dict,
+    interval_s: float,
+    series: pl.DataFrame,
+    frame: pl.DataFrame | None,
+    findings: list[RunFinding],
 ) -> Run:
-    keys = ("name", "engine", "engine_version", "flavor", "storage", "log_storage", "as_of", "instance", "cache_gib", "threads", "start",
-            "seconds", "benchmark", "settings", "caveats", "caps", "p95_ms",
-            "start_balance_percent")  # fmt: skip
+    keys = (
+        "name",
+        "engine",
+        "engine_version",
+        "flavor",
+        "storage",
+        "log_storage",
+        "as_of",
+        "instance",
+        "cache_gib",
+        "threads",
+        "start",
+        "seconds",
+        "benchmark",
+        "settings",
+        "caveats",
+        "caps",
+        "p95_ms",
+        "start_balance_percent",
+    )
     given = {key: getattr(described, key) for key in keys}
     return Run(**given, files=files, interval_s=interval_s, series=series, status=frame, findings=tuple(findings))
 
@@ -127,7 +163,9 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
         {
             "t_s": pl.Series(rows.t_s, dtype=pl.Float64) - interval,  # printed is the end of the interval
             "duration_s": pl.Series([interval] * count, dtype=pl.Float64),
-            "threads": pl.Series([threads if math.isnan(value) else int(value) for value in rows.threads], dtype=pl.Int64),
+            "threads": pl.Series(
+                [threads if math.isnan(value) else int(value) for value in rows.threads], dtype=pl.Int64
+            ),
             "tps": pl.Series(rows.tps, dtype=pl.Float64),
             "qps": pl.Series(rows.qps, dtype=pl.Float64),
             "p95_ms": pl.Series(rows.p95_ms, dtype=pl.Float64),
@@ -145,11 +183,15 @@ def _disks(described: Description, series: pl.DataFrame, row_s: float, findings:
     for key in ("iostat", "vmstat"):
         if key in described.files.paths:
             device = described.files.device if key == "iostat" and "disk" not in disks else None
-            disks[key] = read_disk(key, described.files.paths[key], device, described.files.intervals.get(key), span_s, row_s, findings)
+            disks[key] = read_disk(
+                key, described.files.paths[key], device, described.files.intervals.get(key), span_s, row_s, findings
+            )
     return disks
 
 
-def _with_disks(series: pl.DataFrame, disks: dict[str, Series], clock_s: float | None, findings: list[RunFinding]) -> pl.DataFrame:
+def _with_disks(
+    series: pl.DataFrame, disks: dict[str, Series], clock_s: float | None, findings: list[RunFinding]
+) -> pl.DataFrame:
     starts, durations = series["t_s"].to_list(), series["duration_s"].to_list()
     measured = {}
     for key, disk in disks.items():
@@ -158,21 +200,30 @@ def _with_disks(series: pl.DataFrame, disks: dict[str, Series], clock_s: float |
         findings += [replace(gap, t_s=gap.t_s + offset) for gap in disk.gaps]
         measured[key] = align.onto(disk, offset, starts, durations)
         if all(value is None for value in measured[key]["read_mib_s"]):
-            raise InputError(
-                f"{disk.name}: no report lies within the run", "files of one run lie in the same time", DOC, "Name the file of this run."
-            )
+            rule = "files of one run lie in the same time"
+            hint = "Name the file of this run."
+            raise InputError(f"{disk.name}: no report lies within the run", rule, DOC, hint)
     used = [key for key in DISK_KEYS if key in measured]
     taken = measured[used[0]] if used else {}
-    series = series.with_columns(pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS)
+    series = series.with_columns(
+        pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS
+    )
     # ProcessorTime are in every file but the counters of disks: the first that has them tells.
-    busy = next((columns["busy_share"] for columns in measured.values() if "busy_share" in columns), [None] * series.height)
+    busy = next(
+        (columns["busy_share"] for columns in measured.values() if "busy_share" in columns), [None] * series.height
+    )
     series = series.with_columns(pl.Series("busy_share", busy, dtype=pl.Float64))
     if len(used) > 1:
         _compare(used, measured, findings)
     for key in DISK_KEYS:
         missing = sum(value is None for value in measured.get(key, {}).get("read_mib_s", ()))
         if missing:
-            findings.append(RunFinding("gap", f"{disks[key].name}: {missing} of {series.height} rows of the run are not covered: null there."))
+            findings.append(
+                RunFinding(
+                    "gap",
+                    f"{disks[key].name}: {missing} of {series.height} rows of the run are not covered: null there.",
+                )
+            )
     return series
 
 
@@ -185,7 +236,8 @@ def _on_run_time(findings: list[RunFinding], first: int, offset_s: float) -> Non
 
 def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFinding]) -> None:
     total = {
-        key: sum(value or 0.0 for name in ("read_mib_s", "write_mib_s") for value in columns[name]) for key, columns in measured.items()
+        key: sum(value or 0.0 for name in ("read_mib_s", "write_mib_s") for value in columns[name])
+        for key, columns in measured.items()
     }
     first = used[0]
     text = f"{', '.join(used[:-1])} and {used[-1]} are {'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
@@ -194,8 +246,14 @@ def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFindi
     findings.append(RunFinding("disk", text))
 
 
-def _status(described: Description, series: pl.DataFrame, row_s: float, clock_s: float | None, files: dict,
-            findings: list[RunFinding]) -> tuple[pl.DataFrame | None, float | None]:  # fmt: skip
+def _status(
+    described: Description,
+    series: pl.DataFrame,
+    row_s: float,
+    clock_s: float | None,
+    files: dict,
+    findings: list[RunFinding],
+) -> tuple[pl.DataFrame | None, float | None]:
     if "status" not in described.files.paths:
         return None, None
     recording = open_text(described.files.paths["status"])
@@ -205,12 +263,17 @@ def _status(described: Description, series: pl.DataFrame, row_s: float, clock_s:
     files["status"] = (recording.name, recording.sha256)
     status.check_engine(found, described.engine, recording.name)
     check_pool(recording.name, found, described)
-    reference = next((name for name in ("com_commit_per_s", *found.series.columns) if name in found.series.columns), None)
+    reference = next(
+        (name for name in ("com_commit_per_s", *found.series.columns) if name in found.series.columns), None
+    )
     if reference is None:
-        raise InputError(f"{recording.name}: no counter with a rate or a level", "is left of it", DOC, "Record SHOW GLOBAL STATUS whole.")
+        hint = "Record SHOW GLOBAL STATUS whole."
+        raise InputError(f"{recording.name}: no counter with a rate or a level", "is left of it", DOC, hint)
     offset = align.offset_of(found.series, reference, series, clock_s, findings)
     _on_run_time(findings, before, offset)
     frame = status.frame(found.series, offset)
     check_commits(recording.name, frame, series, findings)
-    early = found.first_free_share if abs(offset) <= align.MAX_LAG_S else None  # another moment says nothing of the start
+    early = (
+        found.first_free_share if abs(offset) <= align.MAX_LAG_S else None
+    )  # another moment says nothing of the start
     return frame, early

@@ -33,7 +33,9 @@ MOST_IOS_PER_TRANSACTION = 100.0
 def marked(series: pl.DataFrame) -> pl.DataFrame:
     """The frame with `suspect` (outliers added to what is there) and `stall`."""
     median = pl.col("tps").rolling_median(WINDOW_ROWS, center=True, min_samples=1)
-    series = series.with_columns(median.alias("_median")).with_columns((pl.col("tps") - pl.col("_median")).abs().alias("_away"))
+    series = series.with_columns(median.alias("_median")).with_columns(
+        (pl.col("tps") - pl.col("_median")).abs().alias("_away")
+    )
     mad = pl.col("_away").rolling_median(WINDOW_ROWS, center=True, min_samples=1) * SIGMA_OF_MAD
     noise = (pl.col("_median") / pl.col("duration_s")).sqrt()
     series = series.with_columns(pl.max_horizontal(mad, noise, LEAST_SIGMA_SHARE * pl.col("_median")).alias("_sigma"))
@@ -53,7 +55,8 @@ def finished(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
     if outliers.height:
         worst = outliers.sort(pl.col("_away") / pl.col("_sigma"), descending=True, maintain_order=True)
         places = ", ".join(
-            f"{t:g} s ({tps:,.0f} tps beside {usual:,.0f})" for t, tps, usual in worst.select("t_s", "tps", "_median").head(SHOWN).rows()
+            f"{t:g} s ({tps:,.0f} tps beside {usual:,.0f})"
+            for t, tps, usual in worst.select("t_s", "tps", "_median").head(SHOWN).rows()
         )
         text = f"{outliers.height} of {series.height} rows lie over {OUTLIER_SIGMAS:g} robust standard deviations from the median of the minute around them"
         findings.append(RunFinding("outlier", f"{text}: {places}. Marked suspect, not dropped.", worst["t_s"][0]))
@@ -77,7 +80,9 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
     if not runs:
         return
     longest = max(runs, key=lambda run: run[1])
-    places = ", ".join(f"{length:g} s at {start:g} s" for start, length in sorted(runs, key=lambda run: -run[1])[:SHOWN])
+    places = ", ".join(
+        f"{length:g} s at {start:g} s" for start, length in sorted(runs, key=lambda run: -run[1])[:SHOWN]
+    )
     text = f"{len(runs)} stalls, {sum(length for _, length in runs):,.0f} s in all, below {STALL_SHARE:.0%} of the median of the minute around them"
     findings.append(RunFinding("stall", f"{text}; the longest: {places}.", longest[0]))
 
@@ -85,11 +90,15 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
 # --- cold or warm -----------------------------------------------------------------------------------------------------
 
 
-def check_start(series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[RunFinding]) -> None:
+def check_start(
+    series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[RunFinding]
+) -> None:
     """Whether the run begins as described: I/Os a transaction fall by over 15 % in a cold one, and not in a warm one."""
     if described.engine == "innodb" and first_free_share is not None:
         data_gib = described.benchmark.data_gib
-        _by_free_pages(described.start, first_free_share, None if data_gib is None else data_gib / described.cache_gib, findings)
+        _by_free_pages(
+            described.start, first_free_share, None if data_gib is None else data_gib / described.cache_gib, findings
+        )
         return
     good = series.filter(~pl.col("stall") & ~pl.col("suspect"))
     length_s = float(good["duration_s"].sum())
@@ -114,12 +123,22 @@ def _changed(fall: float) -> str:
 def _by_free_pages(start: str, share: float, data_share: float | None, findings: list[RunFinding]) -> None:
     if (start == "cold") != looks_cold(share, data_share):
         only = "only " if start == "cold" else ""
-        findings.append(RunFinding("start", f'start = "{start}", but {only}{share:.0%} of the buffer pool was free at the first sample.', 0.0))
+        findings.append(
+            RunFinding(
+                "start",
+                f'start = "{start}", but {only}{share:.0%} of the buffer pool was free at the first sample.',
+                0.0,
+            )
+        )
 
 
 def window_s(described: Description, length_s: float) -> float:
     """How long the beginning is: a quarter of the time the cache takes to fill at the cap, from a sixtieth to an eighth of the run."""
-    fill_s = described.cache_gib * 2**30 / PAGE_BYTES / described.caps.iops if math.isfinite(described.caps.iops) else length_s
+    fill_s = (
+        described.cache_gib * 2**30 / PAGE_BYTES / described.caps.iops
+        if math.isfinite(described.caps.iops)
+        else length_s
+    )
     return min(max(fill_s / 4, length_s / 60, 10.0), length_s / 8)
 
 
@@ -128,7 +147,10 @@ def _fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[
     first_t, last_t = good["t_s"][0], good["t_s"][-1] + good["duration_s"][-1]
     head = good.filter(pl.col("t_s") < first_t + window_s(described, length_s))
     tail = good.filter(pl.col("t_s") >= last_t - (last_t - first_t) / 8)
-    for column, words in (("read_iops", "reads a transaction (iostat)"), ("read_mib_s", "MiB read a transaction (vmstat)")):
+    for column, words in (
+        ("read_iops", "reads a transaction (iostat)"),
+        ("read_mib_s", "MiB read a transaction (vmstat)"),
+    ):
         before, after = _per_transaction(head, column), _per_transaction(tail, column)
         if before and after is not None:
             return 1 - after / before, words
@@ -185,7 +207,9 @@ def _speed(run: Run) -> list[str]:
         f"5 % of the rows are below {p5:,.0f}, half below {p50:,.0f}, 95 % below {p95:,.0f} tps."
     ]
     quarters = [_mean(part, "tps") for part in _quarters(run)]
-    sentences.append("Mean tps by quarter: " + ", ".join("none" if value is None else f"{value:,.0f}" for value in quarters) + ".")
+    sentences.append(
+        "Mean tps by quarter: " + ", ".join("none" if value is None else f"{value:,.0f}" for value in quarters) + "."
+    )
     latency = series["p95_ms"].median()
     if latency is not None:
         sentences.append(f"The median of the rows' p95 is {latency:,.1f} ms.")
@@ -198,19 +222,28 @@ def _disk(run: Run) -> list[str]:
         return []
     reads, writes = _mean(run.series, "read_iops"), _mean(run.series, "write_iops")
     if reads is None or writes is None:
-        return [f"The host read {read:,.1f} and wrote {write:,.1f} MiB/s on average (all its disks; I/Os were not counted)."]
+        return [
+            f"The host read {read:,.1f} and wrote {write:,.1f} MiB/s on average (all its disks; I/Os were not counted)."
+        ]
     covered = run.series.drop_nulls("read_iops")
     done = (covered["tps"] * covered["duration_s"]).sum()
     each = ((covered["read_iops"] + covered["write_iops"]) * covered["duration_s"]).sum()
     per = f", {each / done:,.1f} I/Os a transaction" if done else ""
-    return [f"The device did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."]
+    return [
+        f"The device did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
+    ]
 
 
 def _measured(run: Run) -> list[str]:
     names = ["transactions a second"]
     names += [
         words
-        for column, words in (("qps", "queries"), ("p95_ms", "p95"), ("read_iops", "I/Os"), ("read_mib_s", "bytes of the disks"))
+        for column, words in (
+            ("qps", "queries"),
+            ("p95_ms", "p95"),
+            ("read_iops", "I/Os"),
+            ("read_mib_s", "bytes of the disks"),
+        )
         if run.series[column].count()
     ]
     if run.status is not None:

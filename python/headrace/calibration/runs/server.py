@@ -45,9 +45,8 @@ def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
     if len(rows.t_s) < 2:
         raise recording.bad("", f"{len(rows.t_s)} intervals", "at least two are needed", "Record longer.", DOC)
     if not any(rows.tps):
-        raise recording.bad(
-            "", f"no {' or '.join(counters)}", "grows in the whole file", "The server did nothing: record it under its load.", DOC
-        )
+        hint = "The server did nothing: record it under its load."
+        raise recording.bad("", f"no {' or '.join(counters)}", "grows in the whole file", hint, DOC)
     say_gaps(recording, rows)
     return rows
 
@@ -57,30 +56,31 @@ def _interval(recording: Recording, status: Status) -> float:
     whole = round(usual)
     interval = float(whole) if whole and abs(usual - whole) <= JITTER * whole else usual
     if not MIN_POINT_S * (1 - JITTER) <= interval <= MAX_RECORDED_POINT_S:
-        raise recording.bad(
-            "", f"samples {interval:g} s apart", f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken", "Record with -i1.", DOC
-        )
+        rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
+        hint = "Record with -i1."
+        raise recording.bad("", f"samples {interval:g} s apart", rule, hint, DOC)
     return interval
 
 
-def _transactions(recording: Recording, status: Status, asked: tuple[str, ...] | None) -> tuple[tuple[str, ...], list[RunFinding]]:
+def _transactions(
+    recording: Recording, status: Status, asked: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], list[RunFinding]]:
     """The counters whose sum are the transactions, and what to say of it."""
-    known = {name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns}
+    known = {
+        name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns
+    }
     if asked is not None:
         missing = [name for name in asked if name not in known]
         if missing:
-            raise recording.bad(
-                "", f"no column {missing[0]}", "files.transactions names it", f"There are: {', '.join(known) or 'none'}.", DOC
-            )
-        return asked, [RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")]
+            hint = f"There are: {', '.join(known) or 'none'}."
+            raise recording.bad("", f"no column {missing[0]}", "files.transactions names it", hint, DOC)
+        return asked, [
+            RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")
+        ]
     if not known:
-        raise recording.bad(
-            "",
-            "none of the counters of transactions",
-            f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}",
-            "Record SHOW GLOBAL STATUS whole.",
-            DOC,
-        )
+        rule = f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}"
+        hint = "Record SHOW GLOBAL STATUS whole."
+        raise recording.bad("", "none of the counters of transactions", rule, hint, DOC)
     commits, writes, reads = (sum(known.get(name, 0.0) for name in names) for names in (COMMITS, WRITES, READS))
     if commits and commits >= LEAST_COMMITS_PER_WRITE * writes and commits >= LEAST_COMMITS_PER_READ * reads:
         chosen, said = (

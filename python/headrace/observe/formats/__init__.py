@@ -57,13 +57,16 @@ def import_file(
         )
         raise InputError(recording.name, f"{what}; read are {', '.join(FORMATS[1:])}", DOC, hint)
     if format not in ("auto", kind):
-        raise InputError(f"{recording.name} as {format}", f"it looks like {looks_like}", DOC, f"Use --format {kind}, or auto.")
+        hint = f"Use --format {kind}, or auto."
+        raise InputError(f"{recording.name} as {format}", f"it looks like {looks_like}", DOC, hint)
     if looks_like and looks_like.endswith("JSON") and recording.text.lstrip()[0] not in "{[":
         first = next(line for line in recording.lines if line.strip())
         hint = "Take out the lines above the first {: a prompt or a message of the shell was copied with it."
-        raise recording.bad(recording.lines.index(first) + 1, first.strip(), f"stands before the JSON of {looks_like}", hint)
+        rule = f"stands before the JSON of {looks_like}"
+        raise recording.bad(recording.lines.index(first) + 1, first.strip(), rule, hint)
     if kind != "vmstat" and not (read_kib is None and write_kib is None):
-        raise InputError("read_kib, write_kib", f"are for vmstat only; {looks_like} tells the sizes", DOC, "Leave them out.")
+        hint = "Leave them out."
+        raise InputError("read_kib, write_kib", f"are for vmstat only; {looks_like} tells the sizes", DOC, hint)
     if kind == "vmstat":
         readings = vmstat.parse(recording, read_kib, write_kib, any_unit)
     else:

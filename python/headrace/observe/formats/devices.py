@@ -114,17 +114,20 @@ class ImportOptions:
 
 
 def make_sample(
-    recording: Recording, where, reads: float, writes: float, read_kib: float, write_kib: float, observed: Observed = NOTHING_OBSERVED
+    recording: Recording,
+    where,
+    reads: float,
+    writes: float,
+    read_kib: float,
+    write_kib: float,
+    observed: Observed = NOTHING_OBSERVED,
 ) -> Sample:
     """A sample from I/Os and KiB a second, or an InputError for figures that cannot belong together."""
     for what, rate in (("reads", reads), ("writes", writes)):
         if rate > MAX_OPS_PER_S:
-            raise recording.bad(
-                where,
-                f"{rate:,.0f} {what} a second",
-                f"at most {MAX_OPS_PER_S:,.0f} are believed",
-                "A counter wrapped or the line is damaged: take the report out.",
-            )
+            rule = f"at most {MAX_OPS_PER_S:,.0f} are believed"
+            hint = "A counter wrapped or the line is damaged: take the report out."
+            raise recording.bad(where, f"{rate:,.0f} {what} a second", rule, hint)
     reads, read_kib = _belong_together(recording, where, "read", reads, read_kib)
     writes, write_kib = _belong_together(recording, where, "write", writes, write_kib)
     return Sample(where, reads, writes, read_kib, write_kib, _believed(recording, observed, reads, writes))
@@ -145,7 +148,9 @@ def _believed(recording: Recording, observed: Observed, reads: float, writes: fl
     )
     absurd = [
         value is not None and value > most
-        for value, most in zip(kept, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True)
+        for value, most in zip(
+            kept, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True
+        )
     ]
     if not any(absurd):
         return kept
@@ -158,7 +163,8 @@ def _belong_together(recording: Recording, where, what: str, ops: float, kib: fl
     if ops == 0.0:
         # Below 0.005 I/Os a second sysstat prints 0.00; even then no more than this many KiB/s can have moved.
         if kib > 0.005 * MAX_IO_KIB:
-            raise recording.bad(where, f"{kib:g} KiB/s but 0 {what}s", "bytes need I/Os", "The line is damaged or its units are mixed.")
+            hint = "The line is damaged or its units are mixed."
+            raise recording.bad(where, f"{kib:g} KiB/s but 0 {what}s", "bytes need I/Os", hint)
         return 0.0, 0.0
     if kib == 0.0:
         return 0.0, 0.0  # flushes: older kernels count them among the writes
@@ -166,15 +172,14 @@ def _belong_together(recording: Recording, where, what: str, ops: float, kib: fl
     # Under ten a second, two printed decimals (and flushes) can push the quotient past any limit.
     if MIN_IO_KIB <= size <= MAX_IO_KIB or (ops < 10 and kib < 10 * MAX_IO_KIB):
         return ops, min(max(size, MIN_IO_KIB), MAX_IO_KIB) * ops
-    raise recording.bad(
-        where,
-        f"{ops:g} {what}s and {kib:g} KiB a second: {size:g} KiB each",
-        f"an I/O is {MIN_IO_KIB:g} to {MAX_IO_KIB:g} KiB",
-        "The units are mixed, or the line is damaged.",
-    )
+    rule = f"an I/O is {MIN_IO_KIB:g} to {MAX_IO_KIB:g} KiB"
+    hint = "The units are mixed, or the line is damaged."
+    raise recording.bad(where, f"{ops:g} {what}s and {kib:g} KiB a second: {size:g} KiB each", rule, hint)
 
 
-def device_series(recording: Recording, readings: Readings, wanted: str | None, interval_s: float | None) -> tuple[str, float, Series]:
+def device_series(
+    recording: Recording, readings: Readings, wanted: str | None, interval_s: float | None
+) -> tuple[str, float, Series]:
     """The device `wanted` (None: the busiest), the seconds between its reports, and what they say.
 
     Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS. Intervals
@@ -198,12 +203,24 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
     if not readings.reports:
         raise recording.bad("", "no reports", f"{readings.tool} printed nothing that can be used", "Record for longer.")
     device, interval_s, series = device_series(recording, readings, options.device, options.interval_s)
-    points = _points(series, _filled(recording, readings, series, options.gaps, interval_s), interval_s, options.gaps == "zero")
-    source = {"tool": readings.tool, "file": recording.name, "sha256": recording.sha256, "period_s": interval_s, "device": device}
+    points = _points(
+        series, _filled(recording, readings, series, options.gaps, interval_s), interval_s, options.gaps == "zero"
+    )
+    source = {
+        "tool": readings.tool,
+        "file": recording.name,
+        "sha256": recording.sha256,
+        "period_s": interval_s,
+        "device": device,
+    }
     start, zone = _clock_start(readings, interval_s, options.start)
     if start:
         source["clock_start"] = start
-    name = clip(recording.name.rsplit(".", 1)[0].strip() or "recording") if options.name is None else check_name(options.name)
+    name = (
+        clip(recording.name.rsplit(".", 1)[0].strip() or "recording")
+        if options.name is None
+        else check_name(options.name)
+    )
     try:
         return OpenWorkload(
             name=name,
@@ -224,10 +241,19 @@ def _points(series: Series, rows: list[tuple[int, bool]], interval_s: float, idl
     if idle:
         frame = frame.with_columns(pl.when(filled).then(0.0).otherwise(pl.col(rate)).alias(rate) for rate in RATES)
     # A report that is held repeats the rates; what was observed beside them belongs to its own interval only.
-    frame = frame.with_columns(pl.when(filled).then(None).otherwise(pl.col(name)).alias(name) for name in OBSERVED_COLUMNS)
-    sizes = [(pl.col(f"{way}_kib_s") / pl.col(f"{way}s_per_s")).fill_nan(0.0).alias(f"{way}_kib") for way in ("read", "write")]
+    frame = frame.with_columns(
+        pl.when(filled).then(None).otherwise(pl.col(name)).alias(name) for name in OBSERVED_COLUMNS
+    )
+    sizes = [
+        (pl.col(f"{way}_kib_s") / pl.col(f"{way}s_per_s")).fill_nan(0.0).alias(f"{way}_kib")
+        for way in ("read", "write")
+    ]
     frame = frame.with_columns(sizes)
-    points = make_points([interval_s * i for i in range(len(rows))], [interval_s] * len(rows), *(frame[name] for name in POINT_COLUMNS[2:]))
+    points = make_points(
+        [interval_s * i for i in range(len(rows))],
+        [interval_s] * len(rows),
+        *(frame[name] for name in POINT_COLUMNS[2:]),
+    )
     return points.with_columns(frame[name] for name in OBSERVED_COLUMNS)
 
 
@@ -240,7 +266,8 @@ def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tup
         for device, sample in report.devices.items():
             weight[device] = weight.get(device, 0.0) + sample.reads_per_s + sample.writes_per_s
     if not weight:
-        raise recording.bad("", "no devices", f"{readings.tool} listed none", "Record without -z, or name the device to the tool.")
+        hint = "Record without -z, or name the device to the tool."
+        raise recording.bad("", "no devices", f"{readings.tool} listed none", hint)
     ranked = sorted(weight, key=lambda device: (-weight[device], device))
     count = len(readings.reports)
     listing = ", ".join(f"{clip(device, 40)} ({weight[device] / count:,.1f} IOPS)" for device in ranked[:12])
@@ -248,18 +275,16 @@ def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tup
         members = [_listed(member.strip(), weight) for member in wanted.split("+")]
         for member in members:
             if member not in weight:
-                raise InputError(f"device {clip(member)!r}", f"is not in {recording.name}", DOC, f"There are: {listing}.")
+                hint = f"There are: {listing}."
+                raise InputError(f"device {clip(member)!r}", f"is not in {recording.name}", DOC, hint)
         if len(set(members)) != len(members):
             raise InputError(f"device {clip(wanted)!r}", "names a device twice", DOC, f"There are: {listing}.")
         return "+".join(members), _column(recording, readings, members)
     if len(ranked) > 1:
         if weight[ranked[0]] < CLEAR_WINNER * weight[ranked[1]] or weight[ranked[0]] == 0.0:
-            raise InputError(
-                f"{recording.name}: {len(ranked)} devices",
-                "none does clearly more than the others",
-                DOC,
-                f"Name one, or several with + between them: {listing}.",
-            )
+            rule = "none does clearly more than the others"
+            hint = f"Name one, or several with + between them: {listing}."
+            raise InputError(f"{recording.name}: {len(ranked)} devices", rule, DOC, hint)
         recording.notes.append(f"{ranked[0]} was taken as the busiest of: {listing}.")
     return ranked[0], _column(recording, readings, ranked[:1])
 
@@ -283,7 +308,9 @@ def _column(recording: Recording, readings: Readings, members: list[str]) -> lis
         where = present[0].where if present else report.where
         samples.append(_together(where, present) if present else Sample(where, 0.0, 0.0, 0.0, 0.0))
     if absent:
-        recording.notes.append(f"{absent} of {len(samples)} reports do not list the device: taken as idle there, as iostat -z prints.")
+        recording.notes.append(
+            f"{absent} of {len(samples)} reports do not list the device: taken as idle there, as iostat -z prints."
+        )
     return samples
 
 
@@ -327,22 +354,21 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         steps = [b.epoch_s - a.epoch_s for a, b in zip(stamps, stamps[1:], strict=False)]
         found = readings.interval_s or (statistics.median_low(steps) if steps else None)
     if found is None and asked is None:
-        raise recording.bad(
-            "",
-            "no interval",
-            f"this {readings.tool} file does not say how many seconds lie between its reports",
-            "Give the interval (--interval), or record with times: iostat -xt 1, vmstat -t 1.",
-        )
-    if found is not None and asked is not None and abs(found - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2):
-        raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {found:g} s apart", "Leave the interval out.")
+        rule = f"this {readings.tool} file does not say how many seconds lie between its reports"
+        hint = "Give the interval (--interval), or record with times: iostat -xt 1, vmstat -t 1."
+        raise recording.bad("", "no interval", rule, hint)
+    if (
+        found is not None
+        and asked is not None
+        and abs(found - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2)
+    ):
+        hint = "Leave the interval out."
+        raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {found:g} s apart", hint)
     interval_s = asked if asked is not None else found
     if not MIN_POINT_S <= interval_s <= MAX_RECORDED_POINT_S:
-        raise recording.bad(
-            "",
-            f"interval {interval_s:g} s",
-            f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken",
-            "Longer means hide every burst: record again, at a minute or less.",
-        )
+        rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
+        hint = "Longer means hide every burst: record again, at a minute or less."
+        raise recording.bad("", f"interval {interval_s:g} s", rule, hint)
     return float(interval_s)
 
 
@@ -350,17 +376,14 @@ def _check_order(recording: Recording, readings: Readings) -> None:
     for before, after in zip(readings.reports, readings.reports[1:], strict=False):
         step = after.stamp.epoch_s - before.stamp.epoch_s
         if step == 0:
-            raise recording.bad(
-                after.where,
-                str(after.stamp.local),
-                "this time was there before",
-                "Two recordings were joined, or one was copied twice: keep one.",
-            )
+            hint = "Two recordings were joined, or one was copied twice: keep one."
+            raise recording.bad(after.where, str(after.stamp.local), "this time was there before", hint)
         if step < 0:
             hint = "The clock was set, or recordings were joined in the wrong order: cut the file there and import the parts."
             if abs(abs(step) - HOUR_S) <= 600:
                 hint = "About an hour: the end of summer time. Record in UTC (TZ=UTC), or cut the file there."
-            raise recording.bad(after.where, str(after.stamp.local), f"lies {-step:g} s before the report above it", hint)
+            rule = f"lies {-step:g} s before the report above it"
+            raise recording.bad(after.where, str(after.stamp.local), rule, hint)
 
 
 def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:
@@ -369,35 +392,28 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
     if any(report.stamp is None for report in reports):
         for report in reports[1:]:
             if report.restarted:
-                raise recording.bad(
-                    report.where,
-                    f"{readings.tool} was started again",
-                    "without times, the gap before it is unknown",
-                    "Import the parts one by one, or record with times (-t).",
-                )
+                rule = "without times, the gap before it is unknown"
+                hint = "Import the parts one by one, or record with times (-t)."
+                raise recording.bad(report.where, f"{readings.tool} was started again", rule, hint)
         return list(range(len(reports)))
     slots, slack = [0], max(STAMP_SLACK_S, STAMP_SLACK_SHARE * interval_s)
     for before, after in zip(reports, reports[1:], strict=False):
         step = after.stamp.epoch_s - before.stamp.epoch_s
         if step < interval_s - slack and not after.restarted:
-            raise recording.bad(
-                after.where,
-                f"{step:g} s after the report above",
-                f"the others are {interval_s:g} s apart",
-                "The interval was changed: cut the file there and import the parts.",
-            )
+            rule = f"the others are {interval_s:g} s apart"
+            hint = "The interval was changed: cut the file there and import the parts."
+            raise recording.bad(after.where, f"{step:g} s after the report above", rule, hint)
         slots.append(slots[-1] + max(1, round(step / interval_s)))
     if slots[-1] >= MAX_POINTS:
-        raise recording.bad(
-            reports[-1].where,
-            f"{slots[-1] + 1:,} intervals",
-            f"at most {MAX_POINTS:,} are taken",
-            "A time is wrong, or the recording needs cutting.",
-        )
+        rule = f"at most {MAX_POINTS:,} are taken"
+        hint = "A time is wrong, or the recording needs cutting."
+        raise recording.bad(reports[-1].where, f"{slots[-1] + 1:,} intervals", rule, hint)
     return slots
 
 
-def _filled(recording: Recording, readings: Readings, series: Series, gaps: str, interval_s: float) -> list[tuple[int, bool]]:
+def _filled(
+    recording: Recording, readings: Readings, series: Series, gaps: str, interval_s: float
+) -> list[tuple[int, bool]]:
     """For each interval of an even grid the report that stands for it, and whether it stands for a missing one."""
     slots = [round(start / interval_s) for start in series.start_s]
     total, missing = slots[-1] + 1, slots[-1] + 1 - len(slots)
@@ -409,7 +425,9 @@ def _filled(recording: Recording, readings: Readings, series: Series, gaps: str,
             hint = "Say what to do: --gaps hold repeats the report before, --gaps zero takes it as idle. Or cut the file there."
             raise recording.bad(where, value, f"at most {MAX_MISSING_SHARE:.0%} may be", hint)
         how = "taken as idle" if gaps == "zero" else "filled with the report before"
-        summer = " It may be the start of summer time." if abs(width_s - HOUR_S) <= interval_s and len(slots) > 1 else ""
+        summer = (
+            " It may be the start of summer time." if abs(width_s - HOUR_S) <= interval_s and len(slots) > 1 else ""
+        )
         place = f"line {where}" if isinstance(where, int) else where
         recording.notes.append(
             f"{missing} of {total} intervals are missing ({missing / total:.1%}) and were {how}; "

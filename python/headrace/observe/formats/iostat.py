@@ -18,7 +18,9 @@ BANNER = re.compile(r"Linux \S+ \(")
 READ_COLUMNS = {"rkB/s": 1.0, "rMB/s": 1024.0, "rsec/s": 0.5}
 WRITE_COLUMNS = {"wkB/s": 1.0, "wMB/s": 1024.0, "wsec/s": 0.5}
 SIZE_COLUMNS = {"rareq-sz": 1.0, "wareq-sz": 1.0, "areq-sz": 1.0, "avgrq-sz": 0.5}
-SINCE_BOOT_NOTE = "The first report was left out: iostat's first is the mean since boot (with -y one good report is lost)."
+SINCE_BOOT_NOTE = (
+    "The first report was left out: iostat's first is the mean since boot (with -y one good report is lost)."
+)
 OTHER_IO_NOTE = "Discards were left out: they move no data, though EBS may count them."
 
 
@@ -77,26 +79,29 @@ class _TextReader:
         device, values = words[0], words[1:]
         if len(values) != len(self.columns):
             more = len(values) > len(self.columns)
-            raise self.recording.bad(
-                number,
-                f"{len(values) + 1} columns",
-                f"the header above has {len(self.columns) + 1}",
+            rule = f"the header above has {len(self.columns) + 1}"
+            hint = (
                 "Two lines ran into each other: take the report out."
                 if more
-                else "The line is cut off: take its report out, or copy the file again.",
+                else "The line is cut off: take its report out, or copy the file again."
             )
+            raise self.recording.bad(number, f"{len(values) + 1} columns", rule, hint)
         devices = self.reports[-1].devices
         if device in devices:
-            raise self.recording.bad(number, device, "is listed twice in one report", "Two recordings were mixed: import them one by one.")
-        figures = {column: self.recording.number(number, column, word) for column, word in zip(self.columns, values, strict=True)}
+            hint = "Two recordings were mixed: import them one by one."
+            raise self.recording.bad(number, device, "is listed twice in one report", hint)
+        figures = {
+            column: self.recording.number(number, column, word)
+            for column, word in zip(self.columns, values, strict=True)
+        }
         devices[device] = sample_of(self.recording, number, figures)
 
     def _unknown(self, number: int, line: str, words: list[str]) -> None:
         if words[-1] == "Device":
-            raise self.recording.bad(number, line.strip(), "is the layout of iostat -h", "Record without -h: iostat -xt 1.")
-        raise self.recording.bad(
-            number, line.strip(), "is not a line of iostat", "The file is damaged or edited: take the line out if it does not belong."
-        )
+            hint = "Record without -h: iostat -xt 1."
+            raise self.recording.bad(number, line.strip(), "is the layout of iostat -h", hint)
+        hint = "The file is damaged or edited: take the line out if it does not belong."
+        raise self.recording.bad(number, line.strip(), "is not a line of iostat", hint)
 
 
 def check_columns(recording: Recording, where, columns: list[str]) -> None:
@@ -104,14 +109,11 @@ def check_columns(recording: Recording, where, columns: list[str]) -> None:
     for needed, names in (("r/s", ("r/s",)), ("w/s", ("w/s",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         found = [column for column in columns if column in names]
         if not found:
-            raise recording.bad(
-                where,
-                f"no column {needed}",
-                "reads and writes, I/Os and bytes are all needed",
-                "Record with -x and without -s: iostat -xt 1.",
-            )
+            hint = "Record with -x and without -s: iostat -xt 1."
+            raise recording.bad(where, f"no column {needed}", "reads and writes, I/Os and bytes are all needed", hint)
         if len(found) > 1 or len(set(columns)) != len(columns):
-            raise recording.bad(where, "a column is there twice", "each may be there once", "The header is damaged: copy the file again.")
+            hint = "The header is damaged: copy the file again."
+            raise recording.bad(where, "a column is there twice", "each may be there once", hint)
 
 
 def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
@@ -155,12 +157,9 @@ def _check_size(recording: Recording, where, column: str, ops: float, kib: float
     # product, and 2 % for the interval being measured twice.
     tolerance = 0.5 * (ops + size_kib + 2 * unit) + 0.02 * max(kib, ops * size_kib)
     if abs(ops * size_kib - kib) > tolerance:
-        raise recording.bad(
-            where,
-            f"{ops:g} I/Os a second of {size_kib:g} KiB ({column})",
-            f"do not make the {kib:g} KiB/s beside them",
-            "The line is damaged or its units are mixed: take its report out.",
-        )
+        rule = f"do not make the {kib:g} KiB/s beside them"
+        hint = "The line is damaged or its units are mixed: take its report out."
+        raise recording.bad(where, f"{ops:g} I/Os a second of {size_kib:g} KiB ({column})", rule, hint)
 
 
 def _parse_json(recording: Recording) -> Readings:
@@ -179,7 +178,8 @@ def _parse_json(recording: Recording) -> Readings:
             row = as_table(recording, where, row)
             device = row.get("disk_device")
             if not isinstance(device, str) or not device or device in report.devices:
-                raise recording.bad(where, "disk_device", "each disk of a report needs a name of its own", "The file is damaged.")
+                hint = "The file is damaged."
+                raise recording.bad(where, "disk_device", "each disk of a report needs a name of its own", hint)
             check_columns(recording, where, list(row))
             figures = {key: recording.number(where, key, value) for key, value in row.items() if key != "disk_device"}
             report.devices[device] = sample_of(recording, where, figures)
@@ -197,7 +197,8 @@ def _finish(recording: Recording, reports: list[DeviceReport], stamp_texts: list
     stamped = [text for text in stamp_texts if text]
     if stamped and len(stamped) != len(reports):
         missing = next(report for report, text in zip(reports, stamp_texts, strict=True) if not text)
-        raise recording.bad(missing.where, "a report without a time", "others of this file have one", "Import the parts one by one.")
+        hint = "Import the parts one by one."
+        raise recording.bad(missing.where, "a report without a time", "others of this file have one", hint)
     if stamped:
         for report, stamp in zip(reports, parse_stamps(recording, stamped), strict=True):
             report.stamp = stamp
@@ -213,10 +214,7 @@ def _finish(recording: Recording, reports: list[DeviceReport], stamp_texts: list
     if starts:
         recording.notes.append(f"iostat was started again {starts} times; each first report was left out.")
     if not kept:
-        raise recording.bad(
-            "",
-            "only the report since boot",
-            "is in the file: a mean of weeks says nothing of the day",
-            "Give iostat an interval: iostat -xt 1.",
-        )
+        rule = "is in the file: a mean of weeks says nothing of the day"
+        hint = "Give iostat an interval: iostat -xt 1."
+        raise recording.bad("", "only the report since boot", rule, hint)
     return Readings("iostat", kept)

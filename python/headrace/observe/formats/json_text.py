@@ -40,7 +40,8 @@ def load_all_json(recording: Recording, element_of: str | None = None) -> list[d
             recording.notes.append(cut_note(error))
             document, at = _decoded(recording, whole, 0)[0], len(text)
         if not isinstance(document, dict):
-            raise recording.bad("", f"a JSON {type(document).__name__}", "an object is expected", "Is it the whole output of the tool?")
+            hint = "Is it the whole output of the tool?"
+            raise recording.bad("", f"a JSON {type(document).__name__}", "an object is expected", hint)
         documents.append(document)
         at = _next(text, at)
     return documents
@@ -55,17 +56,16 @@ def _decoded(recording: Recording, text: str, at: int) -> tuple[object, int]:
         # Half a number or half of `null` may be left.
         left = text[error.pos : error.pos + 40]
         cut = _HALF_A_VALUE.fullmatch(left) is not None or error.msg.startswith("Unterminated string")
-        raise recording.bad(
-            error.lineno,
-            error.msg,
-            CUT_RULE if cut else "this is not JSON",
+        rule = CUT_RULE if cut else "this is not JSON"
+        hint = (
             "The tool was stopped or the copy cut off: record again, or close the brackets by hand."
             if cut
-            else "The file is damaged: copy it again.",
-            "RFC 8259",
-        ) from None
+            else "The file is damaged: copy it again."
+        )
+        raise recording.bad(error.lineno, error.msg, rule, hint, "RFC 8259") from None
     except (RecursionError, ValueError):  # ValueError: an integer of thousands of digits
-        raise recording.bad("", "nesting or numbers", "beyond what any tool writes", "The file is damaged.", "RFC 8259") from None
+        hint = "The file is damaged."
+        raise recording.bad("", "nesting or numbers", "beyond what any tool writes", hint, "RFC 8259") from None
 
 
 def as_table(recording: Recording, where: str, value: object) -> dict:

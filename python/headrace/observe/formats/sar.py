@@ -38,7 +38,8 @@ def parse(recording: Recording) -> Readings:
     else:
         readings = _parse_text(recording)
     if not readings.reports:
-        raise recording.bad("", "no disk report", "sar -d was expected", "Record disks (sadc -S DISK) and print them: sar -d.")
+        hint = "Record disks (sadc -S DISK) and print them: sar -d."
+        raise recording.bad("", "no disk report", "sar -d was expected", hint)
     recording.notes.append(SPLIT_NOTE)
     return readings
 
@@ -58,7 +59,8 @@ def check_columns(recording: Recording, where, columns: list[str]) -> None:
     """Refuse a table without tps and bytes apart."""
     for needed, names in (("tps", ("tps",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         if not any(column in names for column in columns):
-            raise recording.bad(where, f"no column {needed}", "sar -d has tps, rkB/s and wkB/s", "Print the disks: sar -d.")
+            hint = "Print the disks: sar -d."
+            raise recording.bad(where, f"no column {needed}", "sar -d has tps, rkB/s and wkB/s", hint)
     if len(set(columns)) != len(columns):
         raise recording.bad(where, "a column twice", "each may be there once", "Print without -h: sadf -d FILE -- -d.")
 
@@ -92,7 +94,8 @@ class _TextReader:
         if line.startswith("Linux "):
             banner = BANNER.match(line)
             if not banner:
-                raise self.recording.bad(number, line, "is not the first line of sar", "The line is damaged: copy the file again.")
+                hint = "The line is damaged: copy the file again."
+                raise self.recording.bad(number, line, "is not the first line of sar", hint)
             self.day_texts.append((number, banner["day"]))
             self.columns, self.fresh = None, True
             return
@@ -102,12 +105,8 @@ class _TextReader:
         second, rest = _time_and_rest(words)
         if second is None:
             if self.columns is not None or self.fresh:
-                raise self.recording.bad(
-                    number,
-                    line.strip(),
-                    "every line of sar begins with a time",
-                    "The line is damaged, or is not of sar -d: take its report out.",
-                )
+                hint = "The line is damaged, or is not of sar -d: take its report out."
+                raise self.recording.bad(number, line.strip(), "every line of sar begins with a time", hint)
         elif rest[:2] == ["LINUX", "RESTART"] or rest[:1] == ["LINUX-RESTART"]:
             self.restarted, self.columns, self.fresh = True, None, True
             _note(self.recording, RESTART_NOTE)
@@ -121,12 +120,9 @@ class _TextReader:
 
     def _row(self, number: int, second: int, words: list[str]) -> None:
         if len(words) != len(self.columns):
-            raise self.recording.bad(
-                number,
-                f"{len(words)} columns after the time",
-                f"the header above has {len(self.columns)}",
-                "The line is cut off or two ran together: take its report out.",
-            )
+            rule = f"the header above has {len(self.columns)}"
+            hint = "The line is cut off or two ran together: take its report out."
+            raise self.recording.bad(number, f"{len(words)} columns after the time", rule, hint)
         row = dict(zip(self.columns, words, strict=True))
         device = row.pop("DEV")
         moment = (len(self.day_texts), second)
@@ -136,7 +132,8 @@ class _TextReader:
             self.restarted = False
         devices = self.reports[-1].devices
         if device in devices:
-            raise self.recording.bad(number, device, "is listed twice at one time", "Two recordings were mixed: import them one by one.")
+            hint = "Two recordings were mixed: import them one by one."
+            raise self.recording.bad(number, device, "is listed twice at one time", hint)
         figures = {column: self.recording.number(number, column, word) for column, word in row.items()}
         devices[device] = sample_of(self.recording, number, figures)
 
@@ -195,26 +192,20 @@ class _CsvReader:
     def _header(self, number: int, line: str) -> None:
         columns = [column.strip() for column in line[1:].split(";")]
         if columns[-1].endswith("[...]"):
-            raise self.recording.bad(
-                number, columns[-1], "is the layout of sadf -h: all devices in one line", "Print without -h: sadf -d FILE -- -d."
-            )
+            hint = "Print without -h: sadf -d FILE -- -d."
+            raise self.recording.bad(number, columns[-1], "is the layout of sadf -h: all devices in one line", hint)
         if "DEV" in columns:
             check_columns(self.recording, number, columns)
         self.columns = columns
 
     def _row(self, number: int, cells: list[str]) -> None:
         if len(cells) != len(self.columns):
-            raise self.recording.bad(
-                number,
-                f"{len(cells)} columns",
-                f"the header above has {len(self.columns)}",
-                "The line is cut off or two ran together: take its report out.",
-            )
+            hint = "The line is cut off or two ran together: take its report out."
+            raise self.recording.bad(number, f"{len(cells)} columns", f"the header above has {len(self.columns)}", hint)
         row = dict(zip(self.columns, cells, strict=True))
         if self.host is not None and row.get("hostname") != self.host:
-            raise self.recording.bad(
-                number, f"host {row.get('hostname')}", f"the file began with {self.host}", "Import the hosts one by one."
-            )
+            hint = "Import the hosts one by one."
+            raise self.recording.bad(number, f"host {row.get('hostname')}", f"the file began with {self.host}", hint)
         self.host = row.get("hostname")
         stamp, interval = row.get("timestamp", ""), self.recording.number(number, "interval", row.get("interval"))
         if not self.stamps or self.stamps[-1][1] != stamp:
@@ -222,7 +213,9 @@ class _CsvReader:
             self.intervals.append(interval)
             self.reports.append(DeviceReport(number, None, {}, restarted=self.restarted))
             self.restarted = False
-        _add_row(self.recording, number, self.reports[-1], row, ("hostname", "interval", "timestamp", "DEV"), row["DEV"])
+        _add_row(
+            self.recording, number, self.reports[-1], row, ("hostname", "interval", "timestamp", "DEV"), row["DEV"]
+        )
 
 
 def _parse_json(recording: Recording) -> Readings:
@@ -252,11 +245,12 @@ def _parse_json(recording: Recording) -> Readings:
     return _stamped(recording, reports, stamps, intervals)
 
 
-def _add_row(recording: Recording, where, report: DeviceReport, row: dict, labels: tuple[str, ...], device: object) -> None:
+def _add_row(
+    recording: Recording, where, report: DeviceReport, row: dict, labels: tuple[str, ...], device: object
+) -> None:
     if not isinstance(device, str) or not device or device in report.devices:
-        raise recording.bad(
-            where, f"device {device!r}", "each device is listed once at a time, by name", "The file is damaged or joined twice."
-        )
+        hint = "The file is damaged or joined twice."
+        raise recording.bad(where, f"device {device!r}", "each device is listed once at a time, by name", hint)
     figures = {key: recording.number(where, key, value) for key, value in row.items() if key not in labels}
     report.devices[device] = sample_of(recording, where, figures)
 

@@ -37,13 +37,12 @@ def device_names(devices: Sequence[str]) -> dict[str, str]:
         name = os.path.realpath(path).removeprefix("/dev/")
         if name not in known:
             busy = [other for other, row in known.items() if row["reads"] + row["writes"]]
-            raise InputError(
-                device, "is no block device of this machine", "/proc/diskstats", f"There are: {', '.join(busy[:20]) or 'none'}."
-            )
+            hint = f"There are: {', '.join(busy[:20]) or 'none'}."
+            raise InputError(device, "is no block device of this machine", "/proc/diskstats", hint)
         if name in found:
-            raise InputError(
-                device, f"is {found[name]} once more" if device != found[name] else "is named twice", "", "Name each device once."
-            )
+            rule = f"is {found[name]} once more" if device != found[name] else "is named twice"
+            hint = "Name each device once."
+            raise InputError(device, rule, "", hint)
         found[name] = device
     return found
 
@@ -75,7 +74,9 @@ def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
     for line in _read("/proc/diskstats").splitlines():
         words = line.split()
         if len(words) > 13 and (names is None or words[2] in names):
-            found[words[2]] = {key: float(words[at]) * factor for key, (at, factor) in FIELDS.items() if at < len(words)}
+            found[words[2]] = {
+                key: float(words[at]) * factor for key, (at, factor) in FIELDS.items() if at < len(words)
+            }
     return found
 
 
@@ -97,4 +98,5 @@ def _read(path: str) -> str:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()
     except OSError as error:
-        raise CouldNotRun(path, f"cannot be read: {error.strerror}", "proc(5)", "Counters of disk and host are those of Linux.") from None
+        hint = "Counters of disk and host are those of Linux."
+        raise CouldNotRun(path, f"cannot be read: {error.strerror}", "proc(5)", hint) from None

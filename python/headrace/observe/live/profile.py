@@ -43,7 +43,9 @@ VARIABLES = {
 # include/rocksdb/options.h: what a column family has where nothing is said.
 ROCKSDB_DEFAULTS = "write_buffer_size=64m;level0_file_num_compaction_trigger=4"
 # Other accounts' threads are seen with PROCESS; without it these few count as clients.
-IDLE = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND IN ('Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
+IDLE = (
+    "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND IN ('Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
+)
 # Bytes on disk of all tables. InnoDB's own list needs PROCESS; it opens no table.
 SIZES = {
     "innodb": (
@@ -80,7 +82,9 @@ class Profile:
 
     def cache_gib(self, engine: str) -> float:
         """Buffer pool or block cache, GiB."""
-        return int(self.variables["innodb_buffer_pool_size" if engine == "innodb" else "rocksdb_block_cache_size"]) / GIB
+        return (
+            int(self.variables["innodb_buffer_pool_size" if engine == "innodb" else "rocksdb_block_cache_size"]) / GIB
+        )
 
     def settings(self, engine: str) -> dict[str, float | int | bool]:
         """[settings] of RUN.toml as far as the server tells them."""
@@ -89,11 +93,19 @@ class Profile:
             if variable in self.variables:
                 _keep(found, engine, name, make, self.variables[variable])
         prefix = "innodb" if engine == "innodb" else "rocksdb"
-        _keep(found, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", ""))
+        _keep(
+            found, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", "")
+        )
         _keep(found, engine, "redo_gib", lambda _: _redo_bytes(self.variables) / GIB, "")
         family = self.variables.get("rocksdb_default_cf_options", "")
         _keep(found, engine, "memtable_mib", lambda text: _option_bytes(family, text) / MIB, "write_buffer_size")
-        _keep(found, engine, "l0_trigger", lambda text: int(_option_bytes(family, text)), "level0_file_num_compaction_trigger")
+        _keep(
+            found,
+            engine,
+            "l0_trigger",
+            lambda text: int(_option_bytes(family, text)),
+            "level0_file_num_compaction_trigger",
+        )
         if found.get("io_capacity_max", 2**64) < found.get("io_capacity", 0):
             del found["io_capacity_max"]  # the server takes the larger as both
         if found.get("page_kib", 16) not in PAGES_KIB:
@@ -135,9 +147,9 @@ def read_profile(connection, address: Address) -> Profile:
     variables = {name.lower(): value for name, value in ask(connection, "SHOW GLOBAL VARIABLES")}
     version = variables.get("version", "")
     if "aurora_version" in variables:
-        raise InputError(
-            address.label, "is Aurora, which keeps its data in storage of its own, not on EBS volumes", DOC, "It cannot be calibrated here."
-        )
+        rule = "is Aurora, which keeps its data in storage of its own, not on EBS volumes"
+        hint = "It cannot be calibrated here."
+        raise InputError(address.label, rule, DOC, hint)
     comment = f"{version} {variables.get('version_comment', '')}".lower()
     flavor = "mariadb" if "mariadb" in comment else "percona" if "percona" in comment else "mysql"
     check_version(version, flavor, "innodb")
@@ -146,7 +158,9 @@ def read_profile(connection, address: Address) -> Profile:
     grants = [str(row[0]) for row in ask(connection, "SHOW GRANTS FOR CURRENT_USER")]
     # The name and the hash of the password stand in there: nothing of it is repeated.
     if any(WRITING.search(text.partition(" ON ")[0]) for text in grants):
-        found.notes.append("the account may write; a capture needs none of that: see the GRANTs in docs/reference/capture.md")
+        found.notes.append(
+            "the account may write; a capture needs none of that: see the GRANTs in docs/reference/capture.md"
+        )
     return found
 
 
@@ -184,7 +198,6 @@ def ask(connection, statement: str) -> tuple:
             return cursor.fetchall()
     except pymysql.err.MySQLError as error:
         if error.args and error.args[0] in (2006, 2013, 1053, 1927, 0):
-            raise CouldNotRun(
-                "the server", "was lost while it was asked", statement[:60], "Is it still running? See its error log."
-            ) from None
+            hint = "Is it still running? See its error log."
+            raise CouldNotRun("the server", "was lost while it was asked", statement[:60], hint) from None
         raise

@@ -68,7 +68,11 @@ class Captured:
 
 
 def capture(
-    request: CaptureRequest, folder: str | os.PathLike, *, force: bool = False, progress: Callable[[float], None] = lambda done: None
+    request: CaptureRequest,
+    folder: str | os.PathLike,
+    *,
+    force: bool = False,
+    progress: Callable[[float], None] = lambda done: None,
 ) -> Captured:
     """Watches the server and writes RUN.toml, status.csv and (with devices) disk.csv into `folder`.
 
@@ -84,15 +88,16 @@ def capture(
         state = _watch(sampler, request, progress)
         samples = sampler.stop()
     if samples.status.height < 3:
-        raise CouldNotRun(
-            request.address.label, f"gave {samples.status.height} samples", "", "; ".join(samples.notes) or "Capture longer."
-        )
+        hint = "; ".join(samples.notes) or "Capture longer."
+        raise CouldNotRun(request.address.label, f"gave {samples.status.height} samples", "", hint)
     engine = request.engine or _busier(server, samples)
     after = Latencies() if state == "broken" else _latencies(request.address, server)
     notes += [*samples.notes, *before.notes, *(note for note in after.notes if note not in before.notes)]
     found = between(before, after)
     if before.transactions and after.transactions and "transactions" not in found:
-        notes.append("performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are")
+        notes.append(
+            "performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are"
+        )
     description = _description(request, server, engine, sizes_gib.get(engine), samples, found, notes)
     folder = _write_somewhere(folder, description, samples)
     return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], found, tuple(notes))
@@ -102,9 +107,9 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
     if not 1.0 <= request.interval_s <= 60.0 or request.interval_s != int(request.interval_s):
         raise InputError(f"interval = {request.interval_s:g} s", "must be 1 to 60 whole seconds", DOC)
     if not LEAST_S <= request.seconds <= MOST_S:
-        raise InputError(
-            f"{request.seconds:g} s", f"a capture takes {LEAST_S:g} s to {MOST_S / 86_400:g} days", DOC, "An hour of usual load is good."
-        )
+        rule = f"a capture takes {LEAST_S:g} s to {MOST_S / 86_400:g} days"
+        hint = "An hour of usual load is good."
+        raise InputError(f"{request.seconds:g} s", rule, DOC, hint)
     if request.engine is not None and request.engine not in ENGINES:
         raise InputError(f"engine = {request.engine}", f"must be one of {', '.join(ENGINES)}", DOC)
     if request.threads is not None and not 1 <= request.threads <= 100_000:
@@ -119,11 +124,14 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
     if not folder.exists() and not folder.absolute().parent.is_dir():
         raise InputError(str(folder), "its parent folder does not exist", "", "Make it, or name another.")
     if folder.is_dir() and any(folder.iterdir()) and not force:
-        raise InputError(str(folder), "is not empty", "", "Name another, or add --force to write over an earlier capture.")
+        hint = "Name another, or add --force to write over an earlier capture."
+        raise InputError(str(folder), "is not empty", "", hint)
     # Not after an hour: also a file system that is read only.
     if not os.access(folder if folder.exists() else folder.absolute().parent, os.W_OK | os.X_OK):
         raise CouldNotRun(str(folder), "may not be written", "access(2)", "Choose another folder.")
-    if request.name is not None and (not request.name.strip() or len(request.name) > 200 or not request.name.isprintable()):
+    if request.name is not None and (
+        not request.name.strip() or len(request.name) > 200 or not request.name.isprintable()
+    ):
         raise InputError(f"name = {request.name[:60]!r}", "must be 1 to 200 printable characters", DOC)
 
 
@@ -137,8 +145,10 @@ def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, flo
             has = f"It has {', '.join(server.engines) or 'neither'}."
             raise InputError(f"engine = {request.engine}", "is not loaded in this server", "SHOW ENGINES", has)
         # A privilege that is missing is said now, not after an hour; nothing need be asked of a server that may be gone by then.
-        sizes = {engine: profile.data_gib(connection, engine, account) if request.data_gib is None else request.data_gib
-                 for engine in server.engines}  # fmt: skip
+        sizes = {
+            engine: profile.data_gib(connection, engine, account) if request.data_gib is None else request.data_gib
+            for engine in server.engines
+        }
         known = {engine: size for engine, size in sizes.items() if size is not None}
         return server, known, read_latencies(connection, server.variables, account)
 
@@ -153,9 +163,8 @@ def _with_connection(address: Address, work: Callable):
         return work(connection)
     except pymysql.err.MySQLError as error:
         code, text = error.args[0] if error.args else 0, str(error.args[-1] if error.args else error)[:200]
-        raise CouldNotRun(
-            address.label, f"refused a request: {text}", f"error {code} of the server", "See the server's error log."
-        ) from None
+        hint = "See the server's error log."
+        raise CouldNotRun(address.label, f"refused a request: {text}", f"error {code} of the server", hint) from None
     finally:
         with suppress(Exception):
             connection.close()
@@ -163,7 +172,9 @@ def _with_connection(address: Address, work: Callable):
 
 def _latencies(address: Address, server: profile.Profile) -> Latencies:
     try:
-        return _with_connection(address, lambda connection: read_latencies(connection, server.variables, profile.account_of(connection)))
+        return _with_connection(
+            address, lambda connection: read_latencies(connection, server.variables, profile.account_of(connection))
+        )
     except HeadraceError as error:
         return Latencies(notes=[f"response times could not be had at the end: {error.rule}"])
 
@@ -172,11 +183,19 @@ def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str
     """Devices to sample, and what to say of them."""
     here = server.hostname == socket.gethostname()
     if request.devices:
-        known = [] if here else [f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"]
+        known = (
+            []
+            if here
+            else [
+                f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"
+            ]
+        )
         return list(request.devices), known
     found = host.device_of(server.variables.get("datadir", "")) if here else None
     if found is None:
-        return [], ["no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"]
+        return [], [
+            "no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"
+        ]
     return [found], [f"disk counters are of {found}, on which the data directory lies"]
 
 
@@ -198,7 +217,8 @@ def _watch(sampler: Sampler, request: CaptureRequest, progress: Callable[[float]
 
 def _busier(server: profile.Profile, samples: Samples) -> str:
     if not server.engines:
-        raise InputError(server.version, "has neither InnoDB nor MyRocks", "SHOW ENGINES", "Other engines are not modelled.")
+        hint = "Other engines are not modelled."
+        raise InputError(server.version, "has neither InnoDB nor MyRocks", "SHOW ENGINES", hint)
     rows = {engine: sum(_grown(samples, name) for name in ROWS[engine]) for engine in server.engines}
     return max(server.engines, key=lambda engine: rows[engine])
 
@@ -215,7 +235,13 @@ def _span(samples: Samples) -> float:
 
 
 def _description(
-    request: CaptureRequest, server: profile.Profile, engine: str, data_gib: float | None, samples: Samples, latencies: dict, notes: list[str]
+    request: CaptureRequest,
+    server: profile.Profile,
+    engine: str,
+    data_gib: float | None,
+    samples: Samples,
+    latencies: dict,
+    notes: list[str],
 ) -> dict:
     running = samples.status["threads_running"].mean() if "threads_running" in samples.status.columns else None
     mean = max(0.0, (running or 0.0) - server.idle_threads)
@@ -226,13 +252,22 @@ def _description(
         )
     first = samples.status.row(0, named=True)
     free, total = first.get("innodb_buffer_pool_pages_free"), first.get("innodb_buffer_pool_pages_total")
-    cold = engine == "innodb" and free is not None and total and looks_cold(free / total, data_gib and data_gib / server.cache_gib(engine))
+    cold = (
+        engine == "innodb"
+        and free is not None
+        and total
+        and looks_cold(free / total, data_gib and data_gib / server.cache_gib(engine))
+    )
     began = datetime.fromtimestamp(samples.status["t_unix"][0], UTC)
     document: dict = {
-        "format": "headrace-run", "version": 1,
+        "format": "headrace-run",
+        "version": 1,
         "name": request.name or f"capture of {server.hostname or request.address.label}, {began:%Y-%m-%d %H:%M} UTC",
-        "engine": engine, "engine_version": server.version, "flavor": server.flavor, "storage": request.storage,
-    }  # fmt: skip
+        "engine": engine,
+        "engine_version": server.version,
+        "flavor": server.flavor,
+        "storage": request.storage,
+    }
     optional = {"log_storage": request.log_storage, "instance": request.instance}
     document |= {key: value for key, value in optional.items() if value is not None}
     document |= {

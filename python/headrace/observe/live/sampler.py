@@ -47,7 +47,12 @@ class Sampler:
     """
 
     def __init__(
-        self, address: Address | None, devices: Sequence[str] = (), interval_s: float = 1.0, *, variables: Collection[str] | None = None
+        self,
+        address: Address | None,
+        devices: Sequence[str] = (),
+        interval_s: float = 1.0,
+        *,
+        variables: Collection[str] | None = None,
     ) -> None:
         if not (isinstance(interval_s, int | float) and MIN_INTERVAL_S <= interval_s <= MAX_INTERVAL_S):
             raise InputError(f"interval_s = {interval_s}", f"must be {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} s", DOC)
@@ -145,7 +150,9 @@ class Sampler:
                 missed += following - tick - 1
             tick, step = following, now
         if missed:
-            self._note(f"{name}: {missed} samples were missed, since the one before took longer than {self.interval_s:g} s")
+            self._note(
+                f"{name}: {missed} samples were missed, since the one before took longer than {self.interval_s:g} s"
+            )
 
     def _end(self, name: str, error: Exception) -> None:
         if self._stopping.is_set():
@@ -193,7 +200,9 @@ class Sampler:
         disks = []
         for name, store in self._disks.items():
             frame = store.frame()
-            missing = [pl.lit(None, dtype=pl.Float64).alias(column) for column in host.FIELDS if column not in frame.columns]
+            missing = [
+                pl.lit(None, dtype=pl.Float64).alias(column) for column in host.FIELDS if column not in frame.columns
+            ]
             disks.append(frame.with_columns(pl.lit(name).alias("device"), *missing).select(columns))
         empty = pl.DataFrame(schema={name: pl.String if name == "device" else pl.Float64 for name in columns})
         disk = pl.concat(disks).sort("t_unix", "device") if disks else empty

@@ -92,9 +92,11 @@ def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
     whole = [
         name
         for name, kind in frame.schema.items()
-        if kind == pl.Float64 and name != "time" and frame[name].drop_nulls().is_between(-(2.0**63), 2.0**63 - 1024).all()
+        if kind == pl.Float64
+        and name != "time"
+        and frame[name].drop_nulls().is_between(-(2.0**63), 2.0**63 - 1024).all()
         and (frame[name].drop_nulls() == frame[name].drop_nulls().floor()).all()
-    ]  # fmt: skip
+    ]
     frame = frame.with_columns(pl.col(whole).cast(pl.Int64))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -102,4 +104,5 @@ def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror or error}", "", "Choose another folder.") from None
+        hint = "Choose another folder."
+        raise CouldNotRun(str(path), f"cannot be written: {error.strerror or error}", "", hint) from None

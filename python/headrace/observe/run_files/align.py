@@ -27,18 +27,26 @@ SAME_LENGTH_SHARE = 0.05
 LEAST_COVERAGE = 0.5
 
 
-def even_interval(recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[RunFinding]) -> float:
+def even_interval(
+    recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[RunFinding]
+) -> float:
     """The interval of a file that does not say it, when its length fits the run. Raises InputError."""
     if abs(count * row_s - span_s) > max(SAME_LENGTH_SHARE * span_s, 2 * row_s):
-        raise recording.bad("", f"{count} reports without times", f"do not fill the {span_s:,.0f} s of the run at {row_s:g} s each",
-                            f"Say how far apart they are (files.{key}_interval_s), or record with times.", DOC)  # fmt: skip
+        rule = f"do not fill the {span_s:,.0f} s of the run at {row_s:g} s each"
+        hint = f"Say how far apart they are (files.{key}_interval_s), or record with times."
+        raise recording.bad("", f"{count} reports without times", rule, hint, DOC)
     findings.append(
-        RunFinding("alignment", f"{recording.name} has no times: its {count} reports were taken to be {row_s:g} s apart, as the benchmark's.")
+        RunFinding(
+            "alignment",
+            f"{recording.name} has no times: its {count} reports were taken to be {row_s:g} s apart, as the benchmark's.",
+        )
     )
     return row_s
 
 
-def offset_of(series: Series, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]) -> float:
+def offset_of(
+    series: Series, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]
+) -> float:
     """Seconds to add to the times of a series to get the run's. `reference`: the column whose ups and downs are compared with tps.
 
     Raises InputError when both have clocks that do not meet.
@@ -57,17 +65,23 @@ def offset_of(series: Series, reference: str, rows: pl.DataFrame, clock_at_zero_
 
 def _by_clock(series: Series, rows: pl.DataFrame, clock_at_zero_s: float, findings: list[RunFinding]) -> float:
     end_s = rows["t_s"][-1] + rows["duration_s"][-1]
-    for begin, words in ((series.begin_s, "by the clock"), (series.begin_local_s, "by the clock as printed, without its zone")):
+    for begin, words in (
+        (series.begin_s, "by the clock"),
+        (series.begin_local_s, "by the clock as printed, without its zone"),
+    ):
         if begin is None:
             continue
         offset = begin - clock_at_zero_s
         both = min(end_s, offset + series.span_s) - max(0.0, offset)
         if both >= 0.5 * min(end_s, series.span_s):
-            findings.append(RunFinding("alignment", f"{series.name}: {words}; it begins at {round(offset):+,} s of the run."))
+            findings.append(
+                RunFinding("alignment", f"{series.name}: {words}; it begins at {round(offset):+,} s of the run.")
+            )
             return offset
     apart = series.begin_s - clock_at_zero_s
     hint = "Are they of the same run? Clocks that differ by whole hours: give files.clock_start in the zone of the other file."
-    raise InputError(f"{series.name} begins {apart:+,.0f} s from the benchmark's start", "files of one run lie in the same time", DOC, hint)
+    rule = "files of one run lie in the same time"
+    raise InputError(f"{series.name} begins {apart:+,.0f} s from the benchmark's start", rule, DOC, hint)
 
 
 def _best_lag(series: Series, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:

@@ -56,14 +56,16 @@ def _header(recording: Recording, number: int, cells: list[str]) -> list[str]:
     missing = [name for name in ("time", "device", *NEEDED) if name not in header]
     if missing or len(set(header)) != len(header):
         what = f"no column {missing[0]}" if missing else "a column is there twice"
-        raise recording.bad(number, what, f"files.disk has the columns time, device, {', '.join(NEEDED)}", "`headrace workload capture` writes such a file; iostat's goes under files.iostat.", DOC)  # fmt: skip
+        hint = "`headrace workload capture` writes such a file; iostat's goes under files.iostat."
+        raise recording.bad(number, what, f"files.disk has the columns time, device, {', '.join(NEEDED)}", hint, DOC)
     return header
 
 
 def _add(recording: Recording, number: int, row: dict[str, str], found: dict[str, list[tuple[float, ...]]]) -> None:
     stamp = parse_iso(row["time"])
     if stamp is None:
-        raise recording.bad(number, f"time = {clip(row['time'], 40)}", "must be ISO 8601 or seconds since 1970", "", DOC)
+        rule = "must be ISO 8601 or seconds since 1970"
+        raise recording.bad(number, f"time = {clip(row['time'], 40)}", rule, "", DOC)
     device = row["device"].strip()
     if not device or not device.isprintable() or len(device) > 100:
         raise recording.bad(number, f"device = {clip(device, 40)}", "must be the name of a device", "", DOC)
@@ -71,21 +73,23 @@ def _add(recording: Recording, number: int, row: dict[str, str], found: dict[str
     values += [recording.number(number, name, row[name]) if row.get(name, "").strip() else 0.0 for name in ABOUT]
     samples = found.setdefault(device, [])
     if samples and stamp.epoch_s <= samples[-1][0]:
-        raise recording.bad(number, f"{samples[-1][0] - stamp.epoch_s:g} s back in time", "samples of a device follow each other", "The clock was set: cut the file there.", DOC)  # fmt: skip
+        rule = "samples of a device follow each other"
+        hint = "The clock was set: cut the file there."
+        raise recording.bad(number, f"{samples[-1][0] - stamp.epoch_s:g} s back in time", rule, hint, DOC)
     samples.append((stamp.epoch_s, *values))
 
 
 def _chosen(recording: Recording, by_device: dict, device: str | None) -> list[str]:
     if not by_device:
-        raise recording.bad("", "no sample", "is in the file", "Was the recording stopped before its first sample?", DOC)
+        hint = "Was the recording stopped before its first sample?"
+        raise recording.bad("", "no sample", "is in the file", hint, DOC)
     if device is None:
         return list(by_device)
     names = [name.strip().removeprefix("/dev/") for name in device.split("+")]
     for name in names:
         if name not in by_device:
-            raise recording.bad(
-                "", f"files.device = {clip(device, 60)}", "is not in the file", f"There are: {', '.join(list(by_device)[:20])}.", DOC
-            )
+            hint = f"There are: {', '.join(list(by_device)[:20])}."
+            raise recording.bad("", f"files.device = {clip(device, 60)}", "is not in the file", hint, DOC)
     if len(set(names)) != len(names):
         raise recording.bad("", f"files.device = {clip(device, 60)}", "names a device twice", "Name each once.", DOC)
     return names
@@ -100,12 +104,15 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
         for row, first in zip(samples, by_device[names[0]], strict=True)
     ):
         counts = ", ".join(f"{name} {len(samples)}" for name, samples in by_device.items())
-        raise recording.bad("", f"samples of {counts}", "of an array all devices are sampled together", "Name the devices of this run in files.device.", DOC)  # fmt: skip
+        hint = "Name the devices of this run in files.device."
+        raise recording.bad("", f"samples of {counts}", "of an array all devices are sampled together", hint, DOC)
     if len(by_device[names[0]]) < 2:
         raise recording.bad("", "one sample", "rates need two", "Record longer.", DOC)
     times = [row[0] for row in by_device[names[0]]]
     starts, durations = [at - times[0] for at in times[:-1]], [b - a for a, b in zip(times, times[1:], strict=False)]
-    rates: dict[str, list[float | None]] = {name: [] for name in ("read_iops", "read_mib_s", "write_iops", "write_mib_s")}
+    rates: dict[str, list[float | None]] = {
+        name: [] for name in ("read_iops", "read_mib_s", "write_iops", "write_mib_s")
+    }
     restarts = set()
     for index, duration in enumerate(durations):
         changes = [_requests(name, by_device[name][index], by_device[name][index + 1]) for name in names]
@@ -119,7 +126,9 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
     return Series(recording.name, recording.sha256, starts, durations, rates, times[0], times[0], gaps)
 
 
-def _requests(device: str, before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, float, float, float] | None:
+def _requests(
+    device: str, before: tuple[float, ...], after: tuple[float, ...]
+) -> tuple[float, float, float, float] | None:
     """Reads, bytes, writes, bytes between two samples as the volume had them; None where a counter started over."""
     changes = [b - a for a, b in zip(before[1:], after[1:], strict=True)]
     if any(change < 0 for change in changes):
@@ -140,12 +149,15 @@ def _gaps(recording: Recording, starts: list[float], durations: list[float], res
     missing = sum(durations[index] - usual for index in wide)
     total = starts[-1] + durations[-1]
     if missing > MAX_MISSING_SHARE * total:
-        raise InputError(f"{recording.name}: {missing:,.0f} of {total:,.0f} s have no samples", f"at most {MAX_MISSING_SHARE:.0%} may be missing", DOC,
-                         "The recording was stopped: cut the file there.")  # fmt: skip
+        rule = f"at most {MAX_MISSING_SHARE:.0%} may be missing"
+        hint = "The recording was stopped: cut the file there."
+        raise InputError(f"{recording.name}: {missing:,.0f} of {total:,.0f} s have no samples", rule, DOC, hint)
     if wide:
         text = f"{recording.name}: {len(wide)} gaps between samples, {missing:,.0f} s in all; figures there are means over the gap."
         findings.append(RunFinding("gap", text, starts[wide[0]]))
     if restarts:
-        text = f"{recording.name}: a counter starts over {len(restarts)} times: the device was attached again. Null there."
+        text = (
+            f"{recording.name}: a counter starts over {len(restarts)} times: the device was attached again. Null there."
+        )
         findings.append(RunFinding("restart", text, starts[min(restarts)]))
     return findings

@@ -22,7 +22,13 @@ IOSTAT_WORK = ("%user", "%nice", "%system")
 
 
 def read_disk(
-    key: str, path: Path, device: str | None, interval_s: float | None, span_s: float, row_s: float, findings: list[RunFinding]
+    key: str,
+    path: Path,
+    device: str | None,
+    interval_s: float | None,
+    span_s: float,
+    row_s: float,
+    findings: list[RunFinding],
 ) -> Series:
     """One file as `read_mib_s`, `write_mib_s`, of iostat `read_iops`, `write_iops`, and `busy_share` where known.
 
@@ -36,7 +42,8 @@ def read_disk(
         raise recording.bad("", what, f"files.{key} names a file of {key}", hint, DOC)
     readings = (iostat if key == "iostat" else vmstat).parse(recording)
     if device is not None and not all(member.strip() for member in device.split("+")):
-        raise recording.bad("", f"files.device = {device!r}", "a name is missing beside a +", "Write nvme1n1+nvme2n1.", DOC)
+        hint = "Write nvme1n1+nvme2n1."
+        raise recording.bad("", f"files.device = {device!r}", "a name is missing beside a +", hint, DOC)
     if interval_s is None and any(report.stamp is None for report in readings.reports):
         interval_s = even_interval(recording, key, len(readings.reports), span_s, row_s, findings)
     _, interval_s, series = device_series(recording, readings, device, interval_s)
@@ -48,7 +55,11 @@ def read_disk(
     shares = busy_shares(recording, key, len(series.start_s))
     if shares is not None:
         series.columns["busy_share"] = list(shares)
-    findings += [RunFinding("disk", f"{recording.name}: {note}") for note in recording.notes if not note.startswith("vmstat counts KiB")]
+    findings += [
+        RunFinding("disk", f"{recording.name}: {note}")
+        for note in recording.notes
+        if not note.startswith("vmstat counts KiB")
+    ]
     if key == "vmstat":
         text = "vmstat counts KiB of all disks of the host, and no I/Os: read_iops and write_iops are null."
         findings.append(RunFinding("disk", f"{recording.name}: {text}"))

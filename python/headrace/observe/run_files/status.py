@@ -23,21 +23,51 @@ from headrace.observe.run_files.sysbench import MAX_ROWS
 from headrace.observe.series import DOC, RunFinding, Series, csv_rows, cut_off, wide_intervals
 
 COMMITS = ("com_commit", "com_xa_commit")
-WRITES = ("com_insert", "com_insert_select", "com_update", "com_update_multi", "com_delete", "com_delete_multi", "com_replace",
-          "com_replace_select", "com_load")  # fmt: skip
+WRITES = (
+    "com_insert",
+    "com_insert_select",
+    "com_update",
+    "com_update_multi",
+    "com_delete",
+    "com_delete_multi",
+    "com_replace",
+    "com_replace_select",
+    "com_load",
+)
 READS = ("com_select",)
 
 # Counters that only grow; a rate is the difference over the time between samples. Bytes where the name says so.
 RATES = (
-    "com_commit", "com_xa_commit", *WRITES, *READS, "questions", "innodb_buffer_pool_reads", "innodb_pages_read", "innodb_pages_written", "innodb_pages_created",
-    "innodb_os_log_written", "innodb_dblwr_writes", "innodb_dblwr_pages_written", "rocksdb_flush_write_bytes",
-    "rocksdb_compact_read_bytes", "rocksdb_compact_write_bytes", "rocksdb_wal_bytes",
-)  # fmt: skip
+    "com_commit",
+    "com_xa_commit",
+    *WRITES,
+    *READS,
+    "questions",
+    "innodb_buffer_pool_reads",
+    "innodb_pages_read",
+    "innodb_pages_written",
+    "innodb_pages_created",
+    "innodb_os_log_written",
+    "innodb_dblwr_writes",
+    "innodb_dblwr_pages_written",
+    "rocksdb_flush_write_bytes",
+    "rocksdb_compact_read_bytes",
+    "rocksdb_compact_write_bytes",
+    "rocksdb_wal_bytes",
+)
 # Levels: pages, bytes of redo since the last checkpoint, and clients with a statement under way.
-LEVELS = ("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_dirty", "innodb_buffer_pool_pages_total", "innodb_checkpoint_age",
-          "threads_running")  # fmt: skip
+LEVELS = (
+    "innodb_buffer_pool_pages_free",
+    "innodb_buffer_pool_pages_dirty",
+    "innodb_buffer_pool_pages_total",
+    "innodb_checkpoint_age",
+    "threads_running",
+)
 # Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from 10.5.
-CHECKPOINT_ENDS = (("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"), ("innodb_lsn_current", "innodb_lsn_last_checkpoint"))
+CHECKPOINT_ENDS = (
+    ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
+    ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
+)
 HELPERS = ("uptime", "innodb_page_size", *(name for pair in CHECKPOINT_ENDS for name in pair))
 WANTED = (*RATES, *LEVELS, *HELPERS)
 NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,9})?\Z", re.ASCII)
@@ -83,7 +113,12 @@ class Status:
 
 
 def parse(
-    recording: Recording, relative: bool | None, interval_s: float | None, span_s: float | None, row_s: float, findings: list[RunFinding]
+    recording: Recording,
+    relative: bool | None,
+    interval_s: float | None,
+    span_s: float | None,
+    row_s: float,
+    findings: list[RunFinding],
 ) -> Status:
     """The samples of a file. `span_s`, `row_s`: of the benchmark's rows (None: there are none), for files that do not tell times. Raises InputError."""
     head = recording.text[:200_000]
@@ -93,17 +128,20 @@ def parse(
     else:
         samples = _read_batches(recording, findings)
     if len(samples.where) < 2:
-        raise recording.bad(
-            "", f"{len(samples.where)} samples", "rates need at least two", "Record with mysqladmin extended-status -i1.", DOC
-        )
+        hint = "Record with mysqladmin extended-status -i1."
+        raise recording.bad("", f"{len(samples.where)} samples", "rates need at least two", hint, DOC)
     if all(all(math.isnan(value) for value in samples.values[name]) for name in RATES + LEVELS):
-        raise recording.bad(
-            "", "none of the counters wanted", f"is in the file: {', '.join(RATES + LEVELS)}", "Record SHOW GLOBAL STATUS whole.", DOC
-        )
+        rule = f"is in the file: {', '.join(RATES + LEVELS)}"
+        hint = "Record SHOW GLOBAL STATUS whole."
+        raise recording.bad("", "none of the counters wanted", rule, hint, DOC)
     if relative is None:
         relative = _looks_relative(samples)
         if relative:
-            findings.append(RunFinding("status", f"{recording.name}: the figures are differences (mysqladmin -r) and were added up."))
+            findings.append(
+                RunFinding(
+                    "status", f"{recording.name}: the figures are differences (mysqladmin -r) and were added up."
+                )
+            )
     levels_known = _add_up(samples) if relative else True
     _cumulative_or_refused(recording, samples)
     starts, durations, begin = _times(recording, samples, relative, interval_s, span_s, row_s, findings)
@@ -118,9 +156,8 @@ def parse(
 def _number(recording: Recording, where: int, name: str, text: str) -> float:
     text = text.strip()
     if not NUMBER.match(text) or abs(float(text)) > MOST:
-        raise recording.bad(
-            where, f"{name} = {clip(text, 40)}", "must be a number of at most 64 bits", "The line is damaged: take its sample out.", DOC
-        )
+        hint = "The line is damaged: take its sample out."
+        raise recording.bad(where, f"{name} = {clip(text, 40)}", "must be a number of at most 64 bits", hint, DOC)
     return float(text)
 
 
@@ -185,15 +222,16 @@ def _stamp(recording: Recording, number: int, line: str, is_last: bool, findings
     elif stamp is None:
         tool = guess(recording.text)
         what = f"looks like {tool}" if tool and tool != "SHOW GLOBAL STATUS" else line
-        raise recording.bad(number, what, "is not a line of SHOW GLOBAL STATUS, nor a time in ISO 8601",
-                            "The line is damaged, or the file belongs to another key: take it out.", DOC)  # fmt: skip
+        hint = "The line is damaged, or the file belongs to another key: take it out."
+        raise recording.bad(number, what, "is not a line of SHOW GLOBAL STATUS, nor a time in ISO 8601", hint, DOC)
     return stamp
 
 
 def _no_status(recording: Recording) -> None:
     tool = guess(recording.text)
     what = f"looks like {tool}" if tool and tool != "SHOW GLOBAL STATUS" else "no counter of SHOW GLOBAL STATUS"
-    raise recording.bad("", what, "files.status names samples of SHOW GLOBAL STATUS", "Record with mysqladmin extended-status -i1.", DOC)
+    hint = "Record with mysqladmin extended-status -i1."
+    raise recording.bad("", what, "files.status names samples of SHOW GLOBAL STATUS", hint, DOC)
 
 
 def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples:
@@ -203,13 +241,17 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
         if not header:
             header = [cell.strip().lower() for cell in cells]
             if len(set(header)) != len(header):
-                raise recording.bad(number, "a column is there twice", "each may be there once", "The header is damaged.", DOC)
-            samples.engines = {prefix for prefix in ("innodb", "rocksdb") if any(name.startswith(prefix + "_") for name in header)}
+                hint = "The header is damaged."
+                raise recording.bad(number, "a column is there twice", "each may be there once", hint, DOC)
+            samples.engines = {
+                prefix for prefix in ("innodb", "rocksdb") if any(name.startswith(prefix + "_") for name in header)
+            }
             continue
         row = dict(zip(header, cells, strict=True))
         stamp = None
         if "time" in row and (stamp := parse_iso(row["time"])) is None:
-            raise recording.bad(number, f"time = {clip(row['time'], 40)}", "must be ISO 8601 or seconds since 1970", "", DOC)
+            rule = "must be ISO 8601 or seconds since 1970"
+            raise recording.bad(number, f"time = {clip(row['time'], 40)}", rule, "", DOC)
         if "t_s" in row:
             samples.t_s.append(_number(recording, number, "t_s", row["t_s"]))
         wanted = {name: _number(recording, number, name, row[name]) for name in WANTED if row.get(name, "").strip()}
@@ -252,12 +294,19 @@ def _cumulative_or_refused(recording: Recording, samples: StatusSamples) -> None
     for name in (*RATES, *HELPERS):
         for where, value in zip(samples.where, samples.values[name], strict=True):
             if value < 0:
-                raise recording.bad(where, f"{name} = {value:g}", "a counter cannot be negative",
-                                    "For mysqladmin -r say status_relative = true; else the line is damaged.", DOC)  # fmt: skip
+                hint = "For mysqladmin -r say status_relative = true; else the line is damaged."
+                raise recording.bad(where, f"{name} = {value:g}", "a counter cannot be negative", hint, DOC)
 
 
-def _times(recording: Recording, samples: StatusSamples, relative: bool, asked: float | None, span_s: float | None, row_s: float,
-           findings: list[RunFinding]) -> tuple[list[float], list[float], float | None]:  # fmt: skip
+def _times(
+    recording: Recording,
+    samples: StatusSamples,
+    relative: bool,
+    asked: float | None,
+    span_s: float | None,
+    row_s: float,
+    findings: list[RunFinding],
+) -> tuple[list[float], list[float], float | None]:
     """(starts, durations) of the intervals between samples, from 0, and the epoch of the beginning or None."""
     count, begin = len(samples.where), None
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
@@ -266,31 +315,38 @@ def _times(recording: Recording, samples: StatusSamples, relative: bool, asked: 
         begin = times[0]
     elif any(samples.stamps):
         where = samples.where[samples.stamps.index(None)]
-        raise recording.bad(where, "a sample without a time", "others of this file have one", "Record each with its time, or none.", DOC)
+        hint = "Record each with its time, or none."
+        raise recording.bad(where, "a sample without a time", "others of this file have one", hint, DOC)
     elif len(samples.t_s) == count:
         times = samples.t_s
     elif asked is not None:
         times = [index * asked for index in range(count)]
-    elif len(uptime) == count and all(b >= a for a, b in zip(uptime, uptime[1:], strict=False)) and uptime[-1] > uptime[0]:
+    elif (
+        len(uptime) == count
+        and all(b >= a for a, b in zip(uptime, uptime[1:], strict=False))
+        and uptime[-1] > uptime[0]
+    ):
         mean = (uptime[-1] - uptime[0]) / (count - 1)
         even = [index * mean for index in range(count)]
         fits = all(abs(value - uptime[0] - at) <= UPTIME_SLACK_S for value, at in zip(uptime, even, strict=True))
         times = even if fits else uptime
         findings.append(
-            RunFinding("status", f"{recording.name}: times are those of Uptime" + ("." if fits else ", whole seconds, as it was not even."))
+            RunFinding(
+                "status",
+                f"{recording.name}: times are those of Uptime"
+                + ("." if fits else ", whole seconds, as it was not even."),
+            )
         )
     elif span_s is None:
-        raise recording.bad(
-            "", "samples without times", "nothing else of this run has any", "Say how far apart they are (files.status_interval_s).", DOC
-        )
+        hint = "Say how far apart they are (files.status_interval_s)."
+        raise recording.bad("", "samples without times", "nothing else of this run has any", hint, DOC)
     else:
         step = even_interval(recording, "status", count, span_s, row_s, findings)
         times = [index * step for index in range(count)]
     for where, before, after in zip(samples.where[1:], times, times[1:], strict=False):
         if after < before:
-            raise recording.bad(
-                where, f"{before - after:g} s back in time", "samples follow each other", "The clock was set: cut the file there.", DOC
-            )
+            hint = "The clock was set: cut the file there."
+            raise recording.bad(where, f"{before - after:g} s back in time", "samples follow each other", hint, DOC)
     first = times[0]
     return [time - first for time in times[:-1]], [b - a for a, b in zip(times, times[1:], strict=False)], begin
 
@@ -304,14 +360,24 @@ def _checkpoint_age(samples: StatusSamples) -> None:
                 age[index] = end - begin
 
 
-def _series(recording: Recording, samples: StatusSamples, starts: list[float], durations: list[float], begin: float | None, levels_known: bool,
-           findings: list[RunFinding]) -> Series:  # fmt: skip
+def _series(
+    recording: Recording,
+    samples: StatusSamples,
+    starts: list[float],
+    durations: list[float],
+    begin: float | None,
+    levels_known: bool,
+    findings: list[RunFinding],
+) -> Series:
     keep = [index for index, duration in enumerate(durations) if duration > 0]
     if not keep:
         raise recording.bad("", "all samples at one time", "rates need time between them", "Record with -i1.", DOC)
     if len(keep) < len(durations):
         findings.append(
-            RunFinding("duplicate", f"{recording.name}: {len(durations) - len(keep)} samples at the time of the one before were left out.")
+            RunFinding(
+                "duplicate",
+                f"{recording.name}: {len(durations) - len(keep)} samples at the time of the one before were left out.",
+            )
         )
     usual = statistics.median(durations[index] for index in keep)
     gaps = wide_intervals(durations, usual, UPTIME_SLACK_S)
@@ -333,12 +399,17 @@ def _series(recording: Recording, samples: StatusSamples, starts: list[float], d
             columns[name] = [None if math.isnan(column[index + 1]) else column[index + 1] for index in keep]
     if not levels_known:
         findings.append(
-            RunFinding("status", f"{recording.name}: the first sample is a difference too, so levels (pages free, dirty) are not known.")
+            RunFinding(
+                "status",
+                f"{recording.name}: the first sample is a difference too, so levels (pages free, dirty) are not known.",
+            )
         )
     if restarts:
         index = min(restarts)
-        text = (f"{recording.name}, line {samples.where[index + 1]}: {restarts[index]} starts over ({len(restarts)} times in all): the server was "
-                "restarted, or FLUSH STATUS was run. Rates there are null.")  # fmt: skip
+        text = (
+            f"{recording.name}, line {samples.where[index + 1]}: {restarts[index]} starts over ({len(restarts)} times in all): the server was "
+            "restarted, or FLUSH STATUS was run. Rates there are null."
+        )
         findings.append(RunFinding("restart", text, starts[index]))
     kept_starts, kept_durations = [starts[index] for index in keep], [durations[index] for index in keep]
     return Series(recording.name, recording.sha256, kept_starts, kept_durations, columns, begin, begin)
@@ -361,7 +432,9 @@ def _status(samples: StatusSamples, series: Series, durations: list[float], leve
 def frame(series: Series, offset_s: float) -> pl.DataFrame:
     """The intervals as `Run.status`, on the run's time."""
     columns = {"t_s": [start + offset_s for start in series.start_s], "duration_s": series.duration_s}
-    return pl.DataFrame(columns | series.columns, schema_overrides={name: pl.Float64 for name in (*columns, *series.columns)})
+    return pl.DataFrame(
+        columns | series.columns, schema_overrides={name: pl.Float64 for name in (*columns, *series.columns)}
+    )
 
 
 def check_engine(status: Status, engine: str, name: str) -> None:
@@ -369,8 +442,8 @@ def check_engine(status: Status, engine: str, name: str) -> None:
     needed = "rocksdb" if engine == "myrocks" else "innodb"
     if needed not in status.engines:
         other = " and ".join(sorted(status.engines)) or "no engine"
-        raise InputError(f'engine = "{engine}"', f"{name} has counters of {other} only", DOC,
-                         f"Check the engine, or record with the plugin loaded: SHOW GLOBAL STATUS LIKE '{needed}%'.")  # fmt: skip
+        hint = f"Check the engine, or record with the plugin loaded: SHOW GLOBAL STATUS LIKE '{needed}%'."
+        raise InputError(f'engine = "{engine}"', f"{name} has counters of {other} only", DOC, hint)
 
 
 def looks_cold(free_share: float, data_share: float | None) -> bool:

@@ -69,12 +69,12 @@ def parse(recording: Recording, columns: dict[str, str], interval_s: float | Non
         rows = _csv(recording, lines, columns, interval_s)
     del lines
     if len(rows.t_s) < 2:
-        raise recording.bad("", f"{len(rows.t_s)} reports", "at least two are needed", "Run longer, with --report-interval=1.", DOC)
+        hint = "Run longer, with --report-interval=1."
+        raise recording.bad("", f"{len(rows.t_s)} reports", "at least two are needed", hint, DOC)
     _one_axis(recording, rows, interval_s)
     if not any(value > 0 for value in rows.tps):
-        raise recording.bad(
-            "", "no transaction", "is in the whole file", "The clients did nothing: look at the benchmark's own messages.", DOC
-        )
+        hint = "The clients did nothing: look at the benchmark's own messages."
+        raise recording.bad("", "no transaction", "is in the whole file", hint, DOC)
     _clock(recording, rows)
     return rows
 
@@ -83,9 +83,8 @@ def _value(recording: Recording, where: int, what: str, text: str) -> float:
     """A number within what is believed, or an InputError with the line."""
     number = recording.number(where, what, text)
     if number > MOST[what]:
-        raise recording.bad(
-            where, f"{what} = {clip(text, 40)}", f"at most {MOST[what]:,.0f} is believed", "The line is damaged: take it out.", DOC
-        )
+        hint = "The line is damaged: take it out."
+        raise recording.bad(where, f"{what} = {clip(text, 40)}", f"at most {MOST[what]:,.0f} is believed", hint, DOC)
     return number
 
 
@@ -103,20 +102,26 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
             elif number == last + 1:
                 rows.findings.append(cut_off(recording, number))
             else:
-                raise recording.bad(number, line.strip(), "is not a whole report of sysbench", "The line is damaged: take it out.", DOC)
+                hint = "The line is damaged: take it out."
+                raise recording.bad(number, line.strip(), "is not a whole report of sysbench", hint, DOC)
         elif START.match(line):
             starts += 1
             if starts > 1:
-                raise recording.bad(number, line.strip(), "sysbench was started again here: one run per file", "Cut the file there.", DOC)
+                rule = "sysbench was started again here: one run per file"
+                hint = "Cut the file there."
+                raise recording.bad(number, line.strip(), rule, hint, DOC)
         elif total := TOTAL.match(line):
             totals.append((number, float(total[1][:18])))
         elif whole := WHOLE_P95.match(line):
             rows.whole_p95_ms = _value(recording, number, "p95_ms", whole[1]) or None
     if not rows.t_s:
-        raise recording.bad("", "no report of sysbench", "is in the file", "Run sysbench with --report-interval=1.", DOC)
+        hint = "Run sysbench with --report-interval=1."
+        raise recording.bad("", "no report of sysbench", "is in the file", hint, DOC)
     if percentiles - {95.0}:
         said = ", ".join(f"{value:g}" for value in sorted(percentiles))
-        rows.findings.append(RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there."))
+        rows.findings.append(
+            RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there.")
+        )
     _against_total(recording, rows, totals)
     return rows
 
@@ -132,13 +137,20 @@ def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, per
     percentiles.add(percent)
     p95 = _value(recording, number, "p95_ms", latency)
     tps = _value(recording, number, "tps", tps)
-    _add(rows, number, _value(recording, number, "t_s", match["t"]), _value(recording, number, "threads", threads), tps, queries,
-         p95 if percent == 95.0 else math.nan)  # fmt: skip
+    _add(
+        rows,
+        number,
+        _value(recording, number, "t_s", match["t"]),
+        _value(recording, number, "threads", threads),
+        tps,
+        queries,
+        p95 if percent == 95.0 else math.nan,
+    )
     stamp = match["stamp"].strip()
     if bool(stamp) != bool(rows.stamps) and len(rows.t_s) > 1:
-        raise recording.bad(
-            number, clip(stamp) or "no time", "some reports have a time in front and others do not", "Copy the file again.", DOC
-        )
+        rule = "some reports have a time in front and others do not"
+        hint = "Copy the file again."
+        raise recording.bad(number, clip(stamp) or "no time", rule, hint, DOC)
     if stamp:
         rows.stamps.append((number, stamp))
 
@@ -157,14 +169,13 @@ def _add(rows: Rows, where: int, t_s: float, threads: float, tps: float, qps: fl
 
 def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, float]]) -> None:
     if len(totals) > 1:
-        raise recording.bad(totals[1][0], "a second summary", "sysbench was started again: one run per file", "Cut the file there.", DOC)
+        hint = "Cut the file there."
+        raise recording.bad(totals[1][0], "a second summary", "sysbench was started again: one run per file", hint, DOC)
     if totals and len(rows.t_s) > 1:
         step = statistics.median_low([b - a for a, b in zip(rows.t_s, rows.t_s[1:], strict=False)])
         summed, total = sum(rows.tps) * step, totals[0][1]
         if step > 0 and abs(summed - total) > TOTAL_SLACK * max(total, summed):
-            text = (
-                f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
-            )
+            text = f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
             rows.findings.append(RunFinding("totals", text))
 
 
@@ -185,7 +196,9 @@ def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interv
             hint = "Say how long each row is: files.interval_s."
             raise recording.bad(number, "no column t_s", "the time of each row is needed", hint, DOC)
     if not recording.text.endswith("\n"):
-        rows.findings.append(RunFinding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off."))
+        rows.findings.append(
+            RunFinding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off.")
+        )
     return rows
 
 
@@ -198,17 +211,21 @@ def _csv_columns(recording: Recording, line: int, header: list[str], columns: di
         if theirs in header:
             place[ours] = header.index(theirs)
         elif ours in columns:
-            raise recording.bad(line, f"no column {clip(theirs, 40)}", f"files.columns says {ours} is called so", did_you_mean(theirs, header)
-                                or f"There are: {clip(', '.join(header), 200)}.", DOC)  # fmt: skip
+            rule = f"files.columns says {ours} is called so"
+            hint = did_you_mean(theirs, header) or f"There are: {clip(', '.join(header), 200)}."
+            raise recording.bad(line, f"no column {clip(theirs, 40)}", rule, hint, DOC)
     if "tps" not in place:
         tool = guess(recording.text)
         what = f"looks like {tool}" if tool else f"no column tps in the header: {clip(', '.join(header))}"
-        raise recording.bad("" if tool else line, what, "raw sysbench output is read, or CSV with the header t_s,threads,tps,qps,lat_p95_ms",
-                            "Name the file under the key it belongs to." if tool else "Other names go into files.columns.", DOC)  # fmt: skip
+        rule = "raw sysbench output is read, or CSV with the header t_s,threads,tps,qps,lat_p95_ms"
+        hint = "Name the file under the key it belongs to." if tool else "Other names go into files.columns."
+        raise recording.bad("" if tool else line, what, rule, hint, DOC)
     return place
 
 
-def _csv_row(recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None) -> None:
+def _csv_row(
+    recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None
+) -> None:
     values = {}
     for ours, what in CSV_NAMES.items():
         text = cells[place[ours]].strip() if ours in place else ""
@@ -217,11 +234,20 @@ def _csv_row(recording: Recording, rows: Rows, number: int, cells: list[str], pl
         elif ours in place and ours in ("tps", "t_s"):
             raise recording.bad(number, f"{ours} is empty", "every row needs it", "Take the row out.", DOC)
     t_s = values.get("t_s", (len(rows.t_s) + 1) * (interval_s or 0.0))
-    _add(rows, number, t_s, values.get("threads", math.nan), values["tps"], values.get("qps", math.nan), values.get("p95_ms", math.nan))
+    _add(
+        rows,
+        number,
+        t_s,
+        values.get("threads", math.nan),
+        values["tps"],
+        values.get("qps", math.nan),
+        values.get("p95_ms", math.nan),
+    )
     if "time" in place:
         stamp = parse_iso(cells[place["time"]])
         if stamp is None:
-            raise recording.bad(number, f"time = {clip(cells[place['time']], 40)}", "must be ISO 8601 or seconds since 1970", "", DOC)
+            rule = "must be ISO 8601 or seconds since 1970"
+            raise recording.bad(number, f"time = {clip(cells[place['time']], 40)}", rule, "", DOC)
         rows.stamps.append(stamp)
 
 
@@ -232,16 +258,16 @@ def _one_axis(recording: Recording, rows: Rows, asked: float | None) -> None:
     """Even steps, with gaps where rows are missing; sets `interval_s`. Doubled rows are dropped."""
     steps = [b - a for a, b in zip(rows.t_s, rows.t_s[1:], strict=False) if b > a]
     if not steps:
-        raise recording.bad(
-            "", "t_s never rises", "it counts the seconds since the start", "Is the right column named in files.columns?", DOC
-        )
+        hint = "Is the right column named in files.columns?"
+        raise recording.bad("", "t_s never rises", "it counts the seconds since the start", hint, DOC)
     interval = statistics.median_low(steps)
     if asked is not None and abs(asked - interval) > 0.1 * asked:
-        raise recording.bad("", f"files.interval_s = {asked:g}", f"the rows are {interval:g} s apart", "Leave it out.", DOC)
+        hint = "Leave it out."
+        raise recording.bad("", f"files.interval_s = {asked:g}", f"the rows are {interval:g} s apart", hint, DOC)
     if not MIN_POINT_S <= interval <= MAX_RECORDED_POINT_S:
-        raise recording.bad(
-            "", f"rows {interval:g} s apart", f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken", "t_s is in seconds.", DOC
-        )
+        rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
+        hint = "t_s is in seconds."
+        raise recording.bad("", f"rows {interval:g} s apart", rule, hint, DOC)
     doubled = [index for index in range(1, len(rows.t_s)) if _check_step(recording, rows, index, interval)]
     if doubled:
         place = ", ".join(f"line {rows.where[index]}" for index in doubled[:5])
@@ -263,19 +289,17 @@ def _check_step(recording: Recording, rows: Rows, index: int, interval: float) -
         )
         if same:
             return True
-        raise recording.bad(where, f"t_s = {now:g}", "was there before with other figures", "Two runs were mixed: keep one.", DOC)
+        hint = "Two runs were mixed: keep one."
+        raise recording.bad(where, f"t_s = {now:g}", "was there before with other figures", hint, DOC)
     if step < 0:
         if now <= rows.t_s[0] + interval:
-            raise recording.bad(
-                where, f"t_s starts over at {now:g}", "one run per file", "The benchmark was started again: cut the file there.", DOC
-            )
-        raise recording.bad(
-            where, f"t_s = {now:g}", f"lies {-step:g} s before the row above it", "Lines are in disorder, or runs were mixed.", DOC
-        )
+            hint = "The benchmark was started again: cut the file there."
+            raise recording.bad(where, f"t_s starts over at {now:g}", "one run per file", hint, DOC)
+        hint = "Lines are in disorder, or runs were mixed."
+        raise recording.bad(where, f"t_s = {now:g}", f"lies {-step:g} s before the row above it", hint, DOC)
     if step < 0.5 * interval and index < len(rows.t_s) - 1:
-        raise recording.bad(
-            where, f"{step:g} s after the row above", f"the others are {interval:g} s apart", "Keep one report interval per file.", DOC
-        )
+        hint = "Keep one report interval per file."
+        raise recording.bad(where, f"{step:g} s after the row above", f"the others are {interval:g} s apart", hint, DOC)
     return False
 
 
@@ -300,8 +324,9 @@ def say_gaps(recording: Recording, rows: Rows) -> None:
     missing, longest = sum(gap[1] for gap in gaps), max(gaps, key=lambda gap: gap[1])
     share = missing / (missing + interval * len(rows.t_s))
     if share > MAX_MISSING_SHARE:
-        raise recording.bad(longest[2], f"t_s jumps forward by {longest[1] + interval:,.0f} s", f"{share:.0%} of the run is missing, at most "
-                            f"{MAX_MISSING_SHARE:.0%} may be", "Copy the file again, or cut it there.", DOC)  # fmt: skip
+        rule = f"{share:.0%} of the run is missing, at most {MAX_MISSING_SHARE:.0%} may be"
+        hint = "Copy the file again, or cut it there."
+        raise recording.bad(longest[2], f"t_s jumps forward by {longest[1] + interval:,.0f} s", rule, hint, DOC)
     text = f"{len(gaps)} gaps, {missing:,.0f} s ({share:.1%}) in all; the longest, {longest[1]:,.0f} s, begins at {longest[0]:,.0f} s. Nothing was filled in."
     rows.findings.append(RunFinding("gap", text, longest[0]))
 

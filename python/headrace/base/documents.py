@@ -12,9 +12,9 @@ A document is described by structs, one for each table; the types carry the rang
     document = parse_toml(path.name, content, RUN_FILE)         # a dict, its head checked
     benchmark = convert(document["benchmark"], Benchmark, source=DOC, at="benchmark")
 
-The InputError of `convert` has the key and its value, the rule, the source and a hint ("Did you mean
-tables?"). msgspec checks the document; only where it refuses one are its fields tried one by one, to
-find the first that is wrong. Rules about several keys are the caller's, after `convert`.
+The InputError of `convert` has the key and its value, the rule, the source and a hint ("Did you
+mean tables?"). msgspec checks the document; only where it refuses one are its fields tried one by
+one, to find the first that is wrong. Rules about several keys are the caller's, after `convert`.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ def said_as(
 
 @dataclass(frozen=True)
 class DocumentKind:
-    """A kind of file: what an error calls it, its format and newest version, and where it is described.
+    """A kind of file: what an error calls it, its format and newest version, and where it is
+    described.
 
-    `begin`: how to get such a file, a hint for an empty one. `other`: what to do with another tool's
-    output, given in place of such a file. `again`: what to do about a damaged one.
+    `begin`: how to get such a file, a hint for an empty one. `other`: what to do with another
+    tool's output, given in place of such a file. `again`: what to do about a damaged one.
     """
 
     name: str

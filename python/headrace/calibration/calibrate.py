@@ -28,17 +28,22 @@ LEAST_WINDOWS = 12
 SAME = ("engine", "benchmark", "data", "script", "distribution")
 # Rounds of fit and shape: the third moves no figure by more than 0.2 %.
 ROUNDS = 3
-# A parameter is told by the runs when they leave less of its spread than this; by them and the standard benchmark when less than that.
+# A parameter is told by the runs when they leave less of its spread than this; by them and the
+# standard benchmark when less than that.
 TOLD_BY_RUNS, TOLD_BY_BOTH = 0.5, 0.85
-# Where least squares end depends on how the linear algebra of the machine rounds: by 1e-8 of a value between OpenBLAS's kernels for Haswell, Sandybridge, Nehalem and Prescott (the example
-# run). What a calibration states is therefore rounded: values to five significant digits (none is known to better than 1 %), covariances, in units of the spreads before, to five decimals.
-# A number then differs between machines only where it lies within that 1e-8 of an edge; of all numbers of the example, one does in one calibration of 100.
+# Where least squares end depends on how the linear algebra of the machine rounds: by 1e-8 of a
+# value between OpenBLAS's kernels for Haswell, Sandybridge, Nehalem and Prescott (the example run).
+# What a calibration states is therefore rounded: values to five significant digits (none is known
+# to better than 1 %), covariances, in units of the spreads before, to five decimals.
+# A number then differs between machines only where it lies within that 1e-8 of an edge; of all
+# numbers of the example, one does in one calibration of 100.
 STATED_DIGITS, COVARIANCE_DECIMALS = 5, 5
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """`database` for the core, `fit` with the covariance of its parameters, the `cycle` if one was found, and what a reader must know (`notes`)."""
+    """`database` for the core, `fit` with the covariance of its parameters, the `cycle` if one was
+    found, and what a reader must know (`notes`)."""
 
     engine: str
     database: dict
@@ -52,13 +57,17 @@ class Calibrated:
 def calibrate(
     runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS
 ) -> Calibrated:
-    """Fits one database to runs of the same benchmark, data and engine. Raises InputError where they cannot belong together or are too short (`least_seconds`)."""
+    """Fits one database to runs of the same benchmark, data and engine.
+
+    Raises InputError where they cannot belong together or are too short (`least_seconds`).
+    """
     _check(runs, least_seconds)
     first = runs[0]
     engine = first.engine
     observations = [observe(run) for run in runs]
     begin = prior(first)
-    compacts = begin["compaction"] is not None  # a script that only reads does not, in MyRocks either
+    # a script that only reads does not, in MyRocks either
+    compacts = begin["compaction"] is not None
     if compacts:
         _expect_cycle(begin, first)
     # Measured with doublewrite and pages of 16 KiB.
@@ -118,7 +127,8 @@ def calibrate(
 
 
 def _stated(found: object, before: object) -> object:
-    """What was found, its numbers to STATED_DIGITS; those that are as before (sizes, limits, settings) stay whole."""
+    """What was found, its numbers to STATED_DIGITS; those that are as before (sizes, limits,
+    settings) stay whole."""
     if isinstance(found, dict):
         return {
             key: _stated(item, before.get(key) if isinstance(before, dict) else None) for key, item in found.items()
@@ -130,7 +140,8 @@ def _stated(found: object, before: object) -> object:
 
 
 def identified(result: Calibrated) -> list[dict]:
-    """One row per parameter: `name`, `words`, `value`, `spread` (relative, one standard deviation), `before` (the same with no run), `from` (what it was identified from)."""
+    """One row per parameter: `name`, `words`, `value`, `spread` (relative, one standard deviation),
+    `before` (the same with no run), `from` (what it was identified from)."""
     rows = []
     for index, parameter in enumerate(of_engine(result.engine)):
         spread = math.sqrt(max(0.0, float(result.fit.covariance[index, index])))

@@ -1,4 +1,6 @@
-"""MyRocks' compaction cycle in a run: its period in transactions, and how I/Os per transaction go through it."""
+"""MyRocks' compaction cycle in a run: its period in transactions, and how I/Os per transaction go
+through it.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,21 @@ from headrace.base import core
 from headrace.calibration.observations import Observation, modelled_over_measured
 
 PARTS = 16
-# Around a moment, so much of a period before and after it is compared; two beginnings are at least so far apart.
+# Around a moment, so much of a period before and after it is compared; two beginnings are at least
+# so far apart.
 EDGE, APART = 0.12, 0.6
-# Intervals that count lie this near what memtables and trigger say: longer ones are compactions that came late, since the one before was still at work.
+# Intervals that count lie this near what memtables and trigger say: longer ones are compactions
+# that came late, since the one before was still at work.
 NEAR = 0.12
-# Fewer intervals than this, or a climb that is not this many standard deviations of chance, are no cycle.
+# Fewer intervals than this, or a climb that is not this many standard deviations of chance, are no
+# cycle.
 LEAST_INTERVALS, LEAST_SIGMAS = 3, 3.0
 
 
 @dataclass(frozen=True)
 class CompactionCycle:
-    """`period_tx`, the transactions `first_tx` at which one begins, the `profile` of I/Os per transaction through a period, `intervals` it was told from."""
+    """`period_tx`, the transactions `first_tx` at which one begins, the `profile` of I/Os per
+    transaction through a period, `intervals` it was told from."""
 
     period_tx: float
     first_tx: float
@@ -29,7 +35,10 @@ class CompactionCycle:
 
 
 def find(database: dict, observations: list[Observation], expected_tx: float) -> CompactionCycle | None:
-    """The cycle common to the runs, or None where it does not show. `expected_tx`: what memtable size, trigger and bytes per transaction say."""
+    """The cycle common to the runs, or None where it does not show.
+
+    `expected_tx`: what memtable size, trigger and bytes per transaction say.
+    """
     intervals, profiles, first = [], [], None
     for observation in observations:
         tx, value = _wave(database, observation, expected_tx)
@@ -51,7 +60,8 @@ def find(database: dict, observations: list[Observation], expected_tx: float) ->
 
 
 def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:
-    """(transactions, log of measured over modelled I/Os per transaction with its trend over one period taken out), from the second period on."""
+    """(transactions, log of measured over modelled I/Os per transaction with its trend over one
+    period taken out), from the second period on."""
     columns = core.mysql_runs(database, [observation.core_run])[0]
     value, _ = modelled_over_measured(columns, observation)
     tx = observation.tx

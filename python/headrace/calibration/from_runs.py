@@ -1,4 +1,6 @@
-"""Runs in, workload out: what `headrace calibrate` does, for Python; and the standard benchmarks, which need no run."""
+"""Runs in, workload out: what `headrace calibrate` does, for Python; and the standard benchmarks,
+which need no run.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def calibrate(
     progress: Callable[[float], None] = lambda done: None,
     least_seconds: float | None = None,
 ) -> TransactionWorkload:
-    """One workload from measured runs (paths of RUN.toml, or what `load_run` gave). `least_seconds`: of a run, None: what tells a mean and its scatter.
+    """One workload from measured runs (paths of RUN.toml, or what `load_run` gave).
+
+    `least_seconds`: of a run, None: what tells a mean and its scatter.
 
     Raises InputError or CouldNotRun.
     """
@@ -64,7 +68,8 @@ def calibrate(
 
 
 def check_distinct(runs: Sequence[Run]) -> None:
-    """Refuses a run that is named twice: it would count twice, and a score would be of what was learnt. Raises InputError."""
+    """Refuses a run that is named twice: it would count twice, and a score would be of what was
+    learnt. Raises InputError."""
     for index, run in enumerate(runs):
         for other in runs[:index]:
             if measured_by(run) == measured_by(other):
@@ -81,7 +86,8 @@ def measured_by(run: Run) -> str:
 def sysbench_tpcc(
     *, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None
 ) -> TransactionWorkload:
-    """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
+    """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in
+    InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
     from headrace.calibration.prior import GIB, TPCC_BYTES, tpcc
 
     if engine not in TPCC_BYTES:
@@ -100,8 +106,12 @@ def sysbench_tpcc(
 
 
 def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:
-    """A sysbench OLTP script with no run measured. `options`: `script` (oltp_read_write, ...), `tables`, `table_size`, `distribution` ({"type": "special"}, ...),
-    `engine`, and those of the server: docs/reference/workload-file.md, Standard benchmarks. Raises InputError."""
+    """A sysbench OLTP script with no run measured.
+
+    `options`: `script` (oltp_read_write, ...), `tables`, `table_size`, `distribution` ({"type":
+    "special"}, ...), `engine`, and those of the server: docs/reference/workload-file.md, Standard
+    benchmarks. Raises InputError.
+    """
     from headrace.calibration.prior import oltp
 
     made = oltp({"threads": threads, "cache_gib": cache_gib} | options)

@@ -1,4 +1,6 @@
-"""A measured run as a fit sees it: windows of a few seconds with their state, and the same run as the core would simulate it."""
+"""A measured run as a fit sees it: windows of a few seconds with their state, and the same run as
+the core would simulate it.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +12,26 @@ from headrace.calibration.runs import Run
 
 GIB = 1024.0**3
 WINDOW_S = 5.0
-# Bins of like width in the logarithm of transactions: the fill of the cache counts as much as the hour after it.
+# Bins of like width in the logarithm of transactions: the fill of the cache counts as much as the
+# hour after it.
 BINS = 90
-# A window below this share of the model's tps is a stall, as in run descriptions: it says nothing of I/Os per transaction.
+# A window below this share of the model's tps is a stall, as in run descriptions: it says nothing
+# of I/Os per transaction.
 STALL_SHARE = 0.1
-# Volumes that are seen to do less than this of what the model has them do did not hold the run: tps then does not tell the I/Os per transaction, their count does.
-# At a cap both do what the cap allows, whatever a transaction asks. Over so many windows: one alone scatters by some 3 % of itself.
+# Volumes that are seen to do less than this of what the model has them do did not hold the run: tps
+# then does not tell the I/Os per transaction, their count does.
+# At a cap both do what the cap allows, whatever a transaction asks. Over so many windows: one alone
+# scatters by some 3 % of itself.
 AS_MODELLED, TOGETHER = 0.95, 9
-# Below this share of the median a window stood still: however long that took, it is no throughput to fit.
+# Below this share of the median a window stood still: however long that took, it is no throughput
+# to fit.
 STANDSTILL_SHARE = 0.02
 
 
 @dataclass(frozen=True)
 class Observation:
-    """`tps`, `tx` (transactions by the middle of each window) and what else was measured, one value per window; nan where not."""
+    """`tps`, `tx` (transactions by the middle of each window) and what else was measured, one value
+    per window; nan where not."""
 
     run: Run
     step_s: float
@@ -43,7 +51,8 @@ class Observation:
 
     @property
     def moving_tps(self) -> np.ndarray:
-        """tps, nan in windows that stood still: a cold cache is some tenfold slower than a full one, not fiftyfold."""
+        """tps, nan in windows that stood still: a cold cache is some tenfold slower than a full
+        one, not fiftyfold."""
         moving = self.tps[self.tps > 0]
         return np.where(self.tps > STANDSTILL_SHARE * np.median(moving), self.tps, np.nan) if len(moving) else self.tps
 
@@ -75,7 +84,10 @@ def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict
 
 
 def observe(run: Run) -> Observation:
-    """Cuts a run into windows. Stalled and suspect seconds stay: they are part of what was delivered."""
+    """Cuts a run into windows.
+
+    Stalled and suspect seconds stay: they are part of what was delivered.
+    """
     series = run.series
     step_s = max(WINDOW_S, run.interval_s)
     per = max(1, int(round(step_s / run.interval_s)))
@@ -102,8 +114,9 @@ def observe(run: Run) -> Observation:
 
 
 def modelled_over_measured(columns: dict, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell it: as counted where they were, else modelled over measured tps, which is the
-    same at a cap that is used whole (a second in which the machine did something else is no second of more I/Os).
+    """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell
+    it: as counted where they were, else modelled over measured tps, which is the same at a cap that
+    is used whole (a second in which the machine did something else is no second of more I/Os).
 
     Stalled ones do not; their values are bridged from their neighbours.
     """
@@ -119,7 +132,8 @@ def modelled_over_measured(columns: dict, observation: Observation) -> tuple[np.
 
 
 def underused(columns: dict, observation: Observation) -> np.ndarray:
-    """Windows in which I/Os were counted and the volumes did less than the model has them do: something it does not know held the run."""
+    """Windows in which I/Os were counted and the volumes did less than the model has them do:
+    something it does not know held the run."""
     known = observation.iops > 0
     if not known.any():
         return known

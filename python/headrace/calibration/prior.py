@@ -1,7 +1,9 @@
-"""Where a calibration begins: the standard benchmark that the run names, under the run's settings and with what its server counted.
+"""Where a calibration begins: the standard benchmark that the run names, under the run's settings
+and with what its server counted.
 
-The counters (bytes of redo and WAL, compaction, pages of the pool in use) are of the whole server, so they are taken over the
-transactions of the run, which no other load may share: `checks.check_commits` refuses runs in which another load ran.
+The counters (bytes of redo and WAL, compaction, pages of the pool in use) are of the whole server,
+so they are taken over the transactions of the run, which no other load may share:
+`checks.check_commits` refuses runs in which another load ran.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from headrace.errors import InputError
 
 DOC = "docs/reference/run-description.md"
 GIB = 1024.0**3
-# Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018; MyRocks with LZ4).
+# Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
+# MyRocks with LZ4).
 TPCC_BYTES = {"innodb": 94.2e6, "myrocks": 20e6}
 # sysbench's options of a distribution, as the core names them.
 DISTRIBUTION_OPTIONS = {
@@ -36,12 +39,16 @@ SETTINGS_OF_DATABASE = {
     "io_capacity": "io_capacity",
     "io_capacity_max": "io_capacity_max",
 }
-# Server's defaults that count where a run does not say; its io_capacity does not: the standard's background writes are measured.
+# Server's defaults that count where a run does not say; its io_capacity does not: the standard's
+# background writes are measured.
 BY_DEFAULT = ("log_bin", "sync_binlog")
 
 
 def prior(run: Run) -> dict:
-    """The core's database for a run's benchmark, size and settings. Raises InputError for a benchmark no standard is known of."""
+    """The core's database for a run's benchmark, size and settings.
+
+    Raises InputError for a benchmark no standard is known of.
+    """
     benchmark = run.benchmark
     if benchmark.name == "sysbench-tpcc":
         return _unhurried(with_settings(tpcc(run.engine, benchmark.tables * benchmark.scale), run), run)
@@ -54,7 +61,8 @@ def prior(run: Run) -> dict:
 
 
 def own(run: Run) -> dict:
-    """A load of the user's own: TPC-C's spread of popularity over its data. Weakly founded; the runs decide."""
+    """A load of the user's own: TPC-C's spread of popularity over its data. Weakly founded; the
+    runs decide."""
     per_warehouse = TPCC_BYTES[run.engine] / GIB
     return tpcc(run.engine, max(1.0, run.benchmark.data_gib / per_warehouse))
 
@@ -95,8 +103,10 @@ def _options(run: Run) -> dict:
 def writes_in_background(run: Run) -> bool:
     """Whether pages are written at a rate of their own (innodb_io_capacity) while clients work.
 
-    Not by MariaDB since its page cleaner of 10.5: with innodb_max_dirty_pages_pct_lwm = 0, its default, it does that only when idle. Under oltp_read_write MariaDB 10.11 wrote
-    2.8 to 3.3 pages a transaction at 300, 600, 1,000 and 3,000 IOPS alike, with innodb_io_capacity = 500 (a lab, 2026-11-21).
+    Not by MariaDB since its page cleaner of 10.5: with innodb_max_dirty_pages_pct_lwm = 0, its
+    default, it does that only when idle. Under oltp_read_write MariaDB 10.11 wrote 2.8 to 3.3 pages
+    a transaction at 300, 600, 1,000 and 3,000 IOPS alike, with innodb_io_capacity = 500 (a lab,
+    2026-11-21).
     """
     return run.flavor != "mariadb" or () < _version(run) < (10, 5)
 
@@ -110,8 +120,9 @@ def _unhurried(database: dict, run: Run) -> dict:
     )
 
 
-# MySQL 8.0 was ready for general use on 2018-04-19 (its release notes, 8.0.11). A run of before a year after it that does not say its version
-# is taken for a 5.7, which is a guess: that one writes no binary log unless told to.
+# MySQL 8.0 was ready for general use on 2018-04-19 (its release notes, 8.0.11). A run of before a
+# year after it that does not say its version is taken for a 5.7, which is a guess: that one writes
+# no binary log unless told to.
 TAKEN_FOR_8_0_FROM = "2019-04-19"
 
 
@@ -120,15 +131,18 @@ def _version(run: Run) -> tuple[int, ...]:
 
 
 def _usual(run: Run) -> dict:
-    """Defaults of the server that are not those of MySQL 8.0, by flavor and version (their manuals); for what a description leaves out."""
+    """Defaults of the server that are not those of MySQL 8.0, by flavor and version (their
+    manuals); for what a description leaves out."""
     version = _version(run)
     if run.flavor == "mariadb":
         return {"log_bin": False, "sync_binlog": 0}
     if version and version < (8, 0):
-        # sync_binlog = 1 came with 5.7.7; a 5.7 without a patch level is taken for one in general use (5.7.9 on).
+        # sync_binlog = 1 came with 5.7.7; a 5.7 without a patch level is taken for one in general
+        # use (5.7.9 on).
         return {"log_bin": False, "sync_binlog": 0 if version < (5, 7) or (5, 7, 0) <= version < (5, 7, 7) else 1}
     if not version and str(run.as_of) < TAKEN_FOR_8_0_FROM:
-        # Nothing is synced of a log that is not there; whether it was, and so its few bytes, nobody said: they stay the standard's.
+        # Nothing is synced of a log that is not there; whether it was, and so its few bytes, nobody
+        # said: they stay the standard's.
         return {"sync_binlog": 0}
     return {"io_capacity": 10_000} if version >= (8, 4) else {}
 
@@ -140,7 +154,10 @@ def tpcc(engine: str, warehouses: float) -> dict:
 
 
 def with_settings(database: dict, run: Run) -> dict:
-    """A database under the settings of a run: what they decide outright (docs/decisions/0006). Raises InputError."""
+    """A database under the settings of a run: what they decide outright (docs/decisions/0006).
+
+    Raises InputError.
+    """
     given = {name: run.settings[key] for key, name in SETTINGS_OF_DATABASE.items() if key in run.settings}
     usual = {"sync_binlog": 1} | {name: value for name, value in _usual(run).items() if name in BY_DEFAULT}
     with core_errors():
@@ -175,7 +192,8 @@ def per_transaction(run: Run, *names: str) -> float | None:
 
 
 def usable_share(run: Run) -> float | None:
-    """Share of the pool that holds pages once it is full: what is not control blocks, and not kept free for reads to come (innodb_lru_scan_depth). None where that was not seen."""
+    """Share of the pool that holds pages once it is full: what is not control blocks, and not kept
+    free for reads to come (innodb_lru_scan_depth). None where that was not seen."""
     if run.status is None or not {"innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total"} <= set(
         run.status.columns
     ):

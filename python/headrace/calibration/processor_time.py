@@ -1,4 +1,5 @@
-"""Processor time of a transaction, from runs beside which vmstat or iostat was running: virtual CPUs at work over transactions a second.
+"""Processor time of a transaction, from runs beside which vmstat or iostat was running: virtual
+CPUs at work over transactions a second.
 
 cpu_ms = share of processors at work x virtual CPUs x 1,000 / tps
 """
@@ -12,8 +13,9 @@ import numpy as np
 
 from headrace.calibration.runs import Run
 
-# How far a busy share is off as a measure of what processors can do, relative standard deviation. Guess: two virtual CPUs share a core, so that the second half of them gives less than
-# the first; clients on the same machine, the kernel and background threads work beside the transactions.
+# How far a busy share is off as a measure of what processors can do, relative standard deviation.
+# Guess: two virtual CPUs share a core, so that the second half of them gives less than the first;
+# clients on the same machine, the kernel and background threads work beside the transactions.
 SYSTEMATIC = 0.15
 # Parts of a run whose scatter tells how far its mean is off; fewer rows than this tell no mean.
 PARTS = 8
@@ -24,7 +26,8 @@ LEAST_BUSY = 0.01
 
 @dataclass(frozen=True)
 class ProcessorTime:
-    """Processor time of a transaction, ms of one virtual CPU, and its relative standard deviation; the `runs` that tell it."""
+    """Processor time of a transaction, ms of one virtual CPU, and its relative standard deviation;
+    the `runs` that tell it."""
 
     cpu_ms: float
     spread: float
@@ -49,7 +52,8 @@ def processor_time(runs: list[Run]) -> ProcessorTime | None:
 
 
 def _of_run(run: Run) -> tuple[float, float] | None:
-    """Processor time and the relative standard deviation of its mean, by the scatter of parts of the run."""
+    """Processor time and the relative standard deviation of its mean, by the scatter of parts of
+    the run."""
     if run.vcpus is None:
         return None
     busy, tps = (run.series[name].cast(float).to_numpy() for name in ("busy_share", "tps"))

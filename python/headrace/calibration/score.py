@@ -16,8 +16,12 @@ from headrace.workload.transactions import TransactionWorkload
 
 @dataclass(frozen=True)
 class RunComparison:
-    """A run beside its prediction. `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes no sense). `predicted_rows`: the
-    prediction in the run's intervals (`t_s`, `tps`, `p95_ms`): "one-second" figures are of these where the run has longer rows."""
+    """A run beside its prediction.
+
+    `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes
+    no sense). `predicted_rows`: the prediction in the run's intervals (`t_s`, `tps`, `p95_ms`):
+    "one-second" figures are of these where the run has longer rows.
+    """
 
     run: Run
     prediction: Prediction
@@ -31,7 +35,8 @@ class RunComparison:
 
 
 def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> RunComparison:
-    """Predicts the run's storage, cache, clients and start with `workload` and sets the figures side by side. Raises InputError."""
+    """Predicts the run's storage, cache, clients and start with `workload` and sets the figures
+    side by side. Raises InputError."""
     if run.engine != workload.engine:
         hint = "Compare runs of one engine."
         raise InputError(f"{run.name}: engine = {run.engine}", f"the workload is of {workload.engine}", "", hint)
@@ -51,7 +56,8 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     )
     seen = run.series.select("t_s", "tps", "p95_ms")
     measured = summarise(seen)
-    # The scatter of means over a longer interval is smaller; the prediction is put into the same intervals.
+    # The scatter of means over a longer interval is smaller; the prediction is put into the same
+    # intervals.
     rows = _in_intervals(prediction.rows, run.interval_s)
     predicted = summarise(rows)
     pairs = [("mean tps, second half", "tps", measured["tps"], predicted["tps"])]
@@ -99,9 +105,11 @@ def _figure(what: str, unit: str, measured: float | None, predicted: float | Non
 def leave_out(
     runs: Sequence[Run], *, from_one: bool = False, progress: Callable[[float], None] = lambda done: None
 ) -> list[dict]:
-    """Scores calibrations on runs they have not seen: every run predicted from all others, or (`from_one`) every run from each single other one.
+    """Scores calibrations on runs they have not seen: every run predicted from all others, or
+    (`from_one`) every run from each single other one.
 
-    Rows: `predicted`, `from` (names), and the errors in percent `mean`, `quarter_1` .. `quarter_4`, `p5`, `p95`. Raises InputError with fewer than two runs, or one of them twice.
+    Rows: `predicted`, `from` (names), and the errors in percent `mean`, `quarter_1` .. `quarter_4`,
+    `p5`, `p95`. Raises InputError with fewer than two runs, or one of them twice.
     """
     if len(runs) < 2:
         hint = "Name more runs of the same benchmark."

@@ -1,7 +1,8 @@
 """Which server, and as whom.
 
-An address is text that may stand in a command line, a log and a report, so it never holds a password. Those come from
-HEADRACE_MYSQL_PASSWORD, from an option file only its owner may read, or from a prompt.
+An address is text that may stand in a command line, a log and a report, so it never holds a
+password. Those come from HEADRACE_MYSQL_PASSWORD, from an option file only its owner may read, or
+from a prompt.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ DEFAULT_PORT = 3306  # IANA, service mysql
 SSL_SOURCE = "MySQL manual, --ssl-mode"
 SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 PARAMETERS = ("socket", "ssl-mode", "ssl-ca")
-# Characters of a user name (MariaDB; MySQL 32) and of a database; of a host name (RFC 1035); bytes of sun_path less its zero (unix(7)).
+# Characters of a user name (MariaDB; MySQL 32) and of a database; of a host name (RFC 1035); bytes
+# of sun_path less its zero (unix(7)).
 MAX_USER, MAX_DATABASE, MAX_HOST, MAX_SOCKET_BYTES = 128, 64, 255, 107
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?\Z|[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?\Z", re.ASCII)
 
 
 class Secret:
-    """Wraps a password: `repr` and `str` are `***`, and it is not pickled or turned into JSON by accident. `reveal()` gives it away."""
+    """Wraps a password: `repr` and `str` are `***`, and it is not pickled or turned into JSON by
+    accident. `reveal()` gives it away."""
 
     __slots__ = ("_value",)
 
@@ -68,7 +71,10 @@ class Secret:
 
 @dataclass(frozen=True)
 class Address:
-    """A server and an account on it. `host` and `port`, or `socket`; `database` None: none is chosen; `password` None: none is sent."""
+    """A server and an account on it.
+
+    `host` and `port`, or `socket`; `database` None: none is chosen; `password` None: none is sent.
+    """
 
     user: str
     host: str | None = None
@@ -81,7 +87,10 @@ class Address:
 
     @property
     def label(self) -> str:
-        """The address as text, without any secret: for logs and results. `parse_address` reads it back."""
+        """The address as text, without any secret: for logs and results.
+
+        `parse_address` reads it back.
+        """
         user, database = quote(self.user, safe=""), quote(self.database or "", safe="")
         if self.socket is not None:
             return f"mysql://{user}@/{database}?socket={quote(self.socket, safe='/')}"
@@ -98,10 +107,12 @@ class Address:
 
 
 def parse_address(text: str, *, defaults_file: str | os.PathLike | None = None) -> Address:
-    """An address from `mysql://USER@HOST[:PORT][/DB][?ssl-mode=..&ssl-ca=..]` or `mysql://USER@/DB?socket=PATH`.
+    """An address from `mysql://USER@HOST[:PORT][/DB][?ssl-mode=..&ssl-ca=..]` or
+    `mysql://USER@/DB?socket=PATH`.
 
-    What the text leaves out comes from [client] of `defaults_file`. The password: that of `defaults_file`, else HEADRACE_MYSQL_PASSWORD.
-    Raises InputError, also for a password in the text (process lists show it), and CouldNotRun for a file that cannot be read.
+    What the text leaves out comes from [client] of `defaults_file`. The password: that of
+    `defaults_file`, else HEADRACE_MYSQL_PASSWORD. Raises InputError, also for a password in the
+    text (process lists show it), and CouldNotRun for a file that cannot be read.
     """
     given = _from_text(text)
     client = read_client(defaults_file) if defaults_file is not None else {}
@@ -232,7 +243,10 @@ def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str |
 
 
 def write_client_file(address: Address, path: str | os.PathLike) -> Path:
-    """An option file (mode 0600) for tools that take --defaults-extra-file. Raises CouldNotRun when it cannot be written."""
+    """An option file (mode 0600) for tools that take --defaults-extra-file.
+
+    Raises CouldNotRun when it cannot be written.
+    """
     path = Path(path)
     lines = ["[client]", f"user={quoted(address.user)}"]
     if address.password is not None:
@@ -242,7 +256,8 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
     else:
         lines += [f"host={quoted(address.host or '')}", f"port={address.port or DEFAULT_PORT}", "protocol=tcp"]
     lines += _client_ssl(address)
-    # Only the interactive client knows `database`; the others stop at a word of [client] they do not know.
+    # Only the interactive client knows `database`; the others stop at a word of [client] they do
+    # not know.
     lines += [] if address.database is None else ["[mysql]", f"database={quoted(address.database)}"]
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -13,27 +13,33 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 if TYPE_CHECKING:
     import pymysql
 
-# Error numbers: MySQL 8.4 "Server Error Message Reference" and "Client Error Message Reference"; the same in MariaDB unless said.
+# Error numbers: MySQL 8.4 "Server Error Message Reference" and "Client Error Message Reference";
+# the same in MariaDB unless said.
 DENIED = (1045, 1698)  # 1698: the account takes no password (unix_socket, auth_socket)
 DENIED_DATABASE, UNKNOWN_DATABASE = 1044, 1049
-FULL = (1040, 1203, 1226)  # all connections taken; the account's are; the account's share of an hour is
+# all connections taken; the account's are; the account's share of an hour is
+FULL = (1040, 1203, 1226)
 BLOCKED, NOT_ALLOWED = 1129, 1130
 EXPIRED = (1820, 1862)
 PLUGIN = (1251, 2059, 2061)
 SHUTTING_DOWN = (1053, 1077)
 INSECURE_REFUSED = (3159, 4031)
-CONNECT, LOST, SSL = (2002, 2003, 2005), (2006, 2012, 2013), 2026  # of the client: no connection, lost, no TLS
+# of the client: no connection, lost, no TLS
+CONNECT, LOST, SSL = (2002, 2003, 2005), (2006, 2012, 2013), 2026
 
 
-# What is used of PyMySQL beyond its public interface; tests/unit/connect names them, so that a release without them shows.
+# What is used of PyMySQL beyond its public interface; tests/unit/connect names them, so that a
+# release without them shows.
 PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", "_force_close")
 
 
 def connect(address: Address, timeout_s: float = 10.0) -> pymysql.Connection:
-    """A PyMySQL connection that commits by itself. `timeout_s`: for connecting, and for every answer.
+    """A PyMySQL connection that commits by itself.
 
-    Raises InputError for what is wrong in the address (account, database, TLS), CouldNotRun for a server
-    that is not there or accepts no connection.
+    `timeout_s`: for connecting, and for every answer.
+
+    Raises InputError for what is wrong in the address (account, database, TLS), CouldNotRun for a
+    server that is not there or accepts no connection.
     """
     import pymysql
 
@@ -70,12 +76,14 @@ def connect(address: Address, timeout_s: float = 10.0) -> pymysql.Connection:
 
 
 def cut(connection: pymysql.Connection) -> None:
-    """Closes the socket without a word to the server: a query that still hangs in another thread ends."""
+    """Closes the socket without a word to the server: a query that still hangs in another thread
+    ends."""
     connection._force_close()
 
 
 class _ClearPassword:
-    """For authentication plugins that ask for the password in clear: it is sent over TLS or a local socket only."""
+    """For authentication plugins that ask for the password in clear: it is sent over TLS or a local
+    socket only."""
 
     def __init__(self, connection) -> None:
         self.connection = connection
@@ -119,7 +127,8 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
     label, user, source = address.label, address.user, f"error {code} of the server"
     if code in CONNECT:
         return _no_server(address, getattr(error, "original_exception", None), timeout_s)
-    if code in LOST or code == 0:  # PyMySQL's own errors have no number: the packets were not MySQL's
+    # PyMySQL's own errors have no number: the packets were not MySQL's
+    if code in LOST or code == 0:
         return _no_mysql(address, _words(error))
     if code in DENIED:
         used = "with the password given" if address.password else "without a password"

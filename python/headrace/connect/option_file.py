@@ -18,7 +18,10 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_client(path: str | os.PathLike) -> dict[str, str]:
-    """The keys of [client] this program uses. Raises InputError for a file that breaks a rule, CouldNotRun when it cannot be read."""
+    """The keys of [client] this program uses.
+
+    Raises InputError for a file that breaks a rule, CouldNotRun when it cannot be read.
+    """
     path = Path(path).expanduser()
     content = read_bytes(path, MAX_BYTES)
     try:
@@ -45,7 +48,10 @@ def _owner_only(path: Path) -> None:
 
 
 def _parse(path: Path, text: str) -> dict[str, str]:
-    """Later lines win, as for the clients. Nothing of a line is repeated in an error: it may hold the password."""
+    """Later lines win, as for the clients.
+
+    Nothing of a line is repeated in an error: it may hold the password.
+    """
     found: dict[str, str] = {}
     group = None
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -97,7 +103,10 @@ def _value(text: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """A value as it may stand behind = in an option file. Raises InputError for what no option file can hold."""
+    """A value as it may stand behind = in an option file.
+
+    Raises InputError for what no option file can hold.
+    """
     if "\0" in value:
         raise InputError("a zero byte", "cannot stand in an option file", SOURCE)
     for plain, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\b", "\\b")):

@@ -1,7 +1,8 @@
 """Times as the tools print them.
 
-`iostat`, `sar` and `vmstat` print dates as the locale has them. Month and day are told apart by looking at all dates of a
-file at once; what stays ambiguous is taken as month/day, as sysstat prints without a locale, and said so.
+`iostat`, `sar` and `vmstat` print dates as the locale has them. Month and day are told apart by
+looking at all dates of a file at once; what stays ambiguous is taken as month/day, as sysstat
+prints without a locale, and said so.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ STAMP = re.compile(rf"{DATE}\.?,?[ T]+{TIME}{HALF}{ZONE}\Z", re.ASCII)
 DAY = re.compile(rf"{DATE}\.?\Z", re.ASCII)
 TIME_OF_DAY = re.compile(rf"{TIME}{HALF}\Z", re.ASCII)
 EPOCH = datetime(1970, 1, 1)
-# A recording is from these years (a guess: no tool read here is older): anything else is a wrong clock.
+# A recording is from these years (a guess: no tool read here is older): anything else is a wrong
+# clock.
 FIRST_YEAR, LAST_YEAR = 1990, 2100
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """A moment: `epoch_s` for differences (UTC when the zone is known, else as printed), `local` as printed.
+    """A moment: `epoch_s` for differences (UTC when the zone is known, else as printed), `local` as
+    printed.
 
     `zone`: "UTC", or "UTC+01:00", when it was printed with it.
     """

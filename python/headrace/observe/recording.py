@@ -1,7 +1,8 @@
 """A recording as text, and the numbers in it.
 
-Everything a file can do to a reader is met here once: it is empty, binary, huge, in another encoding, has Windows line ends,
-a byte-order mark, decimal commas, or a NaN where a number should be.
+Everything a file can do to a reader is met here once: it is empty, binary, huge, in another
+encoding, has Windows line ends, a byte-order mark, decimal commas, or a NaN where a number should
+be.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ _MAGIC = (
 
 @dataclass
 class Recording:
-    """The text of a recording. `lines` are without line ends; line numbers in errors count from 1."""
+    """The text of a recording.
+
+    `lines` are without line ends; line numbers in errors count from 1.
+    """
 
     name: str
     text: str
@@ -51,7 +55,10 @@ class Recording:
         return self.text.split("\n")
 
     def bad(self, where: int | str, value: str, rule: str, hint: str = "", source: str = DOC) -> InputError:
-        """An InputError naming file, place (a line number or a path in JSON) and value. The caller raises it."""
+        """An InputError naming file, place (a line number or a path in JSON) and value.
+
+        The caller raises it.
+        """
         place = f"line {where}" if isinstance(where, int) else where
         return InputError(
             f"{self.name}, {place}: {clip(value)}" if place else f"{self.name}: {clip(value)}", rule, source, hint
@@ -103,7 +110,10 @@ def clip(text: str, limit: int = 100) -> str:
 
 
 def open_recording(path) -> Recording:
-    """Read a recording whole; "-" is standard input. Raises InputError when it is not text, CouldNotRun when it cannot be read."""
+    """Read a recording whole; "-" is standard input.
+
+    Raises InputError when it is not text, CouldNotRun when it cannot be read.
+    """
     if str(path) == "-":
         name, content = "standard input", _standard_input()
     else:
@@ -130,10 +140,11 @@ def _standard_input() -> bytes:
 
 
 def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, begun: Callable[[], object]) -> None:
-    """`handle(number, line)` for each of `numbered`; a bad last one is left out with a note once a report has `begun`.
+    """`handle(number, line)` for each of `numbered`; a bad last one is left out with a note once a
+    report has `begun`.
 
-    A tool that is stopped, or a copy that ends early, leaves half a line: it costs that report, not the day. Whatever is bad before
-    the last line is refused.
+    A tool that is stopped, or a copy that ends early, leaves half a line: it costs that report, not
+    the day. Whatever is bad before the last line is refused.
     """
     last = max(
         (

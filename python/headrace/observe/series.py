@@ -33,9 +33,9 @@ class Series:
     """Means over intervals, in order; an interval that was not measured is left out.
 
     `start_s`, `duration_s`: of each interval, from the file's own beginning. That was at `begin_s`
-    (seconds since 1970; None: the file has no clock); `begin_local_s` is the same as printed, without
-    its zone. `columns`: a value for each interval, None where not measured. `gaps`: what is missing,
-    placed in the file's own time. `name` and `sha256` are the file's.
+    (seconds since 1970; None: the file has no clock); `begin_local_s` is the same as printed,
+    without its zone. `columns`: a value for each interval, None where not measured. `gaps`: what is
+    missing, placed in the file's own time. `name` and `sha256` are the file's.
     """
 
     name: str
@@ -53,7 +53,8 @@ class Series:
         return self.start_s[-1] + self.duration_s[-1]
 
     def longest_gap(self) -> tuple[int, float]:
-        """The interval behind the longest gap, and the gap's length in seconds (0.0: there is none)."""
+        """The interval behind the longest gap, and the gap's length in seconds (0.0: there is
+        none)."""
         ends = [start + duration for start, duration in zip(self.start_s, self.duration_s, strict=True)]
         widths = [start - end for start, end in zip(self.start_s[1:], ends, strict=False)]
         longest = max(range(len(widths)), key=widths.__getitem__, default=None)
@@ -63,7 +64,8 @@ class Series:
 def open_text(path: Path) -> Recording:
     """A file with at least one line that is not blank. Raises InputError or CouldNotRun."""
     recording = open_recording(path)
-    # Bytes that are not blank can still be: a lone mark of UTF-16, or separators Python counts as blanks.
+    # Bytes that are not blank can still be: a lone mark of UTF-16, or separators Python counts as
+    # blanks.
     if not recording.text.strip():
         hint = "Was the recording stopped before its first report?"
         raise recording.bad("", "no text", "the file is empty", hint, DOC)
@@ -71,7 +73,8 @@ def open_text(path: Path) -> Recording:
 
 
 def csv_rows(recording: Recording, findings: list[RunFinding], delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of a CSV, its header first; blank lines are left out, and so is a last line that is cut off.
+    """(line, cells) of a CSV, its header first; blank lines are left out, and so is a last line
+    that is cut off.
 
     Raises InputError for a line that has not as many cells as the header.
     """

@@ -15,7 +15,8 @@ from headrace.observe.series import DOC
 ENGINES = ("innodb", "myrocks")
 FLAVORS = ("mysql", "percona", "mariadb")
 
-# name: (engine or None for both, what it is, kind, lowest, highest). Ranges: MySQL 9 and MariaDB 12 manuals, and RocksDB's own.
+# name: (engine or None for both, what it is, kind, lowest, highest). Ranges: MySQL 9 and MariaDB 12
+# manuals, and RocksDB's own.
 SETTINGS: dict[str, tuple[str | None, str, type, float, float]] = {
     "io_capacity": ("innodb", "innodb_io_capacity, I/Os a second", int, 100, 2**64 - 1),
     "io_capacity_max": ("innodb", "innodb_io_capacity_max, I/Os a second", int, 100, 2**64 - 1),
@@ -89,7 +90,10 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
 
 
 def check_version(version: object, flavor: object, engine: str) -> tuple[str | None, str | None]:
-    """(engine_version, flavor) as given; the flavor is filled in where the version tells MariaDB. Raises InputError."""
+    """(engine_version, flavor) as given; the flavor is filled in where the version tells MariaDB.
+
+    Raises InputError.
+    """
     if flavor is not None and flavor not in FLAVORS:
         hint = did_you_mean(flavor, FLAVORS)
         raise InputError(f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, hint)
@@ -136,7 +140,8 @@ def _known_mariadb(what: str, major: int, minor: int, engine: str) -> None:
         raise InputError(what, "MariaDB has MyRocks since 10.2", VERSIONS_SOURCE, "Check engine and engine_version.")
 
 
-# sysbench 1.0: its OLTP scripts, its --rand-type, and the defaults of the options that shape it (sysbench --help).
+# sysbench 1.0: its OLTP scripts, its --rand-type, and the defaults of the options that shape it
+# (sysbench --help).
 SCRIPTS = (
     *("oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_update_index"),
     *(
@@ -148,7 +153,8 @@ SCRIPTS = (
         "bulk_insert",
     ),
 )
-DISTRIBUTIONS: dict[str, dict[str, tuple[float, float, float]]] = {  # parameter: (default, lowest, highest)
+# parameter: (default, lowest, highest)
+DISTRIBUTIONS: dict[str, dict[str, tuple[float, float, float]]] = {
     "uniform": {},
     "gaussian": {},
     "special": {"rand_spec_pct": (1.0, 0.0, 100.0), "rand_spec_res": (75.0, 0.0, 100.0)},

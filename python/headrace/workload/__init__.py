@@ -1,4 +1,5 @@
-"""What a database asks of its storage: the values, their files, and the tools they are imported from.
+"""What a database asks of its storage: the values, their files, and the tools they are imported
+from.
 
     model      OpenWorkload, ClosedWorkload
     points     the frame of points of an open workload: limits and figures

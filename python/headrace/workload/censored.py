@@ -1,8 +1,10 @@
 """Where the rates of a recording are a limit of the volume, not a demand.
 
-A volume at its limit gives a flat rate however much is asked. Such points are *censored*: the demand is known only from below.
-The rule that finds them, and what it misses, is in docs/reference/import-formats.md, "What was recorded is not what was asked".
-Every threshold below is ours (a guess, tried on simulated recordings in tests/unit/workload/test_observed.py) unless it names a source.
+A volume at its limit gives a flat rate however much is asked. Such points are *censored*: the
+demand is known only from below. The rule that finds them, and what it misses, is in
+docs/reference/import-formats.md, "What was recorded is not what was asked". Every threshold below
+is ours (a guess, tried on simulated recordings in tests/unit/workload/test_observed.py) unless it
+names a source.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ import polars as pl
 
 from headrace.workload.observed import CensoredWindow, Unit, recorded_latency
 
-# Latency is "several times its usual" from here on; at the very figure of a known limit less is enough.
+# Latency is "several times its usual" from here on; at the very figure of a known limit less is
+# enough.
 SLOW_FACTOR = 3.0
 SLOW_FACTOR_AT_KNOWN_LIMIT = 1.5
 SLOW_LEAST_MS = 0.5
 # The usual latency is this quantile of the points with I/O: most of a recording may be throttled.
 USUAL_QUANTILE = 0.2
-# No SSD volume at rest takes longer on average (EBS user guide: single-digit milliseconds, io2 below one). Where even the quickest
-# fifth of a recording is slower, all of it may be throttled, so the usual is not believed above this.
+# No SSD volume at rest takes longer on average (EBS user guide: single-digit milliseconds, io2
+# below one). Where even the quickest fifth of a recording is slower, all of it may be throttled, so
+# the usual is not believed above this.
 USUAL_AT_MOST_MS = 1.5
 # Below so many outstanding, requests wait for each other's answers (one thread), not for a limit.
 WAITING_LEAST = 2.0
@@ -32,30 +36,34 @@ CREDITS_GONE_PERCENT = 1.0
 FLAT_SHARE = 0.01
 TICKS_S = 0.01
 FLAT_SHARE_AT_KNOWN_LIMIT = 0.005
-# Where no latency was recorded and the top is no known limit, it must be flatter and longer; steady demand is that flat too, so not
-# the greater part of a recording.
+# Where no latency was recorded and the top is no known limit, it must be flatter and longer; steady
+# demand is that flat too, so not the greater part of a recording.
 FLAT_SHARE_OF_ANY_TOP = 0.002
 LEAST_RUN_OF_ANY_TOP = 10
 # A level this little below another is that limit with a little less demand, not a second limit.
 ECHO_SHARE = 0.05
 FLAT_SHARE_OF_STRETCH = 0.5
-# A rested volume gives a second's worth above its limit (docs/semantics.md, the saved second); half of one more for the tool's clock.
+# A rested volume gives a second's worth above its limit (docs/semantics.md, the saved second); half
+# of one more for the tool's clock.
 SAVED_S = 1.5
 LONG_RUN = 10
 LEAST_BAND = 0.001
 LEAST_RUN = 3
 LEAST_RUN_WITHOUT_LATENCY = 5
 LEAST_SCATTERED = 5
-# Of all points at a level so many must be slow: a rate the volume often gave without waiting is no limit.
+# Of all points at a level so many must be slow: a rate the volume often gave without waiting is no
+# limit.
 SLOW_SHARE_AT_LEVEL = 0.75
-# Limits of EBS volume types (data/volumes): gp3 base, gp2 and gp3 before and since 2025-09-26, io1, io2; IOPS and MiB/s.
+# Limits of EBS volume types (data/volumes): gp3 base, gp2 and gp3 before and since 2025-09-26, io1,
+# io2; IOPS and MiB/s.
 KNOWN_IOPS = (3_000.0, 10_000.0, 16_000.0, 20_000.0, 32_000.0, 64_000.0, 80_000.0, 256_000.0)
 KNOWN_MIB_S = (125.0, 128.0, 160.0, 250.0, 320.0, 500.0, 1_000.0, 2_000.0, 4_000.0)
 
 
 @dataclass(frozen=True)
 class Censoring:
-    """What `find` found: the windows, and for each point the factor from what was recorded to the least demand; None without windows."""
+    """What `find` found: the windows, and for each point the factor from what was recorded to the
+    least demand; None without windows."""
 
     windows: tuple[CensoredWindow, ...]
     at_least_factor: pl.Series | None = None
@@ -90,7 +98,10 @@ class _Run:
 
 
 def find(points: pl.DataFrame, source: dict) -> Censoring:
-    """Which points of a recording are a limit of the volume. `source`: where the figures come from, as in a workload."""
+    """Which points of a recording are a limit of the volume.
+
+    `source`: where the figures come from, as in a workload.
+    """
     series = _series(points, source)
     slow, at_known = _slow(series)
     runs = []
@@ -133,13 +144,15 @@ def _series(points: pl.DataFrame, source: dict) -> _Series:
 
 
 def _slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
-    """Points at which requests waited, and those that may have where the rate is exactly a known limit."""
+    """Points at which requests waited, and those that may have where the rate is exactly a known
+    limit."""
     usual = min(series.usual_ms, USUAL_AT_MOST_MS) if np.isfinite(series.usual_ms) else float("nan")
     unknown = ~np.isfinite(series.latency_ms)
     with np.errstate(invalid="ignore"):
         waited = (series.latency_ms >= SLOW_FACTOR * usual) & (series.latency_ms >= usual + SLOW_LEAST_MS)
         slow = waited & (series.queue >= WAITING_LEAST)
-        # Utilisation alone says only that the device was never idle: it counts where no latency was recorded.
+        # Utilisation alone says only that the device was never idle: it counts where no latency was
+        # recorded.
         slow |= unknown & (series.util >= UTIL_FULL_PERCENT)
         slow |= series.balance <= CREDITS_GONE_PERCENT
         idle = series.util < 90.0
@@ -152,13 +165,15 @@ def _tolerance(series: _Series) -> np.ndarray:
 
 
 def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
-    """Runs of slow points whose rate stays at one level, at levels the volume did not give without waiting."""
+    """Runs of slow points whose rate stays at one level, at levels the volume did not give without
+    waiting."""
     rate, tolerance = series.rates[unit], _tolerance(series)
     places = np.flatnonzero(slow)
     found: list[_Run] = []
     for stretch in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
         runs = _level_parts(stretch.tolist(), rate, tolerance)
-        # Slow all along but at many rates is a volume in trouble or under mixed load, not one at a limit.
+        # Slow all along but at many rates is a volume in trouble or under mixed load, not one at a
+        # limit.
         mostly = sum(last - first + 1 for first, last in runs) >= FLAT_SHARE_OF_STRETCH * stretch.size
         judged = (_judged(series, unit, first, last, slow, mostly) for first, last in runs)
         found += [run for run in judged if run is not None]
@@ -167,7 +182,8 @@ def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
 
 
 def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
-    """(first, last) of the parts of consecutive points that stay within tolerance of their mean so far."""
+    """(first, last) of the parts of consecutive points that stay within tolerance of their mean so
+    far."""
     parts, first, total = [], 0, 0.0
     for index, at in enumerate(stretch):
         level = total / (index - first) if index > first else float(rate[at])
@@ -181,7 +197,8 @@ def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) ->
 
 def _without_echoes(runs: list[_Run]) -> list[_Run]:
     """Without levels just below a limit that was held for longer: demand that nearly reached it."""
-    longest: dict[int, _Run] = {}  # of each level: a day has few levels and may have thousands of runs
+    # of each level: a day has few levels and may have thousands of runs
+    longest: dict[int, _Run] = {}
     for run in runs:
         best = longest.setdefault(_step(run.level), run)
         if run.last - run.first > best.last - best.first:
@@ -209,14 +226,16 @@ def _judged(
     rate, tolerance = series.rates[unit], float(_tolerance(series)[first])
     level = float(np.median(rate[first : last + 1]))
     spread = float(np.std(rate[first : last + 1]) / level) if level > 0 else 0.0
-    # Demand may pass the level of spent credits on its way up and down; a long run is known closely enough not to count that.
+    # Demand may pass the level of spent credits on its way up and down; a long run is known closely
+    # enough not to count that.
     band = min(tolerance, max(3.0 * spread, LEAST_BAND)) if last - first + 1 >= LONG_RUN else tolerance
     near = np.abs(rate - level) <= band * level
     if level <= 0 or slow[near].mean() < SLOW_SHARE_AT_LEVEL:
         return None
     exceeded = _exceeded(series, rate, level, tolerance)
     credits = exceeded or _spent(series, first, last)
-    # What the volume exceeded at other times is a limit only while credits are gone, and that lasts.
+    # What the volume exceeded at other times is a limit only while credits are gone, and that
+    # lasts.
     if exceeded and (last - first + 1 < LEAST_RUN_WITHOUT_LATENCY or not mostly_flat):
         return None
     return _Run(unit, first, last, level, spread, _known(unit, level, series.members, tolerance) is not None, credits)
@@ -229,7 +248,8 @@ def _spent(series: _Series, first: int, last: int) -> bool:
 
 
 def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float) -> bool:
-    """True when the volume gave more than `level` at some time, beyond the second of it that a rested volume saves."""
+    """True when the volume gave more than `level` at some time, beyond the second of it that a
+    rested volume saves."""
     places = np.flatnonzero(rate > level * (1 + 2 * tolerance))
     above = (rate[places] - level) * series.duration_s[places]
     starts = np.flatnonzero(np.diff(places, prepend=-2) > 1)
@@ -237,7 +257,8 @@ def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float)
 
 
 def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
-    """A level that nothing exceeds and that slow points reach again and again without staying: a run of length 0 that others join."""
+    """A level that nothing exceeds and that slow points reach again and again without staying: a
+    run of length 0 that others join."""
     rate = series.rates[unit]
     top = float(rate.max())
     at_top = slow & (rate >= top * (1 - _tolerance(series)))
@@ -264,7 +285,8 @@ def _known(unit: str, level: float, members: int, share: float) -> float | None:
 
 
 def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]:
-    """Runs at a top that is never exceeded where latency says little or nothing: at a known limit, or flatter than demand can be."""
+    """Runs at a top that is never exceeded where latency says little or nothing: at a known limit,
+    or flatter than demand can be."""
     rate = series.rates[unit]
     top = float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max())
     share, least = FLAT_SHARE_AT_KNOWN_LIMIT + TICKS_S / float(np.median(series.duration_s)), LEAST_RUN_WITHOUT_LATENCY
@@ -299,7 +321,10 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
 
 
 def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
-    """For each point the run it belongs to, or -1. Known limits first, then the flattest; single slow points at a level join it."""
+    """For each point the run it belongs to, or -1.
+
+    Known limits first, then the flattest; single slow points at a level join it.
+    """
     owner = np.full(series.t_s.size, -1)
     runs.sort(key=lambda run: (not run.known, round(run.spread, 3), run.unit, run.first))
     for index, run in enumerate(runs):
@@ -313,7 +338,8 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
     for (unit, _), index in levels.items():
         level = runs[index].level
         owner[(owner < 0) & slow & (np.abs(series.rates[unit] - level) <= tolerance * level)] = index
-    # A slow point between two censored ones: the tool's clock put some of its I/Os into its neighbours.
+    # A slow point between two censored ones: the tool's clock put some of its I/Os into its
+    # neighbours.
     inner = np.flatnonzero((owner[1:-1] < 0) & slow[1:-1] & (owner[:-2] >= 0) & (owner[2:] >= 0)) + 1
     for at in inner.tolist():
         run = runs[owner[at - 1]]
@@ -385,9 +411,9 @@ def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarra
 def _still_waiting_per_s(series: _Series, first: int, last: int) -> tuple[int, float] | None:
     """(point with the longest queue, I/Os a second by which the queue grew up to its end).
 
-    Asked minus delivered is the growth of the queue. A mean queue is met somewhere inside its point, so growth is counted from
-    the mean of the point before the window to the longest mean in it, over the time from the window's start to that point's end:
-    never more than was asked.
+    Asked minus delivered is the growth of the queue. A mean queue is met somewhere inside its
+    point, so growth is counted from the mean of the point before the window to the longest mean in
+    it, over the time from the window's start to that point's end: never more than was asked.
     """
     queue = series.queue[first : last + 1]
     if not np.isfinite(queue).any():

@@ -7,7 +7,10 @@ from headrace.base.units import HOUR_S
 
 
 def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, ...]) -> str:
-    """What an open workload asks of a volume, as a few sentences. `pattern`: how its I/Os arrive, in words."""
+    """What an open workload asks of a volume, as a few sentences.
+
+    `pattern`: how its I/Os arrive, in words.
+    """
     lines = [
         f"{summary['name']}: {summary['kind']} demand over {span_in_words(summary['span_s'])}, "
         f"{summary['points']:,} point{'s' if summary['points'] > 1 else ''} of {_point_lengths(summary)}."
@@ -28,7 +31,8 @@ def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, .
 
 
 def pattern_in_words(sequential_reads: float, sequential_writes: float, arrivals: str) -> str:
-    """Shares (0..1) of I/Os that follow on from the one before, and how I/Os arrive, where there is something to say."""
+    """Shares (0..1) of I/Os that follow on from the one before, and how I/Os arrive, where there is
+    something to say."""
     lines = []
     if sequential_reads or sequential_writes:
         lines.append(f"Sequential: {sequential_reads:.0%} of the reads, {sequential_writes:.0%} of the writes.")

@@ -1,7 +1,8 @@
 """Workload files: TOML, versioned, described in docs/reference/workload-file.md.
 
-An open workload is kept either as the answers it was made from (`[daily]`, `[constant]`: short, to be edited by hand) or as
-its points (`[points]`, inline or in a CSV beside it whose sha256 is checked). What is loaded has passed every limit.
+An open workload is kept either as the answers it was made from (`[daily]`, `[constant]`: short, to
+be edited by hand) or as its points (`[points]`, inline or in a CSV beside it whose sha256 is
+checked). What is loaded has passed every limit.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ DOC = "docs/reference/workload-file.md"
 
 MAX_TOML_BYTES = 32 * 1024 * 1024
 MAX_POINTS_FILE_BYTES = 512 * 1024 * 1024
-# Above this many points an inline file is slow to read (tomllib does about 1 MB/s), so they go into a CSV beside it.
+# Above this many points an inline file is slow to read (tomllib does about 1 MB/s), so they go into
+# a CSV beside it.
 MAX_INLINE_POINTS = 20_000
 
 SHARED_WITH_ANSWERS = ("size_gib", "sequential_read_share", "sequential_write_share", "arrivals", "growth_per_year")
@@ -50,7 +52,10 @@ KIND = DocumentKind(
 
 
 class _Head(Table):
-    """What every file of I/Os says. The workload itself checks the values: what is `object` here."""
+    """What every file of I/Os says.
+
+    The workload itself checks the values: what is `object` here.
+    """
 
     format: str
     version: int
@@ -106,7 +111,10 @@ class PointsTable(Table):
 
 
 def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
-    """The workload in a TOML file. Raises InputError (bad content, exit code 2) or CouldNotRun (cannot be read, 3)."""
+    """The workload in a TOML file.
+
+    Raises InputError (bad content, exit code 2) or CouldNotRun (cannot be read, 3).
+    """
     path = Path(path)
     content = read_bytes(path, MAX_TOML_BYTES)
     try:
@@ -306,7 +314,8 @@ def _array(name: str, values: pl.Series) -> str:
 
 
 def _figure(value: float | None) -> str:
-    """The shortest text that reads back as the same number; nan where nothing was recorded (TOML has no null)."""
+    """The shortest text that reads back as the same number; nan where nothing was recorded (TOML
+    has no null)."""
     if value is None:
         return "nan"
     return str(int(value)) if value == math.floor(value) and abs(value) < 1e15 else repr(value)

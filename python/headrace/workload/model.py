@@ -1,8 +1,9 @@
 """What a database asks of its storage.
 
-Two kinds of load. An *open* one arrives whether or not the volume keeps up: a series of points, each with a rate of
-reads and writes and their mean sizes. A *closed* one keeps a fixed number of I/Os in flight and so goes as fast as the
-volume lets it: fio's terms. Both are plain values; reading, writing, making and importing them is done in other files.
+Two kinds of load. An *open* one arrives whether or not the volume keeps up: a series of points,
+each with a rate of reads and writes and their mean sizes. A *closed* one keeps a fixed number of
+I/Os in flight and so goes as fast as the volume lets it: fio's terms. Both are plain values;
+reading, writing, making and importing them is done in other files.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ if TYPE_CHECKING:
 
 Kind = Literal["constant", "daily", "recorded"]
 Arrivals = Literal["even", "poisson"]
-# Of `uncensored`: the largest factor by which the least demand is raised. A guess, beyond any volume that is worth buying.
+# Of `uncensored`: the largest factor by which the least demand is raised. A guess, beyond any
+# volume that is worth buying.
 MAX_MARGIN = 100.0
-# Requests the event simulation lets wait before it stops taking more: a guess, above the queues of Linux (1,023 on NVMe).
+# Requests the event simulation lets wait before it stops taking more: a guess, above the queues of
+# Linux (1,023 on NVMe).
 MAX_OUTSTANDING = 1024
 
 
@@ -52,15 +55,17 @@ MAX_OUTSTANDING = 1024
 class OpenWorkload:
     """Demand that arrives whether or not it is served.
 
-    `points`: one row per point, all f64, contiguous, sorted, first `t_s` 0:
-    `t_s` and `duration_s` in seconds, `reads_per_s` and `writes_per_s` in I/Os a second, `read_kib` and `write_kib` the mean
-    size of one I/O in KiB; and, where the recording has them, `read_await_ms` and `write_await_ms` or `await_ms` (mean time of
-    an I/O), `queue` (mean outstanding), `util_percent`, `balance_percent` (burst credits), null in points without.
-    `size_gib`: data the volume must hold, None when not known. `sequential_*_share`: share (0..1) of those I/Os that follow on
-    from the one before. `growth_per_year`: 0.3 means 30 % more a year; it is not yet in the points (`growth_over`). `source`:
-    where the figures come from (tool, file, sha256, period_s, device, clock_start). `clock_zone` of `clock_start`: "UTC",
-    "UTC+01:00", or "local, not stated". `caveats`: what the reader must know before trusting them; `notes()` has those that
-    follow from the points too.
+    `points`: one row per point, all f64, contiguous, sorted, first `t_s` 0: `t_s` and `duration_s`
+    in seconds, `reads_per_s` and `writes_per_s` in I/Os a second, `read_kib` and `write_kib` the
+    mean size of one I/O in KiB; and, where the recording has them, `read_await_ms` and
+    `write_await_ms` or `await_ms` (mean time of an I/O), `queue` (mean outstanding),
+    `util_percent`, `balance_percent` (burst credits), null in points without. `size_gib`: data the
+    volume must hold, None when not known. `sequential_*_share`: share (0..1) of those I/Os that
+    follow on from the one before. `growth_per_year`: 0.3 means 30 % more a year; it is not yet in
+    the points (`growth_over`). `source`: where the figures come from (tool, file, sha256, period_s,
+    device, clock_start). `clock_zone` of `clock_start`: "UTC", "UTC+01:00", or "local, not stated".
+    `caveats`: what the reader must know before trusting them; `notes()` has those that follow from
+    the points too.
 
     Raises InputError when a limit (docs/reference/workload-file.md) is broken.
     """
@@ -110,10 +115,11 @@ class OpenWorkload:
         return self.points["t_s"][-1] + self.points["duration_s"][-1]
 
     def scaled(self, growth: float, *, data_growth: float | None = None) -> OpenWorkload:
-        """The same shape with `growth` times the rates and `data_growth` times the data (None: as the rates).
+        """The same shape with `growth` times the rates and `data_growth` times the data (None: as
+        the rates).
 
-        Factors (1.5 is half as much again), above 0 to 1000. Sizes of I/Os and times stay, and so do recorded latencies and
-        queues: they belong to the rates as recorded. Raises InputError.
+        Factors (1.5 is half as much again), above 0 to 1000. Sizes of I/Os and times stay, and so
+        do recorded latencies and queues: they belong to the rates as recorded. Raises InputError.
         """
         factor, data_factor = (
             _factor("growth", growth),
@@ -133,14 +139,16 @@ class OpenWorkload:
         return replace(self, points=points, size_gib=size_gib, source=source)
 
     def growth_over(self, months: float) -> float:
-        """The factor by which demand grows in `months` at `growth_per_year`: 0.3 a year is 1.3 after 12 months."""
+        """The factor by which demand grows in `months` at `growth_per_year`: 0.3 a year is 1.3
+        after 12 months."""
         return (1.0 + self.growth_per_year) ** (check_number("months", months, 0.0, 1_200.0) / 12.0)
 
     @cached_property
     def censoring(self) -> Censoring:
         """Windows at a limit and the least demand of each point, found once.
 
-        None in constant and daily workloads, which are demand, and none where `uncensored` has raised the points.
+        None in constant and daily workloads, which are demand, and none where `uncensored` has
+        raised the points.
         """
         from headrace.workload.censored import Censoring, find  # numpy: a tenth of a second
 
@@ -150,14 +158,17 @@ class OpenWorkload:
 
     @property
     def censored(self) -> tuple[CensoredWindow, ...]:
-        """Stretches of a recording in which the volume was at a limit: what it gave there is less than what was asked."""
+        """Stretches of a recording in which the volume was at a limit: what it gave there is less
+        than what was asked."""
         return self.censoring.windows
 
     def uncensored(self, margin: float = 1.25) -> OpenWorkload:
-        """The demand to plan for: censored points raised to the least that was asked, times `margin` (1 to 100).
+        """The demand to plan for: censored points raised to the least that was asked, times
+        `margin` (1 to 100).
 
-        The default is a guess, on the side of enough: nothing recorded on a volume at its limit tells how much more was wanted.
-        Without censored points the workload itself. Raises InputError.
+        The default is a guess, on the side of enough: nothing recorded on a volume at its limit
+        tells how much more was wanted. Without censored points the workload itself. Raises
+        InputError.
         """
         margin = check_number("margin", margin, 1.0, MAX_MARGIN)
         found = self.censoring
@@ -171,12 +182,14 @@ class OpenWorkload:
         points = self.points.with_columns(rates)
         latency = self.recorded_latency()
         if latency is not None and not {"await_ms", "read_await_ms"} & set(points.columns):
-            # From the queue alone latency follows with the rates as recorded: keep it before they are raised.
+            # From the queue alone latency follows with the rates as recorded: keep it before they
+            # are raised.
             points = points.with_columns(latency["mean_ms"].alias("await_ms"))
         return replace(self, points=points, source=self.source | {"uncensored_by": margin})
 
     def recorded_latency(self) -> pl.DataFrame | None:
-        """`t_s` and `mean_ms` of each point as recorded (null where nothing was), or None: to set beside a model's."""
+        """`t_s` and `mean_ms` of each point as recorded (null where nothing was), or None: to set
+        beside a model's."""
         return recorded_latency(self.points, float(self.source.get("scaled_by", 1.0)))
 
     def limits_met(self) -> tuple[str, ...]:
@@ -184,7 +197,8 @@ class OpenWorkload:
         return limits_met(self.censored, self.source.get("clock_start"))
 
     def notes(self) -> tuple[str, ...]:
-        """The caveats, and what follows from the points: limits met, a short recording, the zone of its clock."""
+        """The caveats, and what follows from the points: limits met, a short recording, the zone of
+        its clock."""
         if self.kind != "recorded":
             return self.caveats
         found = list(self.limits_met())
@@ -203,9 +217,10 @@ class OpenWorkload:
     def summary(self) -> dict:
         """Figures of the whole.
 
-        Rates in I/Os a second (`*_iops`) and MiB/s (`*_mib_s`), sizes in KiB, times in seconds. `read_share` is of I/Os,
-        `read_bytes_share` of bytes; both None when nothing is asked. `busiest_hour_start_s` is where the hour with the
-        highest mean rate starts, `busiest_hour_iops`/`_mib_s` its means (the whole span when it is shorter than an hour).
+        Rates in I/Os a second (`*_iops`) and MiB/s (`*_mib_s`), sizes in KiB, times in seconds.
+        `read_share` is of I/Os, `read_bytes_share` of bytes; both None when nothing is asked.
+        `busiest_hour_start_s` is where the hour with the highest mean rate starts,
+        `busiest_hour_iops`/`_mib_s` its means (the whole span when it is shorter than an hour).
         """
         figures = figures_of(self.points, self.source.get("clock_start"))
         own = {"size_gib": self.size_gib, "growth_per_year": self.growth_per_year}
@@ -219,11 +234,13 @@ class OpenWorkload:
 
 @dataclass(frozen=True)
 class ClosedWorkload:
-    """A fixed number of I/Os in flight, in fio's terms (fio HOWTO: rw, bs, iodepth, numjobs, rwmixread).
+    """A fixed number of I/Os in flight, in fio's terms (fio HOWTO: rw, bs, iodepth, numjobs,
+    rwmixread).
 
-    `bs_kib`: size of one I/O in KiB. `iodepth`: in flight per job. `numjobs`: jobs beside each other; the depth the volume
-    sees is iodepth x numjobs. `rwmixread`: per cent of reads, for rw and randrw only. `size_gib`: data it runs over, or
-    None. Raises InputError when a limit is broken.
+    `bs_kib`: size of one I/O in KiB. `iodepth`: in flight per job. `numjobs`: jobs beside each
+    other; the depth the volume sees is iodepth x numjobs. `rwmixread`: per cent of reads, for rw
+    and randrw only. `size_gib`: data it runs over, or None. Raises InputError when a limit is
+    broken.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""What a recording says beside its rates: its latency, the stretches in which its rates are a limit and not a demand, its notes.
+"""What a recording says beside its rates: its latency, the stretches in which its rates are a limit
+and not a demand, its notes.
 
 Those stretches are found in `censored`.
 """
@@ -15,7 +16,8 @@ from headrace.base.units import DAY_S
 
 Unit = Literal["IOPS", "MiB/s"]
 
-# Reports are lost at both ends (the first, since boot; the last, cut off): a day short of 1 % is still called a day.
+# Reports are lost at both ends (the first, since boot; the last, cut off): a day short of 1 % is
+# still called a day.
 WHOLE_SHARE = 0.99
 
 
@@ -23,12 +25,14 @@ WHOLE_SHARE = 0.99
 class CensoredWindow:
     """A stretch in which the volume gave all it could: demand was at least what was recorded.
 
-    `from_s`, `to_s`: seconds from the start. `limit`: "iops", "mib_s", or "credits" where the volume gave more at other times.
-    `recorded`: the flat rate, in `unit` ("IOPS" or "MiB/s"). `usual_latency_ms` (None: not recorded, or nothing to compare with),
-    `latency_ms`, `queue` (mean outstanding), `util_percent`, `balance_percent`: means of the window, None where not recorded.
-    `at_least_iops`: what was recorded and, by Little's law, what was still waiting at the end of the point with the longest queue.
-    `at_most_iops`: as many outstanding, served at the usual latency: an upper figure to show, not to plan by. All are figures of
-    the recording: `scaled()` does not change them.
+    `from_s`, `to_s`: seconds from the start. `limit`: "iops", "mib_s", or "credits" where the
+    volume gave more at other times. `recorded`: the flat rate, in `unit` ("IOPS" or "MiB/s").
+    `usual_latency_ms` (None: not recorded, or nothing to compare with), `latency_ms`, `queue` (mean
+    outstanding), `util_percent`, `balance_percent`: means of the window, None where not recorded.
+    `at_least_iops`: what was recorded and, by Little's law, what was still waiting at the end of
+    the point with the longest queue. `at_most_iops`: as many outstanding, served at the usual
+    latency: an upper figure to show, not to plan by. All are figures of the recording: `scaled()`
+    does not change them.
     """
 
     from_s: float
@@ -45,12 +49,14 @@ class CensoredWindow:
     balance_percent: float | None = None
 
     def words(self, clock_start: str | None = None) -> str:
-        """One sentence or two on this window; `clock_start` as in a workload's source gives times of day."""
+        """One sentence or two on this window; `clock_start` as in a workload's source gives times
+        of day."""
         return in_words((self,), clock_start)
 
 
 def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None) -> str:
-    """Windows of one limit at one rate, as a note: when, how it shows, what it means and what to do."""
+    """Windows of one limit at one rate, as a note: when, how it shows, what it means and what to
+    do."""
     first = max(windows, key=lambda window: window.to_s - window.from_s)
     shown = sorted(
         sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s
@@ -100,10 +106,12 @@ def _iops_of(window: CensoredWindow) -> float:
 
 
 def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | None:
-    """`t_s` and `mean_ms` of each point as recorded; null where nothing was. None when the recording has no latency at all.
+    """`t_s` and `mean_ms` of each point as recorded; null where nothing was.
 
-    The mean over reads and writes where they are apart, else of all; else, by Little's law, queue over rate.
-    `scaled_by`: the factor by which the rates were multiplied since they were recorded.
+    None when the recording has no latency at all.
+
+    The mean over reads and writes where they are apart, else of all; else, by Little's law, queue
+    over rate. `scaled_by`: the factor by which the rates were multiplied since they were recorded.
     """
     rate = pl.col("reads_per_s") + pl.col("writes_per_s")
     ways = []

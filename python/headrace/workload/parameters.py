@@ -1,6 +1,8 @@
-"""What a calibration identifies: parameters of the database, each with the spread it has before anything is measured.
+"""What a calibration identifies: parameters of the database, each with the spread it has before
+anything is measured.
 
-A parameter is positive and known by a factor, so everything is in logarithms: a value of 0.1 means 10 % more than the standard database says.
+A parameter is positive and known by a factor, so everything is in logarithms: a value of 0.1 means
+10 % more than the standard database says.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ModelParameter:
-    """One parameter: `path` in the core's database, `spread` its relative standard deviation before a run (1 = a factor of e), `limit` and `least` what the core takes at most and at least."""
+    """One parameter: `path` in the core's database, `spread` its relative standard deviation before
+    a run (1 = a factor of e), `limit` and `least` what the core takes at most and at least."""
 
     name: str
     path: tuple[str, ...]
@@ -22,9 +25,11 @@ class ModelParameter:
     least: float = 0.0
 
 
-# One published machine stands behind each standard's processor time, and writes are guessed (SPREADS of the core's sysbench standard).
+# One published machine stands behind each standard's processor time, and writes are guessed
+# (SPREADS of the core's sysbench standard).
 CPU_SPREAD = 0.35
-# Spreads: how far the standard benchmark's values differ between the published m5 and c5 runs of 2018, or a guess of like size.
+# Spreads: how far the standard benchmark's values differ between the published m5 and c5 runs of
+# 2018, or a guess of like size.
 INNODB = (
     ModelParameter("pages_touched", ("popularity",), 0.25, "distinct pages that transactions touch"),
     ModelParameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages, 0 to 1", 1.0),
@@ -98,7 +103,8 @@ def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:
 
 
 def value(database: dict, parameter: ModelParameter) -> float:
-    """The parameter's value: touched pages for the popularity, bytes a transaction for compaction (0 without one)."""
+    """The parameter's value: touched pages for the popularity, bytes a transaction for compaction
+    (0 without one)."""
     if parameter.path == ("popularity",):
         return sum(item["pages"] for item in database["popularity"])
     if parameter.path == ("compaction", "bytes"):

@@ -1,8 +1,8 @@
 """The points of a workload: a frame of rates over time, its limits, and its figures.
 
-Percentiles and means are weighted by time: a point of 300 s counts 300 times as much as one of 1 s. The
-95th percentile is the lowest rate that is not exceeded in at least 95 % of the time (nearest rank, no
-interpolation).
+Percentiles and means are weighted by time: a point of 300 s counts 300 times as much as one of 1 s.
+The 95th percentile is the lowest rate that is not exceeded in at least 95 % of the time (nearest
+rank, no interpolation).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ POINT_COLUMNS = ("t_s", "duration_s", "reads_per_s", "writes_per_s", "read_kib",
 # Beside the rates, where the recording has them; null in a point where it has not.
 OBSERVED_COLUMNS = ("read_await_ms", "write_await_ms", "await_ms", "queue", "util_percent", "balance_percent")
 
-# Limits. They are ours, wide enough for any EBS volume: the fastest does 256,000 IOPS, and Linux splits I/Os at a few MiB.
+# Limits. They are ours, wide enough for any EBS volume: the fastest does 256,000 IOPS, and Linux
+# splits I/Os at a few MiB.
 MAX_POINTS = 3_000_000
 MAX_OPS_PER_S = 10_000_000.0
 MIN_IO_KIB = 0.5
@@ -33,11 +34,13 @@ MAX_SPAN_S = 3_660 * 86_400.0
 MAX_SIZE_GIB = 1_048_576.0
 MAX_GROWTH = 1_000.0
 MAX_OBSERVED = 1e9  # of latencies in ms and queues: 12 days, more than a host's memory of requests
-# A point longer than this hides bursts that empty a bucket; CloudWatch's basic period is exactly this long.
+# A point longer than this hides bursts that empty a bucket; CloudWatch's basic period is exactly
+# this long.
 COARSE_POINT_S = 300.0
 
 LIMITS_SOURCE = "docs/reference/workload-file.md, Limits"
-CONTIGUOUS_SLACK_S = 1e-6  # times are kept as f64 seconds; ten years of them still resolve to 0.1 us
+# times are kept as f64 seconds; ten years of them still resolve to 0.1 us
+CONTIGUOUS_SLACK_S = 1e-6
 
 KINDS = ("constant", "daily", "recorded")
 ARRIVALS = ("even", "poisson")
@@ -47,7 +50,10 @@ RW_KINDS = ("read", "write", "randread", "randwrite", "rw", "randrw")
 
 
 def make_points(t_s, duration_s, reads_per_s, writes_per_s, read_kib, write_kib) -> pl.DataFrame:
-    """Six equally long sequences of numbers as the frame `OpenWorkload` wants. Sizes where nothing happens become 0."""
+    """Six equally long sequences of numbers as the frame `OpenWorkload` wants.
+
+    Sizes where nothing happens become 0.
+    """
     frame = pl.DataFrame(
         {
             "t_s": pl.Series(t_s, dtype=pl.Float64),
@@ -68,7 +74,8 @@ def make_points(t_s, duration_s, reads_per_s, writes_per_s, read_kib, write_kib)
 
 
 def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """The frame with its columns in order and as f64, or an InputError naming the first row that breaks a limit."""
+    """The frame with its columns in order and as f64, or an InputError naming the first row that
+    breaks a limit."""
     if not isinstance(points, pl.DataFrame):
         raise InputError(f"points is {type(points).__name__}", "must be a polars DataFrame", "OpenWorkload")
     if sorted(set(points.columns) - set(OBSERVED_COLUMNS)) != sorted(POINT_COLUMNS):
@@ -117,7 +124,8 @@ def check_clock_zone(zone: object) -> None:
 
 
 def check_clock_start(start: object) -> None:
-    """When a recording began: None, a time of day, or a date and time that leaves room for the longest span."""
+    """When a recording began: None, a time of day, or a date and time that leaves room for the
+    longest span."""
     if start is None:
         return
     rule = "must be a time of day like 10:00:00, or a date and time like 2025-11-21T10:00:00 of the years 1990 to 2100, in quotes"
@@ -185,7 +193,10 @@ def with_totals(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:
-    """The figures of `OpenWorkload.summary` that follow from its points. `clock_start`: as in a workload's source."""
+    """The figures of `OpenWorkload.summary` that follow from its points.
+
+    `clock_start`: as in a workload's source.
+    """
     points = with_totals(points)
     span_s = points["t_s"][-1] + points["duration_s"][-1]
     totals = points.select(
@@ -230,7 +241,8 @@ def time_percentile(points: pl.DataFrame, column: str, share: float) -> float:
 
 
 def busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[float, float]:
-    """Start and mean of the window of `window_s` seconds, starting with a point, whose time-weighted mean is highest.
+    """Start and mean of the window of `window_s` seconds, starting with a point, whose
+    time-weighted mean is highest.
 
     The earliest wins a tie. A span shorter than the window is one window.
     """

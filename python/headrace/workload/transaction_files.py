@@ -1,4 +1,6 @@
-"""Workload files of databases: `model = "mysql"`, written by `headrace calibrate`, see docs/reference/workload-file.md."""
+"""Workload files of databases: `model = "mysql"`, written by `headrace calibrate`, see
+docs/reference/workload-file.md.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ from headrace.workload.parameters import of_engine
 from headrace.workload.points import check_size
 from headrace.workload.transactions import DOC, Covered, TransactionWorkload
 
-# Covariances are written with all their digits; half of a millionth is rounding, more is no covariance.
+# Covariances are written with all their digits; half of a millionth is rounding, more is no
+# covariance.
 ROUNDED = 1e-6
-# Bounds of GiB of cache, clients and virtual CPUs, and I/Os a second: ours, beyond any server of today.
+# Bounds of GiB of cache, clients and virtual CPUs, and I/Os a second: ours, beyond any server of
+# today.
 LEAST_CACHE_GIB, MOST_CACHE_GIB, MOST_COUNT, MOST_IOPS = 1e-3, 65_536.0, 65_536, 1e9
 
 # What MyRocks has where something is written, and what files from before it was kept lack.
@@ -147,7 +151,8 @@ def from_document(document: dict) -> TransactionWorkload:
 
 
 def _vcpus_of(instance: str | None, as_of: str | None) -> tuple[int, int] | None:
-    """Virtual CPUs of a file from before they were kept: its instance's, None where the catalog does not know it."""
+    """Virtual CPUs of a file from before they were kept: its instance's, None where the catalog
+    does not know it."""
     if instance is None:
         return None
     try:
@@ -158,7 +163,10 @@ def _vcpus_of(instance: str | None, as_of: str | None) -> tuple[int, int] | None
 
 
 def _database(table: dict, engine: str) -> dict:
-    """The core's table. Its ranges are the core's to check; here only that everything is there and of its type."""
+    """The core's table.
+
+    Its ranges are the core's to check; here only that everything is there and of its type.
+    """
     if table.get("engine") != engine:
         raise InputError(f"database.engine = {shown(table.get('engine'))}", f"must be {engine}, as engine says", DOC)
     if engine == "innodb" and "compaction" in table:

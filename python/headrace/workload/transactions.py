@@ -1,7 +1,8 @@
 """A database in transactions: what a calibration writes and a prediction reads.
 
-Beside the database of the core stand the cache, clients and instance it was measured with, what each parameter was identified from and how far it may lie,
-and the range the runs cover: a prediction outside it must say so.
+Beside the database of the core stand the cache, clients and instance it was measured with, what
+each parameter was identified from and how far it may lie, and the range the runs cover: a
+prediction outside it must say so.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ from headrace.workload.parameters import applied, of_engine
 GIB = 1024.0**3
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
-# What no parameter covers, relative standard deviation of a mean: pairs of published runs of one setting, and held-out runs, scatter so.
+# What no parameter covers, relative standard deviation of a mean: pairs of published runs of one
+# setting, and held-out runs, scatter so.
 UNEXPLAINED = 0.02
-# The same per e-fold between a cache and the nearest of the runs: root mean square over the published pairs of runs that differ in the cache alone (m5, 5 and 25 GB, both engines
-# both ways: 9 to 28 %; c5, 54 and 27 GB: 3 %).
+# The same per e-fold between a cache and the nearest of the runs: root mean square over the
+# published pairs of runs that differ in the cache alone (m5, 5 and 25 GB, both engines both ways: 9
+# to 28 %; c5, 54 and 27 GB: 3 %).
 UNEXPLAINED_PER_CACHE = 0.11
-# Locks and sockets are not simulated: from so many times the virtual CPUs of the runs on, or as small a part of them, a prediction says so.
+# Locks and sockets are not simulated: from so many times the virtual CPUs of the runs on, or as
+# small a part of them, a prediction says so.
 FAR_VCPUS = 2.0
 
 
 @dataclass(frozen=True)
 class Covered:
-    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions at their end, virtual CPUs (None too where they are not known). None: no run."""
+    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions at their
+    end, virtual CPUs (None too where they are not known). None: no run."""
 
     cache_gib: tuple[float, float] | None = None
     threads: tuple[int, int] | None = None
@@ -41,11 +46,14 @@ class Covered:
 class TransactionWorkload:
     """A MySQL database and its clients.
 
-    `engine`: innodb or myrocks. `database`: the core's parameters, see docs/reference/workload-file.md, [database]. `cache_gib`: buffer pool or block cache.
-    `threads`: clients of the closed load. `instance`, `storage`, `log_storage`, `start` ("cold" or "warm"), `as_of`: where and how it was measured, None where it was not; of
-    several runs the one with most transactions, whose cache and clients these are. `parameters`: per identified parameter `name`,
-    `words`, `value`, `spread` (relative standard deviation), `before` (the same without runs), `from`. `covariance`: of their logarithms, in the same order.
-    `covered`: the range of the runs. `runs`: what was measured, by name. `caveats`: what the reader must know.
+    `engine`: innodb or myrocks. `database`: the core's parameters, see
+    docs/reference/workload-file.md, [database]. `cache_gib`: buffer pool or block cache. `threads`:
+    clients of the closed load. `instance`, `storage`, `log_storage`, `start` ("cold" or "warm"),
+    `as_of`: where and how it was measured, None where it was not; of several runs the one with most
+    transactions, whose cache and clients these are. `parameters`: per identified parameter `name`,
+    `words`, `value`, `spread` (relative standard deviation), `before` (the same without runs),
+    `from`. `covariance`: of their logarithms, in the same order. `covered`: the range of the runs.
+    `runs`: what was measured, by name. `caveats`: what the reader must know.
     """
 
     name: str
@@ -82,7 +90,11 @@ class TransactionWorkload:
             raise InputError(value_, rule, source or DOC, hint) from None
 
     def grown(self, factor: float) -> TransactionWorkload:
-        """The same over `factor` times the data. What the runs cover grows with it: a cache of twice the size over twice the data does the same."""
+        """The same over `factor` times the data.
+
+        What the runs cover grows with it: a cache of twice the size over twice the data does the
+        same.
+        """
         size = None if self.size_gib is None else self.size_gib * factor
         cache = self.covered.cache_gib
         covered = replace(
@@ -94,7 +106,8 @@ class TransactionWorkload:
         return replace(self, database=core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
 
     def unexplained(self, cache_gib: float) -> float:
-        """Relative standard deviation of a mean that no parameter covers, with a cache of that many GiB: grows with the distance from those of the runs."""
+        """Relative standard deviation of a mean that no parameter covers, with a cache of that many
+        GiB: grows with the distance from those of the runs."""
         if self.covered.cache_gib is None:
             return UNEXPLAINED
         # A cache larger than the data is no further away than the data.
@@ -102,7 +115,8 @@ class TransactionWorkload:
         return math.hypot(UNEXPLAINED, UNEXPLAINED_PER_CACHE * max(0.0, math.log(low / cache), math.log(cache / high)))
 
     def draws(self, count: int, seed: int) -> list[dict]:
-        """`count` databases as probable as the calibration says: parameters drawn from their covariance. The same for the same seed."""
+        """`count` databases as probable as the calibration says: parameters drawn from their
+        covariance. The same for the same seed."""
         if not self.parameters or count == 0:
             return []
         import numpy as np  # a tenth of a second that no other command should pay
@@ -120,7 +134,10 @@ class TransactionWorkload:
     def outside(
         self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None
     ) -> list[str]:
-        """What a prediction asks beyond the runs, in sentences; empty inside their range. `vcpus`: None where no processor binds."""
+        """What a prediction asks beyond the runs, in sentences; empty inside their range.
+
+        `vcpus`: None where no processor binds.
+        """
         covered, said = self.covered, []
         if covered.cache_gib is None:
             return ["No run stands behind this workload: every figure is the standard benchmark's."]

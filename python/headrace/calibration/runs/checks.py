@@ -1,4 +1,6 @@
-"""Contradictions between what a description says and what its files hold: each is refused, with both figures."""
+"""Contradictions between what a description says and what its files hold: each is refused, with
+both figures.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,19 @@ from headrace.observe.run_files.sysbench import Rows
 from headrace.observe.series import DOC, RunFinding
 
 RULES = f"{DOC}, Contradictions"
-# Clients that finish first leave reports of fewer threads at the very end; a few report intervals at most.
+# Clients that finish first leave reports of fewer threads at the very end; a few report intervals
+# at most.
 MOST_ENDING_ROWS = 30
 LENGTH_SLACK_S = 10.0
 LENGTH_SLACK_SHARE = 0.02
-# Markov: at most one in 20 can be above 20 times the mean, so p95 <= 20 x mean, whatever the distribution.
+# Markov: at most one in 20 can be above 20 times the mean, so p95 <= 20 x mean, whatever the
+# distribution.
 P95_OVER_MEAN = 20.0
-# mean <= 0.95 p95 + 0.05 tail: for a mean of 3 x p95 the slowest twentieth would have to take over 40 times p95.
+# mean <= 0.95 p95 + 0.05 tail: for a mean of 3 x p95 the slowest twentieth would have to take over
+# 40 times p95.
 MEAN_OVER_P95 = 3.0
-# iostat counts before EBS merges neighbours, so the log's appends can stand above the cap; half as much again is not merging.
+# iostat counts before EBS merges neighbours, so the log's appends can stand above the cap; half as
+# much again is not merging.
 FAR_ABOVE_IOPS = 1.5
 FAR_ABOVE_MIB_S = 1.25  # nothing merges bytes
 ABOVE = 1.1
@@ -32,7 +38,8 @@ POOL_SLACK_SHARE, POOL_SLACK_GIB = (
     0.10,
     1.0,
 )  # the server rounds the pool up to whole chunks (up to 1 GiB at 8 instances)
-# Queries per transaction of the OLTP scripts with their default options (sysbench 1.0, oltp_common.lua, BEGIN and COMMIT counted).
+# Queries per transaction of the OLTP scripts with their default options (sysbench 1.0,
+# oltp_common.lua, BEGIN and COMMIT counted).
 QUERIES = {"oltp_read_write": 20, "oltp_read_only": 16, "oltp_write_only": 6, "oltp_point_select": 1, "oltp_update_index": 1,
            "oltp_update_non_index": 1, "oltp_insert": 1, "oltp_delete": 1}  # fmt: skip
 TPCC_QUERIES = (15, 60)  # sysbench-tpcc in published runs: 28 to 37
@@ -41,7 +48,10 @@ LEAST_QUERIES = 0.98
 
 
 def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool]:
-    """True for rows at the end in which clients had already left. Raises InputError for any other difference."""
+    """True for rows at the end in which clients had already left.
+
+    Raises InputError for any other difference.
+    """
     threads, count = rows.threads, len(rows.threads)
     for where, value in zip(rows.where, threads, strict=True):
         if not math.isnan(value) and value != int(value):
@@ -75,7 +85,8 @@ def check_length(recording: Recording, rows: Rows, seconds: float | None) -> Non
 
 
 def check_rates(recording: Recording, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
-    """Threads, tps, qps and p95 against each other: a closed loop keeps `threads` transactions in flight (Little's law)."""
+    """Threads, tps, qps and p95 against each other: a closed loop keeps `threads` transactions in
+    flight (Little's law)."""
     busy = series.filter((pl.col("tps") > 0) & ~pl.col("stall") & ~pl.col("suspect"))
     if busy.height == 0:
         return
@@ -111,7 +122,8 @@ def _queries(queries: float, described: Description, findings: list[RunFinding])
 
 
 def check_caps(name: str, tool: str, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
-    """Measured I/Os and bytes against what the storage could give on that day on that instance: data and log volumes, where the figures can be of both."""
+    """Measured I/Os and bytes against what the storage could give on that day on that instance:
+    data and log volumes, where the figures can be of both."""
     caps, log = described.caps, described.log_caps
     host_wide = tool == "vmstat"
     both = log is not None and (host_wide or tool == "disk" or "+" in (described.files.device or ""))

@@ -1,4 +1,7 @@
-"""RUN.toml: its keys and their rules. What comes out has passed every rule that needs no measured file."""
+"""RUN.toml: its keys and their rules.
+
+What comes out has passed every rule that needs no measured file.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,10 @@ class RunFile(Table, kw_only=True):
 
 @dataclass(frozen=True)
 class Files:
-    """The [files] table. Intervals in seconds where the file does not tell; `clock_start`: the moment t_s is 0."""
+    """The [files] table.
+
+    Intervals in seconds where the file does not tell; `clock_start`: the moment t_s is 0.
+    """
 
     paths: dict[str, Path]
     device: str | None
@@ -165,7 +171,10 @@ class Description:
 
 
 def check_description(document: dict, folder: Path) -> Description:
-    """Every key of the document by its rule; paths become relative to `folder`. Raises InputError."""
+    """Every key of the document by its rule; paths become relative to `folder`.
+
+    Raises InputError.
+    """
     read = convert(document, RunFile, source=DOC, where="a run description")
     engine, instance = read.engine, read.instance
     version, flavor = check_version(read.engine_version, read.flavor, engine)

@@ -39,7 +39,10 @@ LEAST_HOST_SHARE = 0.8
 
 
 def load_run(path: str | os.PathLike) -> Run:
-    """The run described in a TOML file, with the files it names. Raises InputError (exit code 2) or CouldNotRun (3)."""
+    """The run described in a TOML file, with the files it names.
+
+    Raises InputError (exit code 2) or CouldNotRun (3).
+    """
     path = Path(path)
     content = read_bytes(path, MAX_TOML_BYTES)
     try:
@@ -96,7 +99,8 @@ def _said_by_the_description(described: Description) -> list[RunFinding]:
 
 @dataclass
 class _Read:
-    """What the transactions were read from: files.`key`, its rows, and the server's samples where they are those."""
+    """What the transactions were read from: files.`key`, its rows, and the server's samples where
+    they are those."""
 
     key: str
     recording: Recording
@@ -161,7 +165,8 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
     interval, count = rows.interval_s, len(rows.t_s)
     series = pl.DataFrame(
         {
-            "t_s": pl.Series(rows.t_s, dtype=pl.Float64) - interval,  # printed is the end of the interval
+            # printed is the end of the interval
+            "t_s": pl.Series(rows.t_s, dtype=pl.Float64) - interval,
             "duration_s": pl.Series([interval] * count, dtype=pl.Float64),
             "threads": pl.Series(
                 [threads if math.isnan(value) else int(value) for value in rows.threads], dtype=pl.Int64

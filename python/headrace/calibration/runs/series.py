@@ -1,4 +1,6 @@
-"""What the series of a run shows: stalls, outliers, whether the caches warmed up; and the run in sentences."""
+"""What the series of a run shows: stalls, outliers, whether the caches warmed up; and the run in
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from headrace.observe.series import RunFinding
 
 WINDOW_ROWS = 61
 STALL_SHARE = 0.10
-# 6 robust standard deviations: one in 500 million of normal noise, so in an hour of seconds none by chance.
+# 6 robust standard deviations: one in 500 million of normal noise, so in an hour of seconds none by
+# chance.
 OUTLIER_SIGMAS = 6.0
 SIGMA_OF_MAD = 1.4826  # of a normal distribution
 # Where the deviations nearly vanish: counting noise (variance = mean) and 2 % of the level.
@@ -21,12 +24,14 @@ LEAST_SIGMA_SHARE = 0.02
 SHOWN = 5
 # Less than this of the run's median is no slow start: a cold buffer pool's first second does 2 %.
 STANDSTILL_SHARE = 0.005
-# Published sysbench-tpcc runs (Percona, EBS 2018): 28 to 83 % fewer in cold ones, within 2 % in warm ones (RDS 2020).
+# Published sysbench-tpcc runs (Percona, EBS 2018): 28 to 83 % fewer in cold ones, within 2 % in
+# warm ones (RDS 2020).
 WARMING = 0.15
 FEWEST_ROWS = 16
 FEWEST_SECONDS = 60.0
 PAGE_BYTES = 16_384
-# More I/Os than a cold transaction of these benchmarks can cause (sysbench-tpcc: about 60): the volumes were not at their cap.
+# More I/Os than a cold transaction of these benchmarks can cause (sysbench-tpcc: about 60): the
+# volumes were not at their cap.
 MOST_IOS_PER_TRANSACTION = 100.0
 
 
@@ -39,7 +44,8 @@ def marked(series: pl.DataFrame) -> pl.DataFrame:
     mad = pl.col("_away").rolling_median(WINDOW_ROWS, center=True, min_samples=1) * SIGMA_OF_MAD
     noise = (pl.col("_median") / pl.col("duration_s")).sqrt()
     series = series.with_columns(pl.max_horizontal(mad, noise, LEAST_SIGMA_SHARE * pl.col("_median")).alias("_sigma"))
-    # Of a stall longer than half the window the median itself is 0: then next to nothing of what the whole run does.
+    # Of a stall longer than half the window the median itself is 0: then next to nothing of what
+    # the whole run does.
     usual = pl.col("tps").filter(~pl.col("suspect")).median()
     still = (pl.col("tps") < STALL_SHARE * pl.col("_median")) | (pl.col("tps") < STANDSTILL_SHARE * usual)
     stall = still & ~pl.col("suspect")  # clients that left do not stall
@@ -93,7 +99,8 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
 def check_start(
     series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[RunFinding]
 ) -> None:
-    """Whether the run begins as described: I/Os a transaction fall by over 15 % in a cold one, and not in a warm one."""
+    """Whether the run begins as described: I/Os a transaction fall by over 15 % in a cold one, and
+    not in a warm one."""
     if described.engine == "innodb" and first_free_share is not None:
         data_gib = described.benchmark.data_gib
         _by_free_pages(
@@ -133,7 +140,8 @@ def _by_free_pages(start: str, share: float, data_share: float | None, findings:
 
 
 def window_s(described: Description, length_s: float) -> float:
-    """How long the beginning is: a quarter of the time the cache takes to fill at the cap, from a sixtieth to an eighth of the run."""
+    """How long the beginning is: a quarter of the time the cache takes to fill at the cap, from a
+    sixtieth to an eighth of the run."""
     fill_s = (
         described.cache_gib * 2**30 / PAGE_BYTES / described.caps.iops
         if math.isfinite(described.caps.iops)
@@ -143,7 +151,8 @@ def window_s(described: Description, length_s: float) -> float:
 
 
 def _fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[float | None, str]:
-    """By which share the I/Os a transaction fell from the beginning to the last eighth, and of what; or (None, why not)."""
+    """By which share the I/Os a transaction fell from the beginning to the last eighth, and of
+    what; or (None, why not)."""
     first_t, last_t = good["t_s"][0], good["t_s"][-1] + good["duration_s"][-1]
     head = good.filter(pl.col("t_s") < first_t + window_s(described, length_s))
     tail = good.filter(pl.col("t_s") >= last_t - (last_t - first_t) / 8)
@@ -177,7 +186,8 @@ def _per_transaction(rows: pl.DataFrame, column: str) -> float | None:
 
 
 def describe(run: Run) -> list[str]:
-    """What was run, for how long, how fast (means weighted by time), and what was measured and found."""
+    """What was run, for how long, how fast (means weighted by time), and what was measured and
+    found."""
     return [*_set_up(run), *_speed(run), *_disk(run), *_measured(run), *_doubts(run)]
 
 

@@ -1,4 +1,6 @@
-"""A run without a benchmark's reports: transactions as the server counts them, one row per interval between two samples."""
+"""A run without a benchmark's reports: transactions as the server counts them, one row per interval
+between two samples.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,16 @@ from headrace.observe.run_files.sysbench import Rows, say_gaps
 from headrace.observe.series import DOC, RunFinding
 from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_POINT_S
 
-# Commits are the transactions unless they are next to nothing beside statements that commit by themselves: then one of those is one.
+# Commits are the transactions unless they are next to nothing beside statements that commit by
+# themselves: then one of those is one.
 LEAST_COMMITS_PER_WRITE, LEAST_COMMITS_PER_READ = 0.1, 0.01
 # Samples a second apart come some milliseconds early or late.
 JITTER = 0.02
 
 
 def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
-    """Rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises InputError where the server counted nothing."""
+    """Rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises InputError
+    where the server counted nothing."""
     counters, findings = _transactions(recording, status, files.transactions)
     rows = Rows(findings=findings, interval_s=_interval(recording, status))
     rows.clock_at_zero_s = status.series.begin_s

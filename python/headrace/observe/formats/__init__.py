@@ -37,13 +37,16 @@ def import_file(
 ) -> OpenWorkload:
     """The demand of one device in a recording.
 
-    `format`: one of FORMATS. `device`: its name in the file, or several joined by + (the members of an array); without it
-    the device that clearly does most is taken. `interval_s`: seconds between reports, when the file has no times. `start`:
-    when the recording began (ISO 8601), when the file does not say. `gaps`: "refuse" more than 10 % missing and hold the
-    report before over the rest, "hold" or "zero" whatever is missing. `read_kib`, `write_kib`: sizes assumed of one I/O
-    where the tool counts none (vmstat only). `any_unit`: believe vmstat's bi and bo to be KiB though -S looks to be used.
+    `format`: one of FORMATS. `device`: its name in the file, or several joined by + (the members of
+    an array); without it the device that clearly does most is taken. `interval_s`: seconds between
+    reports, when the file has no times. `start`: when the recording began (ISO 8601), when the file
+    does not say. `gaps`: "refuse" more than 10 % missing and hold the report before over the rest,
+    "hold" or "zero" whatever is missing. `read_kib`, `write_kib`: sizes assumed of one I/O where
+    the tool counts none (vmstat only). `any_unit`: believe vmstat's bi and bo to be KiB though -S
+    looks to be used.
 
-    Raises InputError (file, line, value, rule, what to do) or CouldNotRun when the file cannot be read.
+    Raises InputError (file, line, value, rule, what to do) or CouldNotRun when the file cannot be
+    read.
     """
     check_choice("format", format, FORMATS)
     recording = open_recording(path)

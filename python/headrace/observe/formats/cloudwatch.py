@@ -1,9 +1,11 @@
-"""CloudWatch exports of an EBS volume or an RDS instance: `get-metric-data` and `get-metric-statistics` JSON, and CSV.
+"""CloudWatch exports of an EBS volume or an RDS instance: `get-metric-data` and
+`get-metric-statistics` JSON, and CSV.
 
-Of a volume four metrics are needed, each as Sum over its period (EBS user guide, "CloudWatch metrics for Amazon EBS"): a sum over
-the period divided by its length is the mean rate. Of an instance the same four as Average: they are rates already (RDS user guide,
-"Amazon CloudWatch metrics for Amazon RDS"). Queue, latencies and burst balance are taken where they are there. A time marks the
-start of its period and is UTC unless it says otherwise.
+Of a volume four metrics are needed, each as Sum over its period (EBS user guide, "CloudWatch
+metrics for Amazon EBS"): a sum over the period divided by its length is the mean rate. Of an
+instance the same four as Average: they are rates already (RDS user guide, "Amazon CloudWatch
+metrics for Amazon RDS"). Queue, latencies and burst balance are taken where they are there. A time
+marks the start of its period and is UTC unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from headrace.observe.recording import Recording, cut_note, read_lines
 
 @dataclass(frozen=True)
 class Service:
-    """Whose metrics: the four that are needed (reads, writes, bytes read, bytes written), and those taken beside them."""
+    """Whose metrics: the four that are needed (reads, writes, bytes read, bytes written), and those
+    taken beside them."""
 
     name: str
     needed: tuple[str, str, str, str]
@@ -46,8 +49,8 @@ RDS = Service(
     "database",
 )
 SERVICES = (EBS, RDS)
-# Taken where they are there, with their statistic: mean outstanding, seconds spent by all I/Os of the period, seconds without any,
-# seconds of one I/O, per cent of credits.
+# Taken where they are there, with their statistic: mean outstanding, seconds spent by all I/Os of
+# the period, seconds without any, seconds of one I/O, per cent of credits.
 BESIDE = {
     "VolumeQueueLength": "Average",
     "VolumeTotalReadTime": "Sum",
@@ -59,7 +62,8 @@ BESIDE = {
     "WriteLatency": "Average",
 }
 STATISTICS = {metric: service.statistic for service in SERVICES for metric in service.needed} | BESIDE
-# Of other things than the volume of the data, though their names hold one of the above: billed I/Os of Aurora, local disks, log volumes.
+# Of other things than the volume of the data, though their names hold one of the above: billed I/Os
+# of Aurora, local disks, log volumes.
 OTHERS = ("volumereadiops", "volumewriteiops", "localstorage", "logvolume")
 VOLUME_ID = re.compile(r"vol-[0-9a-f]{8}(?:[0-9a-f]{9})?")
 SOURCE = "user guides of EBS and RDS, CloudWatch metrics"
@@ -88,7 +92,8 @@ def parse(recording: Recording) -> Readings:
 
 
 def _join_cut(recording: Recording, series: Series, periods: list[float]) -> Readings:
-    """A CSV without a last line end: where its last figure is impossible it was cut off, and its line is left out."""
+    """A CSV without a last line end: where its last figure is impossible it was cut off, and its
+    line is left out."""
     try:
         return _join(recording, series, periods)
     except InputError as error:
@@ -310,7 +315,8 @@ def _long_form(recording: Recording, series: Series, header: list[str], rows: li
 
 
 def _wide_form(recording: Recording, series: Series, periods: list[float], rows: list) -> None:
-    """The console's download: some lines about each column (label, statistic, period), then one line a time."""
+    """The console's download: some lines about each column (label, statistic, period), then one
+    line a time."""
     first = next((at for at, (_, cells) in enumerate(rows) if parse_iso(cells[0])), None)
     if first is None or first == 0:
         hint = "Download the four metrics as CSV from the console."
@@ -394,7 +400,8 @@ def _join(recording: Recording, series: Series, periods: list[float]) -> Reading
 
 
 def _service(recording: Recording, series: Series) -> Service:
-    """Whose metrics these are; EBS when none of either is there, so that the error names what is missing."""
+    """Whose metrics these are; EBS when none of either is there, so that the error names what is
+    missing."""
     found = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
     if len(found) > 1:
         raise recording.bad("", "metrics of EBS and of RDS", "are in one file", "Export and import them one by one.")
@@ -402,7 +409,10 @@ def _service(recording: Recording, series: Series) -> Service:
 
 
 def _beside(recording: Recording, series: Series, volume: str, period_s: float) -> dict[str, dict[float, tuple]]:
-    """The metrics beside the four, of this volume or of no named one. Those of another period are left out, with a note."""
+    """The metrics beside the four, of this volume or of no named one.
+
+    Those of another period are left out, with a note.
+    """
     found = {}
     for metric in BESIDE:
         points = series.get((volume, metric)) or series.get((UNNAMED, metric))
@@ -422,7 +432,8 @@ def _beside(recording: Recording, series: Series, volume: str, period_s: float) 
 
 
 def _observed(beside: dict[str, float], rates: list[float], period_s: float) -> Observed:
-    """Queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`: reads and writes a second first."""
+    """Queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`: reads and
+    writes a second first."""
 
     def await_ms(latency: str, total: str, rate: float) -> float | None:
         if latency in beside:

@@ -1,7 +1,7 @@
 """From the reports of a tool to the series of one device, and from that to a workload without gaps.
 
-Every importer hands over the same thing: for each device, one sample a report. A report stamped T covers the interval that
-ends at T (sysstat, vmstat) or begins there (CloudWatch).
+Every importer hands over the same thing: for each device, one sample a report. A report stamped T
+covers the interval that ends at T (sysstat, vmstat) or begins there (CloudWatch).
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ from headrace.workload.points import (
 
 GAPS = ("refuse", "hold", "zero")
 RATES = ("reads_per_s", "writes_per_s", "read_kib_s", "write_kib_s")
-# Up to this share may be missing before a recording is refused: less changes the mean by less than the day-to-day spread.
+# Up to this share may be missing before a recording is refused: less changes the mean by less than
+# the day-to-day spread.
 MAX_MISSING_SHARE = 0.10
-# Printed times are whole seconds, so two stamps can be off by one second together; tools also wake late under load.
+# Printed times are whole seconds, so two stamps can be off by one second together; tools also wake
+# late under load.
 STAMP_SLACK_S = 1.0
 STAMP_SLACK_SHARE = 0.10
-# Figures beside the rates that are left out as no measurement. Older kernels count requests in flight wrongly and print %util of
-# thousands or queues of millions; a little above 100 % comes from the interval being measured twice.
+# Figures beside the rates that are left out as no measurement. Older kernels count requests in
+# flight wrongly and print %util of thousands or queues of millions; a little above 100 % comes from
+# the interval being measured twice.
 MOST_UTIL_PERCENT = 110.0
 MOST_QUEUE = 1e6
 MOST_AWAIT_MS = 1e7
@@ -54,7 +57,8 @@ CLEAR_WINNER = 2.0
 
 
 class Observed(NamedTuple):
-    """What a tool says of a device beside its rates, in the order of OBSERVED_COLUMNS; None where it does not."""
+    """What a tool says of a device beside its rates, in the order of OBSERVED_COLUMNS; None where
+    it does not."""
 
     read_await_ms: float | None = None
     write_await_ms: float | None = None
@@ -80,7 +84,10 @@ class Sample(NamedTuple):
 
 @dataclass
 class DeviceReport:
-    """All devices at one moment. `stamp` None when the tool printed no time; `restarted` after a new start of the tool."""
+    """All devices at one moment.
+
+    `stamp` None when the tool printed no time; `restarted` after a new start of the tool.
+    """
 
     where: int | str
     stamp: Stamp | None
@@ -90,9 +97,12 @@ class DeviceReport:
 
 @dataclass
 class Readings:
-    """What a parser found. `interval_s` when the file itself says it; `stamped_at` "end" or "start" of the interval.
+    """What a parser found.
 
-    `zone`: of times that carry none themselves, where the tool is known to have one (CloudWatch: UTC).
+    `interval_s` when the file itself says it; `stamped_at` "end" or "start" of the interval.
+
+    `zone`: of times that carry none themselves, where the tool is known to have one (CloudWatch:
+    UTC).
     """
 
     tool: str
@@ -122,7 +132,8 @@ def make_sample(
     write_kib: float,
     observed: Observed = NOTHING_OBSERVED,
 ) -> Sample:
-    """A sample from I/Os and KiB a second, or an InputError for figures that cannot belong together."""
+    """A sample from I/Os and KiB a second, or an InputError for figures that cannot belong
+    together."""
     for what, rate in (("reads", reads), ("writes", writes)):
         if rate > MAX_OPS_PER_S:
             rule = f"at most {MAX_OPS_PER_S:,.0f} are believed"
@@ -134,7 +145,8 @@ def make_sample(
 
 
 def _believed(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
-    """The figures beside the rates, without those that are no measurement: latencies of no I/O (printed as 0) and absurd ones."""
+    """The figures beside the rates, without those that are no measurement: latencies of no I/O
+    (printed as 0) and absurd ones."""
     read_await, write_await, both, queue, util, balance = observed
     if util is not None and 100.0 < util <= MOST_UTIL_PERCENT:
         util = 100.0
@@ -161,7 +173,8 @@ def _believed(recording: Recording, observed: Observed, reads: float, writes: fl
 
 def _belong_together(recording: Recording, where, what: str, ops: float, kib: float) -> tuple[float, float]:
     if ops == 0.0:
-        # Below 0.005 I/Os a second sysstat prints 0.00; even then no more than this many KiB/s can have moved.
+        # Below 0.005 I/Os a second sysstat prints 0.00; even then no more than this many KiB/s can
+        # have moved.
         if kib > 0.005 * MAX_IO_KIB:
             hint = "The line is damaged or its units are mixed."
             raise recording.bad(where, f"{kib:g} KiB/s but 0 {what}s", "bytes need I/Os", hint)
@@ -182,8 +195,8 @@ def device_series(
 ) -> tuple[str, float, Series]:
     """The device `wanted` (None: the busiest), the seconds between its reports, and what they say.
 
-    Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS. Intervals
-    without a report are left out. Raises InputError.
+    Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS.
+    Intervals without a report are left out. Raises InputError.
     """
     device, samples = _choose(recording, readings, wanted)
     interval_s = _interval(recording, readings, interval_s)
@@ -235,12 +248,14 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
 
 
 def _points(series: Series, rows: list[tuple[int, bool]], interval_s: float, idle: bool) -> pl.DataFrame:
-    """The points of a workload: for each interval a row of the series, and whether it was filled in (`idle`: with zeros)."""
+    """The points of a workload: for each interval a row of the series, and whether it was filled in
+    (`idle`: with zeros)."""
     taken, filled = [row for row, _ in rows], pl.Series([missing for _, missing in rows])
     frame = pl.DataFrame({name: pl.Series(column, dtype=pl.Float64) for name, column in series.columns.items()})[taken]
     if idle:
         frame = frame.with_columns(pl.when(filled).then(0.0).otherwise(pl.col(rate)).alias(rate) for rate in RATES)
-    # A report that is held repeats the rates; what was observed beside them belongs to its own interval only.
+    # A report that is held repeats the rates; what was observed beside them belongs to its own
+    # interval only.
     frame = frame.with_columns(
         pl.when(filled).then(None).otherwise(pl.col(name)).alias(name) for name in OBSERVED_COLUMNS
     )
@@ -296,7 +311,8 @@ def _listed(member: str, listed: dict) -> str:
 
 
 def _column(recording: Recording, readings: Readings, members: list[str]) -> list[Sample]:
-    """The samples of the members added up, one a report; a member the report leaves out was idle (iostat -z)."""
+    """The samples of the members added up, one a report; a member the report leaves out was idle
+    (iostat -z)."""
     whole = [all(member in report.devices for member in members) for report in readings.reports[-2:]]
     if whole == [True, False]:
         readings.reports.pop()
@@ -315,7 +331,8 @@ def _column(recording: Recording, readings: Readings, members: list[str]) -> lis
 
 
 def _together(where: int | str, members: list[Sample]) -> Sample:
-    """The members of an array as one device: rates and queues add up, latency is the mean of an I/O, the fullest member counts."""
+    """The members of an array as one device: rates and queues add up, latency is the mean of an
+    I/O, the fullest member counts."""
     if len(members) == 1:
         return members[0]
     rates = [sum(values) for values in zip(*(member[1:5] for member in members), strict=True)]
@@ -387,7 +404,10 @@ def _check_order(recording: Recording, readings: Readings) -> None:
 
 
 def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:
-    """Which interval of the grid each report fills. Rounded step by step, so slow drift makes no gaps."""
+    """Which interval of the grid each report fills.
+
+    Rounded step by step, so slow drift makes no gaps.
+    """
     reports = readings.reports
     if any(report.stamp is None for report in reports):
         for report in reports[1:]:
@@ -414,7 +434,8 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
 def _filled(
     recording: Recording, readings: Readings, series: Series, gaps: str, interval_s: float
 ) -> list[tuple[int, bool]]:
-    """For each interval of an even grid the report that stands for it, and whether it stands for a missing one."""
+    """For each interval of an even grid the report that stands for it, and whether it stands for a
+    missing one."""
     slots = [round(start / interval_s) for start in series.start_s]
     total, missing = slots[-1] + 1, slots[-1] + 1 - len(slots)
     if missing:

@@ -1,7 +1,7 @@
 """`iostat -x`, as text (sysstat 9 to 12, with or without -t, -m, -k, -z) and as JSON (-o JSON).
 
-The columns are found by their names, because sysstat reordered them in 11.6 and 12.0. The first report after a start is the
-mean since boot and is left out.
+The columns are found by their names, because sysstat reordered them in 11.6 and 12.0. The first
+report after a start is the mean since boot and is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from headrace.observe.formats.json_text import as_list, as_table, load_json
 from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(")
-# KiB in one unit of the column; a sector is 512 B whatever the disk (kernel, Documentation/block/stat).
+# KiB in one unit of the column; a sector is 512 B whatever the disk (kernel,
+# Documentation/block/stat).
 READ_COLUMNS = {"rkB/s": 1.0, "rMB/s": 1024.0, "rsec/s": 0.5}
 WRITE_COLUMNS = {"wkB/s": 1.0, "wMB/s": 1024.0, "wsec/s": 0.5}
 SIZE_COLUMNS = {"rareq-sz": 1.0, "wareq-sz": 1.0, "areq-sz": 1.0, "avgrq-sz": 0.5}
@@ -105,7 +106,8 @@ class _TextReader:
 
 
 def check_columns(recording: Recording, where, columns: list[str]) -> None:
-    """Refuse a table without reads and writes apart, which is what iostat prints without -x or with -s."""
+    """Refuse a table without reads and writes apart, which is what iostat prints without -x or with
+    -s."""
     for needed, names in (("r/s", ("r/s",)), ("w/s", ("w/s",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         found = [column for column in columns if column in names]
         if not found:
@@ -137,7 +139,8 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
 
 
 def observed_of(figures: dict[str, float]) -> Observed:
-    """Latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms and per cent."""
+    """Latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms and per
+    cent."""
     apart = "r_await" in figures and "w_await" in figures
     return Observed(
         figures["r_await"] if apart else None,
@@ -153,8 +156,8 @@ def _first(figures: dict[str, float], *names: str) -> float | None:
 
 
 def _check_size(recording: Recording, where, column: str, ops: float, kib: float, size_kib: float, unit: float) -> None:
-    # Each figure is printed to 2 decimals at worst, `--dec=0` to whole numbers: half a unit of each, carried through the
-    # product, and 2 % for the interval being measured twice.
+    # Each figure is printed to 2 decimals at worst, `--dec=0` to whole numbers: half a unit of
+    # each, carried through the product, and 2 % for the interval being measured twice.
     tolerance = 0.5 * (ops + size_kib + 2 * unit) + 0.02 * max(kib, ops * size_kib)
     if abs(ops * size_kib - kib) > tolerance:
         rule = f"do not make the {kib:g} KiB/s beside them"

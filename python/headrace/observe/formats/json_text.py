@@ -25,9 +25,12 @@ def load_json(recording: Recording, element_of: str | None = None) -> dict:
 
 
 def load_all_json(recording: Recording, element_of: str | None = None) -> list[dict]:
-    """The objects a file holds one after the other, as `cat a.json b.json` gives them. Raises InputError.
+    """The objects a file holds one after the other, as `cat a.json b.json` gives them.
 
-    With `element_of`, a last object that ends too early is read up to the last whole element of its array of that name, with a note.
+    Raises InputError.
+
+    With `element_of`, a last object that ends too early is read up to the last whole element of its
+    array of that name, with a note.
     """
     text, documents, at = recording.text, [], _next(recording.text, 0)
     while at < len(text):
@@ -83,7 +86,8 @@ def as_list(recording: Recording, where: str, value: object) -> list:
 
 
 def _without_last(text: str, array: str) -> str | None:
-    """The text up to the last whole element of the array of that name, its brackets closed; None when there is no such element."""
+    """The text up to the last whole element of the array of that name, its brackets closed; None
+    when there is no such element."""
     open_brackets: list[str] = []
     depth, end, closing, name = None, None, "", ""
     for match in _STRUCTURE.finditer(text):

@@ -1,7 +1,8 @@
 """`sar -d` as text, and `sadf -d` (CSV) and `sadf -j` (JSON) of the same record.
 
-sar keeps I/Os of a device in one figure (tps) and only the bytes apart, so reads and writes are parted by their bytes: one
-mean size for both. That keeps I/Os and bytes exact and only the share of reads uncertain.
+sar keeps I/Os of a device in one figure (tps) and only the bytes apart, so reads and writes are
+parted by their bytes: one mean size for both. That keeps I/Os and bytes exact and only the share of
+reads uncertain.
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ class _TextReader:
         elif self.columns is not None:
             self._row(number, second, rest)
         else:
-            self.fresh = False  # a table of another kind (sar -A): left alone up to the next empty line
+            # a table of another kind (sar -A): left alone up to the next empty line
+            self.fresh = False
 
     def _row(self, number: int, second: int, words: list[str]) -> None:
         if len(words) != len(self.columns):
@@ -145,7 +147,8 @@ def _time_and_rest(words: list[str]) -> tuple[int | None, list[str]]:
 
 
 def _date_reports(reader: _TextReader, days: list[date]) -> None:
-    """sar prints times only: the day comes from the banner, and moves on when the time falls by more than half a day."""
+    """sar prints times only: the day comes from the banner, and moves on when the time falls by
+    more than half a day."""
     banner, day, before = 0, days[0] if days else NO_CLOCK_DAY, None
     for report, (of_banner, second) in zip(reader.reports, reader.times, strict=True):
         if of_banner != banner and of_banner:

@@ -1,7 +1,7 @@
 """`vmstat` of Linux (procps): KiB read and written a second for the whole host.
 
-vmstat counts no I/Os, so their sizes must be assumed. Its first report is the mean since boot and is left out. The header
-comes again every screen; a restart shows as a header that comes too early.
+vmstat counts no I/Os, so their sizes must be assumed. Its first report is the mean since boot and
+is left out. The header comes again every screen; a restart shows as a header that comes too early.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ LEAST_MEMORY_KIB = 65_536
 def parse(
     recording: Recording, read_kib: float | None = None, write_kib: float | None = None, any_unit: bool = False
 ) -> Readings:
-    """Reports of a vmstat file; `read_kib`, `write_kib` are the sizes assumed for one I/O. Raises InputError."""
+    """Reports of a vmstat file; `read_kib`, `write_kib` are the sizes assumed for one I/O.
+
+    Raises InputError.
+    """
     read_size = check_number(
         "read_kib", DEFAULT_READ_KIB if read_kib is None else read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB"
     )

@@ -28,7 +28,8 @@ CPU = {
 
 
 def device_names(devices: Sequence[str]) -> dict[str, str]:
-    """Kernel names of devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`): kernel name to what was given. Raises InputError, CouldNotRun."""
+    """Kernel names of devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`): kernel
+    name to what was given. Raises InputError, CouldNotRun."""
     known = read_disks(None)
     found: dict[str, str] = {}
     for device in devices:
@@ -48,7 +49,8 @@ def device_names(devices: Sequence[str]) -> dict[str, str]:
 
 
 def device_of(path: str) -> str | None:
-    """The block device on which a file or folder lies, by its kernel name; None where it cannot be told (overlay, btrfs, no right to look)."""
+    """The block device on which a file or folder lies, by its kernel name; None where it cannot be
+    told (overlay, btrfs, no right to look)."""
     try:
         number = os.stat(path).st_dev
         name = os.path.basename(os.path.realpath(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}", strict=True))
@@ -69,7 +71,10 @@ def volume_id(name: str) -> str | None:
 
 
 def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
-    """Counters by kernel name, of those named (None: all). A device that is gone is left out. Raises CouldNotRun without /proc."""
+    """Counters by kernel name, of those named (None: all).
+
+    A device that is gone is left out. Raises CouldNotRun without /proc.
+    """
     found = {}
     for line in _read("/proc/diskstats").splitlines():
         words = line.split()
@@ -81,7 +86,8 @@ def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
 
 
 def read_host() -> dict[str, float]:
-    """Seconds of all processors since boot, load over a minute, bytes of memory that can be had without swapping."""
+    """Seconds of all processors since boot, load over a minute, bytes of memory that can be had
+    without swapping."""
     ticks = os.sysconf("SC_CLK_TCK")
     # guest time (8, 9) is in user and nice already.
     times = [float(word) / ticks for word in _read("/proc/stat").partition("\n")[0].split()[1:9]]

@@ -1,6 +1,8 @@
-"""What performance_schema knows of transactions and of how long statements take: read at the beginning and at the end, the difference is the capture's.
+"""What performance_schema knows of transactions and of how long statements take: read at the
+beginning and at the end, the difference is the capture's.
 
-No server keeps a histogram of transactions. MySQL since 8.0 keeps one of all statements; MariaDB none.
+No server keeps a histogram of transactions. MySQL since 8.0 keeps one of all statements; MariaDB
+none.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from headrace.observe.live.profile import NO_PRIVILEGE, ask
 
 PICOSECONDS_PER_MS = 1e9
 TRANSACTIONS = "SELECT COUNT_STAR, SUM_TIMER_WAIT FROM performance_schema.events_transactions_summary_global_by_event_name WHERE EVENT_NAME = 'transaction'"
-# Buckets are closed above (MySQL 8.0 manual, "Statement Histogram Summary Tables"): a percentile is the upper end of its bucket, at most 4.7 % too high.
+# Buckets are closed above (MySQL 8.0 manual, "Statement Histogram Summary Tables"): a percentile is
+# the upper end of its bucket, at most 4.7 % too high.
 STATEMENTS = "SELECT BUCKET_TIMER_HIGH, COUNT_BUCKET FROM performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER"
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 # A histogram of fewer statements tells no 95th percentile.
@@ -20,7 +23,8 @@ FEWEST = 200
 
 @dataclass
 class Latencies:
-    """Counters since the server began, None where it has none; `notes`: what could not be had and why."""
+    """Counters since the server began, None where it has none; `notes`: what could not be had and
+    why."""
 
     transactions: tuple[float, float] | None = None  # how many, ms in all
     statements: list[tuple[float, float]] | None = None  # (upper end of the bucket, ms; how many)
@@ -64,7 +68,8 @@ def _try(connection, statement: str, found: Latencies, account: str) -> tuple | 
 
 
 def between(before: Latencies, after: Latencies) -> dict[str, float]:
-    """`transactions`, `transaction_mean_ms`, `statements`, `statement_pNN_ms`: of the time between two readings; what is not known is left out."""
+    """`transactions`, `transaction_mean_ms`, `statements`, `statement_pNN_ms`: of the time between
+    two readings; what is not known is left out."""
     found: dict[str, float] = {}
     if before.transactions and after.transactions:
         count, took = (b - a for a, b in zip(before.transactions, after.transactions, strict=True))

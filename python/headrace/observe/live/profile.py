@@ -1,4 +1,5 @@
-"""What a server is: version, engine, cache, settings, the size of its data; and what the account may see.
+"""What a server is: version, engine, cache, settings, the size of its data; and what the account
+may see.
 
 Everything here is read once, with SELECT and SHOW only, in a session that is set to read only.
 """
@@ -19,7 +20,8 @@ MIB = 1024.0**2
 WRITING = re.compile(
     r"\b(ALL PRIVILEGES|INSERT|UPDATE|DELETE|DROP|CREATE|ALTER|SUPER|GRANT OPTION|SHUTDOWN|RELOAD|FILE|\w+_ADMIN|\w+ ADMIN)\b"
 )
-# Errors of the server that mean a privilege is missing: 1142 on a table, 1143 on a column, 1044 on a schema, 1227 of a global one.
+# Errors of the server that mean a privilege is missing: 1142 on a table, 1143 on a column, 1044 on
+# a schema, 1227 of a global one.
 NO_PRIVILEGE = (1142, 1143, 1044, 1227)
 # A setting of RUN.toml: the server's variable, and what makes one of the other.
 VARIABLES = {
@@ -58,10 +60,11 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Profile:
-    """`version` as the server says it, `flavor` mysql, percona or mariadb, its global `variables` by name.
+    """`version` as the server says it, `flavor` mysql, percona or mariadb, its global `variables`
+    by name.
 
-    `idle_threads`: of Threads_running, those that do no client's work: who asks, the event scheduler, senders of the binlog. `notes`: what could not be
-    had, and doubts.
+    `idle_threads`: of Threads_running, those that do no client's work: who asks, the event
+    scheduler, senders of the binlog. `notes`: what could not be had, and doubts.
     """
 
     version: str
@@ -132,7 +135,8 @@ def _redo_bytes(variables: dict[str, str]) -> float:
 
 
 def _option_bytes(options: str, name: str) -> float:
-    """A number of RocksDB's option string, such as write_buffer_size=64m; its own default where it has none. Raises KeyError."""
+    """A number of RocksDB's option string, such as write_buffer_size=64m; its own default where it
+    has none. Raises KeyError."""
     match = re.search(rf"(?:^|[;{{])\s*{name}=(\d+)([kmgKMG]?)\b", options)
     if match is None:
         match = re.search(rf"{name}=(\d+)([kmg]?)", ROCKSDB_DEFAULTS)
@@ -142,7 +146,10 @@ def _option_bytes(options: str, name: str) -> float:
 
 
 def read_profile(connection, address: Address) -> Profile:
-    """Asks the server. Raises InputError for one that cannot be calibrated, CouldNotRun for one that is lost."""
+    """Asks the server.
+
+    Raises InputError for one that cannot be calibrated, CouldNotRun for one that is lost.
+    """
     ask(connection, "SET SESSION TRANSACTION READ ONLY")
     variables = {name.lower(): value for name, value in ask(connection, "SHOW GLOBAL VARIABLES")}
     version = variables.get("version", "")
@@ -165,7 +172,10 @@ def read_profile(connection, address: Address) -> Profile:
 
 
 def data_gib(connection, engine: str, account: str) -> float | None:
-    """What the tables take on disk, GiB; None where the server does not say. Raises InputError naming the GRANT that is missing."""
+    """What the tables take on disk, GiB; None where the server does not say.
+
+    Raises InputError naming the GRANT that is missing.
+    """
     import pymysql
 
     denied = False
@@ -189,7 +199,10 @@ def account_of(connection) -> str:
 
 
 def ask(connection, statement: str) -> tuple:
-    """The rows of a statement. Raises CouldNotRun when the connection is lost; the server's other errors are PyMySQL's."""
+    """The rows of a statement.
+
+    Raises CouldNotRun when the connection is lost; the server's other errors are PyMySQL's.
+    """
     import pymysql
 
     try:

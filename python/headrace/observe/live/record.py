@@ -1,4 +1,6 @@
-"""A capture: a live server watched for a while, written as a run description with its files, for `headrace calibrate`."""
+"""A capture: a live server watched for a while, written as a run description with its files, for
+`headrace calibrate`.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,13 @@ POLL_S = 0.25
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """What is to be captured. `storage`, `log_storage`: the server's volumes in storage notation; `devices`: the same as block devices of this machine.
+    """What is to be captured.
 
-    `threads` None: the mean of Threads_running, less the capture's own. `data_gib` None: as the server says (needs PROCESS). `engine` None: the one that does more.
+    `storage`, `log_storage`: the server's volumes in storage notation; `devices`: the same as block
+    devices of this machine.
+
+    `threads` None: the mean of Threads_running, less the capture's own. `data_gib` None: as the
+    server says (needs PROCESS). `engine` None: the one that does more.
     """
 
     address: Address
@@ -57,7 +63,11 @@ class CaptureRequest:
 
 @dataclass(frozen=True)
 class Captured:
-    """`description`: the RUN.toml. `state`: whole, interrupted (Ctrl-C) or broken (the server was lost). `latencies` as in `latency.between`."""
+    """`description`: the RUN.toml.
+
+    `state`: whole, interrupted (Ctrl-C) or broken (the server was lost). `latencies` as in
+    `latency.between`.
+    """
 
     description: Path
     state: str
@@ -76,8 +86,9 @@ def capture(
 ) -> Captured:
     """Watches the server and writes RUN.toml, status.csv and (with devices) disk.csv into `folder`.
 
-    One connection, read only; SHOW GLOBAL STATUS once an interval. Ctrl-C and a lost server keep what was sampled. Raises InputError (address, account,
-    privileges, storage, a folder that is not empty) and CouldNotRun (no server, nothing sampled).
+    One connection, read only; SHOW GLOBAL STATUS once an interval. Ctrl-C and a lost server keep
+    what was sampled. Raises InputError (address, account, privileges, storage, a folder that is not
+    empty) and CouldNotRun (no server, nothing sampled).
     """
     folder = Path(folder)
     _check(request, folder, force)
@@ -144,7 +155,8 @@ def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, flo
         if request.engine is not None and request.engine not in server.engines:
             has = f"It has {', '.join(server.engines) or 'neither'}."
             raise InputError(f"engine = {request.engine}", "is not loaded in this server", "SHOW ENGINES", has)
-        # A privilege that is missing is said now, not after an hour; nothing need be asked of a server that may be gone by then.
+        # A privilege that is missing is said now, not after an hour; nothing need be asked of a
+        # server that may be gone by then.
         sizes = {
             engine: profile.data_gib(connection, engine, account) if request.data_gib is None else request.data_gib
             for engine in server.engines
@@ -292,7 +304,8 @@ def _description(
 
 
 def _by_statement(samples: Samples) -> bool:
-    """Nearly every statement is a transaction of its own: then the histogram of statements is that of transactions."""
+    """Nearly every statement is a transaction of its own: then the histogram of statements is that
+    of transactions."""
     return _grown(samples, "com_commit") < 0.01 * _grown(samples, "questions")
 
 
@@ -314,7 +327,8 @@ def _in_words(latencies: dict[str, float]) -> list[str]:
 
 
 def _write_somewhere(folder: Path, document: dict, samples: Samples) -> Path:
-    """Writes into the folder; where that fails after all (a full disk), into a temporary one, so that what was sampled is not lost."""
+    """Writes into the folder; where that fails after all (a full disk), into a temporary one, so
+    that what was sampled is not lost."""
     try:
         _write(folder, document, samples)
         return folder

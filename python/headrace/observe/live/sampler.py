@@ -1,8 +1,8 @@
 """Counters once a second: the server's, the disks', the host's.
 
-Each source has a thread of its own on one grid of whole seconds (of the wall clock), so a server that answers late does not move the disks.
-What cannot be read any more ends with a note; the others go on. All figures are cumulative, as the source has them; `Samples.rates` makes
-differences.
+Each source has a thread of its own on one grid of whole seconds (of the wall clock), so a server
+that answers late does not move the disks. What cannot be read any more ends with a note; the others
+go on. All figures are cumulative, as the source has them; `Samples.rates` makes differences.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ VARIABLE = re.compile(r"[a-z][a-z0-9_.]{0,100}\Z", re.ASCII)
 class Sampler:
     """`with Sampler(address, ["/dev/loop0"]) as sampler: ...; samples = sampler.stop()`.
 
-    `address` None: no server is asked. `devices`: kernel names or paths. `variables`: ask for these status variables only (None: all numeric ones).
-    One connection, one SHOW GLOBAL STATUS an interval. Memory is bounded: long series go to a temporary folder until `stop`.
-    Raises InputError for a device that is not there, and what `connect` raises, when it is entered; never afterwards.
+    `address` None: no server is asked. `devices`: kernel names or paths. `variables`: ask for these
+    status variables only (None: all numeric ones). One connection, one SHOW GLOBAL STATUS an
+    interval. Memory is bounded: long series go to a temporary folder until `stop`. Raises
+    InputError for a device that is not there, and what `connect` raises, when it is entered; never
+    afterwards.
     """
 
     def __init__(
@@ -111,7 +113,8 @@ class Sampler:
         for thread in self._threads:
             thread.join(JOIN_S)
         if self._connection is not None:
-            # A query that still hangs ends with its socket; else the server is told goodbye, and counts no aborted client.
+            # A query that still hangs ends with its socket; else the server is told goodbye, and
+            # counts no aborted client.
             hangs = any(thread.is_alive() for thread in self._threads)
             with suppress(Exception):
                 cut(self._connection) if hangs else self._connection.close()
@@ -135,7 +138,8 @@ class Sampler:
             if wait > 0 and self._stopping.wait(min(wait, self.interval_s)):
                 break
             if tick * self.interval_s - time.time() > 0.002:
-                tick = math.ceil(time.time() / self.interval_s)  # the clock was set back: a new grid
+                # the clock was set back: a new grid
+                tick = math.ceil(time.time() / self.interval_s)
                 continue
             try:
                 read()
@@ -210,7 +214,8 @@ class Sampler:
 
 
 def _statement(variables: Collection[str] | None) -> str:
-    """Some sixty variables cost the server a third of what all five hundred do, and this process a tenth (MariaDB 10.11)."""
+    """Some sixty variables cost the server a third of what all five hundred do, and this process a
+    tenth (MariaDB 10.11)."""
     if variables is None:
         return STATEMENT
     names = sorted({name.lower() for name in variables})

@@ -1,4 +1,6 @@
-"""What was sampled: cumulative counters and levels, and their differences as one frame of per-second figures."""
+"""What was sampled: cumulative counters and levels, and their differences as one frame of
+per-second figures.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 MIB = 1024.0 * 1024.0
-# Status variables that are levels, not counters (MySQL 9 and MariaDB 11 manuals, "Server Status Variables"; InnoDB and RocksDB alike).
+# Status variables that are levels, not counters (MySQL 9 and MariaDB 11 manuals, "Server Status
+# Variables"; InnoDB and RocksDB alike).
 LEVELS = re.compile(
     r"threads_(running|connected|cached)|max_used_connections|open_(files|streams|tables|table_definitions)|slave_open_temp_tables|replica_open_temp_tables"
     r"|slow_launch_time|prepared_stmt_count|memory_used(_initial)?|max_memory_used|connection_memory.*|global_connection_memory"
@@ -34,11 +37,15 @@ def is_level(variable: str) -> bool:
 
 @dataclass
 class Samples:
-    """What was sampled, source by source, in order of time. `t_unix`: seconds since 1970, the middle of the reading.
+    """What was sampled, source by source, in order of time.
 
-    `status`: a column per numeric status variable, lower case, as the server has it (cumulative counters and levels). `disk`: t_unix, device, and the
-    counters of /proc/diskstats (`*_bytes` bytes, `*_ms` milliseconds, `in_flight` a level). `host`: seconds of all processors together, load1, bytes.
-    `notes`: what a reader must know. A source that was not asked for, or never answered, is an empty frame.
+    `t_unix`: seconds since 1970, the middle of the reading.
+
+    `status`: a column per numeric status variable, lower case, as the server has it (cumulative
+    counters and levels). `disk`: t_unix, device, and the counters of /proc/diskstats (`*_bytes`
+    bytes, `*_ms` milliseconds, `in_flight` a level). `host`: seconds of all processors together,
+    load1, bytes. `notes`: what a reader must know. A source that was not asked for, or never
+    answered, is an empty frame.
     """
 
     status: pl.DataFrame
@@ -48,12 +55,17 @@ class Samples:
     notes: list[str] = field(default_factory=list)
 
     def rates(self) -> pl.DataFrame:
-        """One row per interval between two samples, on one time line. Null where a sample is missing, or a counter started over.
+        """One row per interval between two samples, on one time line.
 
-        `t_s` (start of the row, from the first sample of any source), `t_unix`, `duration_s` (nominal). Of the server `NAME_per_s` for counters and `NAME` (end
-        of the row) for levels. Of the disks, all together, and with several also each (`read_iops:loop3`): read_iops, write_iops (as a volume counts them: runs/counters.py), flush_iops, read_mib_s,
-        write_mib_s, queue (mean requests under way), busy (share of the time), read_wait_ms, write_wait_ms (mean of requests). Of the host
-        user_cpus, system_cpus, iowait_cpus, idle_cpus, steal_cpus (processors' worth), load1, memory_available_bytes.
+        Null where a sample is missing, or a counter started over.
+
+        `t_s` (start of the row, from the first sample of any source), `t_unix`, `duration_s`
+        (nominal). Of the server `NAME_per_s` for counters and `NAME` (end of the row) for levels.
+        Of the disks, all together, and with several also each (`read_iops:loop3`): read_iops,
+        write_iops (as a volume counts them: runs/counters.py), flush_iops, read_mib_s, write_mib_s,
+        queue (mean requests under way), busy (share of the time), read_wait_ms, write_wait_ms (mean
+        of requests). Of the host user_cpus, system_cpus, iowait_cpus, idle_cpus, steal_cpus
+        (processors' worth), load1, memory_available_bytes.
         """
         import polars as pl
 
@@ -90,12 +102,14 @@ class Samples:
 
 
 def write_status_csv(samples: Samples, path) -> None:
-    """The samples of the server as RUN.toml's files.status takes them: a column per variable, and `time`. Raises CouldNotRun."""
+    """The samples of the server as RUN.toml's files.status takes them: a column per variable, and
+    `time`. Raises CouldNotRun."""
     write_csv(samples.status.rename({"t_unix": "time"}), path)
 
 
 def write_disk_csv(samples: Samples, path) -> None:
-    """The counters of the disks as RUN.toml's files.disk takes them: `time`, `device`, counters. Raises CouldNotRun."""
+    """The counters of the disks as RUN.toml's files.disk takes them: `time`, `device`, counters.
+    Raises CouldNotRun."""
     write_csv(samples.disk.rename({"t_unix": "time"}), path)
 
 
@@ -151,7 +165,10 @@ def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
 
 
 def _together(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """All devices as one: sums, `busy` the busiest, waits weighted by requests. A row that one of them lacks is left out."""
+    """All devices as one: sums, `busy` the busiest, waits weighted by requests.
+
+    A row that one of them lacks is left out.
+    """
     import polars as pl
 
     if len(frames) == 1 or not all(frame.height for frame in frames):

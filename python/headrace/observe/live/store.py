@@ -1,4 +1,6 @@
-"""Samples that grow: columns of floats in memory, parts on disk when they are long; and samples as CSV files."""
+"""Samples that grow: columns of floats in memory, parts on disk when they are long; and samples as
+CSV files.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ PART_ROWS = 1_800
 
 
 class SampleStore:
-    """One series of samples. A column that appears later, or fails to, is null where it was not there. Not for several threads."""
+    """One series of samples.
+
+    A column that appears later, or fails to, is null where it was not there. Not for several
+    threads.
+    """
 
     def __init__(self, name: str, folder: Spill) -> None:
         self.name, self._folder = name, folder
@@ -85,7 +91,8 @@ class Spill:
 
 
 def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
-    """Whole numbers without a point, others with six decimals (microseconds in `time`); null is empty. Raises CouldNotRun."""
+    """Whole numbers without a point, others with six decimals (microseconds in `time`); null is
+    empty. Raises CouldNotRun."""
     import polars as pl
 
     path = Path(path)

@@ -1,7 +1,7 @@
 """One time axis: which second of the disk's file is which second of the benchmark's.
 
-By clock where both files have one. Else both are taken to begin together, and are moved against each other by up to a minute
-only when the correlation of their ups and downs says so clearly.
+By clock where both files have one. Else both are taken to begin together, and are moved against
+each other by up to a minute only when the correlation of their ups and downs says so clearly.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from headrace.observe.recording import Recording
 from headrace.observe.series import DOC, RunFinding, Series
 
 MAX_LAG_S = 60.0
-WINDOW_ROWS = 61  # what is slower than a minute is the run's course, the same in all files at any lag
+# what is slower than a minute is the run's course, the same in all files at any lag
+WINDOW_ROWS = 61
 FEWEST_ROWS = 120
 LEAST_CORRELATION = 0.3
-# The largest of 121 correlations of n unrelated pairs stays below about 3.3 / sqrt(n) in 19 of 20 cases; 4 leaves room.
+# The largest of 121 correlations of n unrelated pairs stays below about 3.3 / sqrt(n) in 19 of 20
+# cases; 4 leaves room.
 CLEAR = 4.0
 LEAST_GAIN = 0.1
-# A file without times whose length fits the run this closely is taken to have the benchmark's interval.
+# A file without times whose length fits the run this closely is taken to have the benchmark's
+# interval.
 SAME_LENGTH_SHARE = 0.05
 # A row is kept when at least half of it was measured.
 LEAST_COVERAGE = 0.5
@@ -30,7 +33,10 @@ LEAST_COVERAGE = 0.5
 def even_interval(
     recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[RunFinding]
 ) -> float:
-    """The interval of a file that does not say it, when its length fits the run. Raises InputError."""
+    """The interval of a file that does not say it, when its length fits the run.
+
+    Raises InputError.
+    """
     if abs(count * row_s - span_s) > max(SAME_LENGTH_SHARE * span_s, 2 * row_s):
         rule = f"do not fill the {span_s:,.0f} s of the run at {row_s:g} s each"
         hint = f"Say how far apart they are (files.{key}_interval_s), or record with times."
@@ -47,7 +53,9 @@ def even_interval(
 def offset_of(
     series: Series, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]
 ) -> float:
-    """Seconds to add to the times of a series to get the run's. `reference`: the column whose ups and downs are compared with tps.
+    """Seconds to add to the times of a series to get the run's.
+
+    `reference`: the column whose ups and downs are compared with tps.
 
     Raises InputError when both have clocks that do not meet.
     """
@@ -117,7 +125,8 @@ def _ups_and_downs(column: str) -> pl.Expr:
 
 
 def onto(series: Series, offset_s: float, starts: list[float], durations: list[float]) -> dict[str, list[float | None]]:
-    """Means of the series over other intervals, weighted by time; None where less than half of one was measured.
+    """Means of the series over other intervals, weighted by time; None where less than half of one
+    was measured.
 
     Both are in order; intervals do not overlap.
     """

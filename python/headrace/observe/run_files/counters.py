@@ -1,8 +1,11 @@
-"""Headrace's own samples of /proc/diskstats: a CSV with `time`, `device` and cumulative counters, as `headrace workload capture` writes.
+"""Headrace's own samples of /proc/diskstats: a CSV with `time`, `device` and cumulative counters,
+as `headrace workload capture` writes.
 
-Linux counts a flush among the writes too on a device with a volatile cache (a loop device, a local disk; EBS has none), as the request that asked for it
-(block/blk-flush.c); no volume counts it as an I/O. And what was merged in the queue of a loop device is handed on in the parts it came in. So requests of a
-volume are writes less flushes, on a loop device with merged ones added: beside a lab's own count to 1 % (Linux 6.18, MariaDB on xfs, minutes at 300 to 3,000 IOPS).
+Linux counts a flush among the writes too on a device with a volatile cache (a loop device, a local
+disk; EBS has none), as the request that asked for it (block/blk-flush.c); no volume counts it as an
+I/O. And what was merged in the queue of a loop device is handed on in the parts it came in. So
+requests of a volume are writes less flushes, on a loop device with merged ones added: beside a
+lab's own count to 1 % (Linux 6.18, MariaDB on xfs, minutes at 300 to 3,000 IOPS).
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ SAME_MOMENT_S = 0.05
 
 
 def read_counters(path: Path, device: str | None, findings: list[RunFinding]) -> Series:
-    """The devices of the file together (`device`: those named, joined by +), as rates between samples. Raises InputError."""
+    """The devices of the file together (`device`: those named, joined by +), as rates between
+    samples. Raises InputError."""
     recording = open_text(path)
     by_device = _samples(recording, findings)
     names = _chosen(recording, by_device, device)
@@ -129,7 +133,8 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
 def _requests(
     device: str, before: tuple[float, ...], after: tuple[float, ...]
 ) -> tuple[float, float, float, float] | None:
-    """Reads, bytes, writes, bytes between two samples as the volume had them; None where a counter started over."""
+    """Reads, bytes, writes, bytes between two samples as the volume had them; None where a counter
+    started over."""
     changes = [b - a for a, b in zip(before[1:], after[1:], strict=True)]
     if any(change < 0 for change in changes):
         return None

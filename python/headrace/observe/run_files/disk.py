@@ -1,9 +1,9 @@
 """What the disks and processors did beside the benchmark: reports of iostat or vmstat.
 
-iostat has the I/Os and bytes of a device, vmstat the bytes of the whole host. The importers read the
-files. Both print how busy the processors were: vmstat us, sy, id, wa, st (and gu) in percent of all
-virtual CPUs, iostat %user, %nice, %system, %iowait, %steal and %idle. At work is what is neither
-idle, waiting for I/O nor taken by other guests.
+iostat has the I/Os and bytes of a device, vmstat the bytes of the whole host. The importers read
+the files. Both print how busy the processors were: vmstat us, sy, id, wa, st (and gu) in percent of
+all virtual CPUs, iostat %user, %nice, %system, %iowait, %steal and %idle. At work is what is
+neither idle, waiting for I/O nor taken by other guests.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ def read_disk(
     row_s: float,
     findings: list[RunFinding],
 ) -> Series:
-    """One file as `read_mib_s`, `write_mib_s`, of iostat `read_iops`, `write_iops`, and `busy_share` where known.
+    """One file as `read_mib_s`, `write_mib_s`, of iostat `read_iops`, `write_iops`, and
+    `busy_share` where known.
 
-    `key`: iostat or vmstat; `span_s`, `row_s`: of the benchmark's rows, for files without times. Raises InputError.
+    `key`: iostat or vmstat; `span_s`, `row_s`: of the benchmark's rows, for files without times.
+    Raises InputError.
     """
     recording = open_text(path)
     kind, looks_like = detect(recording.text)
@@ -85,7 +87,8 @@ def _say_gaps(recording: Recording, readings: Readings, series: Series, interval
 
 
 def busy_shares(recording: Recording, tool: str, reports: int) -> list[float] | None:
-    """Share of all processors at work in each of the `reports` that the reader of disks keeps; None where the file does not say so for every one of them.
+    """Share of all processors at work in each of the `reports` that the reader of disks keeps; None
+    where the file does not say so for every one of them.
 
     Readers leave out the first report, the mean since boot; `iostat -y` has none.
     """
@@ -123,7 +126,10 @@ def _of_iostat(text: str) -> list[float]:
 
 
 def _sum(words: list[str], columns: list[str], wanted: tuple[str, ...]) -> float:
-    """Of percentages, as a share; rounded ones may add up to a little more than all. Not a number where the line has not what the header names."""
+    """Of percentages, as a share; rounded ones may add up to a little more than all.
+
+    Not a number where the line has not what the header names.
+    """
     try:
         figures = dict(zip(columns, words, strict=False))
         percent = sum(float(figures[name].replace(",", ".")) for name in wanted if name in figures)

@@ -1,7 +1,8 @@
 """StatusSamples of SHOW GLOBAL STATUS as rates and levels.
 
-Read are the tables of `mysqladmin extended-status -i1` (with `-r`, too: differences are added up again), tab-separated batches
-(`mysql -B -e 'SHOW GLOBAL STATUS'` in a loop, with or without a line of time before each), and CSV with a column per variable.
+Read are the tables of `mysqladmin extended-status -i1` (with `-r`, too: differences are added up
+again), tab-separated batches (`mysql -B -e 'SHOW GLOBAL STATUS'` in a loop, with or without a line
+of time before each), and CSV with a column per variable.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ WRITES = (
 )
 READS = ("com_select",)
 
-# Counters that only grow; a rate is the difference over the time between samples. Bytes where the name says so.
+# Counters that only grow; a rate is the difference over the time between samples. Bytes where the
+# name says so.
 RATES = (
     "com_commit",
     "com_xa_commit",
@@ -63,7 +65,8 @@ LEVELS = (
     "innodb_checkpoint_age",
     "threads_running",
 )
-# Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from 10.5.
+# Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from
+# 10.5.
 CHECKPOINT_ENDS = (
     ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
     ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
@@ -74,7 +77,8 @@ NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,9})?\Z", re.ASCII)
 MOST = 2.0**64
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]{1,120}\Z", re.ASCII)
 BORDER = re.compile(r"\+[-+]+\+?\Z")
-WARNING = re.compile(r"(mysql(admin)?|mariadb(-admin)?): \[?(Warning|Note)|Warning: ", re.IGNORECASE)  # of 2>&1
+# of 2>&1
+WARNING = re.compile(r"(mysql(admin)?|mariadb(-admin)?): \[?(Warning|Note)|Warning: ", re.IGNORECASE)
 TABLE_ROW = re.compile(r"\|\s*(\S+)\s*\|\s?(.*?)\s*\|\Z")
 LONGEST_DIFFERENCE_S = 600.0
 UPTIME_SLACK_S = 1.5  # Uptime is in whole seconds
@@ -82,7 +86,8 @@ UPTIME_SLACK_S = 1.5  # Uptime is in whole seconds
 
 @dataclass
 class StatusSamples:
-    """The wanted variables, sample by sample (NaN: not there), and where each sample begins in the file."""
+    """The wanted variables, sample by sample (NaN: not there), and where each sample begins in the
+    file."""
 
     where: list[int] = field(default_factory=list)
     stamps: list[Stamp | None] = field(default_factory=list)
@@ -102,7 +107,10 @@ class StatusSamples:
 
 @dataclass
 class Status:
-    """`series`: a value per interval between samples, columns as in `Run.status`. `page_bytes`, `pages_total`: None when not told."""
+    """`series`: a value per interval between samples, columns as in `Run.status`.
+
+    `page_bytes`, `pages_total`: None when not told.
+    """
 
     series: Series
     where: list[int]  # line at which each interval ends
@@ -120,7 +128,11 @@ def parse(
     row_s: float,
     findings: list[RunFinding],
 ) -> Status:
-    """The samples of a file. `span_s`, `row_s`: of the benchmark's rows (None: there are none), for files that do not tell times. Raises InputError."""
+    """The samples of a file.
+
+    `span_s`, `row_s`: of the benchmark's rows (None: there are none), for files that do not tell
+    times. Raises InputError.
+    """
     head = recording.text[:200_000]
     first = next((line for line in head.split("\n") if line.strip()), "")
     if first.count(",") and any(cell.strip().strip('"').lower() in RATES + LEVELS for cell in first.split(",")):
@@ -263,11 +275,13 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
 
 
 def _looks_relative(samples: StatusSamples) -> bool:
-    """Differences (mysqladmin -r): Uptime does not grow from one sample to the next; without Uptime, counters fall again and again."""
+    """Differences (mysqladmin -r): Uptime does not grow from one sample to the next; without
+    Uptime, counters fall again and again."""
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     if len(uptime) >= 3:
         grows = sum(b > a for a, b in zip(uptime[1:], uptime[2:], strict=False))
-        # StatusSamples faster than one a second do not move Uptime either; differences are small beside it, or small altogether.
+        # StatusSamples faster than one a second do not move Uptime either; differences are small
+        # beside it, or small altogether.
         small = statistics.median(uptime[1:]) < 0.5 * uptime[0] or max(uptime) <= LONGEST_DIFFERENCE_S
         return grows < 0.5 * (len(uptime) - 2) and small
     if len(uptime) == 2:
@@ -277,7 +291,10 @@ def _looks_relative(samples: StatusSamples) -> bool:
 
 
 def _add_up(samples: StatusSamples) -> bool:
-    """Differences become running sums. False when the first sample is a difference too, so that levels are not known."""
+    """Differences become running sums.
+
+    False when the first sample is a difference too, so that levels are not known.
+    """
     uptime = samples.values["uptime"]
     known = [value for value in uptime if not math.isnan(value)]
     whole = len(known) < 2 or known[0] > 3 * statistics.median(known[1:])
@@ -307,7 +324,8 @@ def _times(
     row_s: float,
     findings: list[RunFinding],
 ) -> tuple[list[float], list[float], float | None]:
-    """(starts, durations) of the intervals between samples, from 0, and the epoch of the beginning or None."""
+    """(starts, durations) of the intervals between samples, from 0, and the epoch of the beginning
+    or None."""
     count, begin = len(samples.where), None
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     if all(samples.stamps):
@@ -447,8 +465,12 @@ def check_engine(status: Status, engine: str, name: str) -> None:
 
 
 def looks_cold(free_share: float, data_share: float | None) -> bool:
-    """Whether a buffer pool with so much free is cold: it holds less than half of what it could. `data_share`: data over pool, None: not known."""
+    """Whether a buffer pool with so much free is cold: it holds less than half of what it could.
+
+    `data_share`: data over pool, None: not known.
+    """
     return 1 - free_share < 0.5 * min(1.0, 1.0 if data_share is None else data_share)
 
 
-# What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status Variables).
+# What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status
+# Variables).

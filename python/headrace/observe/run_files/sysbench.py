@@ -1,7 +1,7 @@
 """The benchmark's own reports: raw sysbench output (0.5, 1.0, 1.1), or a CSV with a header.
 
-sysbench prints the end of each interval in whole seconds; rows are kept with their start. Rates are sysbench's own means over
-the interval.
+sysbench prints the end of each interval in whole seconds; rows are kept with their start. Rates are
+sysbench's own means over the interval.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ TOTAL_SLACK = 0.05
 
 @dataclass
 class Rows:
-    """What the file says, column by column; NaN where a value is not measured. `t_s` as printed: the end of the interval."""
+    """What the file says, column by column; NaN where a value is not measured.
+
+    `t_s` as printed: the end of the interval.
+    """
 
     where: array = field(default_factory=lambda: array("q"))
     t_s: array = field(default_factory=lambda: array("d"))
@@ -51,7 +54,8 @@ class Rows:
     tps: array = field(default_factory=lambda: array("d"))
     qps: array = field(default_factory=lambda: array("d"))
     p95_ms: array = field(default_factory=lambda: array("d"))
-    stamps: list = field(default_factory=list)  # (line, text), or Stamp, beside the rows; empty when there are none
+    # (line, text), or Stamp, beside the rows; empty when there are none
+    stamps: list = field(default_factory=list)
     findings: list[RunFinding] = field(default_factory=list)
     interval_s: float = 0.0
     clock_at_zero_s: float | None = None  # epoch of t_s = 0, when the file has times
@@ -59,7 +63,10 @@ class Rows:
 
 
 def parse(recording: Recording, columns: dict[str, str], interval_s: float | None) -> Rows:
-    """The rows of the file in order, one per interval, duplicates dropped (and said). Raises InputError."""
+    """The rows of the file in order, one per interval, duplicates dropped (and said).
+
+    Raises InputError.
+    """
     lines = recording.lines
     if any(LOOKS_LIKE_REPORT.match(line) for line in lines[:2_000]) or any(START.match(line) for line in lines[:50]):
         if columns:

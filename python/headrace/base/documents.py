@@ -23,7 +23,7 @@ import tomllib
 from dataclasses import dataclass
 from datetime import date
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, overload
 
 import msgspec
 
@@ -41,7 +41,7 @@ LONGEST_COMPLAINT = 120  # characters of the TOML reader's own message that an e
 FINITE = msgspec.Meta(ge=-1e300, le=1e300, extra={"rule": "must be a finite number"})
 
 
-class Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+class Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A table of a document. Subclass it; keys that are not its fields are refused.
 
     A subclass with needed keys after optional ones says so: `class Run(Table, kw_only=True)`.
@@ -110,7 +110,15 @@ def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
     return document
 
 
-def convert(value: object, kind: type[T], *, source: str, at: str = "", where: str = "") -> T:
+@overload
+def convert(value: object, kind: type[T], *, source: str, at: str = "", where: str = "") -> T: ...
+
+
+@overload
+def convert(value: object, kind: Any, *, source: str, at: str = "", where: str = "") -> Any: ...
+
+
+def convert(value: object, kind: Any, *, source: str, at: str = "", where: str = "") -> Any:
     """`value`, as it was read, as a `kind` (a Table, or any type of msgspec). Raises InputError.
 
     `at`: the key in the document; "" for the document as a whole, which `where` then names.

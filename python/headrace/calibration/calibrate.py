@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -73,11 +75,11 @@ def calibrate(
     # Measured with doublewrite and pages of 16 KiB.
     usual = begin["writes"]["doublewrite"] and first.settings.get("page_kib", 16) == 16
     kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual
-    base, found, ring, fitted, busy = begin, popularity.NONE, None, None, processor_time(runs)
+    base, found, ring, busy = begin, popularity.NONE, None, processor_time(runs)
+    fitted, deltas = None, None
     for turn in range(ROUNDS):
-        fitted = fit(
-            base | {"shape": found}, engine, observations, None if fitted is None else fitted.deltas, kib_known, busy
-        )
+        fitted = fit(base | {"shape": found}, engine, observations, deltas, kib_known, busy)
+        deltas = fitted.deltas
         progress((turn + 0.5) / ROUNDS)
         if compacts:
             ring = cycle.find(
@@ -86,31 +88,18 @@ def calibrate(
                 begin["compaction"]["period_tx"],
             )
             if ring is not None:
-                base = base | {
-                    "compaction": {
-                        **base["compaction"],
-                        "period_tx": ring.period_tx,
-                        "first_tx": ring.first_tx,
-                        "profile": list(ring.profile),
-                    }
-                }
+                base = base | {"compaction": base["compaction"] | ring.as_core()}
         period = base["compaction"]["period_tx"] if compacts else None
         more = popularity.popularity_scale(fitted.database, observations, period)
         found = popularity.product(found, more)
         progress((turn + 1.0) / ROUNDS)
-    database = fitted.database | {"shape": found}
+    assert fitted is not None  # ROUNDS is at least one
+    database = copy.deepcopy(fitted.database) | {"shape": found}
     if ring is not None:
-        database["compaction"] = {
-            **database["compaction"],
-            "period_tx": ring.period_tx,
-            "first_tx": ring.first_tx,
-            "profile": list(ring.profile),
-        }
+        database["compaction"] |= ring.as_core()
     database["noise"] = scatter.scatter(database, observations)
-    database["clients"] = {
-        **database["clients"],
-        "p95_over_mean": scatter.p95_over_mean(observations, database["clients"]["p95_over_mean"]),
-    }
+    clients = database["clients"]
+    clients["p95_over_mean"] = scatter.p95_over_mean(observations, clients["p95_over_mean"])
     database = _stated(database, begin)
     spreads = np.array([parameter.spread for parameter in of_engine(engine)])
     units = np.outer(spreads, spreads)
@@ -126,7 +115,7 @@ def calibrate(
     )
 
 
-def _stated(found: object, before: object) -> object:
+def _stated(found: Any, before: Any) -> Any:
     """What was found, its numbers to STATED_DIGITS; those that are as before (sizes, limits,
     settings) stay whole."""
     if isinstance(found, dict):

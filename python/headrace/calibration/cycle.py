@@ -33,6 +33,10 @@ class CompactionCycle:
     profile: tuple[float, ...]
     intervals: int
 
+    def as_core(self) -> dict:
+        """What a database of the core says of it."""
+        return {"period_tx": self.period_tx, "first_tx": self.first_tx, "profile": list(self.profile)}
+
 
 def find(database: dict, observations: list[Observation], expected_tx: float) -> CompactionCycle | None:
     """The cycle common to the runs, or None where it does not show.

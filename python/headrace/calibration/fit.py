@@ -125,7 +125,7 @@ def _measured(observation: Observation) -> dict[str, np.ndarray]:
     }
 
 
-def _compare(observation: Observation, columns: dict, seen: dict[str, np.ndarray]) -> list[np.ndarray]:
+def _compare(observation: Observation, columns: core.DatabaseRows, seen: dict[str, np.ndarray]) -> list[np.ndarray]:
     tps = np.array(columns["tps"])
     per_tx = np.maximum(tps, 1e-9)
     ours = {

@@ -93,7 +93,7 @@ def sysbench_tpcc(
     if engine not in TPCC_BYTES:
         hint = "Choose one of them."
         raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", hint)
-    size = warehouses * TPCC_BYTES[engine] / GIB if size_gib is None else check_size(size_gib)
+    size = check_size(size_gib) or warehouses * TPCC_BYTES[engine] / GIB
     return _standard(
         f"sysbench-tpcc, {warehouses:g} warehouses",
         engine,
@@ -115,9 +115,9 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
     from headrace.calibration.prior import oltp
 
     made = oltp({"threads": threads, "cache_gib": cache_gib} | options)
-    database = made["database"]
+    database = dict(made["database"])
     name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
-    return _standard(name, database["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
+    return _standard(name, made["database"]["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
 
 
 def _standard(

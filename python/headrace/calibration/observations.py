@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.base import core
 from headrace.calibration.runs import Run
 
 GIB = 1024.0**3
@@ -113,7 +114,7 @@ def observe(run: Run) -> Observation:
     )
 
 
-def modelled_over_measured(columns: dict, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
+def modelled_over_measured(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
     """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell
     it: as counted where they were, else modelled over measured tps, which is the same at a cap that
     is used whole (a second in which the machine did something else is no second of more I/Os).
@@ -131,7 +132,7 @@ def modelled_over_measured(columns: dict, observation: Observation) -> tuple[np.
     return np.interp(at, at[good], value[good]), good
 
 
-def underused(columns: dict, observation: Observation) -> np.ndarray:
+def underused(columns: core.DatabaseRows, observation: Observation) -> np.ndarray:
     """Windows in which I/Os were counted and the volumes did less than the model has them do:
     something it does not know held the run."""
     known = observation.iops > 0
@@ -155,6 +156,6 @@ def _around(values: np.ndarray, known: np.ndarray) -> np.ndarray:
     )
 
 
-def held_by_clients(columns: dict) -> np.ndarray:
+def held_by_clients(columns: core.DatabaseRows) -> np.ndarray:
     """Windows of a modelled run in which clients or processors bind, not the storage."""
     return np.isin(columns["cap"], ("clients", "cpu"))

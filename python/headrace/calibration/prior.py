@@ -51,9 +51,9 @@ def prior(run: Run) -> dict:
     """
     benchmark = run.benchmark
     if benchmark.name == "sysbench-tpcc":
-        return _unhurried(with_settings(tpcc(run.engine, benchmark.tables * benchmark.scale), run), run)
+        return _unhurried(with_settings(tpcc(run.engine, (benchmark.tables or 1) * (benchmark.scale or 1)), run), run)
     if benchmark.name == "sysbench-oltp":
-        return with_counters(_unhurried(oltp(_options(run))["database"], run), run)
+        return with_counters(_unhurried(dict(oltp(_options(run))["database"]), run), run)
     if benchmark.data_gib is None:
         hint = "Give data_gib."
         raise InputError("benchmark.data_gib is missing", "a load of your own needs the size of its data", DOC, hint)
@@ -64,10 +64,10 @@ def own(run: Run) -> dict:
     """A load of the user's own: TPC-C's spread of popularity over its data. Weakly founded; the
     runs decide."""
     per_warehouse = TPCC_BYTES[run.engine] / GIB
-    return tpcc(run.engine, max(1.0, run.benchmark.data_gib / per_warehouse))
+    return tpcc(run.engine, max(1.0, (run.benchmark.data_gib or 0.0) / per_warehouse))
 
 
-def oltp(options: dict) -> dict:
+def oltp(options: dict) -> core.SysbenchAnswer:
     """A sysbench OLTP script: `database`, `size_gib`, `spreads`. Raises InputError."""
     with core_errors():
         return core.mysql_sysbench(options)
@@ -150,7 +150,7 @@ def _usual(run: Run) -> dict:
 def tpcc(engine: str, warehouses: float) -> dict:
     """sysbench-tpcc over so many warehouses. Raises InputError."""
     with core_errors():
-        return core.mysql_tpcc(engine, float(warehouses))
+        return dict(core.mysql_tpcc(engine, float(warehouses)))
 
 
 def with_settings(database: dict, run: Run) -> dict:
@@ -161,15 +161,19 @@ def with_settings(database: dict, run: Run) -> dict:
     given = {name: run.settings[key] for key, name in SETTINGS_OF_DATABASE.items() if key in run.settings}
     usual = {"sync_binlog": 1} | {name: value for name, value in _usual(run).items() if name in BY_DEFAULT}
     with core_errors():
-        return core.database_under(database, usual | given)
+        return dict(core.database_under(database, usual | given))
 
 
 # --- what the server counted ---
 
 PAGE_KIB = 16.0
-# A pool with more of its pages free than this was not full: its free list says nothing.
+# A pool with more of its pages free than this was not full: its free list says nothing. A guess, above what
+# innodb_lru_scan_depth keeps free in the smallest pools.
 FULL_FREE_SHARE = 0.12
+# Shares that are believed: control blocks take a twentieth or less, so anything outside is another pool. Guesses.
 LEAST_SHARE, MOST_SHARE = 0.5, 0.995
+# Fewer samples than this tell no usual state of the pool. A guess.
+FEWEST_SAMPLES = 4
 
 
 def per_transaction(run: Run, *names: str) -> float | None:
@@ -199,9 +203,11 @@ def usable_share(run: Run) -> float | None:
     ):
         return None
     known = run.status.select("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total").drop_nulls()
-    last = known[-max(4, known.height // 4) :]
-    free, total = last["innodb_buffer_pool_pages_free"].median(), last["innodb_buffer_pool_pages_total"].median()
-    if free is None or total is None or known.height < 4 or not 0 <= free < FULL_FREE_SHARE * total:
+    if known.height < FEWEST_SAMPLES:
+        return None
+    last = known[-max(FEWEST_SAMPLES, known.height // 4) :]
+    free, total = (float(np.median(last[f"innodb_buffer_pool_pages_{what}"])) for what in ("free", "total"))
+    if not 0 <= free < FULL_FREE_SHARE * total:
         return None
     page_bytes = 1024.0 * float(run.settings.get("page_kib", PAGE_KIB))
     return float(np.clip((total - free) * page_bytes / (run.cache_gib * GIB), LEAST_SHARE, MOST_SHARE))

@@ -92,13 +92,15 @@ def _in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
 
 
 def _figure(what: str, unit: str, measured: float | None, predicted: float | None) -> dict:
-    known = measured is not None and predicted is not None and measured > 0 and unit != "s"
+    error = None
+    if measured is not None and predicted is not None and measured > 0 and unit != "s":
+        error = 100.0 * (predicted / measured - 1.0)
     return {
         "what": what,
         "unit": unit,
         "measured": measured,
         "predicted": predicted,
-        "error_percent": 100.0 * (predicted / measured - 1.0) if known else None,
+        "error_percent": error,
     }
 
 

@@ -30,7 +30,8 @@ CONNECT, LOST, SSL = (2002, 2003, 2005), (2006, 2012, 2013), 2026
 
 # What is used of PyMySQL beyond its public interface; tests/unit/connect names them, so that a
 # release without them shows.
-PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", "_force_close")
+CLOSE_SOCKET = "_force_close"
+PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", CLOSE_SOCKET)
 
 
 def connect(address: Address, timeout_s: float = 10.0) -> pymysql.Connection:
@@ -78,7 +79,7 @@ def connect(address: Address, timeout_s: float = 10.0) -> pymysql.Connection:
 def cut(connection: pymysql.Connection) -> None:
     """Closes the socket without a word to the server: a query that still hangs in another thread
     ends."""
-    connection._force_close()
+    getattr(connection, CLOSE_SOCKET)()
 
 
 class _ClearPassword:

@@ -8,6 +8,7 @@ prints without a locale, and said so.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -45,7 +46,7 @@ def looks_like_stamp(text: str) -> bool:
     return STAMP.match(text) is not None
 
 
-def parse_stamps(recording: Recording, texts: list[tuple[int | str, str]]) -> list[Stamp]:
+def parse_stamps(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> list[Stamp]:
     """Dates with times, all of one file, as (place, text). Raises InputError."""
     matches = []
     for where, text in texts:
@@ -62,7 +63,7 @@ def parse_stamps(recording: Recording, texts: list[tuple[int | str, str]]) -> li
     return [_stamp(recording, where, text, match, order) for where, text, match in matches]
 
 
-def parse_days(recording: Recording, texts: list[tuple[int | str, str]]) -> list[date]:
+def parse_days(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> list[date]:
     """Dates without times, all of one file. Raises InputError."""
     matches = [(where, text, DAY.match(text.strip())) for where, text in texts]
     for where, text, match in matches:
@@ -77,7 +78,7 @@ def seconds_of_day(text: str) -> int | None:
     """`00:10:01` or `12:10:01 AM` as seconds after midnight, None when it is no time."""
     match = TIME_OF_DAY.match(text)
     hour = _hour(match) if match else None
-    if hour is None or int(match["minute"]) > 59 or int(match["second"]) > 60:
+    if match is None or hour is None or int(match["minute"]) > 59 or int(match["second"]) > 60:
         return None
     return hour * HOUR_S + int(match["minute"]) * 60 + int(match["second"])
 

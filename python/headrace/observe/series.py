@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.observe.recording import Recording, open_recording
@@ -26,6 +26,10 @@ class RunFinding:
     kind: str
     text: str
     t_s: float | None = None
+
+    def moved(self, seconds: float) -> RunFinding:
+        """The same on a clock that began so much earlier."""
+        return self if self.t_s is None else replace(self, t_s=self.t_s + seconds)
 
 
 @dataclass

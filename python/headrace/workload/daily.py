@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headrace.base.checks import check_choice, check_number, check_whole
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
-from headrace.workload.model import OpenWorkload
+from headrace.workload.model import Arrivals, OpenWorkload
 from headrace.workload.points import (
     ARRIVALS,
     LIMITS_SOURCE,
@@ -70,7 +70,7 @@ def new_constant(
     size_gib: float | None = None,
     sequential_read_share: float = 0.0,
     sequential_write_share: float = 0.0,
-    arrivals: str = "poisson",
+    arrivals: Arrivals = "poisson",
     growth_per_year: float = 0.0,
 ) -> OpenWorkload:
     """The same rate all the time: I/Os a second, KiB an I/O, over `seconds` (1 to 30 days). Raises
@@ -118,7 +118,7 @@ def new_daily(
     size_gib: float | None = None,
     sequential_read_share: float = 0.0,
     sequential_write_share: float = 0.0,
-    arrivals: str = "poisson",
+    arrivals: Arrivals = "poisson",
     growth_per_year: float = 0.0,
 ) -> OpenWorkload:
     """A day at one-minute points, repeated `days` times (1 to 366).

@@ -107,7 +107,7 @@ class OpenWorkload:
         mine, theirs = _fields_but_points(self), _fields_but_points(other)
         return mine == theirs and self.points.equals(other.points)
 
-    __hash__ = None  # a frame cannot be hashed
+    __hash__ = None  # type: ignore[assignment]  # a frame cannot be hashed
 
     @property
     def span_s(self) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def value(database: dict, parameter: ModelParameter) -> float:
         if database["compaction"] is None:  # a script that only reads
             return 0.0
         return database["compaction"]["read_bytes_per_tx"] + database["compaction"]["write_bytes_per_tx"]
-    place = database
+    place: Any = database
     for key in parameter.path:
         place = place[key]
     return place
@@ -123,10 +124,12 @@ def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
             item["pages"] *= factor
         return
     if parameter.path == ("compaction", "bytes"):
-        for key in ("read_bytes_per_tx", "write_bytes_per_tx") if database["compaction"] is not None else ():
-            database["compaction"][key] *= factor
+        compaction = database["compaction"]
+        for key in ("read_bytes_per_tx", "write_bytes_per_tx") if compaction else ():
+            compaction[key] *= factor
         return
-    place = database
-    for key in parameter.path[:-1]:
+    *tables, last = parameter.path
+    place: Any = database
+    for key in tables:
         place = place[key]
-    place[parameter.path[-1]] = max(min(place[parameter.path[-1]] * factor, parameter.limit), parameter.least)
+    place[last] = max(min(place[last] * factor, parameter.limit), parameter.least)

@@ -162,7 +162,7 @@ def _refuse(points: pl.DataFrame, wrong: pl.Expr, column: str, rule: str) -> Non
 
 def coarse_caveat(points: pl.DataFrame) -> str | None:
     """What to say of points so long that what happens inside them cannot be seen."""
-    longest_s = points["duration_s"].max()
+    longest_s = float(points["duration_s"].to_numpy().max())
     if longest_s <= COARSE_POINT_S:
         return None
     return (
@@ -217,7 +217,7 @@ def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:
         "mean_iops": ops / span_s,
         "p95_iops": time_percentile(points, "ops_per_s", 0.95),
         "peak_iops": points["ops_per_s"].max(),
-        "peak_at_s": points["t_s"][points["ops_per_s"].arg_max()],
+        "peak_at_s": points["t_s"][int(points["ops_per_s"].to_numpy().argmax())],
         "mean_mib_s": kib / 1024.0 / span_s,
         "p95_mib_s": time_percentile(points, "mib_s", 0.95),
         "peak_mib_s": points["mib_s"].max(),
@@ -236,7 +236,7 @@ def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:
 def time_percentile(points: pl.DataFrame, column: str, share: float) -> float:
     """The lowest value of `column` not exceeded during at least `share` (0..1) of the time."""
     by_value = points.select(column, "duration_s").sort(column)
-    reached = by_value["duration_s"].cum_sum() >= share * by_value["duration_s"].sum() * (1 - 1e-12)
+    reached = by_value["duration_s"].cum_sum() >= share * float(by_value["duration_s"].sum()) * (1 - 1e-12)
     return by_value[column][reached.arg_true()[0]]
 
 

@@ -87,7 +87,7 @@ class _DatabaseFile(Table, kw_only=True):
     database: dict
     parameters: list[_Parameter] = []
     covariance: list[list[_Number]] = []
-    covered: _Covered = _Covered()
+    covered: _Covered = msgspec.field(default_factory=_Covered)
     runs: list[dict] = []
 
 
@@ -180,13 +180,13 @@ def _type_like(value: Any, name: str) -> Any:
     """The type of a value of the core: tables with the same keys, numbers as finite floats."""
     if isinstance(value, dict):
         fields = [
-            (key, _type_like(item, key), None) if key in MAY_LACK else (key, _type_like(item, key))
+            (key, _type_like(item, key) | None, None) if key in MAY_LACK else (key, _type_like(item, key))
             for key, item in value.items()
         ]
-        return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True) | None
+        return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
     if isinstance(value, (list, tuple)):
         return list[_type_like(value[0], name)]
-    return (type(value) if isinstance(value, (bool, str)) else Annotated[float, FINITE]) | None
+    return type(value) if isinstance(value, (bool, str)) else Annotated[float, FINITE]
 
 
 def _check_parameters(read: _DatabaseFile) -> None:

@@ -5,6 +5,7 @@ both figures.
 from __future__ import annotations
 
 import math
+import statistics
 
 import polars as pl
 
@@ -43,6 +44,8 @@ POOL_SLACK_SHARE, POOL_SLACK_GIB = (
 QUERIES = {"oltp_read_write": 20, "oltp_read_only": 16, "oltp_write_only": 6, "oltp_point_select": 1, "oltp_update_index": 1,
            "oltp_update_non_index": 1, "oltp_insert": 1, "oltp_delete": 1}  # fmt: skip
 TPCC_QUERIES = (15, 60)  # sysbench-tpcc in published runs: 28 to 37
+# Commits over transactions beyond which other clients were at work: a guess, wide enough for clocks and rounding.
+LEAST_COMMITS, MOST_COMMITS = 0.5, 1.5
 # Below one query per transaction (less rounding) the columns are swapped.
 LEAST_QUERIES = 0.98
 
@@ -88,9 +91,9 @@ def check_rates(recording: Recording, series: pl.DataFrame, described: Descripti
     """Threads, tps, qps and p95 against each other: a closed loop keeps `threads` transactions in
     flight (Little's law)."""
     busy = series.filter((pl.col("tps") > 0) & ~pl.col("stall") & ~pl.col("suspect"))
-    if busy.height == 0:
+    tps, qps, p95 = (median_of(busy[name]) for name in ("tps", "qps", "p95_ms"))
+    if tps is None:
         return
-    tps, qps, p95 = busy["tps"].median(), busy["qps"].median(), busy["p95_ms"].median()
     mean_ms = 1_000.0 * described.threads / tps
     figures = f"{described.threads} threads at {tps:,.4g} tps take {mean_ms:,.4g} ms each on average"
     if p95 is not None and p95 > P95_OVER_MEAN * mean_ms:
@@ -126,11 +129,12 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
     data and log volumes, where the figures can be of both."""
     caps, log = described.caps, described.log_caps
     host_wide = tool == "vmstat"
-    both = log is not None and (host_wide or tool == "disk" or "+" in (described.files.device or ""))
-    iops = _median(series["read_iops"] + series["write_iops"])
-    mib_s = _median(series["read_mib_s"] + series["write_mib_s"])
-    most_iops = caps.iops_burst + (log.iops_burst if both else 0.0)
-    most_mib_s = caps.mib_s_burst + (log.mib_s_burst if both else 0.0)
+    if not (host_wide or tool == "disk" or "+" in (described.files.device or "")):
+        log = None
+    iops = median_of(series["read_iops"] + series["write_iops"])
+    mib_s = median_of(series["read_mib_s"] + series["write_mib_s"])
+    most_iops = caps.iops_burst + (log.iops_burst if log else 0.0)
+    most_mib_s = caps.mib_s_burst + (log.mib_s_burst if log else 0.0)
     for value, most, far, unit in (
         (iops, most_iops, FAR_ABOVE_IOPS, "IOPS"),
         (mib_s, most_mib_s, FAR_ABOVE_HOST if host_wide else FAR_ABOVE_MIB_S, "MiB/s"),
@@ -148,8 +152,10 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
         findings.append(RunFinding("storage", text))
 
 
-def _median(values: pl.Series) -> float | None:
-    return values.drop_nulls().median()
+def median_of(values: pl.Series) -> float | None:
+    """The median of what was measured; None where nothing was."""
+    known = values.drop_nulls().to_list()
+    return float(statistics.median(known)) if known else None
 
 
 def check_pool(name: str, status: Status, described: Description) -> None:
@@ -167,7 +173,8 @@ def check_commits(name: str, status: pl.DataFrame, series: pl.DataFrame, finding
     """Commits of the server against transactions of the benchmark: other clients show here."""
     if "com_commit_per_s" not in status.columns:
         return
-    commits, tps = status["com_commit_per_s"].mean(), series["tps"].mean()
-    if commits and (commits > 1.5 * tps or commits < 0.5 * tps):
+    commits, tps = (rates.drop_nulls().to_numpy() for rates in (status["com_commit_per_s"], series["tps"]))
+    commits, tps = (float(rates.mean()) if rates.size else 0.0 for rates in (commits, tps))
+    if commits and not LEAST_COMMITS * tps <= commits <= MOST_COMMITS * tps:
         text = f"{name}: {commits:,.0f} commits a second beside {tps:,.0f} tps: other clients, or another run."
         findings.append(RunFinding("status", text))

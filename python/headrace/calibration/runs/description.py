@@ -10,6 +10,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
+
 from headrace.base.checks import check_name, shown
 from headrace.base.documents import DocumentKind, Table, between, convert, known_keys, needed_keys, said_as
 from headrace.base.units import GIB
@@ -76,7 +78,7 @@ class FilesTable(Table):
     disk: _Path | None = None
     status: _Path | None = None
     device: _Text | None = None
-    columns: _Columns = _Columns()
+    columns: _Columns = msgspec.field(default_factory=_Columns)
     status_relative: bool | None = None
     transactions: (
         Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None
@@ -96,8 +98,8 @@ class _Benchmark(Table):
     scale: Annotated[int, between(1, 10**12)] | None = None
     data_gib: _Gib | None = None
     data_gb: _Gb | None = None
-    script: Literal[SCRIPTS] | None = None
-    distribution: Literal[tuple(DISTRIBUTIONS)] | None = None
+    script: object = None
+    distribution: object = None
 
 
 class RunFile(Table, kw_only=True):
@@ -238,11 +240,16 @@ def _benchmark(table: dict) -> BenchmarkLoad:
         {key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark"
     )
     ranges: dict[str, tuple[float, float, float]] = {}
+    script = distribution = None
     known = ["name", "tables", "scale", "data_gib", "data_gb"]
     if read.name == "sysbench-oltp":
         hint = "sysbench 1.0 takes --rand-type=special unless told otherwise."
         needed_keys(table, ("script", "distribution"), DOC, "benchmark", hint)
-        ranges = DISTRIBUTIONS[read.distribution or "special"]
+        script = convert(read.script, Literal[SCRIPTS], source=DOC, at="benchmark.script")
+        distribution = convert(
+            read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution"
+        )
+        ranges = DISTRIBUTIONS[distribution]
         known += ["script", "distribution", *ranges]
     known_keys(table, known, f"[benchmark] of {read.name}", DOC, "benchmark")
     if read.name != "own":
@@ -252,8 +259,8 @@ def _benchmark(table: dict) -> BenchmarkLoad:
         tables=read.tables,
         scale=read.scale,
         data_gib=_one_size(read.data_gib, read.data_gb, "benchmark.data"),
-        script=read.script,
-        distribution=read.distribution,
+        script=script,
+        distribution=distribution,
         parameters={
             key: convert(table.get(key, usual), Annotated[float, between(low, high)], source=DOC, at=f"benchmark.{key}")
             for key, (usual, low, high) in ranges.items()

@@ -202,7 +202,7 @@ def _with_disks(
     for key, disk in disks.items():
         reference = "read_mib_s" if key == "vmstat" else "read_iops"
         offset = align.offset_of(disk, reference, series, clock_s, findings)
-        findings += [replace(gap, t_s=gap.t_s + offset) for gap in disk.gaps]
+        findings += [gap.moved(offset) for gap in disk.gaps]
         measured[key] = align.onto(disk, offset, starts, durations)
         if all(value is None for value in measured[key]["read_mib_s"]):
             rule = "files of one run lie in the same time"
@@ -230,13 +230,6 @@ def _with_disks(
                 )
             )
     return series
-
-
-def _on_run_time(findings: list[RunFinding], first: int, offset_s: float) -> None:
-    """Places found in a file's own time, from the finding number `first` on, move to the run's."""
-    for index in range(first, len(findings)):
-        if findings[index].t_s is not None:
-            findings[index] = replace(findings[index], t_s=findings[index].t_s + offset_s)
 
 
 def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFinding]) -> None:
@@ -275,7 +268,8 @@ def _status(
         hint = "Record SHOW GLOBAL STATUS whole."
         raise InputError(f"{recording.name}: no counter with a rate or a level", "is left of it", DOC, hint)
     offset = align.offset_of(found.series, reference, series, clock_s, findings)
-    _on_run_time(findings, before, offset)
+    # Places found in the file's own time move to the run's.
+    findings[before:] = [finding.moved(offset) for finding in findings[before:]]
     frame = status.frame(found.series, offset)
     check_commits(recording.name, frame, series, findings)
     early = (

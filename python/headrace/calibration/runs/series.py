@@ -177,9 +177,9 @@ def _fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[
 
 def _per_transaction(rows: pl.DataFrame, column: str) -> float | None:
     both = rows.drop_nulls(column)
-    transactions = (both["tps"] * both["duration_s"]).sum()
-    covered = both["duration_s"].sum() >= 0.5 * rows["duration_s"].sum()
-    return (both[column] * both["duration_s"]).sum() / transactions if transactions and covered else None
+    transactions, amount = (float((both[name] * both["duration_s"]).sum()) for name in ("tps", column))
+    covered = float(both["duration_s"].sum()) >= 0.5 * float(rows["duration_s"].sum())
+    return amount / transactions if transactions and covered else None
 
 
 # --- a run in sentences ---
@@ -235,10 +235,8 @@ def _disk(run: Run) -> list[str]:
         return [
             f"The host read {read:,.1f} and wrote {write:,.1f} MiB/s on average (all its disks; I/Os were not counted)."
         ]
-    covered = run.series.drop_nulls("read_iops")
-    done = (covered["tps"] * covered["duration_s"]).sum()
-    each = ((covered["read_iops"] + covered["write_iops"]) * covered["duration_s"]).sum()
-    per = f", {each / done:,.1f} I/Os a transaction" if done else ""
+    each = [_per_transaction(run.series, column) for column in ("read_iops", "write_iops")]
+    per = "" if None in each else f", {sum(filter(None, each)):,.1f} I/Os a transaction"
     return [
         f"The device did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
     ]
@@ -275,8 +273,8 @@ def _quarters(run: Run) -> list[pl.DataFrame]:
 
 def _mean(rows: pl.DataFrame, column: str) -> float | None:
     kept = rows.drop_nulls(column)
-    length = kept["duration_s"].sum()
-    return float((kept[column] * kept["duration_s"]).sum() / length) if length else None
+    length = float(kept["duration_s"].sum())
+    return float((kept[column] * kept["duration_s"]).sum()) / length if length else None
 
 
 def _gib(size: float) -> str:

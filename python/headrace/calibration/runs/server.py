@@ -33,9 +33,9 @@ def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
     taken = -1
     for index, (start, duration) in enumerate(zip(status.series.start_s, status.series.duration_s, strict=True)):
         place = round(start / rows.interval_s)
-        rates = [column[index] for column in counted]
+        rates = [rate for column in counted if (rate := column[index]) is not None]
         # A step over missed samples is a gap; so is one in which the server was started again.
-        if place <= taken or duration > 1.5 * rows.interval_s or any(rate is None for rate in rates):
+        if place <= taken or duration > 1.5 * rows.interval_s or len(rates) < len(counted):
             continue
         taken = place
         tps, queries = sum(rates), asked[index]

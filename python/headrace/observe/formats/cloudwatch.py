@@ -280,11 +280,11 @@ def _read_csv(recording: Recording, series: Series, periods: list[float]) -> Non
 def _long_form(recording: Recording, series: Series, header: list[str], rows: list) -> None:
     """One line a figure: metric, timestamp, value, and perhaps volume, statistic, unit."""
     columns = {name: at for at, name in enumerate(header)}
-    value_name = next((name for name in ("value", "sum") if name in columns), None)
-    if value_name is None:
+    value_at = next((columns[name] for name in ("value", "sum") if name in columns), None)
+    if value_at is None:
         hint = "The columns are metric,timestamp,value."
         raise recording.bad("header", ", ".join(header), "needs a column value (or sum)", hint)
-    time_at = columns.get("timestamp", columns.get("time"))
+    time_at = columns["timestamp"] if "timestamp" in columns else columns["time"]
 
     def row(number: int, cells: list[str]) -> None:
         if len(cells) != len(header):
@@ -308,7 +308,7 @@ def _long_form(recording: Recording, series: Series, header: list[str], rows: li
             metric,
             parse_iso(cells[time_at]),
             cells[time_at],
-            cells[columns[value_name]],
+            cells[value_at],
         )
 
     read_lines(recording, rows, row, lambda: series)

@@ -335,7 +335,7 @@ def _together(where: int | str, members: list[Sample]) -> Sample:
     I/O, the fullest member counts."""
     if len(members) == 1:
         return members[0]
-    rates = [sum(values) for values in zip(*(member[1:5] for member in members), strict=True)]
+    rates = {name: sum(getattr(member, name) for member in members) for name in RATES}
     reads, writes = [member.reads_per_s for member in members], [member.writes_per_s for member in members]
     read_await, write_await, both, queue, util, balance = zip(*(member.observed for member in members), strict=True)
     observed = Observed(
@@ -346,7 +346,7 @@ def _together(where: int | str, members: list[Sample]) -> Sample:
         None if None in util else max(util),
         None if None in balance else min(balance),
     )
-    return Sample(where, *rates, observed)
+    return Sample(where, **rates, observed=observed)
 
 
 def _mean(values: tuple, weights: list[float]) -> float | None:
@@ -363,11 +363,11 @@ def _mean(values: tuple, weights: list[float]) -> float | None:
 def _interval(recording: Recording, readings: Readings, asked: float | None) -> float:
     if asked is not None:
         asked = check_number("interval_s", asked, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
-    stamps = [report.stamp for report in readings.reports]
-    if any(stamp is None for stamp in stamps):
+    stamps = [report.stamp for report in readings.reports if report.stamp is not None]
+    if len(stamps) < len(readings.reports):
         found = readings.interval_s
     else:
-        _check_order(recording, readings)
+        _check_order(recording, readings, stamps)
         steps = [b.epoch_s - a.epoch_s for a, b in zip(stamps, stamps[1:], strict=False)]
         found = readings.interval_s or (statistics.median_low(steps) if steps else None)
     if found is None and asked is None:
@@ -381,7 +381,7 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
     ):
         hint = "Leave the interval out."
         raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {found:g} s apart", hint)
-    interval_s = asked if asked is not None else found
+    interval_s = asked or found or 0.0
     if not MIN_POINT_S <= interval_s <= MAX_RECORDED_POINT_S:
         rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
         hint = "Longer means hide every burst: record again, at a minute or less."
@@ -389,18 +389,18 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
     return float(interval_s)
 
 
-def _check_order(recording: Recording, readings: Readings) -> None:
-    for before, after in zip(readings.reports, readings.reports[1:], strict=False):
-        step = after.stamp.epoch_s - before.stamp.epoch_s
+def _check_order(recording: Recording, readings: Readings, stamps: list[Stamp]) -> None:
+    for before, after, report in zip(stamps, stamps[1:], readings.reports[1:], strict=False):
+        step = after.epoch_s - before.epoch_s
         if step == 0:
             hint = "Two recordings were joined, or one was copied twice: keep one."
-            raise recording.bad(after.where, str(after.stamp.local), "this time was there before", hint)
+            raise recording.bad(report.where, str(after.local), "this time was there before", hint)
         if step < 0:
             hint = "The clock was set, or recordings were joined in the wrong order: cut the file there and import the parts."
             if abs(abs(step) - HOUR_S) <= 600:
                 hint = "About an hour: the end of summer time. Record in UTC (TZ=UTC), or cut the file there."
             rule = f"lies {-step:g} s before the report above it"
-            raise recording.bad(after.where, str(after.stamp.local), rule, hint)
+            raise recording.bad(report.where, str(after.local), rule, hint)
 
 
 def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:
@@ -409,7 +409,8 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
     Rounded step by step, so slow drift makes no gaps.
     """
     reports = readings.reports
-    if any(report.stamp is None for report in reports):
+    stamps = [report.stamp for report in reports if report.stamp is not None]
+    if len(stamps) < len(reports):
         for report in reports[1:]:
             if report.restarted:
                 rule = "without times, the gap before it is unknown"
@@ -417,8 +418,8 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
                 raise recording.bad(report.where, f"{readings.tool} was started again", rule, hint)
         return list(range(len(reports)))
     slots, slack = [0], max(STAMP_SLACK_S, STAMP_SLACK_SHARE * interval_s)
-    for before, after in zip(reports, reports[1:], strict=False):
-        step = after.stamp.epoch_s - before.stamp.epoch_s
+    for before, at, after in zip(stamps, stamps[1:], reports[1:], strict=False):
+        step = at.epoch_s - before.epoch_s
         if step < interval_s - slack and not after.restarted:
             rule = f"the others are {interval_s:g} s apart"
             hint = "The interval was changed: cut the file there and import the parts."

@@ -42,7 +42,7 @@ class _TextReader:
         self.reports: list[DeviceReport] = []
         self.stamp_texts: list[tuple[int, str] | None] = []  # beside reports
         self.pending_stamp: tuple[int, str] | None = None
-        self.columns: list[str] | None = None
+        self.columns: list[str] = []  # none: no table is open
         self.cpu_values_follow = False
         self.since_boot = True
 
@@ -50,20 +50,20 @@ class _TextReader:
         words = line.split()
         if not words:
             if not self.cpu_values_follow:
-                self.columns = None
+                self.columns = []
         elif BANNER.match(line):
-            self.since_boot, self.columns, self.cpu_values_follow = True, None, False
+            self.since_boot, self.columns, self.cpu_values_follow = True, [], False
         elif looks_like_stamp(line.strip()):
-            self.pending_stamp, self.columns = (number, line.strip()), None
+            self.pending_stamp, self.columns = (number, line.strip()), []
         elif words[0] == "avg-cpu:":
-            self.cpu_values_follow, self.columns = True, None
+            self.cpu_values_follow, self.columns = True, []
         elif words[0].rstrip(":") == "Device":
             self._header(number, words)
         elif self.cpu_values_follow:
             for word in words:
                 self.recording.number(number, "a CPU figure", word)
             self.cpu_values_follow = False
-        elif self.columns is not None:
+        elif self.columns:
             self._device(number, words)
         elif line.strip() != "^C":
             self._unknown(number, line, words)

@@ -83,14 +83,14 @@ class _TextReader:
         self.reports: list[DeviceReport] = []
         self.times: list[tuple[int, int]] = []  # beside reports: (which banner, second of the day)
         self.day_texts: list[tuple[int, str]] = []
-        self.columns: list[str] | None = None
+        self.columns: list[str] = []  # none: no table is open
         self.fresh = True  # the next line may be a header
         self.restarted = False
 
     def line(self, number: int, line: str) -> None:
         words = line.split()
         if not words:
-            self.columns, self.fresh = None, True
+            self.columns, self.fresh = [], True
             return
         if line.startswith("Linux "):
             banner = BANNER.match(line)
@@ -98,23 +98,23 @@ class _TextReader:
                 hint = "The line is damaged: copy the file again."
                 raise self.recording.bad(number, line, "is not the first line of sar", hint)
             self.day_texts.append((number, banner["day"]))
-            self.columns, self.fresh = None, True
+            self.columns, self.fresh = [], True
             return
         if words[0].endswith(":") or (len(words) > 1 and words[1] == ":"):  # Average:, Moyenne :
-            self.columns, self.fresh = None, False
+            self.columns, self.fresh = [], False
             return
         second, rest = _time_and_rest(words)
         if second is None:
-            if self.columns is not None or self.fresh:
+            if self.columns or self.fresh:
                 hint = "The line is damaged, or is not of sar -d: take its report out."
                 raise self.recording.bad(number, line.strip(), "every line of sar begins with a time", hint)
         elif rest[:2] == ["LINUX", "RESTART"] or rest[:1] == ["LINUX-RESTART"]:
-            self.restarted, self.columns, self.fresh = True, None, True
+            self.restarted, self.columns, self.fresh = True, [], True
             _note(self.recording, RESTART_NOTE)
         elif "DEV" in rest and "tps" in rest:
             check_columns(self.recording, number, rest)
             self.columns, self.fresh = rest, False
-        elif self.columns is not None:
+        elif self.columns:
             self._row(number, second, rest)
         else:
             # a table of another kind (sar -A): left alone up to the next empty line
@@ -172,7 +172,7 @@ def _parse_csv(recording: Recording) -> Readings:
 class _CsvReader:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.columns: list[str] | None = None
+        self.columns: list[str] = []  # none: no table is open
         self.host: str | None = None
         self.reports: list[DeviceReport] = []
         self.stamps: list[tuple[int, str]] = []  # beside reports
@@ -189,7 +189,7 @@ class _CsvReader:
         if any("LINUX-RESTART" in cell for cell in cells):
             self.restarted = True
             _note(self.recording, RESTART_NOTE)
-        elif self.columns is not None and "DEV" in self.columns:  # else another report of the same sadf call
+        elif self.columns and "DEV" in self.columns:  # else another report of the same sadf call
             self._row(number, cells)
 
     def _header(self, number: int, line: str) -> None:

@@ -54,7 +54,7 @@ def parse(
         hint = "Record without -S, or say that bi and bo are KiB (--any-unit)."
         raise recording.bad("", f"{reader.most_memory:,.0f} of memory in all", rule, hint, "vmstat(8)")
     if reader.stamps[0]:
-        for report, stamp in zip(reports, parse_stamps(recording, stamps), strict=True):
+        for report, stamp in zip(reports, parse_stamps(recording, [stamp for stamp in stamps if stamp]), strict=True):
             report.stamp = stamp
     _add_notes(recording, reader, read_size, write_size, read_kib is None or write_kib is None)
     return Readings("vmstat", reports)

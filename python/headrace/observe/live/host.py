@@ -91,7 +91,7 @@ def read_host() -> dict[str, float]:
     ticks = os.sysconf("SC_CLK_TCK")
     # guest time (8, 9) is in user and nice already.
     times = [float(word) / ticks for word in _read("/proc/stat").partition("\n")[0].split()[1:9]]
-    row = {name: sum(times[at] for at in places if at < len(times)) for name, places in CPU.items()}
+    row = {name: sum((times[at] for at in places if at < len(times)), 0.0) for name, places in CPU.items()}
     row["load1"] = float(_read("/proc/loadavg").split()[0])
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):

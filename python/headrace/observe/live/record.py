@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import socket
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -255,8 +256,10 @@ def _description(
     latencies: dict,
     notes: list[str],
 ) -> dict:
-    running = samples.status["threads_running"].mean() if "threads_running" in samples.status.columns else None
-    mean = max(0.0, (running or 0.0) - server.idle_threads)
+    running = (
+        samples.status["threads_running"].drop_nulls().to_list() if "threads_running" in samples.status.columns else []
+    )
+    mean = max(0.0, (statistics.fmean(running) if running else 0.0) - server.idle_threads)
     threads = request.threads or max(1, round(mean))
     if request.threads is None:
         notes.append(

@@ -23,6 +23,8 @@ from headrace.observe.live.samples import Samples
 from headrace.observe.live.store import SampleStore, Spill
 
 if TYPE_CHECKING:
+    import pymysql
+
     pass
 
 DOC = "docs/reference/capture.md"
@@ -66,7 +68,8 @@ class Sampler:
         self._disks = {name: SampleStore(f"disk-{index}", self._spill) for index, name in enumerate(self._devices)}
         self._stopping, self._lock = threading.Event(), threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._connection, self._samples = None, None
+        self._connection: pymysql.Connection | None = None
+        self._samples: Samples | None = None
         self._notes: list[str] = []
         self._ended: set[str] = set()
 
@@ -172,6 +175,7 @@ class Sampler:
                 self._notes.append(text)
 
     def _read_status(self) -> None:
+        assert self._connection is not None  # `start` makes it before this source
         before = time.time()
         with self._connection.cursor() as cursor:
             cursor.execute(self._statement)

@@ -89,8 +89,9 @@ class Samples:
         known = [frame["tick"] for frame in parts if frame.height]
         if not known:
             return pl.DataFrame(schema={"t_s": pl.Float64, "t_unix": pl.Float64, "duration_s": pl.Float64})
-        first, last = min(ticks.min() for ticks in known), max(ticks.max() for ticks in known)
-        line = pl.DataFrame({"tick": pl.int_range(first, last + 1, eager=True)})
+        ticks = pl.concat(known).to_list()
+        first = min(ticks)
+        line = pl.DataFrame({"tick": pl.int_range(first, max(ticks) + 1, eager=True)})
         for frame in parts:
             line = line.join(frame, on="tick", how="left", maintain_order="left")
         head = [

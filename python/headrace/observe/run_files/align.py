@@ -86,7 +86,7 @@ def _by_clock(series: Series, rows: pl.DataFrame, clock_at_zero_s: float, findin
                 RunFinding("alignment", f"{series.name}: {words}; it begins at {round(offset):+,} s of the run.")
             )
             return offset
-    apart = series.begin_s - clock_at_zero_s
+    apart = (series.begin_s or 0.0) - clock_at_zero_s
     hint = "Are they of the same run? Clocks that differ by whole hours: give files.clock_start in the zone of the other file."
     rule = "files of one run lie in the same time"
     raise InputError(f"{series.name} begins {apart:+,.0f} s from the benchmark's start", rule, DOC, hint)
@@ -141,8 +141,8 @@ def onto(series: Series, offset_s: float, starts: list[float], durations: list[f
             begin = series.start_s[k] + offset_s
             part = min(end, begin + series.duration_s[k]) - max(start, begin)
             for column, values in series.columns.items():
-                if values[k] is not None:
-                    sums[column] += values[k] * part
+                if (value := values[k]) is not None:
+                    sums[column] += value * part
                     covered[column] += part
             k += 1
         for column, values in found.items():

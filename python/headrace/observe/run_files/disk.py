@@ -51,7 +51,10 @@ def read_disk(
     _, interval_s, series = device_series(recording, readings, device, interval_s)
     _say_gaps(recording, readings, series, interval_s)
     told = series.columns
-    series.columns = {f"{way}_mib_s": [kib / 1024 for kib in told[f"{way}_kib_s"]] for way in ("read", "write")}
+    series.columns = {
+        f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in told[f"{way}_kib_s"]]
+        for way in ("read", "write")
+    }
     if key == "iostat":
         series.columns = {"read_iops": told["reads_per_s"], "write_iops": told["writes_per_s"]} | series.columns
     shares = busy_shares(recording, key, len(series.start_s))

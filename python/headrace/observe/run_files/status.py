@@ -328,10 +328,11 @@ def _times(
     or None."""
     count, begin = len(samples.where), None
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
-    if all(samples.stamps):
-        times = [stamp.epoch_s for stamp in samples.stamps]
+    stamps = [stamp for stamp in samples.stamps if stamp is not None]
+    if len(stamps) == count:
+        times = [stamp.epoch_s for stamp in stamps]
         begin = times[0]
-    elif any(samples.stamps):
+    elif stamps:
         where = samples.where[samples.stamps.index(None)]
         hint = "Record each with its time, or none."
         raise recording.bad(where, "a sample without a time", "others of this file have one", hint, DOC)

@@ -23,7 +23,7 @@ from headrace.workload.parameters import CPU_SPREAD, of_engine, value
 DOC = "docs/reference/run-description.md"
 # Fewer than this tell neither a mean nor its scatter.
 LEAST_SECONDS = 120.0
-LEAST_TRANSACTIONS = 2_000.0
+LEAST_TRANSACTIONS = 2_000.0  # a guess
 # Fewer windows than this are a few bins at best.
 LEAST_WINDOWS = 12
 # What runs of one workload share.

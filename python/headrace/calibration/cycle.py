@@ -11,7 +11,7 @@ import numpy as np
 from headrace.base import core
 from headrace.calibration.observations import Observation, modelled_over_measured
 
-PARTS = 16
+PARTS = 16  # of a period: as fine as windows of the published runs allow
 # Around a moment, so much of a period before and after it is compared; two beginnings are at least
 # so far apart.
 EDGE, APART = 0.12, 0.6

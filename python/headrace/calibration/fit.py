@@ -28,7 +28,7 @@ WAITING_SPREAD = 0.2
 # 5 and 25 GB over 94 GB: 20.4 and 23.2); c5 (54 over 471 GB): the published knee of gp2 at 2,600 GB
 # (160 MiB/s over 7,800 IOPS) says 21.0, io1 under 500 MiB/s (26,000 IOPS) 20.7.
 TPCC_KIB_PER_IO = ((0.053, 20.4), (0.115, 20.85), (0.266, 23.2))
-TPCC_KIB_SPREAD = 0.015
+TPCC_KIB_SPREAD = 0.015  # relative standard deviation: how far these figures lie apart
 # They are of the time behind the fill: from so many times its transactions on.
 SETTLED_AFTER = 1.5
 # Bins that err together: residuals of the published runs are correlated over about a tenth of the

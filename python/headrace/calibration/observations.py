@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.base import core
+from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 
-GIB = 1024.0**3
-WINDOW_S = 5.0
+WINDOW_S = 5.0  # five seconds of a run: a window scatters by some 3 %
 # Bins of like width in the logarithm of transactions: the fill of the cache counts as much as the
 # hour after it.
 BINS = 90

@@ -14,11 +14,11 @@ import numpy as np
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
 
 DOC = "docs/reference/run-description.md"
-GIB = 1024.0**3
 # Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
 # MyRocks with LZ4).
 TPCC_BYTES = {"innodb": 94.2e6, "myrocks": 20e6}
@@ -166,7 +166,7 @@ def with_settings(database: dict, run: Run) -> dict:
 
 # --- what the server counted ---
 
-PAGE_KIB = 16.0
+PAGE_KIB = 16.0  # InnoDB's default page
 # A pool with more of its pages free than this was not full: its free list says nothing. A guess, above what
 # innodb_lru_scan_depth keeps free in the smallest pools.
 FULL_FREE_SHARE = 0.12

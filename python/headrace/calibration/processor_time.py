@@ -19,7 +19,7 @@ from headrace.calibration.runs import Run
 SYSTEMATIC = 0.15
 # Parts of a run whose scatter tells how far its mean is off; fewer rows than this tell no mean.
 PARTS = 8
-LEAST_ROWS = 16
+LEAST_ROWS = 16  # a guess
 # Below this share of the processors at work, their background decides the figure.
 LEAST_BUSY = 0.01
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 # Error numbers: MySQL 8.4 "Server Error Message Reference" and "Client Error Message Reference";
 # the same in MariaDB unless said.
 DENIED = (1045, 1698)  # 1698: the account takes no password (unix_socket, auth_socket)
-DENIED_DATABASE, UNKNOWN_DATABASE = 1044, 1049
+DENIED_DATABASE, UNKNOWN_DATABASE = 1044, 1049  # ER_DBACCESS_DENIED_ERROR, ER_BAD_DB_ERROR
 # all connections taken; the account's are; the account's share of an hour is
 FULL = (1040, 1203, 1226)
-BLOCKED, NOT_ALLOWED = 1129, 1130
-EXPIRED = (1820, 1862)
-PLUGIN = (1251, 2059, 2061)
-SHUTTING_DOWN = (1053, 1077)
-INSECURE_REFUSED = (3159, 4031)
+BLOCKED, NOT_ALLOWED = 1129, 1130  # ER_HOST_IS_BLOCKED, ER_HOST_NOT_PRIVILEGED
+EXPIRED = (1820, 1862)  # ER_MUST_CHANGE_PASSWORD, and at connecting
+PLUGIN = (1251, 2059, 2061)  # ER_NOT_SUPPORTED_AUTH_MODE, CR_AUTH_PLUGIN_*
+SHUTTING_DOWN = (1053, 1077)  # ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN
+INSECURE_REFUSED = (3159, 4031)  # ER_SECURE_TRANSPORT_REQUIRED, and MariaDB's
 # of the client: no connection, lost, no TLS
 CONNECT, LOST, SSL = (2002, 2003, 2005), (2006, 2012, 2013), 2026
 

@@ -10,7 +10,7 @@ from headrace.base.files import read_bytes
 from headrace.errors import InputError
 
 SOURCE = "MySQL manual, Using Option Files"
-MAX_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024  # an option file has a few KB; ours
 KEYS = ("user", "password", "host", "port", "socket", "database", "ssl-mode", "ssl-ca")
 ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "r": "\r", "s": " ", "\\": "\\", '"': '"', "'": "'"}
 # Others may neither read nor write a file with a password in it.

@@ -18,7 +18,7 @@ from headrace.base.files import read_bytes
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/reference/import-formats.md"
-MAX_BYTES = 512 * 1024 * 1024
+MAX_BYTES = 512 * 1024 * 1024  # a month of seconds of iostat; ours
 
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]{1,2})?\Z")
 _NOT_A_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)

@@ -41,7 +41,7 @@ SETTINGS: dict[str, tuple[str | None, str, type, float, float]] = {
     "vcpus": (None, "virtual CPUs the server may use", int, 1, 2_048),
 }
 
-PAGES_KIB = (4, 8, 16, 32, 64)
+PAGES_KIB = (4, 8, 16, 32, 64)  # MySQL manual, innodb_page_size
 VERSION_TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.\d{1,5})?(?:[-+~. ][\x20-\x7e]{0,80})?\Z", re.ASCII)
 SETTINGS_SOURCE = f"{DOC}, Settings"
 VERSIONS_SOURCE = f"{DOC}, Versions"

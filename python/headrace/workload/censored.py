@@ -20,8 +20,8 @@ from headrace.workload.observed import CensoredWindow, Unit, recorded_latency
 # Latency is "several times its usual" from here on; at the very figure of a known limit less is
 # enough.
 SLOW_FACTOR = 3.0
-SLOW_FACTOR_AT_KNOWN_LIMIT = 1.5
-SLOW_LEAST_MS = 0.5
+SLOW_FACTOR_AT_KNOWN_LIMIT = 1.5  # times the usual
+SLOW_LEAST_MS = 0.5  # a slower answer than the usual by less is noise of the tool
 # The usual latency is this quantile of the points with I/O: most of a recording may be throttled.
 USUAL_QUANTILE = 0.2
 # No SSD volume at rest takes longer on average (EBS user guide: single-digit milliseconds, io2
@@ -30,33 +30,34 @@ USUAL_QUANTILE = 0.2
 USUAL_AT_MOST_MS = 1.5
 # Below so many outstanding, requests wait for each other's answers (one thread), not for a limit.
 WAITING_LEAST = 2.0
-UTIL_FULL_PERCENT = 99.0
-CREDITS_GONE_PERCENT = 1.0
+UTIL_FULL_PERCENT = 99.0  # busy all the time but for rounding
+CREDITS_GONE_PERCENT = 1.0  # CloudWatch prints whole per cents
 # A rate is flat within this share, and one clock tick (10 ms) at each end of a point.
 FLAT_SHARE = 0.01
-TICKS_S = 0.01
-FLAT_SHARE_AT_KNOWN_LIMIT = 0.005
+TICKS_S = 0.01  # the tick of Linux's accounting (USER_HZ)
+FLAT_SHARE_AT_KNOWN_LIMIT = 0.005  # of the limit
 # Where no latency was recorded and the top is no known limit, it must be flatter and longer; steady
 # demand is that flat too, so not the greater part of a recording.
 FLAT_SHARE_OF_ANY_TOP = 0.002
-LEAST_RUN_OF_ANY_TOP = 10
+LEAST_RUN_OF_ANY_TOP = 10  # points in a row
 # A level this little below another is that limit with a little less demand, not a second limit.
 ECHO_SHARE = 0.05
-FLAT_SHARE_OF_STRETCH = 0.5
+FLAT_SHARE_OF_STRETCH = 0.5  # of the slow points in a row
 # A rested volume gives a second's worth above its limit (docs/semantics.md, the saved second); half
 # of one more for the tool's clock.
 SAVED_S = 1.5
-LONG_RUN = 10
-LEAST_BAND = 0.001
-LEAST_RUN = 3
-LEAST_RUN_WITHOUT_LATENCY = 5
-LEAST_SCATTERED = 5
+LONG_RUN = 10  # points whose scatter tells how flat a run is
+LEAST_BAND = 0.001  # share: figures are printed to two decimals
+LEAST_RUN = 3  # points: two alike may be chance
+LEAST_RUN_WITHOUT_LATENCY = 5  # points, where nothing but the rate tells
+LEAST_SCATTERED = 5  # points at one level that do not follow each other
 # Of all points at a level so many must be slow: a rate the volume often gave without waiting is no
 # limit.
 SLOW_SHARE_AT_LEVEL = 0.75
 # Limits of EBS volume types (data/volumes): gp3 base, gp2 and gp3 before and since 2025-09-26, io1,
 # io2; IOPS and MiB/s.
 KNOWN_IOPS = (3_000.0, 10_000.0, 16_000.0, 20_000.0, 32_000.0, 64_000.0, 80_000.0, 256_000.0)
+# Data/volumes too, st1 and sc1 included.
 KNOWN_MIB_S = (125.0, 128.0, 160.0, 250.0, 320.0, 500.0, 1_000.0, 2_000.0, 4_000.0)
 
 

@@ -21,8 +21,8 @@ RECORDED = Path(__file__).parent / "recorded"
 SIDECAR = "innodb_tpcc_hour.toml"
 
 DAY_SHAPE = "office"
-BACKUP_START_HOUR = 2.0
-BACKUP_MINUTES = 30
+BACKUP_START_HOUR = 2.0  # a guess: backups run at night
+BACKUP_MINUTES = 30  # a guess
 BACKUP_MIB_S = 50.0  # reads the 88 GiB of data in 30 minutes
 
 CAPPED_CAVEAT = (

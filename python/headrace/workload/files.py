@@ -33,8 +33,8 @@ VERSION = 1
 HEAD = ("format", "version", "model")
 DOC = "docs/reference/workload-file.md"
 
-MAX_TOML_BYTES = 32 * 1024 * 1024
-MAX_POINTS_FILE_BYTES = 512 * 1024 * 1024
+MAX_TOML_BYTES = 32 * 1024 * 1024  # 20,000 points of 12 columns take 3 MB
+MAX_POINTS_FILE_BYTES = 512 * 1024 * 1024  # MAX_POINTS rows of 12 columns
 # Above this many points an inline file is slow to read (tomllib does about 1 MB/s), so they go into
 # a CSV beside it.
 MAX_INLINE_POINTS = 20_000

@@ -24,15 +24,15 @@ OBSERVED_COLUMNS = ("read_await_ms", "write_await_ms", "await_ms", "queue", "uti
 # Limits. They are ours, wide enough for any EBS volume: the fastest does 256,000 IOPS, and Linux
 # splits I/Os at a few MiB.
 MAX_POINTS = 3_000_000
-MAX_OPS_PER_S = 10_000_000.0
-MIN_IO_KIB = 0.5
-MAX_IO_KIB = 64.0 * 1024
-MIN_POINT_S = 1.0
-MAX_POINT_S = 86_400.0
-MAX_RECORDED_POINT_S = 3_600.0
-MAX_SPAN_S = 3_660 * 86_400.0
-MAX_SIZE_GIB = 1_048_576.0
-MAX_GROWTH = 1_000.0
+MAX_OPS_PER_S = 10_000_000.0  # forty of the fastest volumes
+MIN_IO_KIB = 0.5  # one sector
+MAX_IO_KIB = 64.0 * 1024  # KiB
+MIN_POINT_S = 1.0  # the model counts whole seconds
+MAX_POINT_S = 86_400.0  # a day
+MAX_RECORDED_POINT_S = 3_600.0  # CloudWatch keeps an hour after two months
+MAX_SPAN_S = 3_660 * 86_400.0  # ten years
+MAX_SIZE_GIB = 1_048_576.0  # a pebibyte
+MAX_GROWTH = 1_000.0  # factor
 MAX_OBSERVED = 1e9  # of latencies in ms and queues: 12 days, more than a host's memory of requests
 # A point longer than this hides bursts that empty a bucket; CloudWatch's basic period is exactly
 # this long.

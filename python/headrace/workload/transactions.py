@@ -14,7 +14,6 @@ from headrace.base import core
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 
-GIB = 1024.0**3
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
 # What no parameter covers, relative standard deviation of a mean: pairs of published runs of one

@@ -20,8 +20,8 @@ RULES = f"{DOC}, Contradictions"
 # Clients that finish first leave reports of fewer threads at the very end; a few report intervals
 # at most.
 MOST_ENDING_ROWS = 30
-LENGTH_SLACK_S = 10.0
-LENGTH_SLACK_SHARE = 0.02
+LENGTH_SLACK_S = 10.0  # sysbench stops late under load; a guess
+LENGTH_SLACK_SHARE = 0.02  # the same of long runs; a guess
 # Markov: at most one in 20 can be above 20 times the mean, so p95 <= 20 x mean, whatever the
 # distribution.
 P95_OVER_MEAN = 20.0
@@ -32,7 +32,7 @@ MEAN_OVER_P95 = 3.0
 # much again is not merging.
 FAR_ABOVE_IOPS = 1.5
 FAR_ABOVE_MIB_S = 1.25  # nothing merges bytes
-ABOVE = 1.1
+ABOVE = 1.1  # rounding of reports; a guess
 # vmstat adds up all disks of the host, the root volume too.
 FAR_ABOVE_HOST = 2.0
 POOL_SLACK_SHARE, POOL_SLACK_GIB = (

@@ -26,8 +26,8 @@ from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPA
 
 FORMAT = "headrace-run"
 VERSION = 1
-MAX_TOML_BYTES = 1024 * 1024
-GIB_PER_GB = 1e9 / GIB
+MAX_TOML_BYTES = 1024 * 1024  # a description has a few KB; ours
+GIB_PER_GB = 1e9 / GIB  # decimal gigabytes
 EXACTLY_ONE = "exactly one of {0}_gib (2^30 bytes) and {0}_gb (10^9 bytes) is needed"
 
 KIND = DocumentKind(

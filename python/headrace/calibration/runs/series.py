@@ -13,23 +13,23 @@ from headrace.calibration.runs.model import Run
 from headrace.observe.run_files.status import looks_cold
 from headrace.observe.series import RunFinding
 
-WINDOW_ROWS = 61
-STALL_SHARE = 0.10
+WINDOW_ROWS = 61  # a minute of seconds around each row
+STALL_SHARE = 0.10  # a tenth of the usual; a guess
 # 6 robust standard deviations: one in 500 million of normal noise, so in an hour of seconds none by
 # chance.
 OUTLIER_SIGMAS = 6.0
 SIGMA_OF_MAD = 1.4826  # of a normal distribution
 # Where the deviations nearly vanish: counting noise (variance = mean) and 2 % of the level.
 LEAST_SIGMA_SHARE = 0.02
-SHOWN = 5
+SHOWN = 5  # places named in a sentence
 # Less than this of the run's median is no slow start: a cold buffer pool's first second does 2 %.
 STANDSTILL_SHARE = 0.005
 # Published sysbench-tpcc runs (Percona, EBS 2018): 28 to 83 % fewer in cold ones, within 2 % in
 # warm ones (RDS 2020).
 WARMING = 0.15
-FEWEST_ROWS = 16
-FEWEST_SECONDS = 60.0
-PAGE_BYTES = 16_384
+FEWEST_ROWS = 16  # two in each eighth of the run
+FEWEST_SECONDS = 60.0  # a guess
+PAGE_BYTES = 16_384  # InnoDB's default page
 # More I/Os than a cold transaction of these benchmarks can cause (sysbench-tpcc: about 60): the
 # volumes were not at their cap.
 MOST_IOS_PER_TRANSACTION = 100.0

@@ -70,7 +70,7 @@ SOURCE = "user guides of EBS and RDS, CloudWatch metrics"
 UNNAMED = ""
 UNITS = {"Count", "Bytes", "Seconds", "Percent", "Count/Second", "Bytes/Second", "None", ""}
 UNIT_NAMES = ", ".join(sorted(UNITS - {"", "None"}))
-PERIOD_SLACK_S = 1.0
+PERIOD_SLACK_S = 1.0  # times are printed in whole seconds
 LEFT_OUT = "no metric of a volume's or an RDS instance's I/O that is used here"
 RDS_NOTE = "RDS's metrics were taken as averages of a second; an export of their sums cannot be told from that."
 

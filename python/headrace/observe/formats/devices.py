@@ -41,13 +41,13 @@ MAX_MISSING_SHARE = 0.10
 # Printed times are whole seconds, so two stamps can be off by one second together; tools also wake
 # late under load.
 STAMP_SLACK_S = 1.0
-STAMP_SLACK_SHARE = 0.10
+STAMP_SLACK_SHARE = 0.10  # of the interval; a guess
 # Figures beside the rates that are left out as no measurement. Older kernels count requests in
 # flight wrongly and print %util of thousands or queues of millions; a little above 100 % comes from
 # the interval being measured twice.
 MOST_UTIL_PERCENT = 110.0
-MOST_QUEUE = 1e6
-MOST_AWAIT_MS = 1e7
+MOST_QUEUE = 1e6  # outstanding: Linux queues 1,023 a device
+MOST_AWAIT_MS = 1e7  # almost three hours; Linux gives up after 30 s
 ABSURD_NOTE = (
     "Some latencies, queues or utilisations were left out: they are beyond what a device can do (some kernels count requests in "
     "flight wrongly). The rates are not touched by that."

@@ -26,7 +26,7 @@ SPLIT_NOTE = (
 )
 DISCARD_NOTE = "sar counts discards among the I/Os: there are a few more I/Os in the figures than reads and writes."
 RESTART_NOTE = "The host or its sar was restarted during the recording."
-NO_CLOCK_DAY = date(2000, 1, 1)
+NO_CLOCK_DAY = date(2000, 1, 1)  # stands for a day that the file does not name
 
 
 def parse(recording: Recording) -> Readings:

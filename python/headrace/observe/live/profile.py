@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from headrace.base.units import GIB, MIB
 from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.settings import PAGES_KIB, SETTINGS, check_version
 
 DOC = "docs/reference/capture.md"
-GIB = 1024.0**3
-MIB = 1024.0**2
 # A grant of one of these lets the account change something; a capture needs none.
 WRITING = re.compile(
     r"\b(ALL PRIVILEGES|INSERT|UPDATE|DELETE|DROP|CREATE|ALTER|SUPER|GRANT OPTION|SHUTDOWN|RELOAD|FILE|\w+_ADMIN|\w+ ADMIN)\b"

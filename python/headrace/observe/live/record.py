@@ -26,7 +26,7 @@ from headrace.observe.run_files.status import WANTED, looks_cold
 from headrace.observe.settings import ENGINES
 
 DOC = "docs/reference/capture.md"
-LEAST_S, MOST_S = 10.0, 7 * 86_400.0
+LEAST_S, MOST_S = 10.0, 7 * 86_400.0  # ours: ten samples, a week
 DESCRIPTION, STATUS, DISK = "RUN.toml", "status.csv", "disk.csv"
 # Which engine does the work.
 ROWS = {
@@ -34,7 +34,7 @@ ROWS = {
     "myrocks": ("rocksdb_rows_read", "rocksdb_rows_inserted", "rocksdb_rows_updated", "rocksdb_rows_deleted"),
 }
 VARIABLES = (*WANTED, "threads_connected", *ROWS["innodb"], *ROWS["myrocks"])
-POLL_S = 0.25
+POLL_S = 0.25  # how soon Ctrl-C and a lost server are noticed
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     pass
 
 DOC = "docs/reference/capture.md"
-MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3_600.0
+MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3_600.0  # ours: SHOW GLOBAL STATUS takes some ms
 # A server under heavy load answers late; one that has not answered for this long is gone.
 ANSWER_S = 20.0
 # Longer than a query in flight may take after its connection was cut.
 JOIN_S = 5.0
 # The wall clock against the monotonic one between two samples: what NTP slews is far below.
 CLOCK_STEP_S = 0.5
-MAX_NOTES = 50
+MAX_NOTES = 50  # what a reader can take in; ours
 STATEMENT = "SHOW GLOBAL STATUS"
 VARIABLE = re.compile(r"[a-z][a-z0-9_.]{0,100}\Z", re.ASCII)
 

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.base.units import MIB
 from headrace.observe.live import host
 from headrace.observe.live.store import write_csv
 from headrace.observe.run_files.counters import hands_on_parts
@@ -15,7 +16,6 @@ from headrace.observe.run_files.counters import hands_on_parts
 if TYPE_CHECKING:
     import polars as pl
 
-MIB = 1024.0 * 1024.0
 # Status variables that are levels, not counters (MySQL 9 and MariaDB 11 manuals, "Server Status
 # Variables"; InnoDB and RocksDB alike).
 LEVELS = re.compile(

@@ -14,15 +14,15 @@ from headrace.errors import InputError
 from headrace.observe.recording import Recording
 from headrace.observe.series import DOC, RunFinding, Series
 
-MAX_LAG_S = 60.0
+MAX_LAG_S = 60.0  # starting two tools by hand takes less; a guess
 # what is slower than a minute is the run's course, the same in all files at any lag
 WINDOW_ROWS = 61
-FEWEST_ROWS = 120
-LEAST_CORRELATION = 0.3
+FEWEST_ROWS = 120  # fewer tell no correlation; a guess
+LEAST_CORRELATION = 0.3  # a guess
 # The largest of 121 correlations of n unrelated pairs stays below about 3.3 / sqrt(n) in 19 of 20
 # cases; 4 leaves room.
 CLEAR = 4.0
-LEAST_GAIN = 0.1
+LEAST_GAIN = 0.1  # a guess
 # A file without times whose length fits the run this closely is taken to have the benchmark's
 # interval.
 SAME_LENGTH_SHARE = 0.05

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.observe.clock import parse_iso
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
@@ -21,8 +22,7 @@ from headrace.observe.series import DOC, RunFinding, Series, csv_rows, open_text
 NEEDED = ("reads", "read_bytes", "writes", "write_bytes")
 # Counters that tell what of these reached the volume as a request.
 ABOUT = ("reads_merged", "writes_merged", "flushes")
-MIB = 1024.0 * 1024.0
-MAX_SAMPLES = 3_000_000
+MAX_SAMPLES = 3_000_000  # a month of seconds; ours
 # A device has the samples of the others at the same moment, but for what a thread is late.
 SAME_MOMENT_S = 0.05
 

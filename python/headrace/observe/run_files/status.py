@@ -74,13 +74,13 @@ CHECKPOINT_ENDS = (
 HELPERS = ("uptime", "innodb_page_size", *(name for pair in CHECKPOINT_ENDS for name in pair))
 WANTED = (*RATES, *LEVELS, *HELPERS)
 NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,9})?\Z", re.ASCII)
-MOST = 2.0**64
+MOST = 2.0**64  # counters are unsigned 64-bit numbers
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]{1,120}\Z", re.ASCII)
 BORDER = re.compile(r"\+[-+]+\+?\Z")
 # of 2>&1
 WARNING = re.compile(r"(mysql(admin)?|mariadb(-admin)?): \[?(Warning|Note)|Warning: ", re.IGNORECASE)
 TABLE_ROW = re.compile(r"\|\s*(\S+)\s*\|\s?(.*?)\s*\|\Z")
-LONGEST_DIFFERENCE_S = 600.0
+LONGEST_DIFFERENCE_S = 600.0  # nobody samples less often; a guess
 UPTIME_SLACK_S = 1.5  # Uptime is in whole seconds
 
 

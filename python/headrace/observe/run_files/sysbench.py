@@ -21,7 +21,7 @@ from headrace.observe.recording import Recording, clip
 from headrace.observe.series import DOC, RunFinding, csv_rows, cut_off
 from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT_S
 
-MAX_ROWS = 3_000_000
+MAX_ROWS = 3_000_000  # a month of seconds; ours
 # Beyond any server: each is a sign of a damaged line.
 MOST = {"threads": 1e5, "tps": 1e7, "qps": 1e9, "p95_ms": 1e7, "t_s": MAX_SPAN_S}
 NUMBER = r"(\S+)"

@@ -23,7 +23,7 @@ BLOCKED, NOT_ALLOWED = 1129, 1130  # ER_HOST_IS_BLOCKED, ER_HOST_NOT_PRIVILEGED
 EXPIRED = (1820, 1862)  # ER_MUST_CHANGE_PASSWORD, and at connecting
 PLUGIN = (1251, 2059, 2061)  # ER_NOT_SUPPORTED_AUTH_MODE, CR_AUTH_PLUGIN_*
 SHUTTING_DOWN = (1053, 1077)  # ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN
-INSECURE_REFUSED = (3159, 4031)  # ER_SECURE_TRANSPORT_REQUIRED, and MariaDB's
+INSECURE_REFUSED = 3159  # ER_SECURE_TRANSPORT_REQUIRED of MySQL; MariaDB denies access instead
 # of the client: no connection, lost, no TLS
 CONNECT, LOST, SSL = (2002, 2003, 2005), (2006, 2012, 2013), 2026
 
@@ -156,7 +156,7 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
     if code in PLUGIN:
         rule = f"requires an authentication plugin this client does not support: {_words(error)}"
         return InputError(label, rule, source, "Use an account with a password.")
-    if code in INSECURE_REFUSED:
+    if code == INSECURE_REFUSED:
         hint = "Add ?ssl-mode=REQUIRED."
         return InputError(label, "takes connections with TLS only", "require_secure_transport", hint)
     if code == SSL:

@@ -57,7 +57,6 @@ SLOW_SHARE_AT_LEVEL = 0.75
 # Limits of EBS volume types (data/volumes): gp3 base, gp2 and gp3 before and since 2025-09-26, io1,
 # io2; IOPS and MiB/s.
 KNOWN_IOPS = (3_000.0, 10_000.0, 16_000.0, 20_000.0, 32_000.0, 64_000.0, 80_000.0, 256_000.0)
-# Data/volumes too, st1 and sc1 included.
 KNOWN_MIB_S = (125.0, 128.0, 160.0, 250.0, 320.0, 500.0, 1_000.0, 2_000.0, 4_000.0)
 
 

@@ -51,7 +51,7 @@ INNODB = (
         "dirty_slope",
         ("writes", "dirty_slope"),
         0.35,
-        "how much likelier a rarely used page is dirty when it is evicted",
+        "how much likelier a rarely used page is dirty when evicted",
         2.0,
     ),
     ModelParameter(

@@ -35,14 +35,14 @@ FAR_ABOVE_MIB_S = 1.25  # nothing merges bytes
 ABOVE = 1.1  # rounding of reports; a guess
 # vmstat adds up all disks of the host, the root volume too.
 FAR_ABOVE_HOST = 2.0
-POOL_SLACK_SHARE, POOL_SLACK_GIB = (
-    0.10,
-    1.0,
-)  # the server rounds the pool up to whole chunks (up to 1 GiB at 8 instances)
+# The server rounds the pool up to whole chunks (up to 1 GiB at 8 instances).
+POOL_SLACK_SHARE, POOL_SLACK_GIB = 0.10, 1.0
 # Queries per transaction of the OLTP scripts with their default options (sysbench 1.0,
 # oltp_common.lua, BEGIN and COMMIT counted).
-QUERIES = {"oltp_read_write": 20, "oltp_read_only": 16, "oltp_write_only": 6, "oltp_point_select": 1, "oltp_update_index": 1,
-           "oltp_update_non_index": 1, "oltp_insert": 1, "oltp_delete": 1}  # fmt: skip
+QUERIES = {
+    "oltp_read_write": 20, "oltp_read_only": 16, "oltp_write_only": 6, "oltp_point_select": 1,
+    "oltp_update_index": 1, "oltp_update_non_index": 1, "oltp_insert": 1, "oltp_delete": 1,
+}  # fmt: skip
 TPCC_QUERIES = (15, 60)  # sysbench-tpcc in published runs: 28 to 37
 # Commits over transactions beyond which other clients were at work: a guess, wide enough for clocks and rounding.
 LEAST_COMMITS, MOST_COMMITS = 0.5, 1.5

@@ -361,7 +361,7 @@ def test_folders_and_storage_that_cannot_be(live, tmp_path):
             capture_run(CaptureRequest(live.address(), 10.0, "gp3:500"), tmp_path / folder)
     for changes, words in (
         ({"seconds": 5.0}, "10 s to 7 days"), ({"storage": "gp9:1"}, "not a volume type"), ({"engine": "aria"}, "one of innodb"),
-        ({"engine": "myrocks"}, "not loaded"), ({"threads": 0}, "1 to 100,000"), ({"interval_s": 0.5}, "whole seconds"), ({"devices": ["/dev/none"]}, "no block device"),
+        ({"engine": "myrocks"}, "not loaded"), ({"threads": 0}, "1 to 100,000"), ({"interval_s": 0.5}, "whole seconds"), ({"devices": ["/dev/none"]}, "not a block device"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=words):
             capture_run(CaptureRequest(**{"address": live.address(), "seconds": 10.0, "storage": "gp3:500"} | changes), tmp_path / "new")

@@ -143,7 +143,7 @@ def identified(result: Calibrated) -> list[dict]:
             else "prior (standard benchmark); these runs do not constrain it"
         )
         if parameter.name == "cpu_ms" and result.processors is not None:
-            origin = f"processors at work beside {', '.join(result.processors.runs)}"
+            origin = f"processors at work during {', '.join(result.processors.runs)}"
         rows.append(
             {
                 "name": parameter.name,
@@ -212,7 +212,7 @@ def _notes(
         ms = database["clients"]["cpu_ms"]
         notes.append(
             f"How busy the processors were is not known: {ms:.3g} ms of a virtual CPU a transaction are the standard benchmark's, known to {CPU_SPREAD:.0%}; "
-            "vmstat or iostat beside a run on a known instance would tell."
+            "vmstat or iostat during a run on a known instance would tell."
         )
     for run, observation in zip(runs, observations, strict=True):
         curve = core.mysql_warm_up(database, observation.core_run["cache_bytes"])
@@ -230,7 +230,7 @@ def _notes(
             )
         if not np.isfinite(observation.iops).any():
             notes.append(
-                f"{run.name}: no disk figures beside the transactions: I/Os per transaction follow from the cap, their parts from the standard benchmark."
+                f"{run.name}: no disk figures with the transactions: I/Os per transaction follow from the cap, their parts from the standard benchmark."
             )
     if len({run.threads for run in runs}) == 1 and _narrowed(found, runs[0].engine, "base_ms") >= TOLD_BY_RUNS:
         notes.append(

@@ -16,7 +16,7 @@ PARTS = 16  # of a period: as fine as windows of the published runs allow
 # so far apart.
 EDGE, APART = 0.12, 0.6
 # Intervals that count lie this near what memtables and trigger say: longer ones are compactions
-# that came late, since the one before was still at work.
+# that came late, since the compaction before was still at work.
 NEAR = 0.12
 # Fewer intervals than this, or a climb that is not this many standard deviations of chance, are no
 # cycle.
@@ -85,7 +85,7 @@ def _begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
     if len(tx) < 2 * PARTS:
         return np.array([])
     climb = _mean(tx, value, tx, tx + EDGE * period) - _mean(tx, value, tx - EDGE * period, tx)
-    # What chance does to the difference of two means of so many windows.
+    # What chance does to the difference of two means over that many windows.
     per_edge = max(1.0, EDGE * period / max((tx[-1] - tx[0]) / len(tx), 1e-9))
     chance = float(np.std(np.diff(value))) / np.sqrt(2.0) * np.sqrt(2.0 / per_edge)
     found: list[float] = []

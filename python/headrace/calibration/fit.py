@@ -13,7 +13,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from headrace.base import core
-from headrace.calibration.observations import GIB, STANDSTILL_SHARE, Observation, held_by_clients, underused
+from headrace.base.units import GIB
+from headrace.calibration.observations import STANDSTILL_SHARE, Observation, held_by_clients, underused
 from headrace.calibration.processor_time import ProcessorTime
 from headrace.workload.parameters import applied, of_engine
 
@@ -24,12 +25,12 @@ BIN_SPREAD = 0.05
 # than they could): I/Os per transaction then show through the latency of the volume alone, which
 # differs by some 20 % from volume to volume.
 WAITING_SPREAD = 0.2
-# InnoDB, sysbench-tpcc: (cache over data, KiB of an I/O). m5 runs with vmstat beside them (pools of
+# InnoDB, sysbench-tpcc: (cache over data, KiB of an I/O). m5 runs with vmstat recorded (pools of
 # 5 and 25 GB over 94 GB: 20.4 and 23.2); c5 (54 over 471 GB): the published knee of gp2 at 2,600 GB
 # (160 MiB/s over 7,800 IOPS) says 21.0, io1 under 500 MiB/s (26,000 IOPS) 20.7.
 TPCC_KIB_PER_IO = ((0.053, 20.4), (0.115, 20.85), (0.266, 23.2))
 TPCC_KIB_SPREAD = 0.015  # relative standard deviation: how far these figures lie apart
-# They are of the time behind the fill: from so many times its transactions on.
+# They are of the time after the cache has filled: from this many times the transactions of the fill.
 SETTLED_AFTER = 1.5
 # Bins that err together: residuals of the published runs are correlated over about a tenth of the
 # 90 bins.

@@ -88,7 +88,8 @@ def sysbench_tpcc(
 ) -> TransactionWorkload:
     """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in
     InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
-    from headrace.calibration.prior import GIB, TPCC_BYTES, tpcc
+    from headrace.base.units import GIB
+    from headrace.calibration.prior import TPCC_BYTES, tpcc
 
     if engine not in TPCC_BYTES:
         hint = "Choose one of them."

@@ -96,6 +96,6 @@ def _means(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray)
             points.append(
                 (float((begin + high) / 2), float(np.clip(np.exp(np.mean([mean for mean, _ in told])), LEAST, MOST)))
             )
-        # A part nobody has windows in stays empty.
+        # A part in which no run has windows stays empty.
         begin = high if told or begin == low else begin
     return points

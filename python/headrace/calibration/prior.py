@@ -148,7 +148,7 @@ def _usual(run: Run) -> dict:
 
 
 def tpcc(engine: str, warehouses: float) -> dict:
-    """sysbench-tpcc over so many warehouses. Raises InputError."""
+    """sysbench-tpcc over `warehouses`. Raises InputError."""
     with core_errors():
         return dict(core.mysql_tpcc(engine, float(warehouses)))
 

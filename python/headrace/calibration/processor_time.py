@@ -1,4 +1,4 @@
-"""Processor time of a transaction, from runs beside which vmstat or iostat was running: virtual
+"""Processor time of a transaction, from runs during which vmstat or iostat was running: virtual
 CPUs at work over transactions a second.
 
 cpu_ms = share of processors at work x virtual CPUs x 1,000 / tps
@@ -15,7 +15,7 @@ from headrace.calibration.runs import Run
 
 # How far a busy share is off as a measure of what processors can do, relative standard deviation.
 # Guess: two virtual CPUs share a core, so that the second half of them gives less than the first;
-# clients on the same machine, the kernel and background threads work beside the transactions.
+# clients on the same machine, the kernel and background threads work besides the transactions.
 SYSTEMATIC = 0.15
 # Parts of a run whose scatter tells how far its mean is off; fewer rows than this tell no mean.
 PARTS = 8

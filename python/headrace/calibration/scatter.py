@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 from headrace.base import core
 from headrace.calibration.observations import Observation
 
-# Rows that hardly differ were rounded or averaged by whoever wrote them, and nothing can be said of
+# Rows that hardly differ were rounded or averaged when they were written, and nothing can be said of
 # a half in which nothing was done: the standard's scatter stays.
 NO_SCATTER = 1e-4
 

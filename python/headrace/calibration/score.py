@@ -1,4 +1,4 @@
-"""Predicted beside measured: one run, and a calibration scored on runs it has not seen."""
+"""Predicted against measured: one run, and a calibration scored on runs it has not seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.workload.transactions import TransactionWorkload
 
 @dataclass(frozen=True)
 class RunComparison:
-    """A run beside its prediction.
+    """A run and its prediction.
 
     `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes
     no sense). `predicted_rows`: the prediction in the run's intervals (`t_s`, `tps`, `p95_ms`):

@@ -115,7 +115,7 @@ def _ssl_arguments(address: Address) -> dict:
     except (ssl.SSLError, OSError):
         hint = "Name the PEM file of the CA."
         raise InputError(str(address.ssl_ca), "is not a CA certificate in PEM", "RFC 7468", hint) from None
-    # Certificates that MySQL and MariaDB make for themselves are no strict X.509 (RFC 5280).
+    # Certificates that MySQL and MariaDB make for themselves do not follow strict X.509 (RFC 5280).
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.check_hostname = mode == "VERIFY_IDENTITY" and address.socket is None
     context.verify_mode = ssl.CERT_NONE if mode == "REQUIRED" else ssl.CERT_REQUIRED

@@ -63,7 +63,7 @@ def _parse(path: Path, text: str) -> dict[str, str]:
             raise InputError(f"{path}, line {number}: {line.split()[0][:20]}", "is not followed here", SOURCE, hint)
         if line[0] == "[":
             if "]" not in line:
-                raise InputError(f"{path}, line {number}", "a group's name ends with ]", SOURCE, "Mend the line.")
+                raise InputError(f"{path}, line {number}", "a group's name ends with ]", SOURCE, "Correct the line.")
             group = line[1 : line.index("]")].strip().lower()
             continue
         if group is None:

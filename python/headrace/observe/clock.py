@@ -75,7 +75,7 @@ def parse_days(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> 
 
 
 def seconds_of_day(text: str) -> int | None:
-    """`00:10:01` or `12:10:01 AM` as seconds after midnight, None when it is no time."""
+    """`00:10:01` or `12:10:01 AM` as seconds after midnight, None when it is not a time."""
     match = TIME_OF_DAY.match(text)
     hour = _hour(match) if match else None
     if match is None or hour is None or int(match["minute"]) > 59 or int(match["second"]) > 60:
@@ -110,7 +110,7 @@ def from_datetime(moment: datetime) -> Stamp:
 
 
 def zone_name(offset_s: int) -> str:
-    """ "UTC" or "UTC+01:00" for a clock that is so many seconds ahead of UTC."""
+    """ "UTC" or "UTC+01:00" for a clock that is `offset_s` ahead of UTC."""
     hours, rest = divmod(abs(offset_s), HOUR_S)
     return f"UTC{'-' if offset_s < 0 else '+'}{hours:02d}:{rest // 60:02d}" if offset_s else "UTC"
 
@@ -134,8 +134,7 @@ def _day_order(recording: Recording, matches: list) -> str:
     if all(a == b for a, b in pairs):
         return "mdy"
     note = "The dates can be read as month/day or day/month; month/day was taken. Record with S_TIME_FORMAT=ISO to be sure."
-    if note not in recording.notes:
-        recording.notes.append(note)
+    recording.note(note)
     return "mdy"
 
 

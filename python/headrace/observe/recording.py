@@ -19,6 +19,7 @@ from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/reference/import-formats.md"
 MAX_BYTES = 512 * 1024 * 1024  # a month of seconds of iostat; ours
+MAX_NOTES = 20  # a reader takes in no more; ours
 
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]{1,2})?\Z")
 _NOT_A_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
@@ -53,6 +54,11 @@ class Recording:
     @property
     def lines(self) -> list[str]:
         return self.text.split("\n")
+
+    def note(self, text: str) -> None:
+        """Something the reader of the figures must know, said once; the first MAX_NOTES are kept."""
+        if text not in self.notes and len(self.notes) < MAX_NOTES:
+            self.notes.append(text)
 
     def bad(self, where: int | str, value: str, rule: str, hint: str = "", source: str = DOC) -> InputError:
         """An InputError naming file, place (a line number or a path in JSON) and value.

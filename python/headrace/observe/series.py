@@ -1,6 +1,6 @@
 """A measured file as text, as rows of CSV and as a series of means on its own clock.
 
-Every reader of a run's files ends in a `Series`: the importers' reports of a device, samples of
+Every reader of a run's files ends in a `TimeSeries`: the importers' reports of a device, samples of
 /proc/diskstats, samples of SHOW GLOBAL STATUS. `run_files.align` lays them on the run's time.
 """
 
@@ -33,7 +33,7 @@ class RunFinding:
 
 
 @dataclass
-class Series:
+class TimeSeries:
     """Means over intervals, in order; an interval that was not measured is left out.
 
     `start_s`, `duration_s`: of each interval, from the file's own beginning. That was at `begin_s`

@@ -15,13 +15,14 @@ import polars as pl
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.files import write_whole
+from headrace.base.units import GIB
 from headrace.bench import RunRecord
 from headrace.bench.run.summary import LEAST_IDLE_SHARE
 from headrace.prove.configuration import Configuration
 from headrace.prove.result import Measured, Predicted
 from headrace.prove.scale import iops_of
 from headrace.simulation.database import predict
-from headrace.workload.transactions import GIB, TransactionWorkload
+from headrace.workload.transactions import TransactionWorkload
 
 PREDICTIONS_FILE = "predictions.json"
 DRAWS = 24

@@ -123,8 +123,9 @@ def _choices(document: dict) -> list[tuple[str, dict]]:
 
 
 def _assumed(engine: str, size_gib: float) -> dict:
+    from headrace.base.units import GIB
     from headrace.calibration.from_runs import sysbench_tpcc
-    from headrace.calibration.prior import GIB, TPCC_BYTES
+    from headrace.calibration.prior import TPCC_BYTES
 
     warehouses = max(1.0, size_gib * GIB / TPCC_BYTES[engine])
     return sysbench_tpcc(warehouses=warehouses, engine=engine, cache_gib=1.0, threads=1).database

@@ -18,8 +18,9 @@ import polars as pl
 from headrace.base import core
 from headrace.base.checks import check_number, check_whole
 from headrace.base.core import core_errors
+from headrace.base.units import GIB
 from headrace.errors import InputError
-from headrace.workload.transactions import GIB, TransactionWorkload
+from headrace.workload.transactions import TransactionWorkload
 
 SOURCE = "headrace simulate --help"
 MAX_SECONDS = 7 * 86_400

@@ -3,7 +3,7 @@ from.
 
     model      OpenWorkload, ClosedWorkload
     points     the frame of points of an open workload: limits and figures
-    observed   what a recording says beside its rates; censored finds where they are a limit, not a demand
+    observed   what a recording says besides its rates; censored finds where they are a limit, not a demand
     describe   words for their figures
     daily      from what a DBA knows             demo   the recorded hour and the day made from it
     files      load and save

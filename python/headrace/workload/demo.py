@@ -36,7 +36,7 @@ SIZES_CAVEAT = (
 
 
 def about_recorded_hour() -> dict:
-    """Source, date, method and sizes of the recorded hour, as kept beside its figures.
+    """Source, date, method and sizes of the recorded hour, as kept with its figures.
 
     Raises CouldNotRun.
     """

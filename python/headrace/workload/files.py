@@ -1,7 +1,7 @@
 """Workload files: TOML, versioned, described in docs/reference/workload-file.md.
 
 An open workload is kept either as the answers it was made from (`[daily]`, `[constant]`: short, to
-be edited by hand) or as its points (`[points]`, inline or in a CSV beside it whose sha256 is
+be edited by hand) or as its points (`[points]`, inline or in a CSV next to it whose sha256 is
 checked). What is loaded has passed every limit.
 """
 
@@ -36,7 +36,7 @@ DOC = "docs/reference/workload-file.md"
 MAX_TOML_BYTES = 32 * 1024 * 1024  # 20,000 points of 12 columns take 3 MB
 MAX_POINTS_FILE_BYTES = 512 * 1024 * 1024  # MAX_POINTS rows of 12 columns
 # Above this many points an inline file is slow to read (tomllib does about 1 MB/s), so they go into
-# a CSV beside it.
+# a CSV next to it.
 MAX_INLINE_POINTS = 20_000
 
 SHARED_WITH_ANSWERS = ("size_gib", "sequential_read_share", "sequential_write_share", "arrivals", "growth_per_year")
@@ -133,7 +133,7 @@ def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
 def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> None:
     """Write a workload file, whole or not at all. Raises CouldNotRun when it cannot be written.
 
-    More than 20,000 points go into `NAME.HASH.csv` beside it, written first.
+    More than 20,000 points go into `NAME.HASH.csv` next to it, written first.
     """
     path = Path(path)
     if isinstance(workload, TransactionWorkload):
@@ -154,9 +154,9 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
     elif workload.points.height > MAX_INLINE_POINTS:
         content = workload.points.write_csv().encode()
         digest = hashlib.sha256(content).hexdigest()
-        beside = path.with_name(f"{path.stem}.{digest[:8]}.csv")
-        write_whole(beside, content)
-        document |= {"points_file": beside.name, "points_sha256": digest}
+        next_to_it = path.with_name(f"{path.stem}.{digest[:8]}.csv")
+        write_whole(next_to_it, content)
+        document |= {"points_file": next_to_it.name, "points_sha256": digest}
         document["source"] = document.pop("source")  # tables come after plain keys
         write_whole(path, tomli_w.dumps(document).encode())
     else:
@@ -193,7 +193,7 @@ def _open(document: dict, path: Path) -> OpenWorkload:
 def _from_recipe(read: OpenFile, kind: str, shared: dict) -> OpenWorkload:
     recipe = getattr(read, kind)
     if read.kind != kind:
-        raise InputError(f"kind = {shown(read.kind)}", f"must be {kind!r} beside [{kind}]", DOC)
+        raise InputError(f"kind = {shown(read.kind)}", f"must be {kind!r}, as in [{kind}]", DOC)
     known = inspect.signature(new_daily if kind == "daily" else new_constant).parameters
     known_keys(recipe, [key for key in known if key not in ("name", *SHARED_WITH_ANSWERS)], f"[{kind}]", DOC)
     answers = recipe | shared | {"name": read.name}

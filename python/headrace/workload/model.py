@@ -237,8 +237,8 @@ class ClosedWorkload:
     """A fixed number of I/Os in flight, in fio's terms (fio HOWTO: rw, bs, iodepth, numjobs,
     rwmixread).
 
-    `bs_kib`: size of one I/O in KiB. `iodepth`: in flight per job. `numjobs`: jobs beside each
-    other; the depth the volume sees is iodepth x numjobs. `rwmixread`: per cent of reads, for rw
+    `bs_kib`: size of one I/O in KiB. `iodepth`: in flight per job. `numjobs`: jobs in
+    parallel; the depth the volume sees is iodepth x numjobs. `rwmixread`: per cent of reads, for rw
     and randrw only. `size_gib`: data it runs over, or None. Raises InputError when a limit is
     broken.
     """

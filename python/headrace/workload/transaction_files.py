@@ -19,8 +19,8 @@ from headrace.workload.parameters import of_engine
 from headrace.workload.points import check_size
 from headrace.workload.transactions import DOC, Covered, TransactionWorkload
 
-# Covariances are written with all their digits; half of a millionth is rounding, more is no
-# covariance.
+# Covariances are written with all their digits; half of a millionth is rounding, more is
+# an error.
 ROUNDED = 1e-6
 # Bounds of GiB of cache, clients and virtual CPUs, and I/Os a second: ours, beyond any server of
 # today.

@@ -23,7 +23,7 @@ UNEXPLAINED = 0.02
 # published pairs of runs that differ in the cache alone (m5, 5 and 25 GB, both engines both ways: 9
 # to 28 %; c5, 54 and 27 GB: 3 %).
 UNEXPLAINED_PER_CACHE = 0.11
-# Locks and sockets are not simulated: from so many times the virtual CPUs of the runs on, or as
+# Locks and sockets are not simulated: beyond this many times the virtual CPUs of the runs, or as
 # small a part of them, a prediction says so.
 FAR_VCPUS = 2.0
 

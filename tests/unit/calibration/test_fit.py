@@ -15,6 +15,7 @@ import pytest
 from calibration_runs import FACTS, LONG, PERIOD_TX, PROFILE, WHERE, published, record, recorded, truth
 
 from headrace.base import core
+from headrace.base.units import GIB
 from headrace.calibration.fit import TPCC_KIB_SPREAD
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import Run, load_run
@@ -22,7 +23,7 @@ from headrace.calibration.score import compare_run
 from headrace.errors import InputError
 from headrace.simulation.database import Prediction, predict
 from headrace.workload.parameters import of_engine, value
-from headrace.workload.transactions import GIB, UNEXPLAINED, TransactionWorkload
+from headrace.workload.transactions import UNEXPLAINED, TransactionWorkload
 
 ENGINES = ("innodb", "myrocks")
 # A half hour's mean at a cap: one second scatters by about 7 % (variance 3 x mean + (0.055 mean)^2 at 1,000 tps and more: 7.8 %), 1,800 of them by 0.2 %. The shape of I/Os

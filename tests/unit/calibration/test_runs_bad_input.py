@@ -94,7 +94,7 @@ WRONG = [
     ('sysbench = "sysbench.txt"', "sysbench = 5", "must be the path"),
     ('sysbench = "sysbench.txt"', 'sysbench = "a\\u0000b"', "must be the path"),
     ('device = "nvme1n1"', 'device = "nvme7n1"', "There are: nvme1n1"),
-    ('device = "nvme1n1"', 'device = "nvme1n1+"', "beside a \\+"),
+    ('device = "nvme1n1"', 'device = "nvme1n1+"', "next to a \\+"),
     ('iostat = "iostat.txt"\n', "", "there is none"),
     ("clock_start = 2018-08-15T10:00:00", 'clock_start = "noon"', "date and time"),
     ("clock_start = 2018-08-15T10:00:00", "clock_start = 2018-08-16T10:00:00", "lie in the same time"),

@@ -136,7 +136,7 @@ LOCAL = "mysql://w@/?socket=/nonexistent/mysqld.sock"
         ([LOCAL], 2, "--storage is missing"),
         ([LOCAL, "--storage", "gp9:1"], 2, "not a volume type"),
         ([LOCAL, "--storage", "gp3:500", "--log-storage", "gp3:0"], 2, "log_storage"),
-        ([LOCAL, "--storage", "gp3:500", "--device", "nosuchdisk"], 2, "no block device"),
+        ([LOCAL, "--storage", "gp3:500", "--device", "nosuchdisk"], 2, "not a block device"),
         ([LOCAL, "--storage", "gp3:500", "--seconds", "5"], 2, "10 s to 7 days"),
         ([LOCAL, "--storage", "gp3:500", "--seconds", "60", "--workload", "x.toml"], 2, "too short to calibrate"),
         ([LOCAL, "--storage", "gp3:500", "--workload", "/nonexistent/x.toml"], 2, "the folder does not exist"),

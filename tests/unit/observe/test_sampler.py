@@ -190,7 +190,7 @@ def test_the_sampler_stands_on_whole_seconds():
 
 @pytest.mark.parametrize(
     ("devices", "interval", "words"),
-    [(["/dev/nonesuch"], 1.0, "no block device"), (["/etc/passwd"], 1.0, "no block device"), ([""], 1.0, "no block device"), ([], 0.0, "must be 0.1"),
+    [(["/dev/nonesuch"], 1.0, "not a block device"), (["/etc/passwd"], 1.0, "not a block device"), ([""], 1.0, "not a block device"), ([], 0.0, "must be 0.1"),
      ([], math.nan, "must be 0.1"), ([], 1e9, "must be 0.1")],
 )  # fmt: skip
 def test_what_cannot_be_sampled(devices, interval, words):

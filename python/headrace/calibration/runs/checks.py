@@ -176,5 +176,5 @@ def check_commits(name: str, status: pl.DataFrame, series: pl.DataFrame, finding
     commits, tps = (rates.drop_nulls().to_numpy() for rates in (status["com_commit_per_s"], series["tps"]))
     commits, tps = (float(rates.mean()) if rates.size else 0.0 for rates in (commits, tps))
     if commits and not LEAST_COMMITS * tps <= commits <= MOST_COMMITS * tps:
-        text = f"{name}: {commits:,.0f} commits a second beside {tps:,.0f} tps: other clients, or another run."
+        text = f"{name}: {commits:,.0f} commits a second against {tps:,.0f} tps: other clients, or another run."
         findings.append(RunFinding("status", text))

@@ -29,7 +29,7 @@ from headrace.observe.recording import Recording, clip
 from headrace.observe.run_files import align, status, sysbench
 from headrace.observe.run_files.counters import read_counters
 from headrace.observe.run_files.disk import read_disk
-from headrace.observe.series import DOC, RunFinding, Series, open_text
+from headrace.observe.series import DOC, RunFinding, TimeSeries, open_text
 
 # In this order: of several, the first gives the figures.
 DISK_KEYS = ("disk", "iostat", "vmstat")
@@ -58,7 +58,7 @@ def _load(described: Description) -> Run:
     findings = _said_by_the_description(described)
     read = _by_benchmark(described) if "sysbench" in described.files.paths else _by_server(described, findings)
     recording, rows, files = read.recording, read.rows, {read.key: (read.recording.name, read.recording.sha256)}
-    recording.text = ""  # read once, not kept beside the columns
+    recording.text = ""  # read once, not kept with the columns
     ending = check_threads(recording, rows, described.threads)
     check_length(recording, rows, described.seconds)
     series = _frame(rows, ending, described.threads)
@@ -180,7 +180,9 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
     return series.with_columns(pl.col("qps", "p95_ms").fill_nan(None))
 
 
-def _disks(described: Description, series: pl.DataFrame, row_s: float, findings: list[RunFinding]) -> dict[str, Series]:
+def _disks(
+    described: Description, series: pl.DataFrame, row_s: float, findings: list[RunFinding]
+) -> dict[str, TimeSeries]:
     span_s = series["t_s"][-1] + row_s - series["t_s"][0]
     disks = {}
     if "disk" in described.files.paths:
@@ -195,7 +197,7 @@ def _disks(described: Description, series: pl.DataFrame, row_s: float, findings:
 
 
 def _with_disks(
-    series: pl.DataFrame, disks: dict[str, Series], clock_s: float | None, findings: list[RunFinding]
+    series: pl.DataFrame, disks: dict[str, TimeSeries], clock_s: float | None, findings: list[RunFinding]
 ) -> pl.DataFrame:
     starts, durations = series["t_s"].to_list(), series["duration_s"].to_list()
     measured = {}

@@ -22,7 +22,7 @@ SIGMA_OF_MAD = 1.4826  # of a normal distribution
 # Where the deviations nearly vanish: counting noise (variance = mean) and 2 % of the level.
 LEAST_SIGMA_SHARE = 0.02
 SHOWN = 5  # places named in a sentence
-# Less than this of the run's median is no slow start: a cold buffer pool's first second does 2 %.
+# Less than this of the run's median is not a slow start: a cold buffer pool's first second does 2 %.
 STANDSTILL_SHARE = 0.005
 # Published sysbench-tpcc runs (Percona, EBS 2018): 28 to 83 % fewer in cold ones, within 2 % in
 # warm ones (RDS 2020).
@@ -61,7 +61,7 @@ def finished(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
     if outliers.height:
         worst = outliers.sort(pl.col("_away") / pl.col("_sigma"), descending=True, maintain_order=True)
         places = ", ".join(
-            f"{t:g} s ({tps:,.0f} tps beside {usual:,.0f})"
+            f"{t:g} s ({tps:,.0f} tps, usually {usual:,.0f})"
             for t, tps, usual in worst.select("t_s", "tps", "_median").head(SHOWN).rows()
         )
         text = f"{outliers.height} of {series.height} rows lie over {OUTLIER_SIGMAS:g} robust standard deviations from the median of the minute around them"

@@ -14,7 +14,7 @@ from headrace.observe.run_files.sysbench import Rows, say_gaps
 from headrace.observe.series import DOC, RunFinding
 from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_POINT_S
 
-# Commits are the transactions unless they are next to nothing beside statements that commit by
+# Commits are the transactions unless they are next to nothing compared with statements that commit by
 # themselves: then one of those is one.
 LEAST_COMMITS_PER_WRITE, LEAST_COMMITS_PER_READ = 0.1, 0.01
 # Samples a second apart come some milliseconds early or late.
@@ -89,7 +89,7 @@ def _transactions(
     if commits and commits >= LEAST_COMMITS_PER_WRITE * writes and commits >= LEAST_COMMITS_PER_READ * reads:
         chosen, said = (
             COMMITS,
-            f"a transaction is a commit ({commits:,.0f}, beside {writes:,.0f} statements that write and {reads:,.0f} that read)",
+            f"a transaction is a commit ({commits:,.0f}, compared with {writes:,.0f} statements that write and {reads:,.0f} that read)",
         )
     else:
         chosen, said = (

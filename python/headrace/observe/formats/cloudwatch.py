@@ -25,7 +25,7 @@ from headrace.observe.recording import Recording, cut_note, read_lines
 @dataclass(frozen=True)
 class Service:
     """Whose metrics: the four that are needed (reads, writes, bytes read, bytes written), and those
-    taken beside them."""
+    taken besides them."""
 
     name: str
     needed: tuple[str, str, str, str]
@@ -75,12 +75,12 @@ LEFT_OUT = "no metric of a volume's or an RDS instance's I/O that is used here"
 RDS_NOTE = "RDS's metrics were taken as averages of a second; an export of their sums cannot be told from that."
 
 # (volume, metric) -> {epoch_s: (where, stamp, value)}
-Series = dict[tuple[str, str], dict[float, tuple]]
+Metrics = dict[tuple[str, str], dict[float, tuple]]
 
 
 def parse(recording: Recording) -> Readings:
     """Reports of a CloudWatch export. Raises InputError."""
-    series: Series = {}
+    series: Metrics = {}
     periods: list[float] = []
     if recording.text.lstrip().startswith(("{", "[")):
         _read_json(recording, series)
@@ -91,7 +91,7 @@ def parse(recording: Recording) -> Readings:
     return _join(recording, series, periods)
 
 
-def _join_cut(recording: Recording, series: Series, periods: list[float]) -> Readings:
+def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Readings:
     """A CSV without a last line end: where its last figure is impossible it was cut off, and its
     line is left out."""
     try:
@@ -137,7 +137,7 @@ def _check_statistic(recording: Recording, where, metric: str, found: str) -> No
 
 def _put(
     recording: Recording,
-    series: Series,
+    series: Metrics,
     where,
     volume: str,
     metric: str,
@@ -162,7 +162,7 @@ def _put(
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _read_json(recording: Recording, series: Series) -> None:
+def _read_json(recording: Recording, series: Metrics) -> None:
     documents = load_all_json(recording, element_of="Datapoints")
     for index, document in enumerate(documents):
         place = f"document {index + 1}: " if len(documents) > 1 else ""
@@ -180,14 +180,14 @@ def _read_json(recording: Recording, series: Series) -> None:
             raise recording.bad(place, f"keys {', '.join(list(document)[:5])}", rule, hint)
 
 
-def _metric_data(recording: Recording, series: Series, document: dict, place: str) -> None:
+def _metric_data(recording: Recording, series: Metrics, document: dict, place: str) -> None:
     for index, result in enumerate(as_list(recording, f"{place}MetricDataResults", document["MetricDataResults"])):
         where = f"{place}MetricDataResults[{index}]"
         result = as_table(recording, where, result)
         label, key = result.get("Label"), result.get("Id")
         metric = next((metric_in(text) for text in (label, key) if isinstance(text, str) and metric_in(text)), None)
         if metric is None:
-            _note(recording, f"Left out: {str(label or key)[:60]!r}, {LEFT_OUT}.")
+            recording.note(f"Left out: {str(label or key)[:60]!r}, {LEFT_OUT}.")
             continue
         times = as_list(recording, f"{where}.Timestamps", result.get("Timestamps"))
         values = as_list(recording, f"{where}.Values", result.get("Values"))
@@ -217,7 +217,7 @@ def _metric_data(recording: Recording, series: Series, document: dict, place: st
             )
 
 
-def _metric_statistics(recording: Recording, series: Series, document: dict, place: str) -> None:
+def _metric_statistics(recording: Recording, series: Metrics, document: dict, place: str) -> None:
     label = document.get("Label")
     metric = metric_in(label) if isinstance(label, str) else None
     if metric is None:
@@ -252,9 +252,9 @@ def _metric_statistics(recording: Recording, series: Series, document: dict, pla
 # --- CSV --------------------------------------------------------------------------------------------------------------
 
 
-def _read_csv(recording: Recording, series: Series, periods: list[float]) -> None:
+def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> None:
     if not recording.text.endswith("\n"):
-        _note(recording, "The file does not end with a line end: if it was cut off, its last figure is too small.")
+        recording.note("The file does not end with a line end: if it was cut off, its last figure is too small.")
     head = recording.text[:5_000]
     delimiter = max(",;\t", key=head.count)
     try:
@@ -277,7 +277,7 @@ def _read_csv(recording: Recording, series: Series, periods: list[float]) -> Non
     _wide_form(recording, series, periods, numbered)
 
 
-def _long_form(recording: Recording, series: Series, header: list[str], rows: list) -> None:
+def _long_form(recording: Recording, series: Metrics, header: list[str], rows: list) -> None:
     """One line a figure: metric, timestamp, value, and perhaps volume, statistic, unit."""
     columns = {name: at for at, name in enumerate(header)}
     value_at = next((columns[name] for name in ("value", "sum") if name in columns), None)
@@ -292,7 +292,7 @@ def _long_form(recording: Recording, series: Series, header: list[str], rows: li
             raise recording.bad(number, f"{len(cells)} columns", f"the header has {len(header)}", hint)
         metric = metric_in(cells[columns["metric"]])
         if metric is None:
-            _note(recording, f"Left out: {cells[columns['metric']][:60]!r}, {LEFT_OUT}.")
+            recording.note(f"Left out: {cells[columns['metric']][:60]!r}, {LEFT_OUT}.")
             return
         if "unit" in columns and cells[columns["unit"]] not in UNITS:
             rule = f"one of {UNIT_NAMES} is reported"
@@ -314,7 +314,7 @@ def _long_form(recording: Recording, series: Series, header: list[str], rows: li
     read_lines(recording, rows, row, lambda: series)
 
 
-def _wide_form(recording: Recording, series: Series, periods: list[float], rows: list) -> None:
+def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows: list) -> None:
     """The console's download: some lines about each column (label, statistic, period), then one
     line a time."""
     first = next((at for at, (_, cells) in enumerate(rows) if parse_iso(cells[0])), None)
@@ -355,7 +355,7 @@ def _wide_form(recording: Recording, series: Series, periods: list[float], rows:
 # --- the four metrics together ----------------------------------------------------------------------------------------
 
 
-def _join(recording: Recording, series: Series, periods: list[float]) -> Readings:
+def _join(recording: Recording, series: Metrics, periods: list[float]) -> Readings:
     service = _service(recording, series)
     volumes = sorted({volume for volume, metric in series if metric in service.needed})
     for volume in volumes or [UNNAMED]:
@@ -370,7 +370,7 @@ def _join(recording: Recording, series: Series, periods: list[float]) -> Reading
     uneven, sums = 0, service.statistic == "Sum"
     for volume in volumes:
         reads, writes, read_bytes, write_bytes = (series[volume, metric] for metric in service.needed)
-        beside = _beside(recording, series, volume, period_s)
+        others = _other_metrics(recording, series, volume, period_s)
         for moment in sorted(set(reads) | set(writes) | set(read_bytes) | set(write_bytes)):
             if not (moment in reads and moment in writes and moment in read_bytes and moment in write_bytes):
                 uneven += 1
@@ -380,16 +380,16 @@ def _join(recording: Recording, series: Series, periods: list[float]) -> Reading
                 points[moment][2] / (period_s if sums else 1.0) for points in (reads, writes, read_bytes, write_bytes)
             ]
             observed = _observed(
-                {name: points[moment][2] for name, points in beside.items() if moment in points}, figures, period_s
+                {name: points[moment][2] for name, points in others.items() if moment in points}, figures, period_s
             )
             sample = make_sample(
                 recording, where, figures[0], figures[1], figures[2] / 1024, figures[3] / 1024, observed
             )
             by_time.setdefault(moment, DeviceReport(where, stamp, {})).devices[volume or service.only_device] = sample
     if uneven:
-        _note(recording, f"{uneven} periods were left out: not all four metrics have a figure there.")
+        recording.note(f"{uneven} periods were left out: not all four metrics have a figure there.")
     if service is RDS:
-        _note(recording, RDS_NOTE)
+        recording.note(RDS_NOTE)
     return Readings(
         f"CloudWatch of {service.name}" if service is RDS else "CloudWatch",
         [by_time[moment] for moment in sorted(by_time)],
@@ -399,7 +399,7 @@ def _join(recording: Recording, series: Series, periods: list[float]) -> Reading
     )
 
 
-def _service(recording: Recording, series: Series) -> Service:
+def _service(recording: Recording, series: Metrics) -> Service:
     """Whose metrics these are; EBS when none of either is there, so that the error names what is
     missing."""
     found = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
@@ -408,8 +408,10 @@ def _service(recording: Recording, series: Series) -> Service:
     return found[0] if found else EBS
 
 
-def _beside(recording: Recording, series: Series, volume: str, period_s: float) -> dict[str, dict[float, tuple]]:
-    """The metrics beside the four, of this volume or of no named one.
+def _other_metrics(
+    recording: Recording, series: Metrics, volume: str, period_s: float
+) -> dict[str, dict[float, tuple]]:
+    """The metrics besides the four, of this volume or of an unnamed one.
 
     Those of another period are left out, with a note.
     """
@@ -425,33 +427,33 @@ def _beside(recording: Recording, series: Series, volume: str, period_s: float) 
             else period_s
         )
         if abs(step - period_s) > PERIOD_SLACK_S:
-            _note(recording, f"Left out: {metric}, every {step:g} s where the I/Os are every {period_s:g} s.")
+            recording.note(f"Left out: {metric}, every {step:g} s where the I/Os are every {period_s:g} s.")
         else:
             found[metric] = points
     return found
 
 
-def _observed(beside: dict[str, float], rates: list[float], period_s: float) -> Observed:
+def _observed(others: dict[str, float], rates: list[float], period_s: float) -> Observed:
     """Queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`: reads and
     writes a second first."""
 
     def await_ms(latency: str, total: str, rate: float) -> float | None:
-        if latency in beside:
-            return beside[latency] * 1_000.0
-        return beside[total] / (rate * period_s) * 1_000.0 if total in beside and rate > 0 else None
+        if latency in others:
+            return others[latency] * 1_000.0
+        return others[total] / (rate * period_s) * 1_000.0 if total in others and rate > 0 else None
 
-    idle = beside.get("VolumeIdleTime")
+    idle = others.get("VolumeIdleTime")
     return Observed(
         await_ms("ReadLatency", "VolumeTotalReadTime", rates[0]),
         await_ms("WriteLatency", "VolumeTotalWriteTime", rates[1]),
         None,
-        beside.get("VolumeQueueLength", beside.get("DiskQueueDepth")),
+        others.get("VolumeQueueLength", others.get("DiskQueueDepth")),
         None if idle is None else max(0.0, 100.0 - 100.0 * idle / period_s),
-        beside.get("BurstBalance"),
+        others.get("BurstBalance"),
     )
 
 
-def _period(recording: Recording, series: Series, periods: list[float]) -> float:
+def _period(recording: Recording, series: Metrics, periods: list[float]) -> float:
     if len(set(periods)) > 1:
         rule = "all metrics need the same one"
         hint = "Export them with one period."
@@ -476,8 +478,3 @@ def _period(recording: Recording, series: Series, periods: list[float]) -> float
     if between is None:
         raise recording.bad("", "one time only", "the period cannot be seen from it", "Export at least two periods.")
     return between
-
-
-def _note(recording: Recording, note: str) -> None:
-    if note not in recording.notes and len(recording.notes) < 20:
-        recording.notes.append(note)

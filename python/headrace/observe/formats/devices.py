@@ -18,7 +18,7 @@ from headrace.base.units import HOUR_S
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, Stamp, parse_iso
 from headrace.observe.recording import DOC, Recording, clip
-from headrace.observe.series import Series
+from headrace.observe.series import TimeSeries
 from headrace.workload.model import OpenWorkload
 from headrace.workload.points import (
     LOCAL_ZONE,
@@ -42,7 +42,7 @@ MAX_MISSING_SHARE = 0.10
 # late under load.
 STAMP_SLACK_S = 1.0
 STAMP_SLACK_SHARE = 0.10  # of the interval; a guess
-# Figures beside the rates that are left out as no measurement. Older kernels count requests in
+# Figures besides the rates that are left out: they are not measurements. Older kernels count requests in
 # flight wrongly and print %util of thousands or queues of millions; a little above 100 % comes from
 # the interval being measured twice.
 MOST_UTIL_PERCENT = 110.0
@@ -57,7 +57,7 @@ CLEAR_WINNER = 2.0
 
 
 class Observed(NamedTuple):
-    """What a tool says of a device beside its rates, in the order of OBSERVED_COLUMNS; None where
+    """What a tool says of a device besides its rates, in the order of OBSERVED_COLUMNS; None where
     it does not."""
 
     read_await_ms: float | None = None
@@ -114,7 +114,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What the user may say beside the file."""
+    """What the user may say besides the file."""
 
     device: str | None = None
     interval_s: float | None = None
@@ -145,7 +145,7 @@ def make_sample(
 
 
 def _believed(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
-    """The figures beside the rates, without those that are no measurement: latencies of no I/O
+    """The figures besides the rates, without those that are not a measurement: latencies of no I/O
     (printed as 0) and absurd ones."""
     read_await, write_await, both, queue, util, balance = observed
     if util is not None and 100.0 < util <= MOST_UTIL_PERCENT:
@@ -166,8 +166,7 @@ def _believed(recording: Recording, observed: Observed, reads: float, writes: fl
     ]
     if not any(absurd):
         return kept
-    if ABSURD_NOTE not in recording.notes:
-        recording.notes.append(ABSURD_NOTE)
+    recording.note(ABSURD_NOTE)
     return Observed(*(None if wrong else value for value, wrong in zip(kept, absurd, strict=True)))
 
 
@@ -192,7 +191,7 @@ def _belong_together(recording: Recording, where, what: str, ops: float, kib: fl
 
 def device_series(
     recording: Recording, readings: Readings, wanted: str | None, interval_s: float | None
-) -> tuple[str, float, Series]:
+) -> tuple[str, float, TimeSeries]:
     """The device `wanted` (None: the busiest), the seconds between its reports, and what they say.
 
     Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS.
@@ -206,7 +205,7 @@ def device_series(
     first, back = readings.reports[0].stamp, _stamped_late_s(readings, interval_s)
     begin_s = None if first is None else first.epoch_s - back
     local_s = None if first is None else (first.local - EPOCH).total_seconds() - back
-    series = Series(recording.name, recording.sha256, starts, [interval_s] * len(starts), columns, begin_s, local_s)
+    series = TimeSeries(recording.name, recording.sha256, starts, [interval_s] * len(starts), columns, begin_s, local_s)
     return device, interval_s, series
 
 
@@ -247,14 +246,14 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
         raise InputError(f"{recording.name}: {error.value}", error.rule, error.source, error.hint) from None
 
 
-def _points(series: Series, rows: list[tuple[int, bool]], interval_s: float, idle: bool) -> pl.DataFrame:
+def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float, idle: bool) -> pl.DataFrame:
     """The points of a workload: for each interval a row of the series, and whether it was filled in
     (`idle`: with zeros)."""
     taken, filled = [row for row, _ in rows], pl.Series([missing for _, missing in rows])
     frame = pl.DataFrame({name: pl.Series(column, dtype=pl.Float64) for name, column in series.columns.items()})[taken]
     if idle:
         frame = frame.with_columns(pl.when(filled).then(0.0).otherwise(pl.col(rate)).alias(rate) for rate in RATES)
-    # A report that is held repeats the rates; what was observed beside them belongs to its own
+    # A report that is held repeats the rates; what else was observed belongs to its own
     # interval only.
     frame = frame.with_columns(
         pl.when(filled).then(None).otherwise(pl.col(name)).alias(name) for name in OBSERVED_COLUMNS
@@ -433,7 +432,7 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
 
 
 def _filled(
-    recording: Recording, readings: Readings, series: Series, gaps: str, interval_s: float
+    recording: Recording, readings: Readings, series: TimeSeries, gaps: str, interval_s: float
 ) -> list[tuple[int, bool]]:
     """For each interval of an even grid the report that stands for it, and whether it stands for a
     missing one."""

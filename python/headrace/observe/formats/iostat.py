@@ -40,7 +40,7 @@ class _TextReader:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.reports: list[DeviceReport] = []
-        self.stamp_texts: list[tuple[int, str] | None] = []  # beside reports
+        self.stamp_texts: list[tuple[int, str] | None] = []  # of each report
         self.pending_stamp: tuple[int, str] | None = None
         self.columns: list[str] = []  # none: no table is open
         self.cpu_values_follow = False
@@ -130,11 +130,11 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
         ("areq-sz", reads + writes, read_kib + write_kib),
         ("avgrq-sz", reads + writes, read_kib + write_kib),
     ):
-        # With discards beside them, the size over all I/Os is not that of reads and writes.
+        # With discards among them, the size over all I/Os is not that of reads and writes.
         if column in figures and not (column.startswith("a") and figures.get("d/s", 0.0) > 0):
             _check_size(recording, where, column, ops, kib, figures[column] * SIZE_COLUMNS[column], unit)
-    if figures.get("d/s", 0.0) > 0 and OTHER_IO_NOTE not in recording.notes:
-        recording.notes.append(OTHER_IO_NOTE)
+    if figures.get("d/s", 0.0) > 0:
+        recording.note(OTHER_IO_NOTE)
     return make_sample(recording, where, reads, writes, read_kib, write_kib, observed_of(figures))
 
 
@@ -160,7 +160,7 @@ def _check_size(recording: Recording, where, column: str, ops: float, kib: float
     # each, carried through the product, and 2 % for the interval being measured twice.
     tolerance = 0.5 * (ops + size_kib + 2 * unit) + 0.02 * max(kib, ops * size_kib)
     if abs(ops * size_kib - kib) > tolerance:
-        rule = f"do not make the {kib:g} KiB/s beside them"
+        rule = f"do not make the {kib:g} KiB/s in the same line"
         hint = "The line is damaged or its units are mixed: take its report out."
         raise recording.bad(where, f"{ops:g} I/Os a second of {size_kib:g} KiB ({column})", rule, hint)
 

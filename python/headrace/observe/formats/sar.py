@@ -50,7 +50,7 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
     read_kib = next(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = next(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
     if figures.get("dkB/s", figures.get("dkB", 0.0)) > 0:
-        _note(recording, DISCARD_NOTE)
+        recording.note(DISCARD_NOTE)
     tps, both = figures["tps"], read_kib + write_kib
     reads = tps * read_kib / both if both else 0.0
     return make_sample(recording, where, reads, tps - reads if both else 0.0, read_kib, write_kib, observed_of(figures))
@@ -81,7 +81,7 @@ class _TextReader:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.reports: list[DeviceReport] = []
-        self.times: list[tuple[int, int]] = []  # beside reports: (which banner, second of the day)
+        self.times: list[tuple[int, int]] = []  # of each report: (which banner, second of the day)
         self.day_texts: list[tuple[int, str]] = []
         self.columns: list[str] = []  # none: no table is open
         self.fresh = True  # the next line may be a header
@@ -110,7 +110,7 @@ class _TextReader:
                 raise self.recording.bad(number, line.strip(), "every line of sar begins with a time", hint)
         elif rest[:2] == ["LINUX", "RESTART"] or rest[:1] == ["LINUX-RESTART"]:
             self.restarted, self.columns, self.fresh = True, [], True
-            _note(self.recording, RESTART_NOTE)
+            self.recording.note(RESTART_NOTE)
         elif "DEV" in rest and "tps" in rest:
             check_columns(self.recording, number, rest)
             self.columns, self.fresh = rest, False
@@ -175,7 +175,7 @@ class _CsvReader:
         self.columns: list[str] = []  # none: no table is open
         self.host: str | None = None
         self.reports: list[DeviceReport] = []
-        self.stamps: list[tuple[int, str]] = []  # beside reports
+        self.stamps: list[tuple[int, str]] = []  # of each report
         self.intervals: list[float] = []
         self.restarted = False
 
@@ -188,7 +188,7 @@ class _CsvReader:
         cells = [cell.strip() for cell in line.split(";")]
         if any("LINUX-RESTART" in cell for cell in cells):
             self.restarted = True
-            _note(self.recording, RESTART_NOTE)
+            self.recording.note(RESTART_NOTE)
         elif self.columns and "DEV" in self.columns:  # else another report of the same sadf call
             self._row(number, cells)
 
@@ -228,7 +228,7 @@ def _parse_json(recording: Recording) -> Readings:
         raise recording.bad("sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one.")
     host = as_table(recording, "hosts[0]", hosts[0])
     if host.get("restarts"):
-        _note(recording, RESTART_NOTE)
+        recording.note(RESTART_NOTE)
     intervals, stamps, reports = [], [], []
     for index, entry in enumerate(as_list(recording, "statistics", host.get("statistics"))):
         place = f"statistics[{index}]"
@@ -264,8 +264,3 @@ def _stamped(recording: Recording, reports: list[DeviceReport], stamps: list, in
     for report, stamp in zip(reports, found, strict=True):
         report.stamp = stamp
     return Readings("sar", reports, interval_s=statistics.median_low(intervals) if intervals else None)
-
-
-def _note(recording: Recording, note: str) -> None:
-    if note not in recording.notes:
-        recording.notes.append(note)

@@ -39,7 +39,7 @@ def device_names(devices: Sequence[str]) -> dict[str, str]:
         if name not in known:
             busy = [other for other, row in known.items() if row["reads"] + row["writes"]]
             hint = f"There are: {', '.join(busy[:20]) or 'none'}."
-            raise InputError(device, "is no block device of this machine", "/proc/diskstats", hint)
+            raise InputError(device, "is not a block device of this machine", "/proc/diskstats", hint)
         if name in found:
             rule = f"is {found[name]} once more" if device != found[name] else "is named twice"
             hint = "Name each device once."

@@ -45,7 +45,7 @@ class CaptureRequest:
     devices of this machine.
 
     `threads` None: the mean of Threads_running, less the capture's own. `data_gib` None: as the
-    server says (needs PROCESS). `engine` None: the one that does more.
+    server says (needs PROCESS). `engine` None: the engine that does more.
     """
 
     address: Address

@@ -158,7 +158,7 @@ class Sampler:
             tick, step = following, now
         if missed:
             self._note(
-                f"{name}: {missed} samples were missed, since the one before took longer than {self.interval_s:g} s"
+                f"{name}: {missed} samples were missed, since the sample before took longer than {self.interval_s:g} s"
             )
 
     def _end(self, name: str, error: Exception) -> None:
@@ -225,7 +225,7 @@ def _statement(variables: Collection[str] | None) -> str:
     names = sorted({name.lower() for name in variables})
     for name in names:
         if not VARIABLE.match(name):
-            raise InputError(f"variable {name[:60]!r}", "is no name of a status variable", "SHOW GLOBAL STATUS")
+            raise InputError(f"variable {name[:60]!r}", "is not the name of a status variable", "SHOW GLOBAL STATUS")
     return f"{STATEMENT} WHERE Variable_name IN ({', '.join(repr(name) for name in names)})" if names else STATEMENT
 
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from headrace.errors import InputError
 from headrace.observe.recording import Recording
-from headrace.observe.series import DOC, RunFinding, Series
+from headrace.observe.series import DOC, RunFinding, TimeSeries
 
 MAX_LAG_S = 60.0  # starting two tools by hand takes less; a guess
 # what is slower than a minute is the run's course, the same in all files at any lag
@@ -51,7 +51,7 @@ def even_interval(
 
 
 def offset_of(
-    series: Series, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]
+    series: TimeSeries, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]
 ) -> float:
     """Seconds to add to the times of a series to get the run's.
 
@@ -71,7 +71,7 @@ def offset_of(
     return lag_s
 
 
-def _by_clock(series: Series, rows: pl.DataFrame, clock_at_zero_s: float, findings: list[RunFinding]) -> float:
+def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, findings: list[RunFinding]) -> float:
     end_s = rows["t_s"][-1] + rows["duration_s"][-1]
     for begin, words in (
         (series.begin_s, "by the clock"),
@@ -92,7 +92,7 @@ def _by_clock(series: Series, rows: pl.DataFrame, clock_at_zero_s: float, findin
     raise InputError(f"{series.name} begins {apart:+,.0f} s from the benchmark's start", rule, DOC, hint)
 
 
-def _best_lag(series: Series, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:
+def _best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:
     """(lag in s or 0, correlation there, correlation at 0)."""
     interval = rows["duration_s"][0]
     most = int(MAX_LAG_S // interval)
@@ -124,7 +124,9 @@ def _ups_and_downs(column: str) -> pl.Expr:
     return pl.col(column) - pl.col(column).rolling_median(WINDOW_ROWS, center=True, min_samples=WINDOW_ROWS // 4)
 
 
-def onto(series: Series, offset_s: float, starts: list[float], durations: list[float]) -> dict[str, list[float | None]]:
+def onto(
+    series: TimeSeries, offset_s: float, starts: list[float], durations: list[float]
+) -> dict[str, list[float | None]]:
     """Means of the series over other intervals, weighted by time; None where less than half of one
     was measured.
 

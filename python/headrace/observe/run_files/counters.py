@@ -4,7 +4,7 @@ as `headrace workload capture` writes.
 Linux counts a flush among the writes too on a device with a volatile cache (a loop device, a local
 disk; EBS has none), as the request that asked for it (block/blk-flush.c); no volume counts it as an
 I/O. And what was merged in the queue of a loop device is handed on in the parts it came in. So
-requests of a volume are writes less flushes, on a loop device with merged ones added: beside a
+requests of a volume are writes less flushes, on a loop device with merged ones added: compared with a
 lab's own count to 1 % (Linux 6.18, MariaDB on xfs, minutes at 300 to 3,000 IOPS).
 """
 
@@ -17,7 +17,7 @@ from headrace.errors import InputError
 from headrace.observe.clock import parse_iso
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
 from headrace.observe.recording import Recording, clip
-from headrace.observe.series import DOC, RunFinding, Series, csv_rows, open_text, wide_intervals
+from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, open_text, wide_intervals
 
 NEEDED = ("reads", "read_bytes", "writes", "write_bytes")
 # Counters that tell what of these reached the volume as a request.
@@ -27,7 +27,7 @@ MAX_SAMPLES = 3_000_000  # a month of seconds; ours
 SAME_MOMENT_S = 0.05
 
 
-def read_counters(path: Path, device: str | None, findings: list[RunFinding]) -> Series:
+def read_counters(path: Path, device: str | None, findings: list[RunFinding]) -> TimeSeries:
     """The devices of the file together (`device`: those named, joined by +), as rates between
     samples. Raises InputError."""
     recording = open_text(path)
@@ -99,7 +99,7 @@ def _chosen(recording: Recording, by_device: dict, device: str | None) -> list[s
     return names
 
 
-def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> Series:
+def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> TimeSeries:
     """Sums of the devices between moments at which all were sampled."""
     names = list(by_device)
     if len({len(samples) for samples in by_device.values()}) > 1 or any(
@@ -127,7 +127,7 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
         ):
             rates[name].append(None if None in changes else sum(parts) / scale / duration)
     gaps = _gaps(recording, starts, durations, restarts)
-    return Series(recording.name, recording.sha256, starts, durations, rates, times[0], times[0], gaps)
+    return TimeSeries(recording.name, recording.sha256, starts, durations, rates, times[0], times[0], gaps)
 
 
 def _requests(

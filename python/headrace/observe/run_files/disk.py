@@ -1,4 +1,4 @@
-"""What the disks and processors did beside the benchmark: reports of iostat or vmstat.
+"""What the disks and processors did during the benchmark: reports of iostat or vmstat.
 
 iostat has the I/Os and bytes of a device, vmstat the bytes of the whole host. The importers read
 the files. Both print how busy the processors were: vmstat us, sy, id, wa, st (and gu) in percent of
@@ -15,7 +15,7 @@ from headrace.observe.formats import iostat, vmstat
 from headrace.observe.formats.devices import MAX_MISSING_SHARE, Readings, device_series
 from headrace.observe.recording import Recording
 from headrace.observe.run_files.align import even_interval
-from headrace.observe.series import DOC, RunFinding, Series, open_text
+from headrace.observe.series import DOC, RunFinding, TimeSeries, open_text
 
 VMSTAT_WORK = ("us", "sy", "gu")
 IOSTAT_WORK = ("%user", "%nice", "%system")
@@ -29,7 +29,7 @@ def read_disk(
     span_s: float,
     row_s: float,
     findings: list[RunFinding],
-) -> Series:
+) -> TimeSeries:
     """One file as `read_mib_s`, `write_mib_s`, of iostat `read_iops`, `write_iops`, and
     `busy_share` where known.
 
@@ -45,7 +45,7 @@ def read_disk(
     readings = (iostat if key == "iostat" else vmstat).parse(recording)
     if device is not None and not all(member.strip() for member in device.split("+")):
         hint = "Write nvme1n1+nvme2n1."
-        raise recording.bad("", f"files.device = {device!r}", "a name is missing beside a +", hint, DOC)
+        raise recording.bad("", f"files.device = {device!r}", "a name is missing next to a +", hint, DOC)
     if interval_s is None and any(report.stamp is None for report in readings.reports):
         interval_s = even_interval(recording, key, len(readings.reports), span_s, row_s, findings)
     _, interval_s, series = device_series(recording, readings, device, interval_s)
@@ -71,7 +71,7 @@ def read_disk(
     return series
 
 
-def _say_gaps(recording: Recording, readings: Readings, series: Series, interval_s: float) -> None:
+def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, interval_s: float) -> None:
     total = round(series.span_s / interval_s)
     missing = total - len(series.start_s)
     if not missing:

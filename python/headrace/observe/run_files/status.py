@@ -21,7 +21,7 @@ from headrace.observe.clock import Stamp, parse_iso
 from headrace.observe.recording import Recording, clip
 from headrace.observe.run_files.align import even_interval
 from headrace.observe.run_files.sysbench import MAX_ROWS
-from headrace.observe.series import DOC, RunFinding, Series, csv_rows, cut_off, wide_intervals
+from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, cut_off, wide_intervals
 
 COMMITS = ("com_commit", "com_xa_commit")
 WRITES = (
@@ -80,7 +80,7 @@ BORDER = re.compile(r"\+[-+]+\+?\Z")
 # of 2>&1
 WARNING = re.compile(r"(mysql(admin)?|mariadb(-admin)?): \[?(Warning|Note)|Warning: ", re.IGNORECASE)
 TABLE_ROW = re.compile(r"\|\s*(\S+)\s*\|\s?(.*?)\s*\|\Z")
-LONGEST_DIFFERENCE_S = 600.0  # nobody samples less often; a guess
+LONGEST_DIFFERENCE_S = 600.0  # a guess: samples are taken more often than this
 UPTIME_SLACK_S = 1.5  # Uptime is in whole seconds
 
 
@@ -112,7 +112,7 @@ class Status:
     `page_bytes`, `pages_total`: None when not told.
     """
 
-    series: Series
+    series: TimeSeries
     where: list[int]  # line at which each interval ends
     engines: set[str]
     page_bytes: float
@@ -281,7 +281,7 @@ def _looks_relative(samples: StatusSamples) -> bool:
     if len(uptime) >= 3:
         grows = sum(b > a for a, b in zip(uptime[1:], uptime[2:], strict=False))
         # StatusSamples faster than one a second do not move Uptime either; differences are small
-        # beside it, or small altogether.
+        # compared with it, or small altogether.
         small = statistics.median(uptime[1:]) < 0.5 * uptime[0] or max(uptime) <= LONGEST_DIFFERENCE_S
         return grows < 0.5 * (len(uptime) - 2) and small
     if len(uptime) == 2:
@@ -387,7 +387,7 @@ def _series(
     begin: float | None,
     levels_known: bool,
     findings: list[RunFinding],
-) -> Series:
+) -> TimeSeries:
     keep = [index for index, duration in enumerate(durations) if duration > 0]
     if not keep:
         raise recording.bad("", "all samples at one time", "rates need time between them", "Record with -i1.", DOC)
@@ -395,7 +395,7 @@ def _series(
         findings.append(
             RunFinding(
                 "duplicate",
-                f"{recording.name}: {len(durations) - len(keep)} samples at the time of the one before were left out.",
+                f"{recording.name}: {len(durations) - len(keep)} samples at the time of the sample before were left out.",
             )
         )
     usual = statistics.median(durations[index] for index in keep)
@@ -431,14 +431,14 @@ def _series(
         )
         findings.append(RunFinding("restart", text, starts[index]))
     kept_starts, kept_durations = [starts[index] for index in keep], [durations[index] for index in keep]
-    return Series(recording.name, recording.sha256, kept_starts, kept_durations, columns, begin, begin)
+    return TimeSeries(recording.name, recording.sha256, kept_starts, kept_durations, columns, begin, begin)
 
 
 def _rate(before: float, after: float, duration: float) -> float | None:
     return None if math.isnan(before) or math.isnan(after) else (after - before) / duration
 
 
-def _status(samples: StatusSamples, series: Series, durations: list[float], levels_known: bool) -> Status:
+def _status(samples: StatusSamples, series: TimeSeries, durations: list[float], levels_known: bool) -> Status:
     def first(name: str) -> float | None:
         return next((value for value in samples.values[name] if not math.isnan(value)), None) if levels_known else None
 
@@ -448,7 +448,7 @@ def _status(samples: StatusSamples, series: Series, durations: list[float], leve
     return Status(series, where, samples.engines, first("innodb_page_size") or 16_384.0, total, share)
 
 
-def frame(series: Series, offset_s: float) -> pl.DataFrame:
+def frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
     """The intervals as `Run.status`, on the run's time."""
     columns = {"t_s": [start + offset_s for start in series.start_s], "duration_s": series.duration_s}
     return pl.DataFrame(

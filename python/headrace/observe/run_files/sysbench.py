@@ -54,7 +54,7 @@ class Rows:
     tps: array = field(default_factory=lambda: array("d"))
     qps: array = field(default_factory=lambda: array("d"))
     p95_ms: array = field(default_factory=lambda: array("d"))
-    # (line, text), or Stamp, beside the rows; empty when there are none
+    # (line, text), or Stamp, of the rows; empty when there are none
     stamps: list = field(default_factory=list)
     findings: list[RunFinding] = field(default_factory=list)
     interval_s: float = 0.0
@@ -286,7 +286,7 @@ def _one_axis(recording: Recording, rows: Rows, asked: float | None) -> None:
 
 
 def _check_step(recording: Recording, rows: Rows, index: int, interval: float) -> bool:
-    """True when the row repeats the one before it word for word."""
+    """True when the row repeats the row before it word for word."""
     now, before, where = rows.t_s[index], rows.t_s[index - 1], rows.where[index]
     step = now - before
     if step == 0:
@@ -343,7 +343,7 @@ CLOCK_SLACK_S = 3.0
 
 
 def _clock(recording: Recording, rows: Rows) -> None:
-    """When t_s was 0, from the times beside the rows; says where that clock jumped."""
+    """When t_s was 0, from the times printed with the rows; says where that clock jumped."""
     if not rows.stamps:
         return
     stamps = rows.stamps if isinstance(rows.stamps[0], Stamp) else parse_stamps(recording, rows.stamps)

@@ -7,7 +7,7 @@ covers the interval that ends at T (sysstat, vmstat) or begins there (CloudWatch
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -91,8 +91,17 @@ class DeviceReport:
 
     where: int | str
     stamp: Stamp | None
-    devices: dict[str, Sample]
+    devices: dict[str, Sample] = field(default_factory=dict)
     restarted: bool = False
+
+    def add(self, recording: Recording, where: int | str, device: object, sample: Sample) -> None:
+        """One more device, or an InputError for one without a name or listed before."""
+        if not isinstance(device, str) or not device:
+            raise recording.bad(where, f"device {device!r}", "each device has a name", "The file is damaged.")
+        if device in self.devices:
+            hint = "Two recordings were mixed: import them one by one."
+            raise recording.bad(where, device, "is listed twice in one report", hint)
+        self.devices[device] = sample
 
 
 @dataclass

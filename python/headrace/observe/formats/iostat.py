@@ -10,7 +10,7 @@ import re
 
 from headrace.observe.clock import looks_like_stamp, parse_stamps
 from headrace.observe.formats.devices import DeviceReport, Observed, Readings, Sample, make_sample
-from headrace.observe.formats.json_text import as_list, as_table, load_json
+from headrace.observe.formats.json_text import sysstat_host, tables_of
 from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(")
@@ -72,7 +72,7 @@ class _TextReader:
         check_columns(self.recording, number, words[1:])
         self.columns, self.cpu_values_follow = words[1:], False
         # `restarted` marks the report since boot; it is taken out at the end.
-        self.reports.append(DeviceReport(number, None, {}, restarted=self.since_boot))
+        self.reports.append(DeviceReport(number, None, restarted=self.since_boot))
         self.stamp_texts.append(self.pending_stamp)
         self.since_boot, self.pending_stamp = False, None
 
@@ -87,15 +87,11 @@ class _TextReader:
                 else "The line is cut off: take its report out, or copy the file again."
             )
             raise self.recording.bad(number, f"{len(values) + 1} columns", rule, hint)
-        devices = self.reports[-1].devices
-        if device in devices:
-            hint = "Two recordings were mixed: import them one by one."
-            raise self.recording.bad(number, device, "is listed twice in one report", hint)
         figures = {
             column: self.recording.number(number, column, word)
             for column, word in zip(self.columns, values, strict=True)
         }
-        devices[device] = sample_of(self.recording, number, figures)
+        self.reports[-1].add(self.recording, number, device, sample_of(self.recording, number, figures))
 
     def _unknown(self, number: int, line: str, words: list[str]) -> None:
         if words[-1] == "Device":
@@ -166,26 +162,14 @@ def _check_size(recording: Recording, where, column: str, ops: float, kib: float
 
 
 def _parse_json(recording: Recording) -> Readings:
-    document = load_json(recording, element_of="statistics")
+    host = sysstat_host(recording)
     reports, stamps = [], []
-    hosts = as_list(recording, "sysstat.hosts", as_table(recording, "sysstat", document.get("sysstat")).get("hosts"))
-    if len(hosts) != 1:
-        raise recording.bad("sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one.")
-    host = as_table(recording, "sysstat.hosts[0]", hosts[0])
-    for index, entry in enumerate(as_list(recording, "statistics", host.get("statistics"))):
-        place = f"statistics[{index}]"
-        entry = as_table(recording, place, entry)
-        report = DeviceReport(place, None, {}, restarted=index == 0)
-        for at, row in enumerate(as_list(recording, f"{place}.disk", entry.get("disk"))):
-            where = f"{place}.disk[{at}]"
-            row = as_table(recording, where, row)
-            device = row.get("disk_device")
-            if not isinstance(device, str) or not device or device in report.devices:
-                hint = "The file is damaged."
-                raise recording.bad(where, "disk_device", "each disk of a report needs a name of its own", hint)
+    for place, entry in tables_of(recording, "statistics", host.get("statistics")):
+        report = DeviceReport(place, None, restarted=not reports)
+        for where, row in tables_of(recording, f"{place}.disk", entry.get("disk")):
             check_columns(recording, where, list(row))
             figures = {key: recording.number(where, key, value) for key, value in row.items() if key != "disk_device"}
-            report.devices[device] = sample_of(recording, where, figures)
+            report.add(recording, where, row.get("disk_device"), sample_of(recording, where, figures))
         reports.append(report)
         stamp = entry.get("timestamp")
         if stamp is not None and not isinstance(stamp, str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 from headrace.errors import InputError
 from headrace.observe.recording import Recording, cut_note
@@ -83,6 +84,21 @@ def as_list(recording: Recording, where: str, value: object) -> list:
     if isinstance(value, list):
         return value
     raise recording.bad(where, _kind(value), "an array is expected", "The file is damaged or of another version.")
+
+
+def sysstat_host(recording: Recording) -> dict:
+    """The one host in a JSON file of sysstat (iostat -o JSON, sadf -j)."""
+    document = as_table(recording, "sysstat", load_json(recording, element_of="statistics").get("sysstat"))
+    hosts = as_list(recording, "sysstat.hosts", document.get("hosts"))
+    if len(hosts) != 1:
+        raise recording.bad("sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one.")
+    return as_table(recording, "sysstat.hosts[0]", hosts[0])
+
+
+def tables_of(recording: Recording, where: str, value: object) -> Iterator[tuple[str, dict]]:
+    """(place, object) of each object in an array."""
+    for index, item in enumerate(as_list(recording, where, value)):
+        yield f"{where}[{index}]", as_table(recording, f"{where}[{index}]", item)
 
 
 def _without_last(text: str, array: str) -> str | None:

@@ -14,7 +14,7 @@ from datetime import date, datetime, timedelta
 from headrace.observe.clock import EPOCH, Stamp, parse_days, parse_iso, parse_stamps, seconds_of_day
 from headrace.observe.formats.devices import DeviceReport, Readings, Sample, make_sample
 from headrace.observe.formats.iostat import observed_of
-from headrace.observe.formats.json_text import as_list, as_table, load_json
+from headrace.observe.formats.json_text import as_table, sysstat_host, tables_of
 from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(.*?\)\s+(?P<day>\S+(?:\s\d\S*){0,2}?)\s+_")
@@ -129,15 +129,11 @@ class _TextReader:
         device = row.pop("DEV")
         moment = (len(self.day_texts), second)
         if not self.reports or self.times[-1] != moment:
-            self.reports.append(DeviceReport(number, None, {}, restarted=self.restarted))
+            self.reports.append(DeviceReport(number, None, restarted=self.restarted))
             self.times.append(moment)
             self.restarted = False
-        devices = self.reports[-1].devices
-        if device in devices:
-            hint = "Two recordings were mixed: import them one by one."
-            raise self.recording.bad(number, device, "is listed twice at one time", hint)
         figures = {column: self.recording.number(number, column, word) for column, word in row.items()}
-        devices[device] = sample_of(self.recording, number, figures)
+        self.reports[-1].add(self.recording, number, device, sample_of(self.recording, number, figures))
 
 
 def _time_and_rest(words: list[str]) -> tuple[int | None, list[str]]:
@@ -214,48 +210,35 @@ class _CsvReader:
         if not self.stamps or self.stamps[-1][1] != stamp:
             self.stamps.append((number, stamp))
             self.intervals.append(interval)
-            self.reports.append(DeviceReport(number, None, {}, restarted=self.restarted))
+            self.reports.append(DeviceReport(number, None, restarted=self.restarted))
             self.restarted = False
-        _add_row(
-            self.recording, number, self.reports[-1], row, ("hostname", "interval", "timestamp", "DEV"), row["DEV"]
-        )
+        _add_row(self.recording, number, self.reports[-1], row, "DEV")
 
 
 def _parse_json(recording: Recording) -> Readings:
-    document = as_table(recording, "sysstat", load_json(recording, element_of="statistics").get("sysstat"))
-    hosts = as_list(recording, "sysstat.hosts", document.get("hosts"))
-    if len(hosts) != 1:
-        raise recording.bad("sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one.")
-    host = as_table(recording, "hosts[0]", hosts[0])
+    host = sysstat_host(recording)
     if host.get("restarts"):
         recording.note(RESTART_NOTE)
     intervals, stamps, reports = [], [], []
-    for index, entry in enumerate(as_list(recording, "statistics", host.get("statistics"))):
-        place = f"statistics[{index}]"
-        entry = as_table(recording, place, entry)
+    for place, entry in tables_of(recording, "statistics", host.get("statistics")):
         if "disk" not in entry:
             continue
         moment = as_table(recording, f"{place}.timestamp", entry.get("timestamp"))
         zone = "Z" if moment.get("utc") in (1, True) else ""
         stamps.append((place, f"{moment.get('date')} {moment.get('time')}{zone}"))
         intervals.append(recording.number(place, "interval", moment.get("interval")))
-        reports.append(DeviceReport(place, None, {}))
-        for at, row in enumerate(as_list(recording, f"{place}.disk", entry["disk"])):
-            where = f"{place}.disk[{at}]"
-            row = as_table(recording, where, row)
+        reports.append(DeviceReport(place, None))
+        for where, row in tables_of(recording, f"{place}.disk", entry["disk"]):
             check_columns(recording, where, list(row))
-            _add_row(recording, where, reports[-1], row, ("disk-device",), row.get("disk-device"))
+            _add_row(recording, where, reports[-1], row, "disk-device")
     return _stamped(recording, reports, stamps, intervals)
 
 
-def _add_row(
-    recording: Recording, where, report: DeviceReport, row: dict, labels: tuple[str, ...], device: object
-) -> None:
-    if not isinstance(device, str) or not device or device in report.devices:
-        hint = "The file is damaged or joined twice."
-        raise recording.bad(where, f"device {device!r}", "each device is listed once at a time, by name", hint)
+def _add_row(recording: Recording, where: int | str, report: DeviceReport, row: dict, device: str) -> None:
+    """A row of sadf; `device`: the column with its name."""
+    labels = ("hostname", "interval", "timestamp", device)
     figures = {key: recording.number(where, key, value) for key, value in row.items() if key not in labels}
-    report.devices[device] = sample_of(recording, where, figures)
+    report.add(recording, where, row.get(device), sample_of(recording, where, figures))
 
 
 def _stamped(recording: Recording, reports: list[DeviceReport], stamps: list, intervals: list[float]) -> Readings:

@@ -24,8 +24,6 @@ DOC = "docs/reference/run-description.md"
 # Fewer than this tell neither a mean nor its scatter.
 LEAST_SECONDS = 120.0
 LEAST_TRANSACTIONS = 2_000.0  # a guess
-# Fewer windows than this are a few bins at best.
-LEAST_WINDOWS = 12
 # What runs of one workload share.
 SAME = ("engine", "benchmark", "data", "script", "distribution")
 # Rounds of fit and shape: the third moves no figure by more than 0.2 %.

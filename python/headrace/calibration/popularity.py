@@ -10,6 +10,8 @@ does a checkpoint in a short run.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from headrace.base import core
@@ -87,7 +89,7 @@ def _means(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray)
     """Means over runs of means over windows, at the middle of each part; neighbouring parts
     together where one alone does not tell it."""
     points, begin = [], edges[0]
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         told = [(ratio[(x >= begin) & (x < high)], scatter) for x, ratio, scatter in parts]
         told = [(windows.mean(), scatter / len(windows)) for windows, scatter in told if len(windows) >= 2]
         if told and np.sqrt(np.mean([chance for _, chance in told]) / len(told)) > TOLD_TO:

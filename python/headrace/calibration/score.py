@@ -95,13 +95,7 @@ def _figure(what: str, unit: str, measured: float | None, predicted: float | Non
     error = None
     if measured is not None and predicted is not None and measured > 0 and unit != "s":
         error = 100.0 * (predicted / measured - 1.0)
-    return {
-        "what": what,
-        "unit": unit,
-        "measured": measured,
-        "predicted": predicted,
-        "error_percent": error,
-    }
+    return {"what": what, "unit": unit, "measured": measured, "predicted": predicted, "error_percent": error}
 
 
 def leave_out(

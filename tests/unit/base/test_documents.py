@@ -1,4 +1,6 @@
-"""Documents as structs: every refusal names the key with its value, the rule, the source and, where one is near, the word meant."""
+"""Documents as structs: every refusal names the key with its value, the rule, the source and, where
+one is near, the word meant.
+"""
 
 from typing import Annotated, Literal
 
@@ -73,4 +75,7 @@ def test_what_is_right_is_taken():
 def test_what_is_no_such_document(content, words):
     with pytest.raises(InputError, match=words):
         parse_toml("t.toml", content, KIND)
-    assert parse_toml("t.toml", b'format = "headrace-test"\nversion = 2', KIND) == {"format": "headrace-test", "version": 2}
+    assert parse_toml("t.toml", b'format = "headrace-test"\nversion = 2', KIND) == {
+        "format": "headrace-test",
+        "version": 2,
+    }

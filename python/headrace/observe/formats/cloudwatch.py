@@ -14,6 +14,7 @@ import csv
 import re
 import statistics
 from dataclasses import dataclass
+from itertools import pairwise
 
 from headrace.errors import InputError
 from headrace.observe.clock import Stamp, parse_iso
@@ -300,16 +301,7 @@ def _long_form(recording: Recording, series: Metrics, header: list[str], rows: l
         if "statistic" in columns:
             _check_statistic(recording, number, metric, cells[columns["statistic"]])
         volume = cells[columns["volume"]] if cells and "volume" in columns else _volume_in(cells[columns["metric"]])
-        _put(
-            recording,
-            series,
-            number,
-            volume,
-            metric,
-            parse_iso(cells[time_at]),
-            cells[time_at],
-            cells[value_at],
-        )
+        _put(recording, series, number, volume, metric, parse_iso(cells[time_at]), cells[time_at], cells[value_at])
 
     read_lines(recording, rows, row, lambda: series)
 
@@ -421,11 +413,7 @@ def _other_metrics(
         if not points:
             continue
         times = sorted(points)
-        step = (
-            statistics.median_low([b - a for a, b in zip(times, times[1:], strict=False)])
-            if len(times) > 1
-            else period_s
-        )
+        step = statistics.median_low([b - a for a, b in pairwise(times)]) if len(times) > 1 else period_s
         if abs(step - period_s) > PERIOD_SLACK_S:
             recording.note(f"Left out: {metric}, every {step:g} s where the I/Os are every {period_s:g} s.")
         else:
@@ -459,11 +447,7 @@ def _period(recording: Recording, series: Metrics, periods: list[float]) -> floa
         hint = "Export them with one period."
         raise recording.bad("", f"periods {', '.join(f'{p:g}' for p in sorted(set(periods)))} s", rule, hint)
     found = {key: sorted(points) for key, points in series.items()}
-    steps = {
-        key: statistics.median_low([b - a for a, b in zip(at, at[1:], strict=False)])
-        for key, at in found.items()
-        if len(at) > 1
-    }
+    steps = {key: statistics.median_low([b - a for a, b in pairwise(at)]) for key, at in found.items() if len(at) > 1}
     if len(set(steps.values())) > 1:
         value = f"figures {', '.join(f'{step:g}' for step in sorted(set(steps.values())))} s apart"
         rule = "all metrics need the same period"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
 import polars as pl
@@ -376,7 +377,7 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         found = readings.interval_s
     else:
         _check_order(recording, readings, stamps)
-        steps = [b.epoch_s - a.epoch_s for a, b in zip(stamps, stamps[1:], strict=False)]
+        steps = [b.epoch_s - a.epoch_s for a, b in pairwise(stamps)]
         found = readings.interval_s or (statistics.median_low(steps) if steps else None)
     if found is None and asked is None:
         rule = f"this {readings.tool} file does not say how many seconds lie between its reports"

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from headrace.connect import Address, connect
 from headrace.connect.connection import cut
 from headrace.errors import HeadraceError, InputError
@@ -202,7 +204,6 @@ class Sampler:
     # --- the end -----------------------------------------------------------------------------------------------------------------
 
     def _collect(self) -> Samples:
-        import polars as pl
 
         columns = ["t_unix", "device", *host.FIELDS]
         disks = []

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from headrace.base.units import MIB
 from headrace.observe.live import host
 from headrace.observe.live.store import write_csv
 from headrace.observe.run_files.counters import hands_on_parts
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Status variables that are levels, not counters (MySQL 9 and MariaDB 11 manuals, "Server Status
 # Variables"; InnoDB and RocksDB alike).
@@ -67,8 +65,6 @@ class Samples:
         of requests). Of the host user_cpus, system_cpus, iowait_cpus, idle_cpus, steal_cpus
         (processors' worth), load1, memory_available_bytes.
         """
-        import polars as pl
-
         step = self.interval_s
         parts = [
             _differences(self.status, step, is_level),
@@ -116,8 +112,6 @@ def write_disk_csv(samples: Samples, path) -> None:
 
 def _differences(frame: pl.DataFrame, step: float, level) -> pl.DataFrame:
     """A row per interval between neighbours of the grid, `tick` its beginning."""
-    import polars as pl
-
     if frame.height < 2:
         return pl.DataFrame(schema={"tick": pl.Int64})
     frame = frame.with_columns((pl.col("t_unix") / step).round().cast(pl.Int64).alias("tick")).unique(
@@ -140,7 +134,6 @@ def _differences(frame: pl.DataFrame, step: float, level) -> pl.DataFrame:
 
 
 def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
-    import polars as pl
 
     found = _differences(frame, step, lambda column: column == "in_flight")
     if not found.height:
@@ -170,8 +163,6 @@ def _together(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
     A row that one of them lacks is left out.
     """
-    import polars as pl
-
     if len(frames) == 1 or not all(frame.height for frame in frames):
         return frames[0] if len(frames) == 1 else pl.DataFrame(schema={"tick": pl.Int64})
     weighted = [

@@ -10,12 +10,10 @@ import shutil
 import tempfile
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from headrace.errors import CouldNotRun
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # 600 columns for half an hour of seconds: 9 MB.
 PART_ROWS = 1_800
@@ -57,14 +55,11 @@ class SampleStore:
         self._columns, self._rows = {}, 0
 
     def _frame(self) -> pl.DataFrame:
-        import polars as pl
 
         return pl.DataFrame({name: pl.Series(name, column, dtype=pl.Float64) for name, column in self._columns.items()})
 
     def frame(self) -> pl.DataFrame:
         """All samples in order; NaN became null."""
-        import polars as pl
-
         parts = [pl.read_parquet(path) for path in self._parts] + ([self._frame()] if self._rows else [])
         if not parts:
             return pl.DataFrame(schema={"t_unix": pl.Float64})
@@ -93,8 +88,6 @@ class Spill:
 def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
     """Whole numbers without a point, others with six decimals (microseconds in `time`); null is
     empty. Raises CouldNotRun."""
-    import polars as pl
-
     path = Path(path)
     whole = [
         name

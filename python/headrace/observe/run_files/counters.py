@@ -10,6 +10,7 @@ lab's own count to 1 % (Linux 6.18, MariaDB on xfs, minutes at 300 to 3,000 IOPS
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 from headrace.base.units import MIB
@@ -113,7 +114,7 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
     if len(by_device[names[0]]) < 2:
         raise recording.bad("", "one sample", "rates need two", "Record longer.", DOC)
     times = [row[0] for row in by_device[names[0]]]
-    starts, durations = [at - times[0] for at in times[:-1]], [b - a for a, b in zip(times, times[1:], strict=False)]
+    starts, durations = [at - times[0] for at in times[:-1]], [b - a for a, b in pairwise(times)]
     rates: dict[str, list[float | None]] = {
         name: [] for name in ("read_iops", "read_mib_s", "write_iops", "write_mib_s")
     }

@@ -12,6 +12,7 @@ import re
 import statistics
 from array import array
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import polars as pl
 
@@ -286,7 +287,7 @@ def _looks_relative(samples: StatusSamples) -> bool:
         return grows < 0.5 * (len(uptime) - 2) and small
     if len(uptime) == 2:
         return uptime[1] < 0.5 * uptime[0]
-    falls = [b < a for name in RATES for a, b in zip(samples.values[name], samples.values[name][1:], strict=False)]
+    falls = [b < a for name in RATES for a, b in pairwise(samples.values[name])]
     return bool(falls) and sum(falls) > 0.2 * len(falls)
 
 
@@ -340,11 +341,7 @@ def _times(
         times = samples.t_s
     elif asked is not None:
         times = [index * asked for index in range(count)]
-    elif (
-        len(uptime) == count
-        and all(b >= a for a, b in zip(uptime, uptime[1:], strict=False))
-        and uptime[-1] > uptime[0]
-    ):
+    elif len(uptime) == count and all(b >= a for a, b in pairwise(uptime)) and uptime[-1] > uptime[0]:
         mean = (uptime[-1] - uptime[0]) / (count - 1)
         even = [index * mean for index in range(count)]
         fits = all(abs(value - uptime[0] - at) <= UPTIME_SLACK_S for value, at in zip(uptime, even, strict=True))
@@ -367,7 +364,7 @@ def _times(
             hint = "The clock was set: cut the file there."
             raise recording.bad(where, f"{before - after:g} s back in time", "samples follow each other", hint, DOC)
     first = times[0]
-    return [time - first for time in times[:-1]], [b - a for a, b in zip(times, times[1:], strict=False)], begin
+    return [time - first for time in times[:-1]], [b - a for a, b in pairwise(times)], begin
 
 
 def _checkpoint_age(samples: StatusSamples) -> None:

@@ -11,6 +11,7 @@ import re
 import statistics
 from array import array
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from headrace.base.checks import did_you_mean
 from headrace.base.file_kinds import guess
@@ -179,7 +180,7 @@ def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, flo
         hint = "Cut the file there."
         raise recording.bad(totals[1][0], "a second summary", "sysbench was started again: one run per file", hint, DOC)
     if totals and len(rows.t_s) > 1:
-        step = statistics.median_low([b - a for a, b in zip(rows.t_s, rows.t_s[1:], strict=False)])
+        step = statistics.median_low([b - a for a, b in pairwise(rows.t_s)])
         summed, total = sum(rows.tps) * step, totals[0][1]
         if step > 0 and abs(summed - total) > TOTAL_SLACK * max(total, summed):
             text = f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
@@ -263,7 +264,7 @@ def _csv_row(
 
 def _one_axis(recording: Recording, rows: Rows, asked: float | None) -> None:
     """Even steps, with gaps where rows are missing; sets `interval_s`. Doubled rows are dropped."""
-    steps = [b - a for a, b in zip(rows.t_s, rows.t_s[1:], strict=False) if b > a]
+    steps = [b - a for a, b in pairwise(rows.t_s) if b > a]
     if not steps:
         hint = "Is the right column named in files.columns?"
         raise recording.bad("", "t_s never rises", "it counts the seconds since the start", hint, DOC)

@@ -209,7 +209,8 @@ def _notes(
     if busy is None:
         ms = database["clients"]["cpu_ms"]
         notes.append(
-            f"How busy the processors were is not known: {ms:.3g} ms of a virtual CPU a transaction are the standard benchmark's, known to {CPU_SPREAD:.0%}; "
+            f"How busy the processors were is not known: {ms:.3g} ms of a virtual CPU "
+            f"a transaction are the standard benchmark's, known to {CPU_SPREAD:.0%}; "
             "vmstat or iostat during a run on a known instance would tell."
         )
     for run, observation in zip(runs, observations, strict=True):
@@ -219,7 +220,8 @@ def _notes(
         if run.start == "cold" and full and done < 1.2 * full:
             more = (3.0 * full - done) / max(rate, 1e-9)
             notes.append(
-                f"{run.name}: ends after {done:,.0f} transactions, the cache is full at about {full:,.0f}: the steady state was not seen and is the standard benchmark's; "
+                f"{run.name}: ends after {done:,.0f} transactions, the cache is full at about "
+                f"{full:,.0f}: the steady state was not seen and is the standard benchmark's; "
                 f"about {more / 60:,.0f} minutes more would show it."
             )
         if run.start == "warm":
@@ -228,10 +230,12 @@ def _notes(
             )
         if not np.isfinite(observation.iops).any():
             notes.append(
-                f"{run.name}: no disk figures with the transactions: I/Os per transaction follow from the cap, their parts from the standard benchmark."
+                f"{run.name}: no disk figures with the transactions: I/Os per transaction "
+                "follow from the cap, their parts from the standard benchmark."
             )
     if len({run.threads for run in runs}) == 1 and _narrowed(found, runs[0].engine, "base_ms") >= TOLD_BY_RUNS:
         notes.append(
-            "All runs have the same number of clients: the response time without I/O is the standard benchmark's; a run with a quarter of the clients would tell."
+            "All runs have the same number of clients: the response time without I/O is "
+            "the standard benchmark's; a run with a quarter of the clients would tell."
         )
     return notes

@@ -164,7 +164,7 @@ def with_settings(database: dict, run: Run) -> dict:
         return dict(core.database_under(database, usual | given))
 
 
-# --- what the server counted ---
+# --- what the server counted ----------------------------------------------------------------------
 
 PAGE_KIB = 16.0  # InnoDB's default page
 # A pool with more of its pages free than this was not full: its free list says nothing. A guess, above what

@@ -213,8 +213,10 @@ def add_backup(reads: list[float], sizes: list[float], minutes: list[int], mib_s
 def backup_caveat() -> str:
     """What merging the backup into the points loses."""
     return (
-        f"The backup is counted as extra reads of {BACKUP_READ_KIB:g} KiB each; I/Os and bytes of those minutes are exact, "
-        "but their reads share one mean size, so a volume that counts 1 MiB runs (st1, sc1) looks worse than it would do."
+        f"The backup is counted as extra reads of {BACKUP_READ_KIB:g} "
+        "KiB each; I/Os and bytes of those minutes are exact, "
+        "but their reads share one mean size, so a volume that "
+        "counts 1 MiB runs (st1, sc1) looks worse than it would do."
     )
 
 
@@ -225,7 +227,7 @@ def _source(answers: dict) -> dict:
     }
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+# --- asking ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,13 @@ BACKUP_MINUTES = 30  # a guess
 BACKUP_MIB_S = 50.0  # reads the 88 GiB of data in 30 minutes
 
 CAPPED_CAVEAT = (
-    "The server was recorded on a gp2 volume of 3,600 IOPS that was busy all the time, so these figures are what that volume "
+    "The server was recorded on a gp2 volume of 3,600 IOPS that "
+    "was busy all the time, so these figures are what that volume "
     "gave: without the cap the server might have asked for more."
 )
 SIZES_CAVEAT = (
-    "vmstat counts KiB, not I/Os, for the whole host. 16 KiB reads and 30 KiB writes follow from the volume having been at its "
+    "vmstat counts KiB, not I/Os, for the whole host. 16 KiB reads "
+    "and 30 KiB writes follow from the volume having been at its "
     "3,600 IOPS; other published runs of this benchmark average 21 KiB an I/O, these 22.7 KiB."
 )
 
@@ -100,9 +102,11 @@ def demo_day() -> OpenWorkload:
         [about["write_kib"]] * MINUTES_OF_DAY,
     )
     caveats = (
-        f"Only one hour was recorded. Its {len(minutes)} minutes after the warm-up are repeated and scaled by the hourly factors of an "
+        f"Only one hour was recorded. Its {len(minutes)} minutes after the "
+        "warm-up are repeated and scaled by the hourly factors of an "
         f"{DAY_SHAPE} day ({SHAPES[DAY_SHAPE][0]:g} at night, 1 from 10:00): the day's shape is an assumption.",
-        f"The backup is an assumption: {BACKUP_MINUTES} minutes from 02:00 at {BACKUP_MIB_S:g} MiB/s in {BACKUP_READ_KIB:g} KiB reads.",
+        f"The backup is an assumption: {BACKUP_MINUTES} minutes from 02:00 "
+        f"at {BACKUP_MIB_S:g} MiB/s in {BACKUP_READ_KIB:g} KiB reads.",
         backup_caveat(),
         CAPPED_CAVEAT,
         SIZES_CAVEAT,

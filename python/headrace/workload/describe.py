@@ -53,11 +53,13 @@ def _demand_lines(figures: dict) -> list[str]:
         f"95 % of the time at most {figures['p95_iops']:,.0f} IOPS and {figures['p95_mib_s']:,.1f} MiB/s; "
         f"peak {figures['peak_iops']:,.0f} IOPS, {figures['peak_mib_s']:,.1f} MiB/s.",
         f"{read:.0%} of the I/Os are reads (mean {figures['mean_read_kib']:.1f} KiB), "
-        f"the rest writes (mean {figures['mean_write_kib']:.1f} KiB); all together {figures['mean_io_kib']:.1f} KiB an I/O.",
+        f"the rest writes (mean {figures['mean_write_kib']:.1f} KiB); "
+        f"all together {figures['mean_io_kib']:.1f} KiB an I/O.",
     ]
     if figures["span_s"] > HOUR_S:
         lines.append(
-            f"Busiest hour: {when}, {figures['busiest_hour_iops']:,.0f} IOPS and {figures['busiest_hour_mib_s']:,.1f} MiB/s on average."
+            f"Busiest hour: {when}, {figures['busiest_hour_iops']:,.0f} IOPS "
+            f"and {figures['busiest_hour_mib_s']:,.1f} MiB/s on average."
         )
     return lines
 
@@ -67,8 +69,10 @@ def closed_in_words(summary: dict, sequential: bool, caveats: tuple[str, ...]) -
     read_share, jobs = summary["read_share"], summary["numjobs"]
     what = {1.0: "reads", 0.0: "writes"}.get(read_share, f"I/Os, {read_share:.0%} of them reads")
     lines = [
-        f"{summary['name']}: {'sequential' if sequential else 'random'} {summary['bs_kib']:g} KiB {what}, as fast as the volume allows "
-        f"with {summary['queue_depth']:,} in flight ({jobs:,} job{'s' if jobs > 1 else ''}, depth {summary['iodepth']:,} each)."
+        f"{summary['name']}: {'sequential' if sequential else 'random'} "
+        f"{summary['bs_kib']:g} KiB {what}, as fast as the volume allows "
+        f"with {summary['queue_depth']:,} in flight ({jobs:,} "
+        f"job{'s' if jobs > 1 else ''}, depth {summary['iodepth']:,} each)."
     ]
     if summary["size_gib"] is not None:
         lines.append(f"It runs over {summary['size_gib']:,.4g} GiB.")

@@ -163,7 +163,7 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
         write_whole(path, (tomli_w.dumps(document) + _points_table(workload.points)).encode())
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def _closed(document: dict) -> ClosedWorkload:
@@ -251,7 +251,7 @@ def _points_file(name: object, digest: object, path: Path) -> pl.DataFrame:
     return frame
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def _closed_document(workload: ClosedWorkload) -> dict:

@@ -205,7 +205,8 @@ class OpenWorkload:
         if "uncensored_by" in self.source:
             margin = self.source["uncensored_by"]
             found.append(
-                f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess."
+                "Points at a limit of the recorded volume were raised to "
+                f"their least demand times {margin:g}, which is a guess."
             )
         start = self.source.get("clock_start")
         # A time of day without a date was laid out by hand, as the demonstration's day is.

@@ -102,7 +102,7 @@ def _iops_of(window: CensoredWindow) -> float:
     return window.recorded if window.unit == "IOPS" else window.at_least_iops
 
 
-# --- latency ----------------------------------------------------------------------------------------------------------
+# --- latency --------------------------------------------------------------------------------------
 
 
 def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | None:
@@ -133,7 +133,7 @@ def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | N
     return found if found["mean_ms"].is_not_null().any() else None
 
 
-# --- notes ------------------------------------------------------------------------------------------------------------
+# --- notes ----------------------------------------------------------------------------------------
 
 
 def limits_met(windows: tuple[CensoredWindow, ...], clock_start: str | None) -> tuple[str, ...]:
@@ -162,9 +162,15 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
 def short_note(span_s: float) -> str | None:
     """What a recording of less than a day, or a week, cannot show; None when it is long enough."""
     if span_s < WHOLE_SHARE * DAY_S:
-        return f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
+        return (
+            f"The recording is {span_in_words(span_s)} long: a day with its "
+            "backup is needed, better a week, before a plan can be trusted."
+        )
     if span_s < WHOLE_SHARE * 7 * DAY_S:
-        return f"The recording covers {span_in_words(span_s)}: a weekend, a month end or a weekly backup may be missing from it."
+        return (
+            f"The recording covers {span_in_words(span_s)}: a weekend, "
+            "a month end or a weekly backup may be missing from it."
+        )
     return None
 
 

@@ -70,7 +70,7 @@ def make_points(t_s, duration_s, reads_per_s, writes_per_s, read_kib, write_kib)
     )
 
 
-# --- checks ---
+# --- checks ---------------------------------------------------------------------------------------
 
 
 def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
@@ -128,7 +128,10 @@ def check_clock_start(start: object) -> None:
     longest span."""
     if start is None:
         return
-    rule = "must be a time of day like 10:00:00, or a date and time like 2025-11-21T10:00:00 of the years 1990 to 2100, in quotes"
+    rule = (
+        "must be a time of day like 10:00:00, or a date and time like "
+        "2025-11-21T10:00:00 of the years 1990 to 2100, in quotes"
+    )
     try:
         moment = (
             datetime.fromisoformat(start if len(start) > 8 else f"2000-01-01T{start}")
@@ -166,7 +169,8 @@ def coarse_caveat(points: pl.DataFrame) -> str | None:
     if longest_s <= COARSE_POINT_S:
         return None
     return (
-        f"Points last up to {longest_s:g} s: bursts shorter than that are not in the figures, and short bursts are what "
+        f"Points last up to {longest_s:g} s: bursts shorter than "
+        "that are not in the figures, and short bursts are what "
         "empties a burst bucket or fills a queue. Record at one minute or less before you trust a narrow margin."
     )
 
@@ -181,7 +185,7 @@ def check_size(size_gib: object) -> float | None:
     return size
 
 
-# --- figures ---
+# --- figures --------------------------------------------------------------------------------------
 
 
 def with_totals(points: pl.DataFrame) -> pl.DataFrame:

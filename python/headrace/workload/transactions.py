@@ -146,12 +146,16 @@ class TransactionWorkload:
             if covered.grown == 1.0:
                 said.append(f"A cache of {cache_gib:,.4g} GiB is far from the {runs} of the runs.")
             else:
-                share = f"{cache_gib:,.4g} GiB over {covered.grown:,.4g} times the data is as {cache_gib / covered.grown:,.4g} GiB over that of the runs"
+                share = (
+                    f"{cache_gib:,.4g} GiB over {covered.grown:,.4g} times the data is "
+                    f"as {cache_gib / covered.grown:,.4g} GiB over that of the runs"
+                )
                 said.append(f"A cache of {share}, which had {runs}: far from them.")
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
             said.append(
-                f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs."
+                f"{threads} {'client is' if threads == 1 else 'clients are'} "
+                f"far from the {_range(few, many)} of the runs."
             )
         if (
             vcpus is not None
@@ -163,7 +167,8 @@ class TransactionWorkload:
             )
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
             said.append(
-                f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}."
+                f"It goes on for {transactions:,.0f} transactions; the "
+                f"longest run ended after {covered.transactions:,.0f}."
             )
         return said
 

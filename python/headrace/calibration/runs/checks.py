@@ -69,7 +69,10 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
             raise recording.bad(where, f"{value:g} threads", f"the description says threads = {described}", hint, RULES)
     ending = [index >= end for index in range(count)]
     if any(ending):
-        text = f"In the last {count - end} rows clients had already left ({threads[count - 1]:g} of {described} at the end): marked suspect."
+        text = (
+            f"In the last {count - end} rows clients had already left "
+            f"({threads[count - 1]:g} of {described} at the end): marked suspect."
+        )
         rows.findings.append(RunFinding("ending", text, rows.t_s[end] - rows.interval_s))
     return ending
 
@@ -148,7 +151,10 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
             raise InputError(
                 f"{name}: {value:,.0f} {unit} half of the time", rule, "the catalog (headrace catalog volumes)", hint
             )
-        text = f"{name}: {value:,.0f} {unit} half of the time, and {described.storage}{on} gives {most:,.0f}: merging, other disks, or a wrong description."
+        text = (
+            f"{name}: {value:,.0f} {unit} half of the time, and {described.storage}{on} "
+            f"gives {most:,.0f}: merging, other disks, or a wrong description."
+        )
         findings.append(RunFinding("storage", text))
 
 

@@ -240,9 +240,15 @@ def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFindi
         for key, columns in measured.items()
     }
     first = used[0]
-    text = f"{', '.join(used[:-1])} and {used[-1]} are {'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
+    text = (
+        f"{', '.join(used[:-1])} and {used[-1]} are "
+        f"{'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
+    )
     if "vmstat" in total and total["vmstat"] < LEAST_HOST_SHARE * total[first]:
-        text += f" vmstat has only {total['vmstat'] / total[first]:.0%} of its bytes, though it counts all disks: they are not of one host and run."
+        text += (
+            f" vmstat has only {total['vmstat'] / total[first]:.0%} of its bytes, "
+            "though it counts all disks: they are not of one host and run."
+        )
     findings.append(RunFinding("disk", text))
 
 

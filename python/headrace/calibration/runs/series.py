@@ -64,7 +64,10 @@ def finished(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
             f"{t:g} s ({tps:,.0f} tps, usually {usual:,.0f})"
             for t, tps, usual in worst.select("t_s", "tps", "_median").head(SHOWN).rows()
         )
-        text = f"{outliers.height} of {series.height} rows lie over {OUTLIER_SIGMAS:g} robust standard deviations from the median of the minute around them"
+        text = (
+            f"{outliers.height} of {series.height} rows lie over {OUTLIER_SIGMAS:g} "
+            "robust standard deviations from the median of the minute around them"
+        )
         findings.append(RunFinding("outlier", f"{text}: {places}. Marked suspect, not dropped.", worst["t_s"][0]))
     suspect = (pl.col("suspect") | pl.col("_outlier")).alias("suspect")
     return series.with_columns(suspect).drop("_median", "_away", "_sigma", "_outlier")
@@ -89,11 +92,14 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
     places = ", ".join(
         f"{length:g} s at {start:g} s" for start, length in sorted(runs, key=lambda run: -run[1])[:SHOWN]
     )
-    text = f"{len(runs)} stalls, {sum(length for _, length in runs):,.0f} s in all, below {STALL_SHARE:.0%} of the median of the minute around them"
+    text = (
+        f"{len(runs)} stalls, {sum(length for _, length in runs):,.0f} s in "
+        f"all, below {STALL_SHARE:.0%} of the median of the minute around them"
+    )
     findings.append(RunFinding("stall", f"{text}; the longest: {places}.", longest[0]))
 
 
-# --- cold or warm -----------------------------------------------------------------------------------------------------
+# --- cold or warm ---------------------------------------------------------------------------------
 
 
 def check_start(
@@ -182,7 +188,7 @@ def _per_transaction(rows: pl.DataFrame, column: str) -> float | None:
     return amount / transactions if transactions and covered else None
 
 
-# --- a run in sentences ---
+# --- a run in sentences ---------------------------------------------------------------------------
 
 
 def describe(run: Run) -> list[str]:
@@ -198,7 +204,10 @@ def _set_up(run: Run) -> list[str]:
     log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
     data = f" over {_gib(run.benchmark.data_gib)} GiB of data" if run.benchmark.data_gib else ""
     script = f" {run.benchmark.script} ({run.benchmark.distribution})" if run.benchmark.script else ""
-    first = f"{run.name}: {engine}{version}, {run.benchmark.name}{script}{data}, {run.threads} threads, {run.start} start with {_gib(run.cache_gib)} GiB of cache{where}."
+    first = (
+        f"{run.name}: {engine}{version}, {run.benchmark.name}{script}{data}, {run.threads} "
+        f"threads, {run.start} start with {_gib(run.cache_gib)} GiB of cache{where}."
+    )
     if math.isfinite(run.caps.iops):
         burst = f" (with burst credits {run.caps.iops_burst:,.0f})" if run.caps.iops_burst > run.caps.iops else ""
         limits = f"{run.caps.iops:,.0f} IOPS{burst} and {run.caps.mib_s_burst:,.0f} MiB/s on {run.as_of}"
@@ -238,7 +247,8 @@ def _disk(run: Run) -> list[str]:
     each = [_per_transaction(run.series, column) for column in ("read_iops", "write_iops")]
     per = "" if None in each else f", {sum(filter(None, each)):,.1f} I/Os a transaction"
     return [
-        f"The device did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
+        f"The device did {reads:,.0f} reads and {writes:,.0f} writes a "
+        f"second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
     ]
 
 
@@ -261,7 +271,10 @@ def _measured(run: Run) -> list[str]:
 
 def _doubts(run: Run) -> list[str]:
     stalls, suspect = stall_runs(run.series), int(run.series["suspect"].sum())
-    first = f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} s), {suspect} suspect rows of {run.series.height}."
+    first = (
+        f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} "
+        f"s), {suspect} suspect rows of {run.series.height}."
+    )
     return [first, *(finding.text for finding in run.findings if finding.kind not in ("stall", "outlier"))]
 
 

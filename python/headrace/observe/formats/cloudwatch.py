@@ -160,7 +160,7 @@ def _put(
     points[stamp.epoch_s] = (where, stamp, number)
 
 
-# --- JSON -------------------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def _read_json(recording: Recording, series: Metrics) -> None:
@@ -250,7 +250,7 @@ def _metric_statistics(recording: Recording, series: Metrics, document: dict, pl
         )
 
 
-# --- CSV --------------------------------------------------------------------------------------------------------------
+# --- CSV ------------------------------------------------------------------------------------------
 
 
 def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> None:
@@ -344,7 +344,7 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
     read_lines(recording, rows[first:], line, lambda: series)
 
 
-# --- the four metrics together ----------------------------------------------------------------------------------------
+# --- the four metrics together --------------------------------------------------------------------
 
 
 def _join(recording: Recording, series: Metrics, periods: list[float]) -> Readings:

@@ -50,7 +50,8 @@ MOST_UTIL_PERCENT = 110.0
 MOST_QUEUE = 1e6  # outstanding: Linux queues 1,023 a device
 MOST_AWAIT_MS = 1e7  # almost three hours; Linux gives up after 30 s
 ABSURD_NOTE = (
-    "Some latencies, queues or utilisations were left out: they are beyond what a device can do (some kernels count requests in "
+    "Some latencies, queues or utilisations were left out: they are "
+    "beyond what a device can do (some kernels count requests in "
     "flight wrongly). The rates are not touched by that."
 )
 # A device is taken unasked only when it does at least this many times the I/O of the next one.
@@ -281,7 +282,7 @@ def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float,
     return points.with_columns(frame[name] for name in OBSERVED_COLUMNS)
 
 
-# --- device -----------------------------------------------------------------------------------------------------------
+# --- device ---------------------------------------------------------------------------------------
 
 
 def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tuple[str, list[Sample]]:
@@ -366,7 +367,7 @@ def _mean(values: tuple, weights: list[float]) -> float | None:
     return sum(value * weight for value, weight in used) / sum(weight for _, weight in used)
 
 
-# --- time -------------------------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------
 
 
 def _interval(recording: Recording, readings: Readings, asked: float | None) -> float:
@@ -405,7 +406,10 @@ def _check_order(recording: Recording, readings: Readings, stamps: list[Stamp]) 
             hint = "Two recordings were joined, or one was copied twice: keep one."
             raise recording.bad(report.where, str(after.local), "this time was there before", hint)
         if step < 0:
-            hint = "The clock was set, or recordings were joined in the wrong order: cut the file there and import the parts."
+            hint = (
+                "The clock was set, or recordings were joined in the "
+                "wrong order: cut the file there and import the parts."
+            )
             if abs(abs(step) - HOUR_S) <= 600:
                 hint = "About an hour: the end of summer time. Record in UTC (TZ=UTC), or cut the file there."
             rule = f"lies {-step:g} s before the report above it"
@@ -453,7 +457,10 @@ def _filled(
         where = readings.reports[longest].where
         if missing > MAX_MISSING_SHARE * total and gaps == "refuse":
             value = f"a gap of {width_s:g} s, {missing / total:.0%} of the recording in all is missing"
-            hint = "Say what to do: --gaps hold repeats the report before, --gaps zero takes it as idle. Or cut the file there."
+            hint = (
+                "Say what to do: --gaps hold repeats the report before, "
+                "--gaps zero takes it as idle. Or cut the file there."
+            )
             raise recording.bad(where, value, f"at most {MAX_MISSING_SHARE:.0%} may be", hint)
         how = "taken as idle" if gaps == "zero" else "filled with the report before"
         summer = (

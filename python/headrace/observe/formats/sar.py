@@ -66,7 +66,7 @@ def check_columns(recording: Recording, where, columns: list[str]) -> None:
         raise recording.bad(where, "a column twice", "each may be there once", "Print without -h: sadf -d FILE -- -d.")
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def _parse_text(recording: Recording) -> Readings:
@@ -156,7 +156,7 @@ def _date_reports(reader: _TextReader, days: list[date]) -> None:
         report.stamp = Stamp((local - EPOCH).total_seconds(), local)
 
 
-# --- sadf -------------------------------------------------------------------------------------------------------------
+# --- sadf -----------------------------------------------------------------------------------------
 
 
 def _parse_csv(recording: Recording) -> Readings:

@@ -144,7 +144,8 @@ def _add_notes(recording: Recording, reader: _Reader, read_size: float, write_si
     where = f"default, {SIZES_SOURCE}" if assumed else "as given"
     recording.notes += [
         "The first report was left out: vmstat's first is the mean since boot.",
-        f"vmstat counts KiB, not I/Os: {read_size:g} KiB reads and {write_size:g} KiB writes were assumed ({where}), so the IOPS "
+        f"vmstat counts KiB, not I/Os: {read_size:g} KiB reads and "
+        f"{write_size:g} KiB writes were assumed ({where}), so the IOPS "
         "are only as good as that. `iostat -x` knows them.",
         "The figures are of all disks of the host together, the root volume too.",
     ]

@@ -17,7 +17,8 @@ from headrace.observe.settings import PAGES_KIB, SETTINGS, check_version
 DOC = "docs/reference/capture.md"
 # A grant of one of these lets the account change something; a capture needs none.
 WRITING = re.compile(
-    r"\b(ALL PRIVILEGES|INSERT|UPDATE|DELETE|DROP|CREATE|ALTER|SUPER|GRANT OPTION|SHUTDOWN|RELOAD|FILE|\w+_ADMIN|\w+ ADMIN)\b"
+    r"\b(ALL PRIVILEGES|INSERT|UPDATE|DELETE|DROP|CREATE|ALTER|SUPER|GRANT OPTION|SHUTDOWN|RELOAD|FILE"
+    r"|\w+_ADMIN|\w+ ADMIN)\b"
 )
 # Errors of the server that mean a privilege is missing: 1142 on a table, 1143 on a column, 1044 on
 # a schema, 1227 of a global one.
@@ -50,7 +51,8 @@ IDLE = (
 # Bytes on disk of all tables. InnoDB's own list needs PROCESS; it opens no table.
 SIZES = {
     "innodb": (
-        "SELECT SUM(FILE_SIZE) FROM information_schema.INNODB_TABLESPACES WHERE SPACE_TYPE IN ('Single', 'General', 'System')",
+        "SELECT SUM(FILE_SIZE) FROM information_schema.INNODB_TABLESPACES "
+        "WHERE SPACE_TYPE IN ('Single', 'General', 'System')",
         "SELECT SUM(FILE_SIZE) FROM information_schema.INNODB_SYS_TABLESPACES",
     ),
     "myrocks": ("SELECT SUM(DATA_BLOCK_SIZE) FROM information_schema.ROCKSDB_SST_PROPS",),

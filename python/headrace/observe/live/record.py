@@ -207,7 +207,8 @@ def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str
     found = host.device_of(server.variables.get("datadir", "")) if here else None
     if found is None:
         return [], [
-            "no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"
+            "no disk counters: I/Os per transaction follow from the "
+            "volume's cap alone. Run on the server, with --device"
         ]
     return [found], [f"disk counters are of {found}, on which the data directory lies"]
 
@@ -263,7 +264,8 @@ def _description(
     threads = request.threads or max(1, round(mean))
     if request.threads is None:
         notes.append(
-            f"threads is the mean of Threads_running, {mean:.1f} clients with a statement under way: an estimate of the closed loop"
+            f"threads is the mean of Threads_running, {mean:.1f} clients "
+            "with a statement under way: an estimate of the closed loop"
         )
     first = samples.status.row(0, named=True)
     free, total = first.get("innodb_buffer_pool_pages_free"), first.get("innodb_buffer_pool_pages_total")
@@ -316,7 +318,8 @@ def _in_words(latencies: dict[str, float]) -> list[str]:
     words = []
     if "transactions" in latencies:
         words.append(
-            f"performance_schema counted {latencies['transactions']:,.0f} transactions of {latencies['transaction_mean_ms']:.2f} ms each on average, "
+            f"performance_schema counted {latencies['transactions']:,.0f} transactions "
+            f"of {latencies['transaction_mean_ms']:.2f} ms each on average, "
             "from begin to commit with what the client did in between"
         )
     if "statements" in latencies:

@@ -133,7 +133,7 @@ class Sampler:
             self._spill.remove()
         return self._samples
 
-    # --- threads -----------------------------------------------------------------------------------------------------------------
+    # --- threads ----------------------------------------------------------------------------------
 
     def _run(self, name: str, read: Callable[[], None]) -> None:
         missed, tick = 0, math.ceil(time.time() / self.interval_s)
@@ -201,7 +201,7 @@ class Sampler:
     def _read_host(self) -> None:
         self._host.add({"t_unix": time.time()} | host.read_host())
 
-    # --- the end -----------------------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def _collect(self) -> Samples:
 

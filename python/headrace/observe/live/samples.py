@@ -17,14 +17,22 @@ from headrace.observe.run_files.counters import hands_on_parts
 # Status variables that are levels, not counters (MySQL 9 and MariaDB 11 manuals, "Server Status
 # Variables"; InnoDB and RocksDB alike).
 LEVELS = re.compile(
-    r"threads_(running|connected|cached)|max_used_connections|open_(files|streams|tables|table_definitions)|slave_open_temp_tables|replica_open_temp_tables"
-    r"|slow_launch_time|prepared_stmt_count|memory_used(_initial)?|max_memory_used|connection_memory.*|global_connection_memory"
-    r"|innodb_buffer_pool_pages_(data|dirty|free|misc|total|old|latched|made_not_young_rate)|innodb_buffer_pool_bytes_(data|dirty)|innodb_page_size"
-    r"|innodb_(data_pending|os_log_pending|row_lock_current_waits|row_lock_time_(avg|max)|history_list_length|max_trx_id|num_open_files|checkpoint_(age|max_age|target_age))\w*"
-    r"|innodb_mem_\w+|innodb_ibuf_(size|free_list|segment_size)|innodb_available_undo_logs|innodb_undo_tablespaces_\w+|innodb_redo_log_(capacity_resized|logical_size|physical_size)"
-    r"|innodb_(background_log_sync|master_thread)_(?!.*loops)\w*|innodb_bp_\w*|key_blocks_\w+|qcache_(free_blocks|free_memory|queries_in_cache|total_blocks)"
-    r"|aria_pagecache_blocks_\w+|rocksdb_(memtable_(total|unflushed)|.*_size|.*pending.*|.*running.*|num_\w+|estimate\w*|live_\w+)|wsrep_.*|tc_log_(max_pages_used|page_size)"
-    r"|performance_schema_\w+_lost|ssl_(ctx_verify_depth|ctx_verify_mode|session_cache_size|default_timeout|verify_mode|verify_depth|session_cache_timeout)|last_query_cost|.*_(hit|fill)_(rate|ratio)"
+    r"threads_(running|connected|cached)|max_used_connections"
+    r"|open_(files|streams|tables|table_definitions)|slave_open_temp_tables"
+    r"|replica_open_temp_tables|slow_launch_time|prepared_stmt_count|memory_used(_initial)?"
+    r"|max_memory_used|connection_memory.*|global_connection_memory"
+    r"|innodb_buffer_pool_pages_(data|dirty|free|misc|total|old|latched|made_not_young_rate)"
+    r"|innodb_buffer_pool_bytes_(data|dirty)|innodb_page_size"
+    r"|innodb_(data_pending|os_log_pending|row_lock_current_waits|row_lock_time_(avg|max))\w*"
+    r"|innodb_(history_list_length|max_trx_id|num_open_files|checkpoint_(age|max_age|target_age))\w*"
+    r"|innodb_mem_\w+|innodb_ibuf_(size|free_list|segment_size)|innodb_available_undo_logs"
+    r"|innodb_undo_tablespaces_\w+|innodb_redo_log_(capacity_resized|logical_size|physical_size)"
+    r"|innodb_(background_log_sync|master_thread)_(?!.*loops)\w*|innodb_bp_\w*|key_blocks_\w+"
+    r"|qcache_(free_blocks|free_memory|queries_in_cache|total_blocks)|aria_pagecache_blocks_\w+"
+    r"|rocksdb_(memtable_(total|unflushed)|.*_size|.*pending.*|.*running.*|num_\w+|estimate\w*|live_\w+)"
+    r"|wsrep_.*|tc_log_(max_pages_used|page_size)|performance_schema_\w+_lost"
+    r"|ssl_(ctx_verify_depth|ctx_verify_mode|session_cache_size|default_timeout|verify_mode)"
+    r"|ssl_(verify_depth|session_cache_timeout)|last_query_cost|.*_(hit|fill)_(rate|ratio)"
 )
 
 

@@ -44,7 +44,8 @@ def even_interval(
     findings.append(
         RunFinding(
             "alignment",
-            f"{recording.name} has no times: its {count} reports were taken to be {row_s:g} s apart, as the benchmark's.",
+            f"{recording.name} has no times: its {count} reports were "
+            f"taken to be {row_s:g} s apart, as the benchmark's.",
         )
     )
     return row_s
@@ -64,7 +65,10 @@ def offset_of(
     lag_s, best, plain = _best_lag(series, reference, rows)
     why = "no clock in both files"
     if lag_s:
-        text = f"{series.name}: {why}; moved by {lag_s:+g} s, where its correlation with tps is {best:.2f} ({plain:.2f} if both began together)."
+        text = (
+            f"{series.name}: {why}; moved by {lag_s:+g} s, where its correlation "
+            f"with tps is {best:.2f} ({plain:.2f} if both began together)."
+        )
     else:
         text = f"{series.name}: {why}; taken to begin together with the benchmark."
     findings.append(RunFinding("alignment", text))
@@ -87,7 +91,10 @@ def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, fi
             )
             return offset
     apart = (series.begin_s or 0.0) - clock_at_zero_s
-    hint = "Are they of the same run? Clocks that differ by whole hours: give files.clock_start in the zone of the other file."
+    hint = (
+        "Are they of the same run? Clocks that differ by whole hours: "
+        "give files.clock_start in the zone of the other file."
+    )
     rule = "files of one run lie in the same time"
     raise InputError(f"{series.name} begins {apart:+,.0f} s from the benchmark's start", rule, DOC, hint)
 

@@ -163,7 +163,7 @@ def parse(
     return _status(samples, series, durations, levels_known)
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def _number(recording: Recording, where: int, name: str, text: str) -> float:
@@ -272,7 +272,7 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
     return samples
 
 
-# --- meaning ----------------------------------------------------------------------------------------------------------
+# --- meaning --------------------------------------------------------------------------------------
 
 
 def _looks_relative(samples: StatusSamples) -> bool:
@@ -392,14 +392,18 @@ def _series(
         findings.append(
             RunFinding(
                 "duplicate",
-                f"{recording.name}: {len(durations) - len(keep)} samples at the time of the sample before were left out.",
+                f"{recording.name}: {len(durations) - len(keep)} samples "
+                "at the time of the sample before were left out.",
             )
         )
     usual = statistics.median(durations[index] for index in keep)
     gaps = wide_intervals(durations, usual, UPTIME_SLACK_S)
     if gaps:
         longest = max(durations[index] for index in gaps)
-        text = f"{recording.name}: {len(gaps)} gaps between samples, the longest {longest:,.0f} s; rates there are means over the gap."
+        text = (
+            f"{recording.name}: {len(gaps)} gaps between samples, the "
+            f"longest {longest:,.0f} s; rates there are means over the gap."
+        )
         findings.append(RunFinding("gap", text, starts[gaps[0]]))
     columns, restarts = {}, {}
     for name in RATES:
@@ -423,7 +427,8 @@ def _series(
     if restarts:
         index = min(restarts)
         text = (
-            f"{recording.name}, line {samples.where[index + 1]}: {restarts[index]} starts over ({len(restarts)} times in all): the server was "
+            f"{recording.name}, line {samples.where[index + 1]}: {restarts[index]} "
+            f"starts over ({len(restarts)} times in all): the server was "
             "restarted, or FLUSH STATUS was run. Rates there are null."
         )
         findings.append(RunFinding("restart", text, starts[index]))

@@ -27,7 +27,8 @@ MAX_ROWS = 3_000_000  # a month of seconds; ours
 MOST = {"threads": 1e5, "tps": 1e7, "qps": 1e9, "p95_ms": 1e7, "t_s": MAX_SPAN_S}
 NUMBER = r"(\S+)"
 REPORT_1 = re.compile(
-    rf"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] thds: {NUMBER} tps: {NUMBER} qps: {NUMBER}(?: \(r/w/o: \S+\))? lat \(ms, ?(\S+?)%\): {NUMBER} "
+    rf"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] thds: {NUMBER} tps: {NUMBER} qps: {NUMBER}"
+    rf"(?: \(r/w/o: \S+\))? lat \(ms, ?(\S+?)%\): {NUMBER} "
     r"err/s:? \S+ reconn/s: \S+\Z"
 )
 REPORT_05 = re.compile(
@@ -96,7 +97,7 @@ def _value(recording: Recording, where: int, what: str, text: str) -> float:
     return number
 
 
-# --- raw output -------------------------------------------------------------------------------------------------------
+# --- raw output -----------------------------------------------------------------------------------
 
 
 def _raw(recording: Recording, lines: list[str]) -> Rows:
@@ -183,11 +184,14 @@ def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, flo
         step = statistics.median_low([b - a for a, b in pairwise(rows.t_s)])
         summed, total = sum(rows.tps) * step, totals[0][1]
         if step > 0 and abs(summed - total) > TOTAL_SLACK * max(total, summed):
-            text = f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
+            text = (
+                f"The reports add up to {summed:,.0f} transactions, sysbench's "
+                f"summary says {total:,.0f}: reports are missing or damaged."
+            )
             rows.findings.append(RunFinding("totals", text))
 
 
-# --- CSV --------------------------------------------------------------------------------------------------------------
+# --- CSV ------------------------------------------------------------------------------------------
 
 CSV_NAMES = {"t_s": "t_s", "threads": "threads", "tps": "tps", "qps": "qps", "lat_p95_ms": "p95_ms"}
 
@@ -259,7 +263,7 @@ def _csv_row(
         rows.stamps.append(stamp)
 
 
-# --- one time axis ----------------------------------------------------------------------------------------------------
+# --- one time axis --------------------------------------------------------------------------------
 
 
 def _one_axis(recording: Recording, rows: Rows, asked: float | None) -> None:
@@ -335,7 +339,10 @@ def say_gaps(recording: Recording, rows: Rows) -> None:
         rule = f"{share:.0%} of the run is missing, at most {MAX_MISSING_SHARE:.0%} may be"
         hint = "Copy the file again, or cut it there."
         raise recording.bad(longest[2], f"t_s jumps forward by {longest[1] + interval:,.0f} s", rule, hint, DOC)
-    text = f"{len(gaps)} gaps, {missing:,.0f} s ({share:.1%}) in all; the longest, {longest[1]:,.0f} s, begins at {longest[0]:,.0f} s. Nothing was filled in."
+    text = (
+        f"{len(gaps)} gaps, {missing:,.0f} s ({share:.1%}) in all; the longest, "
+        f"{longest[1]:,.0f} s, begins at {longest[0]:,.0f} s. Nothing was filled in."
+    )
     rows.findings.append(RunFinding("gap", text, longest[0]))
 
 
@@ -354,5 +361,8 @@ def _clock(recording: Recording, rows: Rows) -> None:
     if jumps:
         by = offsets[jumps[0]] - offsets[jumps[0] - 1]
         way = "forward" if by > 0 else "back"
-        text = f"{recording.name}: the clock was set {len(jumps)} times, first {way} by {abs(by):,.0f} s at line {rows.where[jumps[0]]}."
+        text = (
+            f"{recording.name}: the clock was set {len(jumps)} times, first "
+            f"{way} by {abs(by):,.0f} s at line {rows.where[jumps[0]]}."
+        )
         rows.findings.append(RunFinding("clock", text + " t_s was believed, not the clock.", rows.t_s[jumps[0]]))

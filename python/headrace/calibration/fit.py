@@ -30,7 +30,8 @@ WAITING_SPREAD = 0.2
 # (160 MiB/s over 7,800 IOPS) says 21.0, io1 under 500 MiB/s (26,000 IOPS) 20.7.
 TPCC_KIB_PER_IO = ((0.053, 20.4), (0.115, 20.85), (0.266, 23.2))
 TPCC_KIB_SPREAD = 0.015  # relative standard deviation: how far these figures lie apart
-# They are of the time after the cache has filled: from this many times the transactions of the fill.
+# They are of the time after the cache has filled: from this many times the transactions of the
+# fill.
 SETTLED_AFTER = 1.5
 # Bins that err together: residuals of the published runs are correlated over about a tenth of the
 # 90 bins.

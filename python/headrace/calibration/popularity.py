@@ -17,7 +17,8 @@ import numpy as np
 from headrace.base import core
 from headrace.calibration.observations import Observation, held_by_clients, modelled_over_measured
 
-# How far the scale may lie from the physics: a guess, so that a run's accidents do not become a law.
+# How far the scale may lie from the physics: a guess, so that a run's accidents do not become a
+# law.
 LEAST, MOST = 0.6, 1.7
 # A part's mean is known so well by itself, as a relative standard deviation, or parts are put
 # together until it is: as well as the fit takes a bin to be.

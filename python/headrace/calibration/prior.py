@@ -167,10 +167,11 @@ def with_settings(database: dict, run: Run) -> dict:
 # --- what the server counted ----------------------------------------------------------------------
 
 PAGE_KIB = 16.0  # InnoDB's default page
-# A pool with more of its pages free than this was not full: its free list says nothing. A guess, above what
-# innodb_lru_scan_depth keeps free in the smallest pools.
+# A pool with more of its pages free than this was not full: its free list says nothing. A guess,
+# above what innodb_lru_scan_depth keeps free in the smallest pools.
 FULL_FREE_SHARE = 0.12
-# Shares that are believed: control blocks take a twentieth or less, so anything outside is another pool. Guesses.
+# Shares that are believed: control blocks take a twentieth or less, so anything outside is another
+# pool. Guesses.
 LEAST_SHARE, MOST_SHARE = 0.5, 0.995
 # Fewer samples than this tell no usual state of the pool. A guess.
 FEWEST_SAMPLES = 4

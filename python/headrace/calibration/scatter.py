@@ -8,8 +8,8 @@ from scipy.optimize import nnls
 from headrace.base import core
 from headrace.calibration.observations import Observation
 
-# Rows that hardly differ were rounded or averaged when they were written, and nothing can be said of
-# a half in which nothing was done: the standard's scatter stays.
+# Rows that hardly differ were rounded or averaged when they were written, and nothing can be said
+# of a half in which nothing was done: the standard's scatter stays.
 NO_SCATTER = 1e-4
 
 

@@ -36,8 +36,8 @@ CREDITS_GONE_PERCENT = 1.0  # CloudWatch prints whole per cents
 FLAT_SHARE = 0.01
 TICKS_S = 0.01  # the tick of Linux's accounting (USER_HZ)
 FLAT_SHARE_AT_KNOWN_LIMIT = 0.005  # of the limit
-# Where no latency was recorded and the top is not a known limit, it must be flatter and longer; steady
-# demand is that flat too, so not the greater part of a recording.
+# Where no latency was recorded and the top is not a known limit, it must be flatter and longer;
+# steady demand is that flat too, so not the greater part of a recording.
 FLAT_SHARE_OF_ANY_TOP = 0.002
 LEAST_RUN_OF_ANY_TOP = 10  # points in a row
 # A level this little below another is that limit with a little less demand, not a second limit.
@@ -51,8 +51,8 @@ LEAST_BAND = 0.001  # share: figures are printed to two decimals
 LEAST_RUN = 3  # points: two alike may be chance
 LEAST_RUN_WITHOUT_LATENCY = 5  # points, where nothing but the rate tells
 LEAST_SCATTERED = 5  # points at one level that do not follow each other
-# Of all points at a level this share must be slow: a rate the volume often gave without waiting is not a
-# limit.
+# Of all points at a level this share must be slow: a rate the volume often gave without waiting is
+# not a limit.
 SLOW_SHARE_AT_LEVEL = 0.75
 # Limits of EBS volume types (data/volumes): gp3 base, gp2 and gp3 before and since 2025-09-26, io1,
 # io2; IOPS and MiB/s.

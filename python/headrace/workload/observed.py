@@ -1,5 +1,5 @@
-"""What a recording says besides its rates: its latency, the stretches in which its rates are a limit
-and not a demand, its notes.
+"""What a recording says besides its rates: its latency, the stretches in which its rates are a
+limit and not a demand, its notes.
 
 Those stretches are found in `censored`.
 """

@@ -44,7 +44,8 @@ QUERIES = {
     "oltp_update_index": 1, "oltp_update_non_index": 1, "oltp_insert": 1, "oltp_delete": 1,
 }  # fmt: skip
 TPCC_QUERIES = (15, 60)  # sysbench-tpcc in published runs: 28 to 37
-# Commits over transactions beyond which other clients were at work: a guess, wide enough for clocks and rounding.
+# Commits over transactions beyond which other clients were at work: a guess, wide enough for clocks
+# and rounding.
 LEAST_COMMITS, MOST_COMMITS = 0.5, 1.5
 # Below one query per transaction (less rounding) the columns are swapped.
 LEAST_QUERIES = 0.98

@@ -22,7 +22,8 @@ SIGMA_OF_MAD = 1.4826  # of a normal distribution
 # Where the deviations nearly vanish: counting noise (variance = mean) and 2 % of the level.
 LEAST_SIGMA_SHARE = 0.02
 SHOWN = 5  # places named in a sentence
-# Less than this of the run's median is not a slow start: a cold buffer pool's first second does 2 %.
+# Less than this of the run's median is not a slow start: a cold buffer pool's first second does 2
+# %.
 STANDSTILL_SHARE = 0.005
 # Published sysbench-tpcc runs (Percona, EBS 2018): 28 to 83 % fewer in cold ones, within 2 % in
 # warm ones (RDS 2020).

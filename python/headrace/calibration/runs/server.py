@@ -14,8 +14,8 @@ from headrace.observe.run_files.sysbench import Rows, say_gaps
 from headrace.observe.series import DOC, RunFinding
 from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_POINT_S
 
-# Commits are the transactions unless they are next to nothing compared with statements that commit by
-# themselves: then one of those is one.
+# Commits are the transactions unless they are next to nothing compared with statements that commit
+# by themselves: then one of those is one.
 LEAST_COMMITS_PER_WRITE, LEAST_COMMITS_PER_READ = 0.1, 0.01
 # Samples a second apart come some milliseconds early or late.
 JITTER = 0.02

@@ -43,9 +43,9 @@ MAX_MISSING_SHARE = 0.10
 # late under load.
 STAMP_SLACK_S = 1.0
 STAMP_SLACK_SHARE = 0.10  # of the interval; a guess
-# Figures besides the rates that are left out: they are not measurements. Older kernels count requests in
-# flight wrongly and print %util of thousands or queues of millions; a little above 100 % comes from
-# the interval being measured twice.
+# Figures besides the rates that are left out: they are not measurements. Older kernels count
+# requests in flight wrongly and print %util of thousands or queues of millions; a little above 100
+# % comes from the interval being measured twice.
 MOST_UTIL_PERCENT = 110.0
 MOST_QUEUE = 1e6  # outstanding: Linux queues 1,023 a device
 MOST_AWAIT_MS = 1e7  # almost three hours; Linux gives up after 30 s

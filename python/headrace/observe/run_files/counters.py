@@ -4,8 +4,8 @@ as `headrace workload capture` writes.
 Linux counts a flush among the writes too on a device with a volatile cache (a loop device, a local
 disk; EBS has none), as the request that asked for it (block/blk-flush.c); no volume counts it as an
 I/O. And what was merged in the queue of a loop device is handed on in the parts it came in. So
-requests of a volume are writes less flushes, on a loop device with merged ones added: compared with a
-lab's own count to 1 % (Linux 6.18, MariaDB on xfs, minutes at 300 to 3,000 IOPS).
+requests of a volume are writes less flushes, on a loop device with merged ones added: compared with
+a lab's own count to 1 % (Linux 6.18, MariaDB on xfs, minutes at 300 to 3,000 IOPS).
 """
 
 from __future__ import annotations

@@ -6,4 +6,5 @@ checks      single values that a user gives           files     read with a limi
 clocks      moments and spans of time in words        file_kinds    which tool a file comes from
 processes   programs of others: run, watched, ended   machine   programs and memory of this machine
 settings    the environment variables that are read
+documents   TOML files as msgspec structs, and their errors in words
 """

@@ -90,7 +90,7 @@ def print_prediction(workload: TransactionWorkload, storage: str, settings: RunS
         run = database.predict(workload, storage, progress=tick, **(vars(settings) | {"seconds": seconds}))
     run = run.with_warnings(databases.log_warnings(run, workload))
     if report is not None:
-        from headrace.report.database_pages import write_prediction
+        from headrace.report.databases import write_prediction
 
         write_prediction(report, run, workload)
         say(f"chart written to {report}")

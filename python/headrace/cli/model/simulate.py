@@ -120,7 +120,7 @@ class DemandOptions:
         from headrace.base.units import GIB, MIB
         from headrace.errors import InputError
         from headrace.simulation import notation
-        from headrace.workload.model import MAX_SIZE_GIB
+        from headrace.workload.points import MAX_SIZE_GIB
 
         options: dict[str, Any] = {}
         if self.modify is not None:

@@ -46,8 +46,7 @@ Flavor = Literal["mariadb", "mysql"]
 
 def complete_server(context: typer.Context, incomplete: str) -> list[str]:
     """Names of servers for the shell; nothing where this user may not look."""
-    from headrace.servers.places import data_dir_of
-    from headrace.servers.record import names
+    from headrace.servers.record import data_dir_of, names
 
     try:
         with lab_of(context) as lab:

@@ -64,17 +64,17 @@ def capture(
     output: TableOrJsonOption = "table",
 ) -> None:
     """Watch a live server, read only, and write a run that `headrace calibrate` takes."""
-    from headrace.observe.live.record import Question
+    from headrace.observe.live.record import CaptureRequest
     from headrace.observe.live.record import capture as capture_run
 
-    question = Question(
+    request = CaptureRequest(
         password.read_address(address), seconds, check_storage_given(storage, device), tuple(device or ()), log_storage, instance,
         read_day(as_of), engine, size_gib, threads, name, interval,
     )  # fmt: skip
     check_workload(workload, seconds)
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
     with ends_as_interrupts(), progress("watching the server") as tick:
-        found = capture_run(question, to, force=force, progress=tick)
+        found = capture_run(request, to, force=force, progress=tick)
     report(found, output, workload, name)
     if found.state != "whole":
         interrupted = found.state == "interrupted"

@@ -248,7 +248,7 @@ def _show_database(load: TransactionWorkload, growth: float, report: Path | None
 def _show(load: Workload, output: Output) -> None:
     from headrace.errors import InputError
     from headrace.report.output import as_csv
-    from headrace.report.workload import open_parts, spark_lines
+    from headrace.report.simulation import open_parts, spark_lines
     from headrace.workload import ClosedWorkload
 
     closed = isinstance(load, ClosedWorkload)

@@ -87,41 +87,19 @@ def _latencies() -> list[Metric]:
 
 
 COST = Metric(
-    "cost_usd_month",
-    "<=",
-    "USD",
-    "monthly cost, instance and log volumes included where there are any",
-    10.0,
-    "cost",
-    "monthly cost",
+    "cost_usd_month", "<=", "USD", "monthly cost, instance and log volumes included", 10.0, "cost", "monthly cost"
 )
 HEADROOM = Metric(
-    "headroom_percent",
-    ">=",
-    "%",
-    "growth of demand before another goal fails; none while anything is throttled",
-    10.0,
-    "headroom",
+    "headroom_percent", ">=", "%", "growth of demand before another goal fails; none while anything is throttled", 10.0, "headroom",
     "head-room",
-)
+)  # fmt: skip
 DURABILITY = Metric(
-    "durability_afr_percent",
-    "<=",
-    "%",
-    "chance to lose the data in a year (upper published figure, through the layout)",
-    0.1,
-    "static",
+    "durability_afr_percent", "<=", "%", "chance to lose the data in a year (upper published figure, through the layout)", 0.1, "static",
     "annual failure rate",
-)
+)  # fmt: skip
 CONSISTENCY = Metric(
-    "consistency_percent",
-    ">=",
-    "%",
-    "share of the time the type promises its performance",
-    0.1,
-    "static",
-    "promised consistency",
-)
+    "consistency_percent", ">=", "%", "share of the time the type promises its performance", 0.1, "static", "promised consistency",
+)  # fmt: skip
 
 DEMAND = _table(
     *_latencies(),

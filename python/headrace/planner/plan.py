@@ -490,7 +490,8 @@ class PlanEngine:
         if isinstance(workload, TransactionWorkload) and any(host.instance for host in self.hosts):
             if workload.database["clients"]["cpu_ms"] <= 0:
                 found.append(
-                    "The workload does not say what processor time a transaction takes: virtual CPUs are the bottleneck nowhere in this plan."
+                    "The workload does not say what processor time a transaction takes: "
+                    "virtual CPUs are the bottleneck nowhere in this plan."
                 )
             else:
                 found.append(

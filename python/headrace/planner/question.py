@@ -465,5 +465,6 @@ def _assumed_cache(workload: TransactionWorkload, instance: str, cache_share: fl
     with core_errors():
         cache = cache_of(core.instance(instance, as_of), cache_share)
     return [
-        f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. If yours is another, set that (innodb_buffer_pool_size), or calibrate there."
+        f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. "
+        "If yours is another, set that (innodb_buffer_pool_size), or calibrate there."
     ]

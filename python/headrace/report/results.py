@@ -23,7 +23,7 @@ SOURCE = "docs/reference/python.md"
 
 
 @dataclass(frozen=True)
-class Kind:
+class Presentation:
     """How results of one type are shown: in a notebook (`fill` adds to a page), and in a file
     (`write`), whose name may have one of `endings`."""
 
@@ -36,7 +36,7 @@ def report_html(result: object) -> str:
     """A result as HTML for a notebook: a compact table and a chart as inline SVG. Raises InputError
     for other things."""
     made = Page("")
-    _kind(result).fill(made, result)
+    _presentation_of(result).fill(made, result)
     return made.fragment()
 
 
@@ -44,21 +44,21 @@ def write_report(result: object, path: str | Path) -> None:
     """A plan, simulation, prediction, comparison with a run, study, proof or workload as a page
     with its charts (.html); those over time also as the chart alone (.svg, .png). Raises InputError
     for other things, CouldNotRun."""
-    kind = _kind(result)
-    if kind.write is None:
+    shown = _presentation_of(result)
+    if shown.write is None:
         raise InputError(type(result).__name__, "has no page of its own", SOURCE, "Give the result it belongs to.")
     file = path_of(path)
-    check_chart_path(file, kind.endings)
-    kind.write(file, result)
+    check_chart_path(file, shown.endings)
+    shown.write(file, result)
 
 
-def _kind(result: object) -> Kind:
+def _presentation_of(result: object) -> Presentation:
     """By the name of the class: results are known to no report before one is asked for."""
     ours = type(result).__module__.startswith("headrace.")
-    kind = KINDS.get(type(result).__name__) if ours else None
-    if kind is None:
+    shown = KINDS.get(type(result).__name__) if ours else None
+    if shown is None:
         raise InputError(type(result).__name__, "is no result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}.")
-    return kind
+    return shown
 
 
 # --- in a notebook --------------------------------------------------------------------------------
@@ -149,23 +149,23 @@ def _proof(made: Page, result) -> None:
 
 # By the name of the result's class.
 KINDS = {
-    "Plan": Kind(_plan, lambda path, result: plan.write_plans(path, [result])),
-    "EngineComparison": Kind(_engines, lambda path, result: plan.write_plans(path, result.plans, result.words)),
-    "Choice": Kind(_choice),
-    "Simulation": Kind(
+    "Plan": Presentation(_plan, lambda path, result: plan.write_plans(path, [result])),
+    "EngineComparison": Presentation(_engines, lambda path, result: plan.write_plans(path, result.plans, result.words)),
+    "Choice": Presentation(_choice),
+    "Simulation": Presentation(
         _simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS
     ),
-    "Prediction": Kind(
+    "Prediction": Presentation(
         _prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS
     ),
-    "Comparison": Kind(
+    "Comparison": Presentation(
         _comparison,
         lambda path, result: databases.write_comparison(path, result, result.prediction.workload),
         CHART_FORMATS,
     ),
-    "StudyResult": Kind(_study, study.write_study),
-    "Proof": Kind(_proof, proof.write_proof),
-    "OpenWorkload": Kind(_demand, simulation.write_workload, CHART_FORMATS),
-    "ClosedWorkload": Kind(_closed),
-    "TransactionWorkload": Kind(_database),
+    "StudyResult": Presentation(_study, study.write_study),
+    "Proof": Presentation(_proof, proof.write_proof),
+    "OpenWorkload": Presentation(_demand, simulation.write_workload, CHART_FORMATS),
+    "ClosedWorkload": Presentation(_closed),
+    "TransactionWorkload": Presentation(_database),
 }

@@ -102,7 +102,7 @@ class _Reader:
             ) from None
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", "Mend the line named."
+                f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", "Correct the line named."
             ) from None
 
     def read(self) -> PriceFile:
@@ -144,7 +144,7 @@ class _Reader:
                 raise self.refusal("", "per_usd", per_usd, rule, f"State what one US dollar costs in {code}.")
             return code, per_usd
         if code != "USD":
-            rule = "needs per_usd beside it: AWS lists its prices in US dollars"
+            rule = "needs per_usd too: AWS lists its prices in US dollars"
             raise self.refusal("", "currency", code, rule, f"Add per_usd, what one US dollar costs in {code}.")
         return code, 1.0
 
@@ -254,8 +254,8 @@ def read_price_file(path: str | Path) -> PriceFile:
 
 
 class PriceList:
-    """What storage, snapshots and instances cost in a region on a day, in US dollars, for whoever
-    has this discount and these rates.
+    """What storage, snapshots and instances cost in a region on a day, in US dollars, for a
+    customer with this discount and these rates.
 
     `as_of`: ISO day (None: the newest known). `discount_percent`: off every list price of AWS,
     committed ones too; own rates of `price_file` stand as they are. `commitment`: one of
@@ -497,7 +497,7 @@ class PriceList:
             )
         parts = [(name, price["usd"] * factor * discount, source, as_of)]
         surcharge = price["ebs_optimized_surcharge_usd"]
-        if surcharge:  # billed by the hour beside the instance, so no commitment lowers it
+        if surcharge:  # billed by the hour, apart from the instance, so no commitment lowers it
             parts.append((f"{instance_type} EBS-optimized", surcharge * discount, price["source"], price["as_of"]))
         return parts
 

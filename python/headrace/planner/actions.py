@@ -136,7 +136,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
 
 
 def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
-    """What the log volume needs, where there is one: a modification like the data's, or a new
+    """What a log volume of its own needs: a modification like the data's, or a new
     volume."""
     before = None if today is None else today.log_storage
     if choice.log_storage is None or choice.log_storage == before:
@@ -164,7 +164,7 @@ def _modify(after: Storage, before: Storage, as_of: str) -> dict:
     lines = [_modify_line(first)]
     if grown:
         lines.append(
-            "sudo xfs_growfs MOUNT_POINT    # or resize2fs; grow the partition before, where there is one (growpart)"
+            "sudo xfs_growfs MOUNT_POINT    # or resize2fs; grow the partition before, if it has one (growpart)"
         )
     undo = _modify_line(before.members[0], size=False)
     if grown:

@@ -9,9 +9,9 @@ hosts, and why the rest cannot be.
     Candidate  storage of the data, of the log or None, index of the host
 
 Along both axes performance never falls and cost never falls, which is what the search (search.py)
-rests on. Both are whole numbers, so nothing lies between two neighbours: there is no grid. What the
-types allow comes from the catalog's era of the day; nothing about a type is written here except
-which rule has which axis.
+rests on. Both are whole numbers, so nothing lies between two neighbours, and no grid is needed.
+What the types allow comes from the catalog's era of the day; nothing about a type is written here
+except which rule has which axis.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Space:
 
 
 def _gib_for(family: Family, member_gib: int, iops: int) -> int:
-    """GiB a volume needs to be given `iops`: types allow only so many a GiB."""
+    """GiB a volume needs to be given `iops`: types limit the IOPS of a GiB."""
     per_gib = family.figure("iops", "per_gib")
     if not per_gib or iops <= (family.figure("iops", "included") or 0):
         return member_gib
@@ -371,7 +371,7 @@ def _same_limits(one: core.Era, other: core.Era) -> bool:
 def spaces_of(
     family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int
 ) -> list[Space]:
-    """All spaces of a family: without a log volume the log needs room beside the data. Hosts are
+    """All spaces of a family: without a log volume the log needs room with the data. Hosts are
     given by their place in `hosts`."""
     sizes = {log: data_gib + (log_gib if log is None else 0) for log in logs}
     if family.volume_type == LOCAL:
@@ -393,7 +393,7 @@ def spaces_of(
 
 
 def _attachable(host: Host, volumes: int) -> bool:
-    """Whether the instance attaches so many volumes beside its root volume."""
+    """Whether the instance attaches this number of volumes, its root volume apart."""
     most = None if host.instance is None else host.instance["max_ebs_attachments"]
     return most is None or volumes < most
 

@@ -41,7 +41,7 @@ TWO_SNAPSHOTS = (
     "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together "
     "(multi-volume snapshot) to be consistent."
 )
-# A first day with full credits that does so many times the transactions of the others is worth a
+# A first day with full credits that does this many times the transactions of the others is worth a
 # line.
 FIRST_DAY_GAIN = 1.02
 # A difference between the first day and the settled one that is worth a line: a point of balance, a

@@ -151,7 +151,7 @@ class Goal:
         if metric is None:
             near = did_you_mean(self.metric, known)
             raise InputError(
-                text, f"there is no metric {shown(self.metric)}", SOURCE, near or f"Known: {', '.join(known)}."
+                text, f"{shown(self.metric)} is not a known metric", SOURCE, near or f"Known: {', '.join(known)}."
             )
         if self.sign != metric.sign:
             raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
@@ -263,7 +263,7 @@ def parse_goals(
 
 
 def _grows(goals: Iterable[Goal], subject: Subject, arrivals: bool) -> bool:
-    """Whether head-room means something beside these goals: of a demand that may not be throttled,
+    """Whether head-room means something with these goals: of a demand that may not be throttled,
     of a database asked for a rate."""
     if subject == "demand":
         return not any(goal.metric == "throttled_min" and goal.limit > 0 for goal in goals)

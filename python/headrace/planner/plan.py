@@ -363,7 +363,7 @@ class PlanEngine:
         return dict(zip(candidates, found, strict=True)), undecided
 
     def _least_regret(self, regret: dict, lasts: bool) -> Choice | None:
-        # Losing everything with the instance is no small regret: local disks count only where the
+        # Losing everything with the instance is a large regret: local disks count only where the
         # cheapest has them too.
         known = [
             candidate
@@ -468,7 +468,7 @@ class PlanEngine:
         }
 
     def _checks(self, compared: Choice | None) -> list[dict]:
-        """Recorded latency beside the model's, on today's storage."""
+        """Recorded latency and the model's, on today's storage."""
         workload = self.asked.recorded
         recorded = None if workload is None or compared is None else workload.recorded_latency()
         if workload is None or compared is None or recorded is None or not isinstance(self.chooser, DemandChooser):

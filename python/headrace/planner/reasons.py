@@ -17,7 +17,7 @@ from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.workload import OpenWorkload
 
-CENT = 0.005  # USD: less is no difference on a bill
+CENT = 0.005  # USD: a smaller difference does not show on a bill
 SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
 # What an array must save to be recommended: both of them. Striping costs operations (multi-volume
 # snapshots, growth, a larger chance of loss), which is a judgement, not a measurement.
@@ -108,7 +108,7 @@ def recommend(
     """What a DBA would sign of the choices that meet the goals, and why it is not the cheapest of
     them ("" where it is).
 
-    In this order: durable volumes; the instance family of today, where there is one; of a demand,
+    In this order: durable volumes; the instance family of today, if it is known; of a demand,
     no less memory and processors than today (`least_host`: GiB, virtual CPUs); solid-state types;
     one volume, unless more save at least 20 % and 20 USD a month; then the cheapest.
     """
@@ -335,7 +335,8 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
     about = judge.conditions
     load = f"{about.threads} clients" if about.threads else f"{about.arrivals_tps:g} transactions a second arrive"
     lines = [
-        f"data: {need.data_gib:,} GiB with free space; redo and a day of binlogs: {need.log_gib:,} GiB, beside the data or on a volume of their own",
+        f"data: {need.data_gib:,} GiB with free space; redo and a day of binlogs: {need.log_gib:,} GiB, "
+        "with the data or on a volume of their own",
         f"{load}; {about.start} start, {about.hours:g} h; what is sustained is the worst hour",
     ]
     if choice.instance:
@@ -370,7 +371,7 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
 def latency_checks(
     workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.DataFrame, clock: Callable[[float], str]
 ) -> list[dict]:
-    """Recorded latency beside the model's on today's storage: over the whole recording and in the
+    """Recorded latency and the model's on today's storage: over the whole recording and in the
     hour whose recorded latency was highest.
 
     Dicts of `what`, `recorded_ms`, `model_ms`. A check of the model that costs nothing. Points at a

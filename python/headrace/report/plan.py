@@ -28,7 +28,7 @@ DROP = ("throttled", "lowest balance", INTERVAL, "cache GiB", "AFR a year")
 VERDICTS = ("family", "outcome", "best candidate", "USD/month", "why")
 BILL = ("part", "item", "quantity", "unit", "unit price USD", "USD", "source", "as of")
 BILL_RIGHT = ("quantity", "unit price USD", "USD")
-# A family so many times dearer than the cheapest gets no line of its own unless it is asked for
+# A family this many times dearer than the cheapest gets no line of its own unless it is asked for
 # (chosen by eye).
 FAR = 3.0
 # Metrics that stand in columns of their own.
@@ -37,7 +37,7 @@ REGRET = (
     "Regret: what is spent beyond the cheapest that would have met the goals, "
     "or on a choice that misses them and must be bought again."
 )
-CENT = 0.005  # USD: less is no difference on a bill
+CENT = 0.005  # USD: a smaller difference does not show on a bill
 # What a line of the answer is: a sentence, and "good", "warn" or "".
 Line = tuple[str, str]
 
@@ -446,7 +446,7 @@ def _section(made: Page, plan, workload, runs: Runs) -> None:
 
 
 def add_choices(made: Page, plan, most: int | None = None) -> None:
-    """The ranked table, of it at most so many rows."""
+    """The ranked table, or its first rows (`most`)."""
     columns, rows = choice_table(plan)
     made.table(columns, rows[:most], RIGHT, first=bool(plan.winners), prose=("credits",))
 

@@ -57,7 +57,9 @@ def _presentation_of(result: object) -> Presentation:
     ours = type(result).__module__.startswith("headrace.")
     shown = KINDS.get(type(result).__name__) if ours else None
     if shown is None:
-        raise InputError(type(result).__name__, "is no result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}.")
+        raise InputError(
+            type(result).__name__, "is not a result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}."
+        )
     return shown
 
 

@@ -135,32 +135,17 @@ def simulate(
 
     Raises InputError for an impossible volume, date or load.
     """
-    if not isinstance(workload, (OpenWorkload, ClosedWorkload)):
-        hint = "For example headrace.demo_day(), headrace.load(FILE); headrace.predict takes databases."
-        raise InputError(shown(workload), "is no demand in I/Os", "headrace.simulate", hint)
-    as_of = day_of(as_of)
-    check_text("storage", storage, "For example gp3:500.")
-    if instance is not None:
-        check_text("instance", instance, "For example m5.large.")
-    check_choice("cycle", cycle, ("first", "settled"))
-    if options is not None and not isinstance(options, dict):
-        raise InputError(f"options = {shown(options)}", "must be a dict", "docs/reference/python.md")
-    if start_balance is not None:
-        check_number("start_balance", start_balance, 0, 100, "percent")
-    if seconds is not None:
-        check_number("seconds", seconds, 0.001, 366 * 86_400, "s")
-    if interval_s is not None:
-        check_number("interval_s", interval_s, 0.0, 366 * 86_400, "s")
-    check_number("growth", growth, 0.0, MAX_GROWTH)
-    check_whole("seed", seed, 0, 2**64 - 1)
+    as_of, options = day_of(as_of), options or {}
+    _check_load(workload, growth, cycle, options)
+    _check_place(storage, instance, start_balance)
+    _check_run(seconds, interval_s, seed)
     closed = isinstance(workload, ClosedWorkload)
     if not closed:
         workload = workload.scaled(growth)
         if seconds is not None:
             workload = _cut(workload, seconds)
     elif growth != 1.0:
-        raise InputError(f"{growth}", "growth needs demand over time; a closed load asks as fast as it is served", "", "leave --growth out")
-    options = options or {}
+        raise InputError(f"{growth}", "growth needs demand over time; a closed load sends as fast as it is served", "", "leave --growth out")
     chosen = _choose(form, workload, cycle, options)
     if cycle == "settled" and start_balance is not None:
         raise InputError(
@@ -202,6 +187,32 @@ def simulate(
     usable_gib = core.parse_storage(storage)["usable_gib"]
     day = as_of or core.newest_date()
     return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"], workload)
+
+
+def _check_load(workload: object, growth: object, cycle: object, options: object) -> None:
+    if not isinstance(workload, (OpenWorkload, ClosedWorkload)):
+        hint = "For example headrace.demo_day(), headrace.load(FILE); headrace.predict takes databases."
+        raise InputError(shown(workload), "is not a demand in I/Os", "headrace.simulate", hint)
+    check_number("growth", growth, 0.0, MAX_GROWTH)
+    check_choice("cycle", cycle, ("first", "settled"))
+    if not isinstance(options, dict):
+        raise InputError(f"options = {shown(options)}", "must be a dict", "docs/reference/python.md")
+
+
+def _check_place(storage: object, instance: object, start_balance: object) -> None:
+    check_text("storage", storage, "For example gp3:500.")
+    if instance is not None:
+        check_text("instance", instance, "For example m5.large.")
+    if start_balance is not None:
+        check_number("start_balance", start_balance, 0, 100, "percent")
+
+
+def _check_run(seconds: object, interval_s: object, seed: object) -> None:
+    if seconds is not None:
+        check_number("seconds", seconds, 0.001, 366 * 86_400, "s")
+    if interval_s is not None:
+        check_number("interval_s", interval_s, 0.0, 366 * 86_400, "s")
+    check_whole("seed", seed, 0, 2**64 - 1)
 
 
 def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, options: dict) -> str:

@@ -80,11 +80,11 @@ def test_what_is_drawn_over_time_is_written_as_a_chart_too(results, tmp_path):
 
 def test_what_is_no_result_is_refused(results, tmp_path):
     for thing in (None, "gp3:500", 5, results["Simulation"].rows):
-        with pytest.raises(InputError, match="is no result that can be shown"):
+        with pytest.raises(InputError, match="is not a result that can be shown"):
             headrace.write_report(thing, tmp_path / "x.html")
     with pytest.raises(InputError, match="has no page of its own"):
         headrace.write_report(results["Choice"], tmp_path / "x.html")
-    with pytest.raises(InputError, match="is no file name"):
+    with pytest.raises(InputError, match="is not a file name"):
         headrace.write_report(results["Plan"], 5)
 
 

@@ -13,6 +13,7 @@ from headrace import simulate
 from headrace.cli.plan import simulated
 from headrace.planner import plan
 from headrace.report import plan as report
+from headrace.report.tables import Table
 from headrace.workload.daily import new_daily
 
 NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
@@ -129,3 +130,20 @@ def test_the_frame_has_numbers_in_the_units_of_their_names():
         and frame["cost_usd_month"].dtype.is_float()
         and frame["probability"].is_between(0, 1).all()
     )
+
+
+@pytest.mark.parametrize("width", [80, 100, 150])
+def test_tables_of_plans_fit_a_terminal_and_break_no_storage_or_instance(width):
+    demand = plan(steady(), compare="gp2:1000", instances=["m5.large"])
+    settings = {"instances": ["r6i.large"], "exclude": only("gp3", "gp2"), "draws": 0}
+    database = plan(shop(), goals=["tps>=300"], compare="r6i.large/gp3:200,log=gp3:20", **settings)
+    for made in (demand, database):
+        for part in report.text_parts(made):
+            if isinstance(part, Table):
+                lines = [str(line) for line in part.lines(part.layout(width), width)]
+                assert all(len(line) <= width for line in lines), lines
+        table = next(part for part in report.text_parts(made) if isinstance(part, Table))
+        shown = [str(line).split() for line in table.lines(table.layout(width), width)]
+        for choice in made.winners:
+            whole = [name for name in (choice.storage, choice.instance, choice.log_storage) if name]
+            assert any(set(whole) <= set(line) for line in shown), whole

@@ -309,7 +309,7 @@ def needed_tps(goals: Iterable[Goal], threads: int | None, p95_over_mean: float)
 
 
 def miss_in_words(goal: Goal, value: float | None) -> str:
-    """`I/O p99 of the worst 5 min 240 ms against 20`."""
+    """`I/O p99 of the worst 5 min 240 ms against 20 ms`."""
     from headrace.base.clocks import span_in_words
 
     seconds_in = {"ms": 1e-3, "s": 1.0, "min": 60.0}.get(goal.about.unit)
@@ -321,7 +321,7 @@ def miss_in_words(goal: Goal, value: float | None) -> str:
         return f"{goal.about.words} {span_in_words(round(value * seconds_in))} against {number(goal.limit)}{unit}"
     if goal.about.unit == "ms" and value >= 1_000.0:
         return f"{goal.about.words} {number(value / 1_000)} s against {number(goal.limit)}{unit}"
-    return f"{goal.about.words} {number(value)}{unit} against {number(goal.limit)}"
+    return f"{goal.about.words} {number(value)}{unit} against {number(goal.limit)}{unit}"
 
 
 def number(value: float) -> str:

@@ -127,7 +127,7 @@ def simulate(
 ) -> Simulation:
     """Simulates `workload` on `storage` (notation: `gp2:500`, `raid10:4xgp3:500`).
 
-    `instance`: EC2 type whose EBS limits apply; None: the volumes alone. `as_of`: day of limits, ISO; None: the newest known.
+    `instance`: EC2 type whose EBS limits apply; None: the volumes alone. `as_of`: day of limits, ISO text or date; None: the newest known.
     `seconds`: length of a closed load (default 60), or where to cut an open one. `interval_s`: length of a row. `start_balance`: percent of
     credits and burst buckets at the start. `growth`: factor on an open demand. `options`: parts of the model
     (`merge`, `saved_second`, `holds`, `latency`, `rate_per_mille`, `snapshot`, `degradations`, `modify`, `failed_members`).

@@ -18,8 +18,8 @@ from headrace.planner.question import PlanSettings, make_question
 from headrace.workload import ClosedWorkload
 
 DEMAND = [
-    ({"goals": ["p99_mss<=2"]}, "no metric"),
-    ({"goals": ["tps>=300"]}, "no metric"),
+    ({"goals": ["p99_mss<=2"]}, "not a known metric"),
+    ({"goals": ["tps>=300"]}, "not a known metric"),
     ({"goals": "p99_ms"}, "METRIC<=NUMBER"),
     ({"region": "us-east-9"}, "region"),
     ({"as_of": "yesterday"}, "YYYY-MM-DD"),
@@ -104,7 +104,7 @@ def test_what_cannot_be_planned_is_refused():
 DATABASE = [
     ({"goals": []}, "no goal on performance"),
     ({"goals": [None]}, "METRIC"),
-    ({"goals": ["p99_ms<=20"]}, "no metric"),
+    ({"goals": ["p99_ms<=20"]}, "not a known metric"),
     ({"goals": ["tps<=300"]}, "better the more"),
     ({"goals": ["p95_ms>=50"]}, "better the less"),
     ({"goals": ["tps>300"]}, "only <= and >="),

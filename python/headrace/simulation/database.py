@@ -118,7 +118,7 @@ def predict(
     """
     if not isinstance(workload, TransactionWorkload):
         hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
-        raise InputError(shown(workload), "is no database in transactions", "headrace.predict", hint)
+        raise InputError(shown(workload), "is not a database in transactions", "headrace.predict", hint)
     as_of = day_of(as_of)
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = workload.threads if threads is None else threads

@@ -97,9 +97,15 @@ def _version(wanted: bool) -> None:
 
 
 top = typer.Typer(
-    name="headrace", cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
-    epilog=EPILOG, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-)  # fmt: skip
+    name="headrace",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help=HELP,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
 
 
 @top.callback()

@@ -180,7 +180,7 @@ MemberOption = Annotated[int | None, option("N", "Only this member of an array, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabOptions:
+class LabPlace:
     """Which lab is meant."""
 
     data_dir: Annotated[

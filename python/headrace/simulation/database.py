@@ -40,7 +40,7 @@ COARSE_ROWS = 360.0
 TIGHT_SHARE = 0.9
 COLUMNS = (
     "t_s", "tps", "p95_ms", "iops", "mib_s", "balance_percent", "instance_balance_percent", "cap", "dirty_share", "cached_share",
-    "reads_per_tx", "backlog",
+    "reads_per_tx", "backlog"
 )  # fmt: skip
 
 

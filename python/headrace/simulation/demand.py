@@ -47,7 +47,7 @@ ROWS_SCHEMA = {
     for name in (
         "t_s", "duration_s", "asked_iops", "asked_mib_s", "iops", "mib_s", "queue", "balance_percent",
         "instance_io_balance_percent", "instance_byte_balance_percent", "cap", "throttled_s",
-        "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms",
+        "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms"
     )
 }  # fmt: skip
 
@@ -122,14 +122,21 @@ def simulate(
         workload = workload if seconds is None else _cut(workload, seconds)
         length = workload.span_s
     chosen = _choose(form, workload, cycle, options)
-    row_s = _row_length(interval_s, workload, length)
+
+    settings: dict[str, Any] = {
+        "interval_s": _row_length(interval_s, workload, length),
+        "seconds": float(length),
+        "instance": instance,
+        "as_of": as_of,
+        "seed": seed,
+        "start_balance_percent": start_balance,
+        "options": options,
+        "cycle": cycle,
+    }
 
     def run(form: str) -> core.SimulationAnswer:
         with core_errors():
-            return core.simulate(
-                storage, core_load(workload), form=form, interval_s=row_s, seconds=float(length), instance=instance, as_of=as_of,
-                seed=seed, start_balance_percent=start_balance, options=options, progress=progress, cycle=cycle,
-            )  # fmt: skip
+            return core.simulate(storage, core_load(workload), form=form, progress=progress, **settings)
 
     answer = run(chosen)
     if (

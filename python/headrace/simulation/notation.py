@@ -28,7 +28,7 @@ STANDARD_EXAMPLE = (
 TPCC_KEYS = ("warehouses", "engine", "cache_gib", "threads", "size_gib")
 OLTP_KEYS = (
     "script", "tables", "table_size", "engine", "cache_gib", "threads", "distribution", "redo_gib",
-    "flush_log_at_trx_commit", "sync_binlog", "log_bin", "io_capacity", "doublewrite", "memtable_mib", "skip_trx", "range_size",
+    "flush_log_at_trx_commit", "sync_binlog", "log_bin", "io_capacity", "doublewrite", "memtable_mib", "skip_trx", "range_size"
 )  # fmt: skip
 SWITCHES = ("log_bin", "doublewrite", "skip_trx")
 COUNTS = ("threads", "tables", "table_size", "sync_binlog", "flush_log_at_trx_commit", "range_size")

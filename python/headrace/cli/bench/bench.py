@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,6 +24,9 @@ from headrace.cli.options import (
 from headrace.cli.output import print_answer, print_csv, print_frame, say
 from headrace.errors import InputError
 
+if TYPE_CHECKING:
+    from headrace.bench import RunRecord
+
 EPILOG = """\b
 Examples:
   headrace bench run sysbench-oltp --server db --rows 1000000 --threads 32 --seconds 600
@@ -40,7 +43,7 @@ app.add_typer(bench_run.app, name="run", short_help="Run a benchmark and keep wh
 
 LIST_CSV = (
     "run", "state", "benchmark", "threads", "storage", "seconds", "tps", "qps", "p50_ms", "p95_ms", "p99_ms", "read_iops", "write_iops",
-    "read_mib_s", "write_mib_s",
+    "read_mib_s", "write_mib_s"
 )  # fmt: skip
 
 
@@ -69,13 +72,7 @@ def list_all(
         if benchmark in (None, record.document["benchmark"]["name"])
         and storage in (None, record.document["target"].get("storage"))
     ][-(last or 0) :]
-    rows = [
-        {
-            "run": record.id, "state": record.state, "benchmark": record.document["benchmark"]["name"],
-            "threads": record.document["load"]["threads"], "storage": record.document["target"].get("storage"), **record.summary,
-        }
-        for record in found
-    ]  # fmt: skip
+    rows = [_csv(record) for record in found]
     answer = [record.document | {"folder": record.folder} for record in found]
     print_answer(
         answer,
@@ -84,6 +81,14 @@ def list_all(
         LIST_CSV,
         lambda: (table(LIST_COLUMNS, [list_row(record) for record in found], right=LIST_RIGHT),),
     )
+
+
+def _csv(record: RunRecord) -> dict[str, object]:
+    """A run as a row of LIST_CSV."""
+    document = record.document
+    of_load = {"benchmark": document["benchmark"]["name"], "threads": document["load"]["threads"]}
+    cells = {"run": record.id, "state": record.state, **of_load, "storage": document["target"].get("storage")}
+    return {**cells, **record.summary}
 
 
 @app.command()
@@ -139,10 +144,8 @@ def compare(
         benchmarks.write_comparison(report, found)
         say(f"report written to {report}")
     rows = [asdict(one) for one in found.differences]
-    answer = {
-        "first": [record.id for record in found.a], "second": [record.id for record in found.b], "differences": rows,
-        "differs": found.differs, "unlike": found.unlike, "notes": found.notes,
-    }  # fmt: skip
+    ids = {"first": [record.id for record in found.a], "second": [record.id for record in found.b]}
+    answer = ids | {"differences": rows, "differs": found.differs, "unlike": found.unlike, "notes": found.notes}
     names = [f"{side}: {benchmarks.group_name(group)}" for side, group in (("first ", found.a), ("second", found.b))]
 
     def parts() -> tuple[object, ...]:

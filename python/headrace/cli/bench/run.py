@@ -14,7 +14,7 @@ from headrace.cli.bench.common import StoreOption, show_run
 from headrace.cli.options import (
     CommandGroup,
     Engine,
-    LabOptions,
+    LabPlace,
     NameOption,
     OutputOption,
     PageOrChartOption,
@@ -134,7 +134,7 @@ FolderOption = Annotated[
 
 # Fields of a dataclass stand in the order of its bases, the last one first.
 @dataclass(frozen=True, kw_only=True)
-class FileRun(LabOptions, RunOptions, MeasuredOptions):
+class FileRun(LabPlace, RunOptions, MeasuredOptions):
     """A run on files, or on a device."""
 
     def run(self, benchmark: Benchmark, folder: Path) -> None:
@@ -160,7 +160,7 @@ class FioRun(FileRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerRun(LabOptions, PasswordOptions, RunOptions, MeasuredOptions, ServerOptions):
+class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOptions):
     """A run on a server."""
 
     def run(self, benchmark: Benchmark) -> None:

@@ -66,20 +66,18 @@ def volumes_table(volumes: Sequence[Mapping[str, Any]], title: str = "") -> Any:
     """Volumes, one a row."""
     from headrace.report.tables import table
 
-    rows = [
-        (
-            volume["id"], volume.get("name") or "", volume["spec"], state_cell(volume), (volume.get("attachment") or {}).get("device") or "-",
-            number(volume.get("used_gib"), 2), percent_cell(volume.get("balance_percent")), volume.get("faults") or 0,
-        )
-        for volume in volumes
-    ]  # fmt: skip
+    rows = []
+    for volume in volumes:
+        device, used = (volume.get("attachment") or {}).get("device") or "-", number(volume.get("used_gib"), 2)
+        rest = (device, used, percent_cell(volume.get("balance_percent")), volume.get("faults") or 0)
+        rows.append((volume["id"], volume.get("name") or "", volume["spec"], state_cell(volume), *rest))
     return table(VOLUME_COLUMNS, rows, title=title, right=VOLUME_COLUMNS[-3:])
 
 
 VOLUME_CSV = (
     "id", "name", "spec", "type", "size_gib", "used_gib", "iops", "throughput_mib_s", "raid", "state", "device", "attach_name",
     "attachment_state", "path_us", "modification_state", "modification_progress_percent", "balance_percent", "faults", "recording",
-    "created_at", "as_of", "tags",
+    "created_at", "as_of", "tags"
 )  # fmt: skip
 
 

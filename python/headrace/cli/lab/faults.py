@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from headrace.cli.lab.common import percent
-from headrace.cli.options import LabOptions, MemberOption, OutputOption, VolumeArgument, choice, option
+from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, choice, option
 from headrace.cli.output import print_answer, say
 from headrace.errors import InputError
 
@@ -34,7 +34,7 @@ ExtraOption = Annotated[float | None, option("MS", "Latency added to each reques
 def fault(
     volume: VolumeArgument,
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help="pause, latency, error, degraded or power-cut.")],
-    place: LabOptions,
+    place: LabPlace,
     in_s: Annotated[
         float | None, option("S", "Seconds from now. Default: at once; power-cut: 1.", "--in", min=0)
     ] = None,
@@ -56,7 +56,7 @@ def fault(
     print_answer(made, output, [dict(made)], FAULT_CSV, lambda: (_table([made]),))
 
 
-def list_faults(volume: VolumeArgument, place: LabOptions, output: OutputOption = "table") -> None:
+def list_faults(volume: VolumeArgument, place: LabPlace, output: OutputOption = "table") -> None:
     """List the faults of a device that are to come or last."""
     with place.open() as lab:
         found = lab.faults(volume)
@@ -65,7 +65,7 @@ def list_faults(volume: VolumeArgument, place: LabOptions, output: OutputOption 
 
 def clear_fault(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     fault: Annotated[
         str | None, typer.Argument(metavar="[FAULT]", help="Id of a fault. Default: all, degraded times too.")
     ] = None,
@@ -86,7 +86,7 @@ def member(
         ),
     ],
     index: Annotated[int, typer.Argument(metavar="N", min=0, help="The member, counted from 0.")],
-    place: LabOptions,
+    place: LabPlace,
     caps: CapsOption = None,
     extra_ms: ExtraOption = None,
     mib_s: Annotated[

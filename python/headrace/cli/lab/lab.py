@@ -10,7 +10,7 @@ from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volume
 from headrace.cli.options import (
     AsOfOption,
     CommandGroup,
-    LabOptions,
+    LabPlace,
     OutputOption,
     ReportOption,
     flag,
@@ -40,7 +40,7 @@ METRICS_PORT = 9464
 
 @app.command()
 def up(
-    place: LabOptions,
+    place: LabPlace,
     instance: Annotated[str | None, instance_option(INSTANCE)] = None,
     as_of: AsOfOption = None,
     time_scale: Annotated[
@@ -68,7 +68,7 @@ def up(
 
 @app.command()
 def down(
-    place: LabOptions,
+    place: LabPlace,
     force: Annotated[
         bool, flag("--force", "End it while volumes are mounted too: what is not written yet is lost.")
     ] = False,
@@ -82,7 +82,7 @@ def down(
 
 
 @app.command()
-def status(place: LabOptions, output: OutputOption = "table") -> None:
+def status(place: LabPlace, output: OutputOption = "table") -> None:
     """Show the lab and its volumes; csv has a row a volume."""
     from headrace.lab import notes
 
@@ -125,7 +125,7 @@ def _settings(answer: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 @app.command()
-def doctor(place: LabOptions, output: OutputOption = "table") -> None:
+def doctor(place: LabPlace, output: OutputOption = "table") -> None:
     """Look at what this machine lacks for a lab; exit code 1 when something needed is missing."""
     from dataclasses import asdict
 
@@ -145,7 +145,7 @@ def doctor(place: LabOptions, output: OutputOption = "table") -> None:
 
 @app.command()
 def verify(
-    place: LabOptions,
+    place: LabPlace,
     quick: Annotated[
         bool, flag("--quick", "Three types, three seconds a load: about a minute. Else nine types, some minutes.")
     ] = False,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headrace.cli.lab.common import number, percent, percent_cell
-from headrace.cli.options import LabOptions, MemberOption, OutputOption, VolumeArgument, choice, option
+from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, choice, option
 from headrace.cli.output import print_answer, print_frame, say
 from headrace.errors import InputError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def balance(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     set_to: Annotated[str | None, option("PERCENT", "Set it, like 5%.", "--set")] = None,
     member: MemberOption = None,
     save: Annotated[Path | None, option("FILE", "Write the balances to a file.")] = None,
@@ -77,7 +77,7 @@ def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
 
 def metrics(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     minutes: Annotated[int | None, option("N", "The last N minutes, a row each.", min=1)] = None,
     seconds: Annotated[int | None, option("N", "The last N seconds, a row each. Default: 60.", min=1)] = None,
     resolution: Annotated[
@@ -102,7 +102,7 @@ def metrics(
 
 RATE_COLUMNS = (
     "time (UTC)", "read IOPS", "write IOPS", "read MiB/s", "write MiB/s", "queue", "read p50 ms", "p99 ms", "write p50 ms", "p99 ms ",
-    "at limit", "balance",
+    "at limit", "balance"
 )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def rate_cells(rate: Rates) -> list[str]:
 
 def watch(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     seconds: Annotated[int | None, option("N", "End after N seconds. Default: at Ctrl-C.", min=1)] = None,
 ) -> None:
     """Watch a volume, a row a second: IOPS, MiB/s, queue, latency, balance, time to empty. Ctrl-C ends it."""
@@ -215,7 +215,7 @@ def live(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
 def record(
     volume: VolumeArgument,
     do: Annotated[Literal["start", "stop"], typer.Argument(metavar="start|stop", help="Begin or end the record.")],
-    place: LabOptions,
+    place: LabPlace,
     to: Annotated[
         Path | None, option("FILE", "start: where to write. Default: in the lab's directory.", "--to", "-o")
     ] = None,

@@ -22,7 +22,7 @@ from headrace.cli.lab.common import (
 from headrace.cli.options import (
     AsOfOption,
     CommandGroup,
-    LabOptions,
+    LabPlace,
     Output,
     OutputOption,
     VolumeArgument,
@@ -57,7 +57,7 @@ SPEC_HELP = "Such as gp2:500, io2:100:8000 or raid10:4xgp3:500."
 @app.command()
 def create(
     spec: Annotated[str, typer.Argument(metavar="SPEC", help=SPEC_HELP, autocompletion=complete_storage)],
-    place: LabOptions,
+    place: LabPlace,
     name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
     as_of: AsOfOption = None,
@@ -78,7 +78,7 @@ def create(
 
 
 @app.command("list")
-def list_volumes(place: LabOptions, output: OutputOption = "table") -> None:
+def list_volumes(place: LabPlace, output: OutputOption = "table") -> None:
     """List the volumes of the lab."""
     with place.open() as lab:
         volumes = lab.volumes()
@@ -88,7 +88,7 @@ def list_volumes(place: LabOptions, output: OutputOption = "table") -> None:
 
 
 @app.command()
-def show(volume: VolumeArgument, place: LabOptions, output: OutputOption = "table") -> None:
+def show(volume: VolumeArgument, place: LabPlace, output: OutputOption = "table") -> None:
     """Show a volume: limits, device, members, modification."""
     with place.open() as lab:
         found = lab.describe(volume)
@@ -98,7 +98,7 @@ def show(volume: VolumeArgument, place: LabOptions, output: OutputOption = "tabl
 @app.command()
 def attach(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     name: Annotated[str | None, option("NAME", "Attach name, like sdf. Default: the first free one.")] = None,
     unpaced: Annotated[bool, flag("--unpaced", "As fast as this machine can: no limits, no model.")] = False,
     no_probe: Annotated[
@@ -116,7 +116,7 @@ def attach(
 @app.command()
 def detach(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     force: Annotated[
         bool, flag("--force", "Detach it while it is mounted too: what is not written yet is lost.")
     ] = False,
@@ -128,7 +128,7 @@ def detach(
 
 
 @app.command()
-def delete(volume: VolumeArgument, place: LabOptions, yes: YesOption = False) -> None:
+def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> None:
     """Delete a volume and its data."""
     with place.open() as lab:
         found = lab.describe(volume)
@@ -146,7 +146,7 @@ def delete(volume: VolumeArgument, place: LabOptions, yes: YesOption = False) ->
 @app.command()
 def modify(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     size_gib: Annotated[int | None, option("GIB", "Larger, never smaller; of an array its usable size.", min=1)] = None,
     type: Annotated[str | None, option("TYPE", "Another type.", autocompletion=complete_type)] = None,
     iops: Annotated[int | None, option("N", "Provisioned IOPS of each member.", min=1)] = None,
@@ -179,7 +179,7 @@ def modify(
 
 @app.command()
 def modifications(
-    place: LabOptions,
+    place: LabPlace,
     volume: Annotated[
         str | None, typer.Argument(metavar="[VOL]", help="Of this volume alone.", autocompletion=complete_volume)
     ] = None,
@@ -194,7 +194,7 @@ def modifications(
 @app.command("tag")
 def tag_volume(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     tag: Annotated[list[str] | None, typer.Argument(metavar="[K=V]...", help="Tags to add or change.")] = None,
     remove: Annotated[list[str] | None, option("K", "Remove the tag of this key. Repeatable.")] = None,
 ) -> None:
@@ -294,7 +294,7 @@ def _member_facts(member: Mapping[str, Any]) -> str:
 
 
 MODIFICATION_CSV = (
-    "volume", "id", "state", "progress_percent", "from", "to", "start", "optimizing_at", "completed_at", "next_allowed_at", "end", "reason",
+    "volume", "id", "state", "progress_percent", "from", "to", "start", "optimizing_at", "completed_at", "next_allowed_at", "end", "reason"
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.cli.inputs import read_database
 from headrace.cli.model.simulate import InstanceOption, StorageOption
@@ -92,8 +92,9 @@ def print_prediction(
     from headrace.simulation import database
 
     seconds = whole_seconds(settings.seconds, EVENTS_SECONDS if settings.form == "events" else DATABASE_SECONDS)
+    given: dict[str, Any] = vars(settings) | {"seconds": seconds}
     with progress("simulating") as tick:
-        run = database.predict(workload, storage, progress=tick, **(vars(settings) | {"seconds": seconds}))
+        run = database.predict(workload, storage, progress=tick, **given)
     run = run.with_warnings(databases.log_warnings(run, workload))
     if report is not None:
         from headrace.report.database_pages import write_prediction

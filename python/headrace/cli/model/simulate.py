@@ -41,8 +41,6 @@ shows them shortened; csv and json have every row. Times are seconds from the st
 for: volume-iops, volume-throughput, volume-credits (gone), instance-iops, instance-throughput, instance-credits
 (gone), first-touch, degraded, clients. A database in transactions is run by `headrace predict`."""
 
-MODEL = "What the model does"
-EVENTS = "What happens to the volumes"
 # fio on a gp2 volume of a Xen instance gave 3,061 to 3,075 IOPS where 3,000 are nominal (published
 # run of 2018): 2.5 % more, in thousandths.
 XEN_RATE_PER_MILLE = 1_025
@@ -62,54 +60,31 @@ class DemandOptions:
     cycle: Annotated[
         Literal["first", "settled"] | None,
         choice(
-            "first: from the balances at the start. settled: repeated until balances end where they began. Default: first.",
-            rich_help_panel=MODEL,
+            "first: from the balances at the start. settled: repeated until balances end where they began. Default: first."
         ),
     ] = None
-    no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.", rich_help_panel=MODEL)] = False
+    no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.")] = False
     no_saved_second: Annotated[
-        bool,
-        flag(
-            "--no-saved-second",
-            "Begin without the second of IOPS that a rested volume has saved.",
-            rich_help_panel=MODEL,
-        ),
+        bool, flag("--no-saved-second", "Begin without the second of IOPS that a rested volume has saved.")
     ] = False
-    no_holds: Annotated[
-        bool, flag("--no-holds", "Leave stalls of single I/Os out of the latency.", rich_help_panel=MODEL)
-    ] = False
+    no_holds: Annotated[bool, flag("--no-holds", "Leave stalls of single I/Os out of the latency.")] = False
     xen: Annotated[
-        bool,
-        flag(
-            "--xen",
-            "Deliver 2.5 % over the nominal rate, as measured for volumes on Xen instances.",
-            rich_help_panel=MODEL,
-        ),
+        bool, flag("--xen", "Deliver 2.5 % over the nominal rate, as measured for volumes on Xen instances.")
     ] = False
-    snapshot_gib: Annotated[
-        float | None, option("GIB", "The volume was made from a snapshot of this much data.", rich_help_panel=EVENTS)
-    ] = None
-    init_rate: Annotated[
-        float | None,
-        option("MIB_S", "Initialization rate that was bought, with --snapshot-gib.", rich_help_panel=EVENTS),
-    ] = None
+    snapshot_gib: Annotated[float | None, option("GIB", "The volume was made from a snapshot of this much data.")] = (
+        None
+    )
+    init_rate: Annotated[float | None, option("MIB_S", "Initialization rate that was bought, with --snapshot-gib.")] = (
+        None
+    )
     degrade: Annotated[
-        list[str] | None,
-        option(
-            DEGRADE, "A volume delivers less for a while. Repeatable; members count from 0.", rich_help_panel=EVENTS
-        ),
+        list[str] | None, option(DEGRADE, "A volume delivers less for a while. Repeatable; members count from 0.")
     ] = None
     modify: Annotated[
         str | None,
-        option(
-            "SPEC@START..END",
-            "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s).",
-            rich_help_panel=EVENTS,
-        ),
+        option("SPEC@START..END", "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s)."),
     ] = None
-    lose_member: Annotated[
-        list[str] | None, option("N", "This member of the array is lost. Repeatable.", rich_help_panel=EVENTS)
-    ] = None
+    lose_member: Annotated[list[str] | None, option("N", "This member of the array is lost. Repeatable.")] = None
 
     def given(self) -> list[str]:
         """The names of those that were given; 0 is given too."""

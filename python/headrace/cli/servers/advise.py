@@ -90,11 +90,16 @@ def advise(
         from headrace.cli.inputs import read_database
 
         known = read_database(workload)
-    found = answer(
-        address=given, config=config, flavor=flavor, version=server_version, storage=storage, workload=known, engine=engine,
-        memory_gib=memory_gib, vcpus=vcpus, instance=instance, log_storage=log_storage, log_dir=log_dir, tmp_dir=tmp_dir,
-        durability=durability, replica=replica, as_of=as_of,
-    )  # fmt: skip
+    machine = {"memory_gib": memory_gib, "vcpus": vcpus, "instance": instance}
+    server = {
+        "flavor": flavor,
+        "version": server_version,
+        "engine": engine,
+        "durability": durability,
+        "replica": replica,
+    }
+    places = {"storage": storage, "log_storage": log_storage, "log_dir": log_dir, "tmp_dir": tmp_dir}
+    found = answer(address=given, config=config, workload=known, as_of=as_of, **machine, **server, **places)
     show(found, output)
     if check and not found.agrees:
         raise typer.Exit(1)

@@ -73,10 +73,16 @@ def capture(
     from headrace.observe.live.record import Question
     from headrace.observe.live.record import capture as capture_run
 
-    question = Question(
-        password.read_address(address), seconds, check_storage_given(storage, device), tuple(device or ()), log_storage, instance,
-        read_day(as_of), engine, size_gib, threads, name, interval,
-    )  # fmt: skip
+    storage = check_storage_given(storage, device)
+    of_server: dict[str, Any] = {
+        "log_storage": log_storage,
+        "instance": instance,
+        "engine": engine,
+        "data_gib": size_gib,
+    }
+    of_run: dict[str, Any] = {"threads": threads, "name": name, "interval_s": interval, "as_of": read_day(as_of)}
+    read = password.read_address(address)
+    question = Question(read, seconds, storage, tuple(device or ()), **of_server, **of_run)
     check_workload(workload, seconds)
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -102,11 +108,10 @@ def report(found: Any, output: TableOrJson, workload: Path | None, name: str | N
         kept = f"{error.hint} What was sampled is in {found.description.parent}.".strip()
         raise type(error)(error.value, error.rule, error.source, kept, error.exit_code) from None
     if output == "json":
-        read_back = {
-            "transactions": run.transactions, "engine": run.engine, "start": run.start, "cache_gib": run.cache_gib,
-            "data_gib": run.benchmark.data_gib, "findings": [finding.text for finding in run.findings],
-        }  # fmt: skip
-        print_json(found.to_document() | read_back)
+        measured = {"transactions": run.transactions, "engine": run.engine, "start": run.start}
+        sizes = {"cache_gib": run.cache_gib, "data_gib": run.benchmark.data_gib}
+        findings = {"findings": [finding.text for finding in run.findings]}
+        print_json(found.to_document() | measured | sizes | findings)
     else:
         from headrace.report.tables import show
 

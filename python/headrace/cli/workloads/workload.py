@@ -69,7 +69,7 @@ class DayOptions:
         str | None, option("SHARE", "The quietest hour as a share of the busiest, 0-1. Default: 0.1.")
     ] = None
     backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = (
-        None,
+        None
     )
     backup_minutes: Annotated[str | None, option("N", "How long the backup runs. Default: 60.")] = None
     backup_mib_s: Annotated[str | None, option("MIB_S", "How fast the backup reads. Default: 50.")] = None
@@ -114,9 +114,10 @@ def _answers(questions: Any, typed: dict[str, str | None], asking: bool, constan
             if text is not None:
                 raise InputError(flag_name, "describes a day, and --constant has none", "", "Leave one of them out.")
             continue
-        skipped = question.only_if is not None and answers.get(question.only_if) is None
+        needs = question.only_if or ""
+        skipped = bool(needs) and answers.get(needs) is None
         if text is not None and skipped:
-            raise InputError(f"{flag_name} {text[:40]}", f"needs {_flag(question.only_if)}", "", "Give both.")
+            raise InputError(f"{flag_name} {text[:40]}", f"needs {_flag(needs)}", "", "Give both.")
         if text is not None:
             answers[question.name] = question.validator(text)
         elif question.required and not asking:

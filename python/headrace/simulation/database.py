@@ -130,19 +130,7 @@ def predict(
         "start_balance_percent": start_balance_percent,
         "follow": None,
     }
-    response_ms = None
-    with core_errors():
-        if form == "events":
-            columns: Any = core.mysql_clients(database_of.database, run, progress)
-            told = columns.pop("summary")
-            response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
-        else:
-            columns = core.mysql_runs(database_of.database, [run])[0]
-    rows = (
-        pl.DataFrame(columns)
-        .with_columns(pl.col("t_s") - 1.0, pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64))
-        .select(COLUMNS)
-    )
+    rows, response_ms = _run(database_of, run, form, progress)
     summary = summarise(rows)
     done = float(rows["tps"].sum())
     warnings = database_of.outside(
@@ -166,6 +154,22 @@ def predict(
         None if arrivals_tps is not None else clients,
         seed,
     )
+
+
+def _run(
+    workload: TransactionWorkload, run: dict[str, Any], form: str, progress: Callable[[float], None] | None
+) -> tuple[pl.DataFrame, dict[str, float] | None]:
+    """The rows, and where every I/O is simulated the response times of the run."""
+    response_ms = None
+    with core_errors():
+        if form == "events":
+            columns: Any = core.mysql_clients(workload.database, run, progress)
+            told = columns.pop("summary")
+            response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
+        else:
+            columns = core.mysql_runs(workload.database, [run])[0]
+    balances = pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64)
+    return pl.DataFrame(columns).with_columns(pl.col("t_s") - 1.0, balances).select(COLUMNS), response_ms
 
 
 def summarise(rows: pl.DataFrame) -> dict[str, Any]:

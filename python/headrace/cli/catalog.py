@@ -15,7 +15,7 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import print_frame
+from headrace.cli.output import print_frame, show, table
 
 EPILOG = """\b
 Examples:
@@ -31,14 +31,11 @@ app = CommandGroup(
 LOOK_UP = "Source ids are explained by: headrace catalog sources"
 ASK = "The source of each row: --sources"
 NAMED = 6  # rows named in a note, which then fits a line or two; more are counted
-SourcesOption = Annotated[
-    bool, flag("--sources", "Show the sources of each row in the table; json and csv always have them.")
-]
+SourcesOption = Annotated[bool, flag("--sources", "Show the sources in the table; json and csv always have them.")]
 
 
 def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *notes: str, **layout: Any) -> None:
     """A table with the keys of its rows as columns, without those of `optional` that are empty in every row."""
-    from headrace.report.tables import show, table
 
     empty = {name for name in optional if not any(row[name] for row in rows)}
     columns = [name for name in rows[0] if name not in empty] if rows else []
@@ -204,6 +201,5 @@ def list_sources(output: OutputOption = "table") -> None:
     frame = catalog.sources()
     if output != "table":
         return print_frame(frame, output)
-    from headrace.report.tables import show, table
 
     show(table(("id", "document", "as of", "confidence", "note"), frame.rows()))

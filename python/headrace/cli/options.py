@@ -148,14 +148,10 @@ def instance_option(help: str, *names: str, **more: Any) -> Any:
 
 OutputOption = Annotated[Output, choice("What to print on stdout.")]
 TableOrJsonOption = Annotated[TableOrJson, choice("What to print on stdout.", "--output")]
-AsOfOption = Annotated[
-    str | None, option("YYYY-MM-DD", "Use the limits and prices of this day. Default: the newest known.")
-]
+AsOfOption = Annotated[str | None, option("YYYY-MM-DD", "Limits and prices of this day. Default: the newest known.")]
 RegionOption = Annotated[str, option("REGION", "Use the prices of this AWS region.", autocompletion=complete_region)]
 GrowthOption = Annotated[float, option("FACTOR", "Multiply the demand and the data: 1.5 is half as much again.")]
-SeedOption = Annotated[
-    int, option("N", "Seed for all random draws: the same seed gives the same answer.", min=0, max=2**63 - 1)
-]
+SeedOption = Annotated[int, option("N", "Seed for all random draws: same seed, same answer.", min=0, max=2**63 - 1)]
 StartBalanceOption = Annotated[
     float | None,
     option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance"),
@@ -173,9 +169,7 @@ WORKLOAD_HELP = (
     "sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"
 )
 WorkloadArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD_HELP)]
-VolumeArgument = Annotated[
-    str, typer.Argument(metavar="VOL", help="Id or name of a volume.", autocompletion=complete_volume)
-]
+VolumeArgument = Annotated[str, typer.Argument(metavar="VOL", help="Id or name.", autocompletion=complete_volume)]
 MemberOption = Annotated[int | None, option("N", "Only this member of an array, counted from 0.", min=0)]
 
 
@@ -187,9 +181,9 @@ class LabPlace:
         Path | None,
         option("DIR", "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.", readable=False),
     ] = None
-    socket: Annotated[
-        Path | None, option("FILE", "Socket of the lab. Default: that of the directory.", readable=False)
-    ] = None
+    socket: Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)] = (
+        None
+    )
 
     def open(self) -> Lab:
         """A client of it. Raises NoLab where none answers."""

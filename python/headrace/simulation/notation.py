@@ -52,7 +52,7 @@ def closed_load(text: str) -> ClosedWorkload:
         iodepth=whole("iodepth", given.get("iodepth", "1")),
         numjobs=whole("numjobs", given.get("numjobs", "1")),
         rwmixread=whole("rwmixread", given.get("rwmixread", "50")),
-        size_gib=_size_bytes("size", given["size"]) / 2**30 if "size" in given else None,
+        size_gib=_size_bytes("size", given["size"]) / 2**30 if "size" in given else None
     )
 
 
@@ -149,7 +149,7 @@ def degradation(text: str) -> tuple[int, dict]:
         "from": int(start * 1e9),
         "until": int((start + length) * 1e9),
         "caps_per_mille": round(caps * 10),
-        "extra_latency": int(extra_ms * 1e6),
+        "extra_latency": int(extra_ms * 1e6)
     }
     return whole("MEMBER", parts[0].strip()), event
 

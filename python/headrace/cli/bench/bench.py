@@ -21,8 +21,9 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import print_answer, print_csv, print_frame, say
+from headrace.cli.output import print_answer, print_csv, print_frame, say, table
 from headrace.errors import InputError
+from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
     from headrace.bench import RunRecord
@@ -58,7 +59,6 @@ def list_all(
     """List the runs, the newest last."""
     from headrace.bench import Store
     from headrace.report.benchmarks import LIST_COLUMNS, LIST_RIGHT, list_row
-    from headrace.report.tables import table
 
     kept = Store(store)
     found = kept.runs()
@@ -100,7 +100,6 @@ def show(
 ) -> None:
     """Show a run: what was measured, on what; csv is its time line."""
     from headrace.bench import Store
-    from headrace.report.output import check_chart_path
 
     check_chart_path(report)
     record = Store(store).open(run)
@@ -132,14 +131,13 @@ def compare(
     from dataclasses import asdict
 
     from headrace import bench
+    from headrace.bench.compare.compare import compare as measure
     from headrace.report import benchmarks
-    from headrace.report.output import check_chart_path
-    from headrace.report.tables import table
 
     check_chart_path(report, (".html",))
     kept = bench.Store(store)
     sides = [[kept.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
-    found = bench.compare(*sides, allow_unlike=unlike)
+    found = measure(*sides, allow_unlike=unlike)
     if report is not None:
         benchmarks.write_comparison(report, found)
         say(f"report written to {report}")
@@ -179,7 +177,6 @@ def export(
     """Export what was measured, or query it in SQL."""
     from headrace.bench import Store
     from headrace.bench.store import query
-    from headrace.report.tables import table
 
     kept = Store(store)
     chosen = None if not runs else [kept.open(name) for name in runs]
@@ -222,7 +219,6 @@ def remove(
 def tools(output: OutputOption = "table") -> None:
     """Show which programs are installed, and how to get the others; exit code 1 when one is missing."""
     from headrace.bench.drivers.tools import COLUMNS, look
-    from headrace.report.tables import table
 
     found = look()
     rows = [one.__dict__ for one in found]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options import Output, option
-from headrace.cli.output import pairs, print_csv, print_json, say
+from headrace.cli.output import pairs, print_csv, print_json, say, show
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autoco
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
     """A run on stdout, and as a page where one is wanted."""
     from headrace.report import benchmarks
-    from headrace.report.tables import show
 
     if report is not None:
         benchmarks.write_run(report, record)

@@ -27,6 +27,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import Ticker, progress, say
 from headrace.errors import CouldNotRun, InputError
+from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
     from headrace.bench import Benchmark, Second, Target
@@ -73,9 +74,9 @@ class ServerOptions:
 
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None
     server: Annotated[str | None, option("NAME", "A server of `headrace mysql up`, instead of an address.")] = None
-    log_storage: Annotated[
-        str | None, storage_option("The storage of redo and binary log, when on a volume of their own.")
-    ] = None
+    log_storage: Annotated[str | None, storage_option("Storage of redo and binary log, where they have their own.")] = (
+        None
+    )
     engine: Annotated[Engine | None, choice("Engine of the test tables. Default: the server's default engine.")] = None
 
 
@@ -98,7 +99,6 @@ class RunOptions:
     def carry_out(self, benchmark: Benchmark, target: Target) -> None:
         """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then is shown first."""
         from headrace import bench
-        from headrace.report.output import check_chart_path
 
         check_chart_path(self.report)
         # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left half made or running.
@@ -287,10 +287,8 @@ def sysbench_oltp(
 def tpcc(
     on: ServerRun,
     warehouses: Annotated[int, option("N", "Warehouses, some 0.1 GiB each in InnoDB.", min=1)] = 10,
-    items: Annotated[int, option("N", "Items. Fewer than the standard's make a trial, not TPC-C.")] = 100_000,
-    customers: Annotated[
-        int, option("N", "Customers of a district. Fewer than the standard's make a trial, not TPC-C.")
-    ] = 3_000,
+    items: Annotated[int, option("N", "Items. Fewer make a trial, not TPC-C.")] = 100_000,
+    customers: Annotated[int, option("N", "Customers of a district. Fewer make a trial, not TPC-C.")] = 3_000,
 ) -> None:
     """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked afterwards. No keying and think times."""
     from headrace.bench import Tpcc

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.cli.output import table
 from headrace.errors import InputError
 
 
@@ -64,7 +65,6 @@ VOLUME_COLUMNS = ("id", "name", "storage", "state", "device", "used GiB", "balan
 
 def volumes_table(volumes: Sequence[Mapping[str, Any]], title: str = "") -> Any:
     """Volumes, one a row."""
-    from headrace.report.tables import table
 
     rows = []
     for volume in volumes:

@@ -9,7 +9,7 @@ import typer
 
 from headrace.cli.lab.common import percent
 from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, choice, option
-from headrace.cli.output import print_answer, say
+from headrace.cli.output import print_answer, say, table
 from headrace.errors import InputError
 
 EPILOG = """\b
@@ -35,18 +35,14 @@ def fault(
     volume: VolumeArgument,
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help="pause, latency, error, degraded or power-cut.")],
     place: LabPlace,
-    in_s: Annotated[
-        float | None, option("S", "Seconds from now. Default: at once; power-cut: 1.", "--in", min=0)
-    ] = None,
+    in_s: Annotated[float | None, option("S", "Seconds from now. Default: 0; power-cut: 1.", "--in", min=0)] = None,
     seconds: Annotated[float | None, option("S", "How long it lasts. Default: pause 1, others 60.", min=0)] = None,
     extra_ms: ExtraOption = None,
     every: Annotated[int | None, option("N", "error: each Nth request fails. Default: 1.", min=1)] = None,
     op: Annotated[Literal["read", "write", "any"] | None, choice("Only these requests. Default: any.")] = None,
     member: MemberOption = None,
     caps: CapsOption = None,
-    seed: Annotated[
-        int | None, option("N", "power-cut: the same seed loses the same writes.", min=0, max=2**63 - 1)
-    ] = None,
+    seed: Annotated[int | None, option("N", "power-cut: a seed loses the same writes.", min=0, max=2**63 - 1)] = None,
     output: OutputOption = "table",
 ) -> None:
     """Let a device fail for a while: it does not answer, answers late, with errors or slowly; or the power goes."""
@@ -118,7 +114,6 @@ FAULT_CSV = ("id", "kind", "starts_at", "ends_at", "seed")
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
-    from headrace.report.tables import table
 
     cells = [
         (row["id"], row["kind"], row.get("starts_at"), row.get("ends_at") or "until attached anew", row.get("seed"))

@@ -17,7 +17,8 @@ from headrace.cli.options import (
     instance_option,
     option,
 )
-from headrace.cli.output import pairs, print_answer, progress, say
+from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.report.output import check_chart_path
 
 EPILOG = """\b
 Examples:
@@ -49,9 +50,7 @@ def up(
     metrics_port: Annotated[
         int, option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)
     ] = METRICS_PORT,
-    group: Annotated[
-        str | None, option("GROUP", "Members of this group may use the lab too, by name or number.")
-    ] = None,
+    group: Annotated[str | None, option("GROUP", "Its members may use the lab too; by name or number.")] = None,
     foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
 ) -> None:
     """Start the lab, and wait until it answers."""
@@ -69,9 +68,7 @@ def up(
 @app.command()
 def down(
     place: LabPlace,
-    force: Annotated[
-        bool, flag("--force", "End it while volumes are mounted too: what is not written yet is lost.")
-    ] = False,
+    force: Annotated[bool, flag("--force", "End it even while volumes are mounted: unwritten data are lost.")] = False,
 ) -> None:
     """Detach everything and end the lab; its volumes stay."""
     from headrace import lab
@@ -130,7 +127,6 @@ def doctor(place: LabPlace, output: OutputOption = "table") -> None:
     from dataclasses import asdict
 
     from headrace.lab.doctor import examine, lacks
-    from headrace.report.tables import table
 
     checks = examine(place.data_dir, place.socket)
     rows = [(check.state, check.what, check.found, check.do) for check in checks]
@@ -157,7 +153,6 @@ def verify(
 
     from headrace.bench.compare import conformance
     from headrace.report.conformance import table_of, words_of, write_page
-    from headrace.report.output import check_chart_path
 
     check_chart_path(report, (".html",))
     with place.open() as lab, progress("measuring") as tick:

@@ -13,8 +13,9 @@ import typer
 
 from headrace.cli.lab.common import number, percent, percent_cell
 from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, choice, option
-from headrace.cli.output import print_answer, print_frame, say
+from headrace.cli.output import print_answer, print_frame, say, show, table
 from headrace.errors import InputError
+from headrace.report.output import plain
 
 if TYPE_CHECKING:
     from headrace.lab.metrics import Rates
@@ -57,7 +58,6 @@ def balance(
 
 
 def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
-    from headrace.report.tables import table
 
     rows = [
         (index, "-", "-", "no credits")
@@ -88,7 +88,6 @@ def metrics(
 ) -> None:
     """Print what a volume did: csv and json have every column, the table what a person reads."""
     from headrace.lab.metrics import SECONDS_OF, frame, rates, stretch
-    from headrace.report.tables import show, table
 
     unit, rows = stretch(seconds, minutes, resolution)
     with place.open() as lab:
@@ -176,7 +175,6 @@ def title(volume: Mapping[str, Any]) -> str:
 
 def plain_lines(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
     """A line a second, each written at once so that a reader sees it."""
-    from headrace.report.output import plain
 
     def line(texts: Sequence[str]) -> str:
         return " ".join(text.rjust(width) for text, width in zip(texts, WIDTHS, strict=True))
@@ -194,8 +192,7 @@ def live(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from headrace.report.output import plain
-    from headrace.report.tables import console, sparkline, table
+    from headrace.report.tables import console, sparkline
 
     kept: deque[Reading] = deque(maxlen=COURSE)
     with Live(Text(plain(title(volume))), console=console(), auto_refresh=False) as screen:
@@ -217,7 +214,7 @@ def record(
     do: Annotated[Literal["start", "stop"], typer.Argument(metavar="start|stop", help="Begin or end the record.")],
     place: LabPlace,
     to: Annotated[
-        Path | None, option("FILE", "start: where to write. Default: in the lab's directory.", "--to", "-o")
+        Path | None, option("FILE", "start: the file. Default: in the lab's directory.", "--to", "-o")
     ] = None,
     output: OutputOption = "table",
 ) -> None:

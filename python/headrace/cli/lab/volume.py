@@ -34,7 +34,7 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import pairs, print_answer, progress, say
+from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import InputError
 
 EPILOG = """\b
@@ -117,9 +117,7 @@ def attach(
 def detach(
     volume: VolumeArgument,
     place: LabPlace,
-    force: Annotated[
-        bool, flag("--force", "Detach it while it is mounted too: what is not written yet is lost.")
-    ] = False,
+    force: Annotated[bool, flag("--force", "Detach it even while it is mounted: unwritten data are lost.")] = False,
 ) -> None:
     """Take the device of a volume away."""
     with place.open() as lab:
@@ -228,7 +226,6 @@ def _print(volume: Mapping[str, Any], output: Output) -> None:
 
 def _parts(volume: Mapping[str, Any]) -> list[object]:
     """A volume as a person reads it."""
-    from headrace.report.tables import table
 
     parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment") or {}))]
     if volume.get("modification"):
@@ -299,7 +296,6 @@ MODIFICATION_CSV = (
 
 
 def _modifications(rows: Sequence[Mapping[str, Any]]) -> Any:
-    from headrace.report.tables import table
 
     ends = ("from", "to", "start", "end")
     cells = [

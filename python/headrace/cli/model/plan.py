@@ -23,7 +23,8 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import data, print_json, progress, say
+from headrace.cli.output import data, print_json, progress, say, show
+from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.planner import Plan
@@ -106,9 +107,7 @@ class PlanOptions:
     ] = "on-demand"
     nodes: Annotated[int, option("N", "Servers that are paid for: 2 for a pair.")] = 1
     snapshot_days: Annotated[int, option("N", "Daily snapshots kept, on the bill.")] = 0
-    daily_change_percent: Annotated[
-        float, option("PERCENT", "Share of the data that changes a day, for the snapshots.")
-    ] = 5.0
+    daily_change_percent: Annotated[float, option("PERCENT", "Share of the data that changes a day (snapshots).")] = 5.0
     threads: Annotated[int | None, option("N", "Database: clients. Default: the workload's.")] = None
     arrivals_tps: Annotated[
         float | None, option("TPS", "Database: this many transactions arrive a second, instead of clients that wait.")
@@ -124,12 +123,8 @@ class PlanOptions:
     confidence: Annotated[
         float | None, option("SHARE", "Database: probability from which a goal counts as met. Default: 0.8.")
     ] = None
-    draws: Annotated[
-        int | None, option("N", "Database: databases drawn at random from the calibration. Default: 32.")
-    ] = None
-    seed: Annotated[
-        int | None, option("N", "Database: seed for the random draws (database plans only). Default: 1.")
-    ] = None
+    draws: Annotated[int | None, option("N", "Database: random draws from the calibration. Default: 32.")] = None
+    seed: Annotated[int | None, option("N", "Database: seed for the random draws. Default: 1.")] = None
     top: Annotated[int, option("N", "How many choices to show.", min=1, max=100)] = 10
 
     def settings(self) -> dict[str, Any]:
@@ -150,7 +145,6 @@ def plan(
     report: ReportOption = None,
 ) -> None:
     """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and what to do next."""
-    from headrace.report.output import check_chart_path
 
     check_chart_path(report, (".html",))
     load, other = (
@@ -206,7 +200,6 @@ def write_report(path: Path, made: Plan | EngineComparison, load: Any, start_bal
 
 def show_plan(made: Plan | EngineComparison, output: Output, *, explain: bool = False, families: bool = False) -> None:
     """Prints a plan, or two, in the form asked for."""
-    from headrace.report.output import as_csv
     from headrace.report.plan import frame_of, text_parts
 
     if output == "json":
@@ -222,7 +215,6 @@ def show_plan(made: Plan | EngineComparison, output: Output, *, explain: bool = 
                 for frame, plan in zip(frames, plans, strict=True)
             ]
         return data(as_csv(pl.concat(frames, how="vertical_relaxed")))
-    from headrace.report.tables import show
 
     parts: list[object] = [words, ""] if words else []
     for plan in plans:

@@ -21,7 +21,8 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import data, print_json, progress, say
+from headrace.cli.output import data, print_json, progress, say, show
+from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
@@ -72,7 +73,6 @@ def predict(
     """Run a database (from `headrace calibrate`, or a standard benchmark) on a storage: transactions a second."""
     from headrace.base.storage import Storage
     from headrace.errors import InputError
-    from headrace.report.output import check_chart_path
 
     check_chart_path(report)
     load = read_database(workload)
@@ -87,8 +87,6 @@ def print_prediction(
 ) -> None:
     """Predicts and prints."""
     from headrace.report import databases
-    from headrace.report.output import as_csv
-    from headrace.report.tables import show
     from headrace.simulation import database
 
     seconds = whole_seconds(settings.seconds, EVENTS_SECONDS if settings.form == "events" else DATABASE_SECONDS)

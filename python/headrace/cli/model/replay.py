@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options import TableOrJsonOption
-from headrace.cli.output import print_json, progress
+from headrace.cli.output import print_json, progress, show
 
 EPILOG = """\b
 Examples:
@@ -24,7 +24,6 @@ def replay(
 ) -> None:
     """Repeat what a volume of the lab recorded on the virtual clock, and compare every decision of the model."""
     from headrace.report.replay import words_of
-    from headrace.report.tables import show
     from headrace.simulation import replay as replaying
 
     with progress("replaying") as tick:

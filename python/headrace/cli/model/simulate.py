@@ -23,7 +23,8 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import data, print_json, progress, say
+from headrace.cli.output import data, print_json, progress, say, show
+from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.simulation.demand import Simulation
@@ -46,9 +47,7 @@ for: volume-iops, volume-throughput, volume-credits (gone), instance-iops, insta
 XEN_RATE_PER_MILLE = 1_025
 DEGRADE = "MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]"
 
-StorageOption = Annotated[
-    str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.", "--storage")
-]
+StorageOption = Annotated[str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.")]
 InstanceOption = Annotated[str | None, instance_option("EC2 type whose EBS limits apply. Default: the volumes alone.")]
 
 
@@ -68,9 +67,7 @@ class DemandOptions:
         bool, flag("--no-saved-second", "Begin without the second of IOPS that a rested volume has saved.")
     ] = False
     no_holds: Annotated[bool, flag("--no-holds", "Leave stalls of single I/Os out of the latency.")] = False
-    xen: Annotated[
-        bool, flag("--xen", "Deliver 2.5 % over the nominal rate, as measured for volumes on Xen instances.")
-    ] = False
+    xen: Annotated[bool, flag("--xen", "Deliver 2.5 % over the nominal rate, as measured on Xen instances.")] = False
     snapshot_gib: Annotated[float | None, option("GIB", "The volume was made from a snapshot of this much data.")] = (
         None
     )
@@ -145,7 +142,6 @@ def simulate(
 ) -> None:
     """Run a demand of I/Os on a storage: what is delivered, what waits, when credits run dry."""
     from headrace.base.storage import Storage
-    from headrace.report.output import check_chart_path
     from headrace.simulation import demand
     from headrace.workload import TransactionWorkload
 
@@ -190,7 +186,6 @@ def show_run(run: Simulation, load: Workload, output: Output, report: Path | Non
     """Prints a run in the form asked for and writes its page or chart."""
     from headrace.catalog import facts as catalog
     from headrace.report import simulation
-    from headrace.report.output import as_csv
 
     notes = (
         catalog.caveats(run.storage, run.instance, run.as_of)
@@ -207,7 +202,5 @@ def show_run(run: Simulation, load: Workload, output: Output, report: Path | Non
     elif output == "csv":
         data(as_csv(simulation.with_clock(run, load)))
     else:
-        from headrace.report.tables import show
-
         lines = simulation.in_words(run, load, saved_second)
         show(*lines, "", simulation.table_of(run, load), *([""] if notes else []), *(f"note: {note}" for note in notes))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headrace.cli.options import CommandGroup, ReportOption, TableOrJsonOption, choice, flag, option
-from headrace.cli.output import Ticker, print_json, progress, say
+from headrace.cli.output import Ticker, print_json, progress, say, show, table
+from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
     from headrace.studies import StudyResult
@@ -40,7 +41,6 @@ StudyArgument = Annotated[
 @app.command("list")
 def list_studies(output: TableOrJsonOption = "table") -> None:
     """List the studies."""
-    from headrace.report.tables import show, table
     from headrace.studies import every_study, runs_on
 
     studies = every_study()
@@ -56,7 +56,6 @@ def list_studies(output: TableOrJsonOption = "table") -> None:
 @app.command("show")
 def show_study(name: StudyArgument, output: TableOrJsonOption = "table") -> None:
     """Say which question a study answers and where its figures were published."""
-    from headrace.report.tables import show
     from headrace.studies import get, runs_on
 
     study = get(name)
@@ -80,9 +79,9 @@ class LabRunOptions:
     scale: Annotated[
         float | None, option("F", "Lab: data and cache as a share of the published ones. Default: what fits the time.")
     ] = None
-    minutes: Annotated[
-        float | None, option("M", "Lab: about how long all of it may take. Default: 10, with --quick 3.")
-    ] = None
+    minutes: Annotated[float | None, option("M", "Lab: about how long it may take. Default: 10, with --quick 3.")] = (
+        None
+    )
     quick: Annotated[bool, flag("--quick", "Lab: run the fewest cells that answer the question.")] = False
     resume: Annotated[
         bool, flag("--resume", "Lab: take complete runs of the store with the same configuration; measure the others.")
@@ -113,7 +112,6 @@ def run(
 ) -> None:
     """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not hold."""
     from headrace import studies
-    from headrace.report.output import check_chart_path
     from headrace.report.study import misses
 
     check_chart_path(report, (".html",))
@@ -149,7 +147,6 @@ def _telling(tick: Ticker):
 
 def _print(result: StudyResult) -> None:
     from headrace.report.study import misses, verdict_table
-    from headrace.report.tables import show, table
     from headrace.report.words import number
 
     def cell(value: object) -> object:

@@ -17,7 +17,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import data, print_frame, print_json, say
+from headrace.cli.output import data, print_frame, print_json, say, show, table
 
 if TYPE_CHECKING:
     from headrace.advice.answer import Answer
@@ -100,12 +100,12 @@ def advise(
     }
     places = {"storage": storage, "log_storage": log_storage, "log_dir": log_dir, "tmp_dir": tmp_dir}
     found = answer(address=given, config=config, workload=known, as_of=as_of, **machine, **server, **places)
-    show(found, output)
+    print_advice(found, output)
     if check and not found.agrees:
         raise typer.Exit(1)
 
 
-def show(found: Answer, output: Form) -> None:
+def print_advice(found: Answer, output: Form) -> None:
     """Prints the answer: notes and findings on stderr, unless they are part of the data."""
     for note in found.notes:
         say(f"note: {note}")
@@ -131,10 +131,9 @@ def show(found: Answer, output: Form) -> None:
             pl.DataFrame(rows, schema_overrides={"current": pl.String, "effect": pl.String}).select(columns()), "csv"
         )
     else:
-        from headrace.report.tables import console, table
-        from headrace.report.tables import show as show_parts
+        from headrace.report.tables import console
 
         parts: list[object] = [f"{found.server.label}: {found.situation}", ""]
         for title, names, rows in found.tables(narrow=console().width < NARROW):
             parts += [table(names, rows, title=title), ""]
-        show_parts(*parts)
+        show(*parts)

@@ -23,7 +23,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import pairs, print_answer, progress, say
+from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ class NewServerOptions:
     flavor: Annotated[Flavor | None, choice("Which server. Default: mariadb.")] = None
     engine: Annotated[Engine | None, choice("Default: innodb. MyRocks comes with MariaDB.")] = None
     storage: Annotated[str | None, storage_option("The data volumes of a new server: gp3:100:6000, 2xgp2:500.")] = None
-    log_storage: Annotated[
-        str | None, storage_option("A volume of their own for redo, binary and write-ahead log.")
-    ] = None
+    log_storage: Annotated[str | None, storage_option("A volume of its own for redo, binary or write-ahead log.")] = (
+        None
+    )
     config: Annotated[str | None, option("default|tuned|FILE", CONFIG)] = None
     memory_gib: Annotated[float | None, option("GIB", MEMORY)] = None
     port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS. Default: a Unix socket alone.")] = (
@@ -137,7 +137,6 @@ def status(
 ) -> None:
     """Show servers and what is wrong with them; exit code 1 when something is."""
     from headrace import servers
-    from headrace.report.tables import table
 
     with place.open() as lab:
         found = [servers.find(lab, name)] if name else servers.servers(lab)
@@ -184,9 +183,7 @@ def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False
 
 @app.command()
 def save(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A folder to be made; takes as much room as the data.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder to be made, as large as the data.")],
     place: LabPlace,
     name: ServerArgument = "db",
 ) -> None:
@@ -216,7 +213,7 @@ def log(
     place: LabPlace,
     name: ServerArgument = "db",
     lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", min=1, max=100_000, help="Print the last N lines.")
+        int, typer.Option("--lines", "-n", metavar="N", min=1, max=100_000, help="The last N lines.")
     ] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
 ) -> None:

@@ -22,7 +22,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import print_json, progress, say
+from headrace.cli.output import print_json, progress, say, show
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -54,16 +54,10 @@ def capture(
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None,
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None,
     as_of: AsOfOption = None,
-    workload: Annotated[
-        Path | None, option("FILE", "Calibrate at once, and write the workload for the planner here.")
-    ] = None,
+    workload: Annotated[Path | None, option("FILE", "Calibrate at once, and write the workload here.")] = None,
     engine: Annotated[Engine | None, choice("Default: the one that does more.")] = None,
-    size_gib: Annotated[
-        float | None, option("GIB", "What the tables take on disk. Default: as the server says.")
-    ] = None,
-    threads: Annotated[
-        int | None, option("N", "Clients of the closed loop. Default: the mean of Threads_running.")
-    ] = None,
+    size_gib: Annotated[float | None, option("GIB", "Size of the tables on disk. Default: as the server says.")] = None,
+    threads: Annotated[int | None, option("N", "Clients that wait. Default: the mean of Threads_running.")] = None,
     interval: Annotated[float, option("S", "Seconds between samples, 1 to 60.")] = 1.0,
     name: NameOption = None,
     force: ForceOption = False,
@@ -113,8 +107,6 @@ def report(found: Any, output: TableOrJson, workload: Path | None, name: str | N
         findings = {"findings": [finding.text for finding in run.findings]}
         print_json(found.to_document() | measured | sizes | findings)
     else:
-        from headrace.report.tables import show
-
         show(*describe(run), *[f"Note: {note}." for note in found.notes])
     if workload is None:
         say(f"written to {found.description}; next: headrace calibrate {found.description} --to shop.toml")

@@ -25,8 +25,9 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import data, print_json, say
+from headrace.cli.output import data, print_json, say, show
 from headrace.cli.workloads import capture
+from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload, Workload
@@ -66,7 +67,7 @@ class DayOptions:
         str | None, option("SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default: office.")
     ] = None
     night_floor: Annotated[
-        str | None, option("SHARE", "The quietest hour as a share of the busiest, 0-1. Default: 0.1.")
+        str | None, option("SHARE", "Quietest hour as a share of the busiest, 0-1. Default: 0.1.")
     ] = None
     backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = (
         None
@@ -179,9 +180,7 @@ def import_recording(
     name: NameOption = None,
     read_kib: Annotated[float | None, option("KIB", "Size assumed of a read (vmstat only, it counts no I/Os).")] = None,
     write_kib: Annotated[float | None, option("KIB", "Size assumed of a write (vmstat only).")] = None,
-    any_unit: Annotated[
-        bool, flag("--any-unit", "Take vmstat's bi and bo for KiB although -S looks to be used.")
-    ] = False,
+    any_unit: Annotated[bool, flag("--any-unit", "Take vmstat's bi and bo for KiB though -S looks used.")] = False,
     size_gib: DataSizeOption = None,
     to: ToOption = None,
     force: ForceOption = False,
@@ -208,15 +207,14 @@ def keep(made: Workload, to: Path | None, force: bool, output: Output) -> None:
     _show(made, output)
 
 
-@app.command()
-def show(
+@app.command("show")
+def show_workload(
     workload: WorkloadArgument,
     growth: GrowthOption = 1.0,
     report: PageOrChartOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Describe in words and a chart what a workload demands; csv prints its points."""
-    from headrace.report.output import check_chart_path
     from headrace.workload import TransactionWorkload
 
     check_chart_path(report)
@@ -237,8 +235,6 @@ def _show_database(load: TransactionWorkload, growth: float, report: Path | None
     from headrace.base.checks import check_number
     from headrace.errors import InputError
     from headrace.report import databases
-    from headrace.report.output import as_csv
-    from headrace.report.tables import show as print_parts
 
     if report is not None:
         rule, hint = (
@@ -257,12 +253,11 @@ def _show_database(load: TransactionWorkload, growth: float, report: Path | None
 
         data(as_csv(pl.DataFrame(list(load.parameters))))
     else:
-        print_parts(*words, "", databases.parameter_table(load))
+        show(*words, "", databases.parameter_table(load))
 
 
 def _show(load: Workload, output: Output) -> None:
     from headrace.errors import InputError
-    from headrace.report.output import as_csv
     from headrace.report.workload import open_parts, spark_lines
     from headrace.workload import ClosedWorkload
 
@@ -271,9 +266,7 @@ def _show(load: Workload, output: Output) -> None:
         more = {} if closed else open_parts(load)
         print_json(load.summary() | {"in_words": load.describe().splitlines(), "caveats": list(load.notes())} | more)
     elif output == "table":
-        from headrace.report.tables import show as print_parts
-
-        print_parts(load.describe(), *([] if closed else ["", *spark_lines(load)]))
+        show(load.describe(), *([] if closed else ["", *spark_lines(load)]))
     elif isinstance(load, ClosedWorkload):
         source = "docs/reference/workload-file.md, Closed workloads"
         raise InputError(load.name, "a closed load has no points", source, "Use --output json.")

@@ -169,7 +169,7 @@ def usage_error(error: Any) -> InputError:
 
 
 def code_of(code: object) -> int:
-    """An exit code as it is, None as 0; typer itself turns Ctrl-C into 130, so that is explained here."""
+    """An exit code as it is, None as 0; typer turns Ctrl-C into 130."""
     if code == INTERRUPTED:
         print(INTERRUPTED_WORDS, file=sys.stderr)
     return code if isinstance(code, int) else 0
@@ -209,7 +209,7 @@ def _of_system(error: OSError) -> CouldNotRun:
 
 
 def _drop_output() -> None:
-    """What is still to be written goes nowhere: Python must not complain when it flushes at exit."""
+    """Sends what is left nowhere: Python must not complain when it flushes at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

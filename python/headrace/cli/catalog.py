@@ -35,7 +35,8 @@ SourcesOption = Annotated[bool, flag("--sources", "Show the sources in the table
 
 
 def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *notes: str, **layout: Any) -> None:
-    """A table with the keys of its rows as columns, without those of `optional` that are empty in every row."""
+    """A table with the keys of its rows as columns; those of `optional` only where they say
+    anything."""
 
     empty = {name for name in optional if not any(row[name] for row in rows)}
     columns = [name for name in rows[0] if name not in empty] if rows else []
@@ -148,7 +149,8 @@ def instances(
 
 
 def last_seen(days: Iterable[str]) -> str:
-    """The days on which prices were seen last: one, or the first and the last of them. `days`: `2022-02-10` or `2014-06-17 to 2026-06-26`."""
+    """The days on which prices were seen last: one, or the first and the last of them. `days`:
+    `2022-02-10` or `2014-06-17 to 2026-06-26`."""
     last = sorted({day.rpartition(" ")[2] for day in days if day})
     return "never" if not last else last[0] if len(last) == 1 else f"{last[0]} to {last[-1]}"
 

@@ -63,7 +63,8 @@ class CommandGroup(typer.Typer):
 
 
 def with_groups(function: Callable) -> Callable:
-    """The function with the fields of its option groups as parameters of their own, behind the others."""
+    """The function with the fields of its option groups as parameters of their own, behind the
+    others."""
     hints = get_type_hints(function, include_extras=True)
     own = {name: one.replace(annotation=hints[name]) for name, one in inspect.signature(function).parameters.items()}
     groups: dict[str, Any] = {name: hints[name] for name in own if is_dataclass(hints[name])}

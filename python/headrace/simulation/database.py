@@ -93,7 +93,7 @@ def predict(
     seed: int | None = 1,
     draws: int = DRAWS,
     form: Literal["interval", "events"] = "interval",
-    progress: Callable[[float], None] | None = None
+    progress: Callable[[float], None] | None = None,
 ) -> Prediction:
     """Runs the database second by second on a storage in the catalog's notation.
 
@@ -128,7 +128,7 @@ def predict(
         "step_s": 1.0,
         "seed": seed,
         "start_balance_percent": start_balance_percent,
-        "follow": None
+        "follow": None,
     }
     rows, response_ms = _run(database_of, run, form, progress)
     summary = summarise(rows)
@@ -137,7 +137,7 @@ def predict(
         cache_gib=cache,
         threads=clients,
         transactions=done if start == "cold" else None,
-        vcpus=None if host is None else host["vcpus"]
+        vcpus=None if host is None else host["vcpus"],
     )
     warnings += tight + _holds(database_of, storage)
     summary["response_ms"] = response_ms
@@ -152,7 +152,7 @@ def predict(
         as_of or core.newest_date(),
         cache,
         None if arrivals_tps is not None else clients,
-        seed
+        seed,
     )
 
 
@@ -173,8 +173,8 @@ def _run(
 
 
 def summarise(rows: pl.DataFrame) -> dict[str, Any]:
-    """The figures of a series with `tps` and, where present, `p95_ms`, `iops`, `mib_s`, `balance_percent`, `cap`:
-    means of the second half, quarters, scatter, stalls."""
+    """The figures of a series with `tps` and, where present, `p95_ms`, `iops`, `mib_s`,
+    `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls."""
     half = rows[rows.height // 2 :]
     quarter = max(1, rows.height // 4)
     quarters = [rows[i * quarter : (i + 1) * quarter if i < 3 else None] for i in range(4)]
@@ -185,7 +185,7 @@ def summarise(rows: pl.DataFrame) -> dict[str, Any]:
         "tps_p50": float(tps.quantile(0.5, "linear") or 0.0),
         "tps_p95": float(tps.quantile(0.95, "linear") or 0.0),
         "quarters": [_mean(part) for part in quarters],
-        "stalls_s": rows.filter(pl.col("tps") < STALL_SHARE * pl.col("tps").median()).height
+        "stalls_s": rows.filter(pl.col("tps") < STALL_SHARE * pl.col("tps").median()).height,
     }
     for name in ("p95_ms", "iops", "mib_s"):
         if name in rows.columns:
@@ -211,7 +211,8 @@ def _host(instance: str | None, as_of: str | None) -> core.Instance | None:
 
 
 def _fits(cache_gib: float, host: core.Instance | None) -> list[str]:
-    """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left. Raises InputError where it does not."""
+    """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left.
+    Raises InputError where it does not."""
     if host is None or not host["memory_mib"]:
         return []
     memory, name = host["memory_mib"] / 1024, host["instance_type"]
@@ -238,8 +239,8 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
 
 
 def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, draws: int) -> dict[str, float | None]:
-    """The 80 % interval of the mean of the second half: databases as probable as the calibration says, and what no
-    parameter covers."""
+    """The 80 % interval of the mean of the second half: databases as probable as the calibration
+    says, and what no parameter covers."""
     databases = workload.draws(draws, 1)
     if not databases:
         return {"tps_low": None, "tps_high": None, "relative_spread": None}
@@ -261,7 +262,7 @@ def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, dr
     return {
         "tps_low": tps * math.exp(-Z80 * spread),
         "tps_high": tps * math.exp(Z80 * spread),
-        "relative_spread": spread
+        "relative_spread": spread,
     }
 
 

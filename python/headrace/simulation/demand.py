@@ -35,7 +35,7 @@ MOST_EVENTS = 200_000_000
 PER_REQUEST = {
     "snapshot": "first touch of blocks in a snapshot",
     "degradations": "a degradation event with its latency",
-    "failed_members": "a lost member"
+    "failed_members": "a lost member",
 }
 DEFAULT_CLOSED_SECONDS = 60.0  # as long as a short run of fio
 MAX_ROWS = 1_000_000  # a guess: more than anybody reads, some 100 MB of memory
@@ -95,7 +95,7 @@ def simulate(
     growth: float = 1.0,
     options: dict[str, Any] | None = None,
     progress: Callable[[float], None] | None = None,
-    cycle: Repetition = "first"
+    cycle: Repetition = "first",
 ) -> Simulation:
     """Simulates `workload` on `storage` (notation: `gp2:500`, `raid10:4xgp3:500`).
 
@@ -131,7 +131,7 @@ def simulate(
         "seed": seed,
         "start_balance_percent": start_balance,
         "options": options,
-        "cycle": cycle
+        "cycle": cycle,
     }
 
     def run(form: str) -> core.SimulationAnswer:
@@ -219,7 +219,8 @@ def _check_length(requests: float, what: str) -> None:
 
 
 def _merging_matters(workload: OpenWorkload, storage: str, options: dict, throttled_s: float) -> bool:
-    """Whether sequential requests that wait would be merged into fewer I/Os, which the interval form does not do (SSD types)."""
+    """Whether sequential requests that wait would be merged into fewer I/Os, which the interval
+    form does not do (SSD types)."""
     sequential = max(workload.sequential_read_share, workload.sequential_write_share) > 0
     hdd = any(member["volume_type"] in ("st1", "sc1") for member in core.parse_storage(storage)["members"])
     return sequential and not hdd and options.get("merge", True) and throttled_s > 0

@@ -1,4 +1,4 @@
-"""What is typed on one line: closed loads in fio's words, standard benchmarks, and what happens to volumes.
+"""What is typed on one line: closed loads in fio's words, benchmarks, what happens to volumes.
 
 >>> closed_load("fio:rw=randread,bs=16k,iodepth=8").bs_kib
 16.0
@@ -52,12 +52,12 @@ def closed_load(text: str) -> ClosedWorkload:
         iodepth=whole("iodepth", given.get("iodepth", "1")),
         numjobs=whole("numjobs", given.get("numjobs", "1")),
         rwmixread=whole("rwmixread", given.get("rwmixread", "50")),
-        size_gib=_size_bytes("size", given["size"]) / 2**30 if "size" in given else None
+        size_gib=_size_bytes("size", given["size"]) / 2**30 if "size" in given else None,
     )
 
 
 def standard_settings(text: str) -> dict:
-    """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16`,
+    """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=1000,cache_gib=25,...`,
     or those of `headrace.sysbench_oltp` in `sysbench:script=...`. Raises InputError."""
     head, _, rest = text.partition(":")
     keys, needed = (
@@ -135,7 +135,8 @@ def _seconds(what: str, text: str) -> float:
 
 
 def degradation(text: str) -> tuple[int, dict]:
-    """`MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]` as an entry of the option `degradations`. Raises InputError."""
+    """`MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]` as an entry of the option `degradations`.
+    Raises InputError."""
     parts = text.split(":")
     if len(parts) not in (4, 5):
         hint = "0:600:180:50:20 halves the first volume for three minutes from ten minutes on and adds 20 ms."
@@ -149,13 +150,14 @@ def degradation(text: str) -> tuple[int, dict]:
         "from": int(start * 1e9),
         "until": int((start + length) * 1e9),
         "caps_per_mille": round(caps * 10),
-        "extra_latency": int(extra_ms * 1e6)
+        "extra_latency": int(extra_ms * 1e6),
     }
     return whole("MEMBER", parts[0].strip()), event
 
 
 def modification(text: str) -> dict:
-    """`SPEC@START..END` as the option `modify`: the target, when `modifying` ends, when `optimizing` ends. Raises InputError."""
+    """`SPEC@START..END` as the option `modify`: the target, when `modifying` ends, when
+    `optimizing` ends. Raises InputError."""
     match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)
     if not match:
         raise InputError(

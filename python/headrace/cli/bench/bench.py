@@ -131,13 +131,12 @@ def compare(
     from dataclasses import asdict
 
     from headrace import bench
-    from headrace.bench.compare.compare import compare as measure
     from headrace.report import benchmarks
 
     check_chart_path(report, (".html",))
     kept = bench.Store(store)
     sides = [[kept.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
-    found = measure(*sides, allow_unlike=unlike)
+    found = bench.compare(*sides, allow_unlike=unlike)
     if report is not None:
         benchmarks.write_comparison(report, found)
         say(f"report written to {report}")
@@ -217,7 +216,8 @@ def remove(
 
 @app.command()
 def tools(output: OutputOption = "table") -> None:
-    """Show which programs are installed, and how to get the others; exit code 1 when one is missing."""
+    """Show which programs are installed, and how to get the others; exit code 1 when one is
+    missing."""
     from headrace.bench.drivers.tools import COLUMNS, look
 
     found = look()

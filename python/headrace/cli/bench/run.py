@@ -1,4 +1,4 @@
-"""`headrace bench run`: one command a benchmark, with its own options, those of what it is run on, and those of every run."""
+"""`headrace bench run`: one command a benchmark."""
 
 from __future__ import annotations
 
@@ -97,11 +97,12 @@ class RunOptions:
     output: OutputOption = "table"
 
     def carry_out(self, benchmark: Benchmark, target: Target) -> None:
-        """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then is shown first."""
+        """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then
+        is shown first."""
         from headrace import bench
 
         check_chart_path(self.report)
-        # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left half made or running.
+        # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left running.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         made = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
         if self.prepare_only:
@@ -290,7 +291,8 @@ def tpcc(
     items: Annotated[int, option("N", "Items. Fewer make a trial, not TPC-C.")] = 100_000,
     customers: Annotated[int, option("N", "Customers of a district. Fewer make a trial, not TPC-C.")] = 3_000,
 ) -> None:
-    """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked afterwards. No keying and think times."""
+    """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked
+    afterwards. No keying and think times."""
     from headrace.bench import Tpcc
 
     on.run(Tpcc(warehouses, items, customers))

@@ -1,4 +1,5 @@
-"""What `headrace lab` and `headrace volume` share: values as they are typed, the rows of a volume."""
+"""What `headrace lab` and `headrace volume` share: values as they are typed, the rows of a
+volume."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ VOLUME_CSV = (
 
 
 def volume_csv(volume: Mapping[str, Any]) -> dict[str, Any]:
-    """A volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags as JSON."""
+    """A volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags as
+    JSON."""
     attachment, modification = volume.get("attachment") or {}, volume.get("modification") or {}
     more = {
         "device": attachment.get("device"),

@@ -45,7 +45,8 @@ def fault(
     seed: Annotated[int | None, option("N", "power-cut: a seed loses the same writes.", min=0, max=2**63 - 1)] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Let a device fail for a while: it does not answer, answers late, with errors or slowly; or the power goes."""
+    """Let a device fail for a while: it does not answer, answers late, with errors or slowly; or
+    the power goes."""
     caps_percent = percent(caps, "--caps")
     with place.open() as lab:
         made = lab.fault(volume, kind, in_s, seconds, extra_ms, every, op, member, caps_percent, seed)

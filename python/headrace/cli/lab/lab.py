@@ -148,7 +148,8 @@ def verify(
     report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1 when one does not."""
+    """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1
+    when one does not."""
     from dataclasses import asdict, fields
 
     from headrace.bench.compare import conformance

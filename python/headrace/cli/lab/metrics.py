@@ -125,7 +125,8 @@ def watch(
     place: LabPlace,
     seconds: Annotated[int | None, option("N", "End after N seconds. Default: at Ctrl-C.", min=1)] = None,
 ) -> None:
-    """Watch a volume, a row a second: IOPS, MiB/s, queue, latency, balance, time to empty. Ctrl-C ends it."""
+    """Watch a volume, a row a second: IOPS, MiB/s, queue, latency, balance, time to empty. Ctrl-C
+    ends it."""
     from headrace.lab.watching import readings
 
     with place.open() as lab:

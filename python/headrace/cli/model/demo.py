@@ -27,7 +27,8 @@ def demo(
     region: RegionOption = "us-east-1",
     proof: Annotated[bool, flag("--proof/--no-proof", "End with a proof on the lab, where the machine can.")] = True,
 ) -> None:
-    """Plan a recorded day: its demand, the ranked table, a report with charts; then two minutes of proof on a real server."""
+    """Plan a recorded day: its demand, the ranked table, a report with charts; then two minutes of
+    proof on a real server."""
     from headrace.cli.model.plan import make_plan, plans_of, show_plan, write_report
     from headrace.report.workload import spark_lines
     from headrace.workload import demo_day

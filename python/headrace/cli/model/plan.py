@@ -1,4 +1,5 @@
-"""`headrace plan`: the storage that meets the goals, for demand in I/Os and for databases in transactions."""
+"""`headrace plan`: the storage that meets the goals, for demand in I/Os and for databases in
+transactions."""
 
 from __future__ import annotations
 
@@ -144,7 +145,8 @@ def plan(
     output: OutputOption = "table",
     report: ReportOption = None,
 ) -> None:
-    """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and what to do next."""
+    """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and
+    what to do next."""
 
     check_chart_path(report, (".html",))
     load, other = (

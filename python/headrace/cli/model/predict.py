@@ -22,6 +22,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import data, print_json, progress, say, show
+from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
@@ -70,9 +71,9 @@ def predict(
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
-    """Run a database (from `headrace calibrate`, or a standard benchmark) on a storage: transactions a second."""
+    """Run a database (from `headrace calibrate`, or a standard benchmark) on a storage:
+    transactions a second."""
     from headrace.base.storage import Storage
-    from headrace.errors import InputError
 
     check_chart_path(report)
     load = read_database(workload)
@@ -111,7 +112,6 @@ def print_prediction(
 
 def whole_seconds(seconds: float | None, otherwise: int) -> int:
     """Length of a prediction: a row a second. Raises InputError."""
-    from headrace.errors import InputError
     from headrace.simulation.database import MAX_SECONDS
 
     if seconds is None:

@@ -62,7 +62,8 @@ def prove(
     report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Run a plan's winner and runner-up on the lab, and compare what is measured with what was predicted."""
+    """Run a plan's winner and runner-up on the lab, and compare what is measured with what was
+    predicted."""
     from headrace.prove import read, read_scale
 
     check_chart_path(report, (".html",))

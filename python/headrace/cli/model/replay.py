@@ -22,7 +22,8 @@ def replay(
     record: Annotated[Path, typer.Argument(metavar="RECORD", help="A file that `headrace volume record` wrote.")],
     output: TableOrJsonOption = "table",
 ) -> None:
-    """Repeat what a volume of the lab recorded on the virtual clock, and compare every decision of the model."""
+    """Repeat what a volume of the lab recorded on the virtual clock, and compare every decision of
+    the model."""
     from headrace.report.replay import words_of
     from headrace.simulation import replay as replaying
 

@@ -24,6 +24,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import data, print_json, progress, say, show
+from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
@@ -98,7 +99,6 @@ class DemandOptions:
     def _events(self) -> dict[str, Any]:
         from headrace.base.checks import check_number
         from headrace.base.units import GIB, MIB
-        from headrace.errors import InputError
         from headrace.simulation import notation
         from headrace.workload.model import MAX_SIZE_GIB
 
@@ -173,7 +173,6 @@ def predict_instead(
 ) -> None:
     """A database, which this command ran before there was `headrace predict`. Raises InputError."""
     from headrace.cli.model.predict import RunSettings, print_prediction
-    from headrace.errors import InputError
 
     for name in of_demand.given():
         rule = "is for demand in I/Os; this workload is a database in transactions"

@@ -110,7 +110,8 @@ def run(
     report: ReportOption = None,
     output: TableOrJsonOption = "table",
 ) -> None:
-    """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not hold."""
+    """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not
+    hold."""
     from headrace import studies
     from headrace.report.study import misses
 

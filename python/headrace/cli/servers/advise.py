@@ -18,6 +18,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import data, print_frame, print_json, say, show, table
+from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.advice.answer import Answer
@@ -76,9 +77,9 @@ def advise(
     ] = False,
     output: Annotated[Form, choice("What to print on stdout.")] = "table",
 ) -> None:
-    """Set the server up for this storage: values, reasons, sources, risks, and what the simulator expects of them."""
+    """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
+    expects of them."""
     from headrace.advice.answer import answer, check_output
-    from headrace.errors import InputError
 
     check_output(output, config)
     if check and address is None and config is None:

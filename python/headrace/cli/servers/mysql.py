@@ -155,7 +155,8 @@ def status(
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") -> None:
-    """Become the server's client, logged in. What follows NAME is passed to the client: -e 'SHOW STATUS'."""
+    """Become the server's client, logged in. What follows NAME is passed to the client: -e 'SHOW
+    STATUS'."""
     from headrace import servers
 
     with place.open() as lab:
@@ -200,7 +201,8 @@ def install(
     flavor: Annotated[Flavor, typer.Argument(metavar="mariadb|mysql", help="Which server.")],
     upgrade: Annotated[bool, flag("--upgrade", "Fetch the newest MySQL even where one is installed.")] = False,
 ) -> None:
-    """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite, unpacked beside the system."""
+    """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite,
+    unpacked beside the system."""
     from headrace.servers.install import install as get
 
     with progress("installing") as tick:

@@ -32,7 +32,8 @@ def calibrate(
     from_one: Annotated[bool, flag("--from-one", "With --check: predict every run from each other one alone.")] = False,
     output: TableOrJsonOption = "table",
 ) -> None:
-    """Identify a database from measured runs: what its transactions demand of any storage, and how surely."""
+    """Identify a database from measured runs: what its transactions demand of any storage, and how
+    surely."""
     from headrace.calibration.runs import describe, load_run
 
     if from_one and not check:

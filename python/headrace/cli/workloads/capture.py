@@ -93,7 +93,8 @@ def capture(
 
 
 def report(found: Any, output: TableOrJson, workload: Path | None, name: str | None) -> None:
-    """Reads the capture back as `calibrate` will, says what is in it, and calibrates where that was asked."""
+    """Reads the capture back as `calibrate` will, says what is in it, and calibrates where that was
+    asked."""
     from headrace.calibration.runs import describe, load_run
 
     try:
@@ -121,7 +122,8 @@ def report(found: Any, output: TableOrJson, workload: Path | None, name: str | N
 
 
 def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
-    """Refuses a capture that could not be calibrated, naming the volumes where this is EC2. Raises InputError."""
+    """Refuses a capture that could not be calibrated, naming the volumes where this is EC2. Raises
+    InputError."""
     from headrace.observe.live.host import device_names, volume_id
 
     if storage is not None:

@@ -27,6 +27,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import data, print_json, say, show
 from headrace.cli.workloads import capture
+from headrace.errors import HeadraceError, InputError
 from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def new(
     force: ForceOption = False,
     output: TableOrJsonOption = "table",
 ) -> None:
-    """Make a workload from what you know of the busy hour; asks for what is missing on a terminal."""
+    """Make a workload from what you know of the busy hour; asks for what is missing on a
+    terminal."""
     from headrace import workload
 
     asking = sys.stdin.isatty() and sys.stderr.isatty() and (day.reads_per_s is None or day.writes_per_s is None)
@@ -105,9 +107,7 @@ def new(
 
 
 def _answers(questions: Any, typed: dict[str, str | None], asking: bool, constant: bool) -> dict[str, Any]:
-    """What was typed, checked by its question; the rest asked for on a terminal. Raises InputError."""
-    from headrace.errors import InputError
-
+    """What was typed, checked; the rest asked for on a terminal. Raises InputError."""
     answers: dict[str, Any] = {}
     for question in questions:
         text, flag_name = typed[question.name], _flag(question.name)
@@ -122,10 +122,7 @@ def _answers(questions: Any, typed: dict[str, str | None], asking: bool, constan
         if text is not None:
             answers[question.name] = question.validator(text)
         elif question.required and not asking:
-            rule, hint = (
-                "the busy hour needs reads and writes a second",
-                "Give it, or run this on a terminal to be asked.",
-            )
+            rule, hint = "the busy hour needs reads and writes a second", "Give it, or run this on a terminal."
             raise InputError(f"{flag_name} is missing", rule, "headrace workload new --help", hint)
         elif asking and not skipped:
             value = _ask(question)
@@ -140,8 +137,6 @@ def _flag(name: str) -> str:
 
 def _ask(question: Any) -> object:
     """Asks until the answer passes. An empty one takes the default, or leaves the question out."""
-    from headrace.errors import HeadraceError
-
     unit = f" [{question.unit}]" if question.unit else ""
     while True:
         shown = None if question.required else ("" if question.default is None else str(question.default))
@@ -195,9 +190,9 @@ def import_recording(
 
 
 def keep(made: Workload, to: Path | None, force: bool, output: Output) -> None:
-    """Writes a workload file, whole or not at all and never over another unasked, and says what is in it."""
+    """Writes a workload file, whole or not at all and never over another unasked, and says what is
+    in it."""
     from headrace import workload
-    from headrace.errors import InputError
 
     path = to or Path(re.sub(r"[^\w.-]+", "-", made.name).strip("-.")[:80] or "workload").with_suffix(".toml")
     if path.exists() and not force:
@@ -233,7 +228,6 @@ def show_workload(
 def _show_database(load: TransactionWorkload, growth: float, report: Path | None, output: Output) -> None:
     """A database in transactions: where its figures come from, and its parameters."""
     from headrace.base.checks import check_number
-    from headrace.errors import InputError
     from headrace.report import databases
 
     if report is not None:
@@ -257,7 +251,6 @@ def _show_database(load: TransactionWorkload, growth: float, report: Path | None
 
 
 def _show(load: Workload, output: Output) -> None:
-    from headrace.errors import InputError
     from headrace.report.workload import open_parts, spark_lines
     from headrace.workload import ClosedWorkload
 

@@ -16,7 +16,7 @@ from headrace import servers as servers
 from headrace.bench import (
     BrokenRun,
     FioJob,
-    Interrupted,
+    InterruptedRun,
     Mysqlslap,
     Store,
     SysbenchFileio,
@@ -28,8 +28,8 @@ from headrace.bench import (
     run,
     server_target,
 )
-from headrace.bench.drivers.benchmark import Load
-from headrace.bench.run import process
+from headrace.bench.drivers.benchmark import RunLoad
+from headrace.bench.running import process
 from headrace.bench.server import cursor_on
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import load_run
@@ -128,7 +128,7 @@ def test_no_password_is_kept_or_shown(measured, target, tmp_path):
     assert record.folder.name.encode() in kept
     if password is not None:
         assert password.reveal().encode() not in kept
-        command = SysbenchOltp(**SMALL).command(target, Load(1, 0, 1, 1), tmp_path)
+        command = SysbenchOltp(**SMALL).command(target, RunLoad(1, 0, 1, 1), tmp_path)
         assert all(password.reveal() not in word for word in command.words) and password.reveal() not in str(command.environment)
 
 
@@ -142,7 +142,7 @@ def test_preparing_twice_does_nothing(target):
 
 def short(benchmark, target, tmp_path, threads: int = 2):
     """A second of it, without samples."""
-    load = Load(threads, 0, 1, 1)
+    load = RunLoad(threads, 0, 1, 1)
     command = benchmark.command(target, load, tmp_path)
     ended = process.run(command, tmp_path / "raw", 60, lambda at, text: None)
     assert ended.code == 0, ended.tail
@@ -282,7 +282,7 @@ def test_ctrl_c_keeps_what_was_measured(target, store):
         if second.t_s == 3.0:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(Interrupted) as stopped:
+    with pytest.raises(InterruptedRun) as stopped:
         run(SysbenchOltp(**SMALL), target, seconds=600, threads=2, store=store, on_second=stop)
     record = stopped.value.record
     assert record.state == "interrupted" and 3 <= record.series().height <= 5 and record.summary["tps"] > 0

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.prove import from_workload, prove, read
-from headrace.prove import timing as times
-from headrace.servers import memory
+from headrace.experiment import from_workload, prove, read
+from headrace.experiment import scale as times
+from headrace.servers import scratch
 
 STORAGES = ("io1:200:900",)
 
@@ -30,7 +30,7 @@ def small_request():
 
 def left(folder: Path) -> list[str]:
     mounts = Path("/proc/self/mountinfo").read_text()
-    return [str(path) for path in (folder / "lab", folder / "data", *memory.MEMORY.glob(f"{memory.PREFIX}*")) if path.exists()] + [
+    return [str(path) for path in (*folder.glob("hr-lab-*"), *scratch.MEMORY.glob(f"{scratch.PREFIX}*")) if path.exists()] + [
         line for line in mounts.splitlines() if str(folder) in line
     ]
 
@@ -61,10 +61,10 @@ INTERRUPTED = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from test_prove_on_lab import small_request
-from headrace.prove import Interrupted, prove
+from headrace.experiment import InterruptedProof, prove
 try:
     prove(small_request(), minutes=3.0, folder=sys.argv[1], progress=lambda share, what: print(what, flush=True))
-except Interrupted as stopped:
+except InterruptedProof as stopped:
     print("kept", stopped.proof.folder, flush=True)
     sys.exit(130)
 """

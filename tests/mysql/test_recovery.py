@@ -19,8 +19,8 @@ from lab_folders import kill
 from lab_servers import sql
 
 from headrace import servers as mysql
+from headrace.base import processes
 from headrace.lab import NoLab
-from headrace.servers import process
 from ledger import Ledger
 
 CRASHES = int(os.environ.get("CRASHES", "1"))
@@ -57,7 +57,7 @@ def sysbench(server):
 
 def crash_of_the_server(labs, lab, server, chance):
     os.kill(server.pid, signal.SIGKILL)
-    assert process.wait_gone(process.look_up(server.pid) or process.Process(0, 0, ""), 30)
+    assert processes.wait_gone(processes.look_up(server.pid) or processes.Process(0, 0, ""), 30)
     return lab, None
 
 

@@ -1,4 +1,5 @@
-"""The table of parameters: what is known of each (parameters.toml), and what it is called on which server (names.csv)."""
+"""The table of parameters: what is known of each (parameters.toml), and what it is called on which
+server (names.csv)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from headrace.advice.model import RISKS, Server
+from headrace.advice.model import RISKS, ServerVersion
 
 GROUPS = ("Memory", "Files and I/O", "Flushing", "Redo log and commits", "Replication", "MyRocks", "Host")
 KINDS = ("bytes", "count", "switch", "word", "path", "text")
@@ -17,8 +18,9 @@ KEYS = ("group", "engine", "kind", "risk", "applies_to", "effect", "rule", "sour
 
 
 @dataclass(frozen=True)
-class Name:
-    """What a parameter is called on servers of `flavor` from version `first` to `last` ("": still), its default there and what says so."""
+class ParameterName:
+    """What a parameter is called on servers of `flavor` from version `first` to `last` ("": still),
+    its default there and what says so."""
 
     parameter: str
     flavor: str
@@ -28,15 +30,16 @@ class Name:
     default: str
     source: str
 
-    def holds(self, server: Server) -> bool:
-        """Whether it is this server's name. Percona Server has MySQL's names."""
+    def holds(self, server: ServerVersion) -> bool:
+        """Whether it is this server's name. Percona ServerVersion has MySQL's names."""
         flavors = ("mysql", "percona") if server.flavor == "percona" else (server.flavor,)
         return self.flavor in flavors and server.between(self.first, self.last)
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or none with the reason behind a colon."""
+class ServerParameter:
+    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or none with the reason
+    behind a colon."""
 
     id: str
     group: str
@@ -47,16 +50,21 @@ class Parameter:
     effect: str
     rule: str
     source: tuple[str, ...]
-    names: tuple[Name, ...]
+    names: tuple[ParameterName, ...]
 
     @property
     def citation(self) -> str:
         """The sources in words."""
         return "; ".join(sources()[key] for key in self.source)
 
-    def name_on(self, server: Server) -> Name | None:
+    def name_on(self, server: ServerVersion) -> ParameterName | None:
         """Its name on a server, None where that server has no such parameter."""
         return next((name for name in self.names if name.holds(server)), None)
+
+    def default_on(self, server: ServerVersion) -> str:
+        """Its default on a server; "" where it has none, or the server computes it."""
+        name = self.name_on(server)
+        return "" if name is None else name.default
 
 
 @cache
@@ -71,17 +79,17 @@ def sources() -> dict[str, str]:
 
 
 @cache
-def parameters() -> dict[str, Parameter]:
+def parameters() -> dict[str, ServerParameter]:
     """All parameters by id, in the order of the file."""
-    names: dict[str, list[Name]] = {}
+    names: dict[str, list[ParameterName]] = {}
     for row in csv.DictReader((files(__package__) / "names.csv").read_text(encoding="utf-8").splitlines()):
-        names.setdefault(row["parameter"], []).append(Name(**row))
+        names.setdefault(row["parameter"], []).append(ParameterName(**row))
     found = {}
     for key, entry in _document().items():
         if key == "sources":
             continue
         fields = {name: entry[name] for name in KEYS} | {"source": tuple(entry["source"])}
-        found[key] = Parameter(id=key, names=tuple(names.get(key, ())), **fields)
+        found[key] = ServerParameter(id=key, names=tuple(names.get(key, ())), **fields)
         assert found[key].risk in RISKS, key
     return found
 
@@ -96,5 +104,5 @@ ALSO = {
 
 @cache
 def ids_by_name() -> dict[str, str]:
-    """Parameter of every name, old or new, with underscores."""
+    """ServerParameter of every name, old or new, with underscores."""
     return {name.name: name.parameter for parameter in parameters().values() for name in parameter.names} | ALSO

@@ -12,6 +12,13 @@ from headrace.errors import CouldNotRun, InputError
 DOC = "docs/reference/workload-file.md"
 
 
+def path_of(name: object) -> Path:
+    """A file's name as a path. Raises InputError for what is no name."""
+    if isinstance(name, (str, os.PathLike)) and not isinstance(name, bytes):
+        return Path(name)
+    raise InputError(repr(name)[:60], "is no file name", DOC, "Name a file.")
+
+
 def read_bytes(path: Path, limit: int) -> bytes:
     """A file's bytes, or an error that says why not."""
     try:

@@ -1,4 +1,5 @@
-"""What drivers ask of a server: does the database exist, which tables are in it, how large are they."""
+"""What drivers ask of a server: does the database exist, which tables are in it, how large are
+they."""
 
 from __future__ import annotations
 
@@ -33,17 +34,24 @@ def cursor_on(target: Target, database: bool = True):
 
 
 def require_database(name: str, target: Target) -> None:
-    """Raises InputError when the target is no server, or its address names no database fit for test tables."""
+    """Raises InputError when the target is no server, or its address names no database fit for test
+    tables."""
     if target.address is None:
         raise InputError(target.label, f"{name} needs a server", DOC, "Give an address: mysql://USER@HOST/DATABASE.")
     database = target.address.database
     if not database:
         raise InputError(
-            target.label, f"{name} needs a database for its tables", DOC, "Name it in the address: mysql://USER@HOST/DATABASE."
+            target.label,
+            f"{name} needs a database for its tables",
+            DOC,
+            "Name it in the address: mysql://USER@HOST/DATABASE.",
         )
     if not NAME.match(database) or database.lower() in SYSTEM:
         raise InputError(
-            f"database {database[:70]}", "is not one for test tables", DOC, "Letters, digits, _ and -; not one of the server's own."
+            f"database {database[:70]}",
+            "is not one for test tables",
+            DOC,
+            "Letters, digits, _ and -; not one of the server's own.",
         )
 
 
@@ -61,7 +69,7 @@ def tables_of(target: Target, pattern: str) -> dict[str, str]:
     """Tables of the database whose whole name matches: name to engine."""
     with cursor_on(target, database=False) as cursor:
         cursor.execute(
-            "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'",
+            ("SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"),
             (target.address.database,),
         )
         return {str(name): str(engine) for name, engine in cursor.fetchall() if re.fullmatch(pattern, str(name))}
@@ -74,7 +82,8 @@ def table_rows(target: Target, table: str, exact: bool = False) -> int:
         return int(cursor.fetchone()[0] or 0)
 
 
-# File sizes, then what the statistics say: the first the account may read. MariaDB and MySQL 8 name the first table differently.
+# File sizes, then what the statistics say: the first the account may read. MariaDB and MySQL 8 name
+# the first table differently.
 SIZES = {
     "innodb": (
         "SELECT SUM(file_size) FROM information_schema.innodb_tablespaces WHERE name LIKE %s",
@@ -86,7 +95,8 @@ SIZES = {
 
 
 def data_gib(target: Target) -> float | None:
-    """What the database takes on disk, GiB: its files where the server tells them, else its own estimate; None when neither is known."""
+    """What the database takes on disk, GiB: its files where the server tells them, else its own
+    estimate; None when neither is known."""
     import pymysql
 
     database = target.address.database

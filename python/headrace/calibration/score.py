@@ -32,7 +32,13 @@ class Comparison:
     def to_document(self, workload: TransactionWorkload) -> dict:
         """What `headrace compare-run --output json` prints. `workload`: what was compared with the run."""
         figures, warnings = list(self.figures), list(self.prediction.warnings)
-        return {"schema": "headrace-comparison/1", "run": self.run.name, "workload": workload.name, "figures": figures, "warnings": warnings}
+        return {
+            "schema": "headrace-comparison/1",
+            "run": self.run.name,
+            "workload": workload.name,
+            "figures": figures,
+            "warnings": warnings,
+        }
 
 
 def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> Comparison:

@@ -73,9 +73,7 @@ def with_groups(function: Callable) -> Callable:
     fields = {name: get_type_hints(group, include_extras=True) for name, group in groups.items()}
     spread = [one for name, one in own.items() if name not in groups]
     for name, group in groups.items():
-        spread += [
-            one.replace(annotation=fields[name][one.name]) for one in inspect.signature(group).parameters.values()
-        ]
+        spread += [one.replace(annotation=fields[name][one.name]) for one in inspect.signature(group).parameters.values()]
 
     @functools.wraps(function)
     def command(**given: Any) -> object:
@@ -154,13 +152,10 @@ RegionOption = Annotated[str, option("REGION", "Use the prices of this AWS regio
 GrowthOption = Annotated[float, option("FACTOR", "Multiply the demand and the data: 1.5 is half as much again.")]
 SeedOption = Annotated[int, option("N", "Seed for all random draws: same seed, same answer.", min=0, max=2**63 - 1)]
 StartBalanceOption = Annotated[
-    float | None,
-    option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance"),
+    float | None, option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance")
 ]
 ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html).")]
-PageOrChartOption = Annotated[
-    Path | None, option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report")
-]
+PageOrChartOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report")]
 ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite what is there.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 NameOption = Annotated[str | None, option("NAME", "Name it.")]
@@ -179,12 +174,9 @@ class LabPlace:
     """Which lab is meant."""
 
     data_dir: Annotated[
-        Path | None,
-        option("DIR", "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.", readable=False),
+        Path | None, option("DIR", "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.", readable=False)
     ] = None
-    socket: Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)] = (
-        None
-    )
+    socket: Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)] = None
 
     def open(self) -> Lab:
         """A client of it. Raises NoLab where none answers."""
@@ -197,12 +189,10 @@ class LabPlace:
 class PasswordOptions:
     """Where the password of a MySQL account comes from."""
 
-    defaults_file: Annotated[
-        Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")
-    ] = None
-    ask_password: Annotated[
-        bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")
-    ] = False
+    defaults_file: Annotated[Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")] = (
+        None
+    )
+    ask_password: Annotated[bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")] = False
 
     def read_address(self, text: str) -> Address:
         """The address with its password. Raises InputError."""
@@ -210,8 +200,6 @@ class PasswordOptions:
 
         address = parse_address(text, defaults_file=self.defaults_file)
         if self.ask_password:
-            typed = typer.prompt(
-                f"Password of {address.user}", hide_input=True, err=True, default="", show_default=False
-            )
+            typed = typer.prompt(f"Password of {address.user}", hide_input=True, err=True, default="", show_default=False)
             address = address.with_password(Secret(typed))
         return address

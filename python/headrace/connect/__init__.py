@@ -2,7 +2,7 @@
 
 address       which server, as whom: addresses without passwords in them
 connection    an open connection, and its errors in words
-option_file   the [client] group of an option file        secret    a password that is not printed
+option_files  option files as the servers read them         secret    a password that is not printed
 
 >>> from headrace.connect import parse_address
 >>> parse_address("mysql://watcher@db.example:3307/shop").label

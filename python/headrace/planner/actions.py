@@ -1,4 +1,5 @@
-"""What to do next: from today's storage to the one chosen, the lines to paste, how to undo it, and what to watch afterwards."""
+"""What to do next: from today's storage to the one chosen, the lines to paste, how to undo it, and
+what to watch afterwards."""
 
 from __future__ import annotations
 
@@ -6,23 +7,26 @@ from headrace.base import core
 from headrace.base.clocks import span_in_words
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage, Volume
-from headrace.planner.market import family_of
+from headrace.planner.candidates import family_of
 from headrace.planner.result import Choice
 
 VOLUME_ID = "vol-0123456789abcdef0"  # stands for the user's own
 # The API knows one io2; its Block Express limits come with the instance and size.
 API_TYPES = {"io2-block-express": "io2"}
 WITH_IOPS = ("gp3", "io1", "io2", "io2-block-express")
-# Days and words of CloudWatch metrics: AWS, "Amazon CloudWatch metrics for Amazon EBS", EBS user guide, read 2026-11.
+# Days and words of CloudWatch metrics: AWS, "Amazon CloudWatch metrics for Amazon EBS", EBS user
+# guide, read 2026-11.
 METRICS_SOURCE = "docs.aws.amazon.com/ebs/latest/userguide/using_cloudwatch_ebs.html"
 EXCEEDED_SINCE = "2024-10-01"
 INSTANCE_EXCEEDED_SINCE = "2025-10-01"
-# Early enough to act: a fifth of a full gp2 balance at full burst is 12 minutes at the least (5.4 million / 5 / (3,000 - 1,500)).
+# Early enough to act: a fifth of a full gp2 balance at full burst is 12 minutes at the least (5.4
+# million / 5 / (3,000 - 1,500)).
 LOW_BALANCE_PERCENT = 20
 
 
 def migration(today: Choice | None, choice: Choice) -> str | None:
-    """What it takes to get from today's storage to `choice`, in words: nothing, one modification, or a migration and how."""
+    """What it takes to get from today's storage to `choice`, in words: nothing, one modification,
+    or a migration and how."""
     if today is None:
         return None
     cache = _cache_words(today, choice)
@@ -86,12 +90,12 @@ def _how(today: Choice, choice: Choice) -> str:
     return "attach new volumes, copy the data to them (a replica on them, or xtrabackup/mariabackup and catch up), switch over, keep the old ones until it is proved"
 
 
-# --- lines to paste -----------------------------------------------------------------------------------------------------
+# --- lines to paste -------------------------------------------------------------------------------
 
 
 def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dict]:
-    """What to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste), `undo` and, where
-    rules are told, their `source`."""
+    """What to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste), `undo` and,
+    where rules are told, their `source`."""
     if choice is None or choice.volume_type == "instance-store":
         return []
     storage = Storage.parse(choice.storage)
@@ -115,7 +119,8 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
 
 
 def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
-    """What the log volume needs, where there is one: a modification like the data's, or a new volume."""
+    """What the log volume needs, where there is one: a modification like the data's, or a new
+    volume."""
     before = None if today is None else today.log_storage
     if choice.log_storage is None or choice.log_storage == before:
         return []
@@ -153,7 +158,8 @@ def _modify_line(volume: Volume, size: bool = True) -> str:
 
 
 def _parameters(volume: Volume, size: bool = True) -> list[str]:
-    """What the EC2 API is told of a volume. gp3's included figures are said too: a volume that was another type keeps its own otherwise."""
+    """What the EC2 API is told of a volume. gp3's included figures are said too: a volume that was
+    another type keeps its own otherwise."""
     words = [f"--volume-type {API_TYPES.get(volume.type, volume.type)}"]
     words += [f"--size {volume.size_gib}"] if size else []
     iops, mib_s = _bought(volume)
@@ -183,22 +189,31 @@ def _create(storage: Storage) -> dict:
         lines.append(
             f"sudo mdadm --create /dev/md0 --level={level}{layout} --chunk={storage.chunk_kib} --raid-devices={count} /dev/nvme[1-{count}]n1"
         )
-    return {"what": what, "lines": lines, "undo": f"aws ec2 delete-volume --volume-id {VOLUME_ID}    # of each, once nothing is on it"}
+    return {
+        "what": what,
+        "lines": lines,
+        "undo": f"aws ec2 delete-volume --volume-id {VOLUME_ID}    # of each, once nothing is on it",
+    }
 
 
 def _terraform(volume: Volume, count: int) -> list[str]:
     iops, mib_s = _bought(volume)
-    pairs = [("type", f'"{API_TYPES.get(volume.type, volume.type)}"'), ("size", volume.size_gib), ("iops", iops), ("throughput", mib_s)]
+    pairs = [
+        ("type", f'"{API_TYPES.get(volume.type, volume.type)}"'),
+        ("size", volume.size_gib),
+        ("iops", iops),
+        ("throughput", mib_s),
+    ]
     pairs += [("count", count)] if count > 1 else []
     return [f"{name:<10} = {value}" for name, value in pairs if value is not None]
 
 
-# --- what to watch ------------------------------------------------------------------------------------------------------
+# --- what to watch --------------------------------------------------------------------------------
 
 
 def alarms(choice: Choice | None, as_of: str) -> list[dict]:
-    """CloudWatch alarms for the chosen volumes and instance: dicts of `namespace`, `metric`, `statistic`, `comparison`, `threshold`,
-    `period_s`, `points`, `of`, `why`."""
+    """CloudWatch alarms for the chosen volumes and instance: dicts of `namespace`, `metric`,
+    `statistic`, `comparison`, `threshold`, `period_s`, `points`, `of`, `why`."""
     if choice is None or choice.volume_type == "instance-store":
         return []
     found = []
@@ -229,15 +244,35 @@ def alarms(choice: Choice | None, as_of: str) -> list[dict]:
                     60,
                     5,
                     15,
-                    f"the volume was asked for more {what} than it has",
+                    f"the demand exceeds the volume's {what}",
                 )
             )
     elif kind != "standard":
         found.append(
-            _alarm("AWS/EBS", "VolumeQueueLength", "Average", ">", 10, 300, 3, 3, "requests wait (an early sign; its level is a guess)")
+            _alarm(
+                "AWS/EBS",
+                "VolumeQueueLength",
+                "Average",
+                ">",
+                10,
+                300,
+                3,
+                3,
+                "requests wait (an early sign; its level is a guess)",
+            )
         )
     found.append(
-        _alarm("AWS/EBS", "VolumeStalledIOCheck", "Maximum", ">=", 1, 60, 10, 10, "I/O does not complete: what AWS recommends to watch")
+        _alarm(
+            "AWS/EBS",
+            "VolumeStalledIOCheck",
+            "Maximum",
+            ">=",
+            1,
+            60,
+            10,
+            10,
+            "I/O does not complete: what AWS recommends to watch",
+        )
     )
     if choice.instance:
         with core_errors():
@@ -245,24 +280,58 @@ def alarms(choice: Choice | None, as_of: str) -> list[dict]:
         if instance["burst_seconds"]:
             for metric in ("EBSIOBalance%", "EBSByteBalance%"):
                 found.append(
-                    _alarm("AWS/EC2", metric, "Minimum", "<", LOW_BALANCE_PERCENT, 300, 1, 1, "the instance's EBS burst bucket runs out")
+                    _alarm(
+                        "AWS/EC2",
+                        metric,
+                        "Minimum",
+                        "<",
+                        LOW_BALANCE_PERCENT,
+                        300,
+                        1,
+                        1,
+                        "the instance's EBS burst bucket runs out",
+                    )
                 )
         elif as_of >= INSTANCE_EXCEEDED_SINCE:
             found.append(
                 _alarm(
-                    "AWS/EC2", "InstanceEBSIOPSExceededCheck", "Maximum", ">=", 1, 60, 5, 15, "the instance's EBS IOPS are the bottleneck"
+                    "AWS/EC2",
+                    "InstanceEBSIOPSExceededCheck",
+                    "Maximum",
+                    ">=",
+                    1,
+                    60,
+                    5,
+                    15,
+                    "the instance's EBS IOPS are the bottleneck",
                 )
             )
     return found
 
 
 def _alarm(
-    namespace: str, metric: str, statistic: str, comparison: str, threshold: float, period_s: int, points: int, of: int, why: str
+    namespace: str,
+    metric: str,
+    statistic: str,
+    comparison: str,
+    threshold: float,
+    period_s: int,
+    points: int,
+    of: int,
+    why: str,
 ) -> dict:
     return {
-        "namespace": namespace, "metric": metric, "statistic": statistic, "comparison": comparison, "threshold": threshold,
-        "period_s": period_s, "points": points, "of": of, "why": why, "source": METRICS_SOURCE,
-    }  # fmt: skip
+        "namespace": namespace,
+        "metric": metric,
+        "statistic": statistic,
+        "comparison": comparison,
+        "threshold": threshold,
+        "period_s": period_s,
+        "points": points,
+        "of": of,
+        "why": why,
+        "source": METRICS_SOURCE,
+    }
 
 
 def same_family(one: str | None, other: str | None) -> bool:

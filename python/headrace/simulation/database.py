@@ -17,8 +17,10 @@ from typing import Any, Literal
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_whole
+from headrace.base.checks import check_number, check_whole, shown
+from headrace.base.clocks import Day, day_of, span_in_words
 from headrace.base.core import core_errors
+from headrace.base.shown import Shown
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.workload.transactions import TransactionWorkload
@@ -44,8 +46,8 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Prediction(Shown):
     """The answer of `predict`.
 
     `rows`, one per second: `t_s` (start of the second, s), `tps`, `p95_ms` (response time), `iops`
@@ -57,7 +59,8 @@ class Prediction:
     run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high`
     (80 % interval of the mean of the second half, from the calibration), `relative_spread` (its
     standard deviation over the mean). `warnings`: where the prediction leaves the range of the
-    runs.
+    runs. `workload`: the database that was run, grown. Two predictions are equal when they are one
+    object.
     """
 
     rows: pl.DataFrame
@@ -70,6 +73,13 @@ class Prediction:
     cache_gib: float
     threads: int | None
     seed: int | None
+    workload: TransactionWorkload | None = None
+
+    def in_short(self) -> str:
+        """Storage, length and tps of the second half; see `Shown`."""
+        name = "" if self.workload is None else f"{self.workload.name} on "
+        where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
+        return f"{name}{where}, {span_in_words(self.rows.height)}: {self.summary['tps']:,.4g} tps"
 
     def with_warnings(self, more: Iterable[str]) -> Prediction:
         """The same with these warnings too."""
@@ -85,7 +95,7 @@ def predict(
     cache_gib: float | None = None,
     threads: int | None = None,
     arrivals_tps: float | Sequence[float] | None = None,
-    as_of: str | None = None,
+    as_of: Day = None,
     seconds: int = 3600,
     start: str | float = "cold",
     start_balance_percent: float | None = None,
@@ -106,6 +116,10 @@ def predict(
     true distribution; `summary` then has `response_ms`). `progress` is told the share done. Raises
     InputError.
     """
+    if not isinstance(workload, TransactionWorkload):
+        hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
+        raise InputError(shown(workload), "is no database in transactions", "headrace.predict", hint)
+    as_of = day_of(as_of)
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = workload.threads if threads is None else threads
     _check(seconds, cache, clients, growth, start_balance_percent, seed, draws)
@@ -153,6 +167,7 @@ def predict(
         cache,
         None if arrivals_tps is not None else clients,
         seed,
+        database_of,
     )
 
 
@@ -219,9 +234,7 @@ def _fits(cache_gib: float, host: core.Instance | None) -> list[str]:
     room = math.floor(core.cache_gib_for(memory) * 100) / 100
     if cache_gib > memory:
         hint = f"Say --cache-gib {room:g} (cache_gib={room:g} in Python), what {name} has room for, or name a larger instance."
-        raise InputError(
-            f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint
-        )
+        raise InputError(f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint)
     if cache_gib > TIGHT_SHARE * memory:
         left = f"leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}"
         return [f"A cache of {cache_gib:,.4g} GiB {left}: the server would swap; {room:g} GiB have room."]
@@ -233,9 +246,7 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
     usable = core.parse_storage(storage)["usable_gib"]
     if workload.size_gib is None or workload.size_gib <= usable:
         return []
-    return [
-        f"{workload.size_gib:,.0f} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."
-    ]
+    return [f"{workload.size_gib:,.0f} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."]
 
 
 def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, draws: int) -> dict[str, float | None]:
@@ -285,9 +296,7 @@ def _start(start: str | float) -> str | float:
     return float(start)
 
 
-def _check(
-    seconds: int, cache_gib: float, threads: int, growth: float, balance: float | None, seed: int | None, draws: int
-) -> None:
+def _check(seconds: int, cache_gib: float, threads: int, growth: float, balance: float | None, seed: int | None, draws: int) -> None:
     check_whole("seconds", seconds, 1, MAX_SECONDS)
     check_number("cache-gib", cache_gib, 0.001, 65_536)
     check_whole("threads", threads, 1, 65_536)

@@ -16,11 +16,15 @@ from typing import Any, Literal
 import polars as pl
 
 from headrace.base import core
+from headrace.base.checks import check_choice, check_number, check_text, check_whole, shown
+from headrace.base.clocks import Day, day_of, span_in_words
 from headrace.base.core import core_errors
+from headrace.base.shown import Shown
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.core_form import core_load
+from headrace.workload.model import MAX_GROWTH
 
 Form = Literal["auto", "events", "interval"]
 Repetition = Literal["first", "settled"]
@@ -52,8 +56,8 @@ ROWS_SCHEMA = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation(Shown):
     """The answer of `simulate`.
 
     `rows`: one per interval: `t_s`, `duration_s` (s), `asked_iops`, `asked_mib_s` (the demand),
@@ -67,7 +71,8 @@ class Simulation:
     `worst_..._ms` of the summary are those of the worst five minutes. `repeated`: of a settled
     cycle, `settled` (False: credits or requests are lost for good in every cycle),
     `loses_percent_per_cycle`, `dry_after_s` (from the start of the first cycle) and `first` (its
-    summary); None where one cycle was asked for.
+    summary); None where one cycle was asked for. `workload`: the load that was simulated, grown
+    and cut. Two simulations are equal when they are one object.
     """
 
     rows: pl.DataFrame
@@ -79,6 +84,16 @@ class Simulation:
     seed: int
     usable_gib: float = 0.0
     repeated: core.Repeated | None = None
+    workload: OpenWorkload | ClosedWorkload | None = None
+
+    def in_short(self) -> str:
+        """Storage, length and what was delivered; see `Shown`."""
+        name = "" if self.workload is None else f"{self.workload.name} on "
+        where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
+        seconds = self.summary["seconds"]
+        iops = self.summary["delivered_ios"] / seconds
+        length, throttled = (span_in_words(round(value)) for value in (seconds, self.summary["throttled_s"]))
+        return f"{name}{where}, {length}: {iops:,.0f} IOPS, throttled {throttled}"
 
 
 def simulate(
@@ -86,7 +101,7 @@ def simulate(
     storage: str,
     *,
     instance: str | None = None,
-    as_of: str | None = None,
+    as_of: Day = None,
     seconds: float | None = None,
     interval_s: float | None = None,
     seed: int = 1,
@@ -109,8 +124,20 @@ def simulate(
 
     Raises InputError for an impossible volume, date or load.
     """
+    if not isinstance(workload, (OpenWorkload, ClosedWorkload)):
+        hint = "For example headrace.demo_day(), headrace.load(FILE); headrace.predict takes databases."
+        raise InputError(shown(workload), "is not a demand in I/Os", "headrace.simulate", hint)
+    as_of = day_of(as_of)
+    check_text("storage", storage, "For example gp3:500.")
+    if instance is not None:
+        check_text("instance", instance, "For example m5.large.")
+    if options is not None and not isinstance(options, dict):
+        raise InputError(f"options = {shown(options)}", "must be a dict", "docs/reference/python.md")
     options = options or {}
     _check(seconds, seed, start_balance, cycle)
+    if interval_s is not None:
+        check_number("interval_s", interval_s, 0.0, MOST_SECONDS, "s")
+    check_number("growth", growth, 0.0, MAX_GROWTH)
     _check_options(storage, options)
     if isinstance(workload, ClosedWorkload):
         if growth != 1.0:
@@ -152,22 +179,20 @@ def simulate(
     rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
     usable_gib = core.parse_storage(storage)["usable_gib"]
     day = as_of or core.newest_date()
-    return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"])
+    return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"], workload)
 
 
 def _check(seconds: float | None, seed: int, start_balance: float | None, cycle: str) -> None:
     """The single values. Raises InputError."""
-    if start_balance is not None and not 0 <= start_balance <= 100:
-        rule, hint = "a start balance is between 0 and 100 percent", "25 means a quarter of the credits."
-        raise InputError(f"{start_balance}", rule, SOURCE, hint)
-    if seconds is not None and not 0.001 <= seconds <= MOST_SECONDS:
-        rule = "a run is between 0.001 s and a year long"
-        raise InputError(f"seconds = {seconds:g}", rule, SOURCE, "Give seconds, for example 3600.")
-    if not 0 <= seed < 2**64:
-        raise InputError(f"{seed}", "a seed is a whole number from 0 to 2^64 - 1", SOURCE, "For example 1.")
-    if cycle == "settled" and start_balance is not None:
-        rule = "a settled cycle starts with what the one before left"
-        raise InputError(f"start balance {start_balance:g} %", rule, SOURCE, "Leave one of the two out.")
+    check_choice("cycle", cycle, ("first", "settled"))
+    check_whole("seed", seed, 0, 2**64 - 1)
+    if start_balance is not None:
+        check_number("start_balance", start_balance, 0, 100, "percent")
+        if cycle == "settled":
+            rule = "a settled cycle starts with what the one before left"
+            raise InputError(f"start balance {start_balance:g} %", rule, SOURCE, "Leave one of the two out.")
+    if seconds is not None:
+        check_number("seconds", seconds, 0.001, MOST_SECONDS, "s")
 
 
 def _check_options(storage: str, options: dict[str, Any]) -> None:
@@ -176,8 +201,7 @@ def _check_options(storage: str, options: dict[str, Any]) -> None:
         now = core.parse_storage(storage)
         after = core.parse_storage(options["modify"]["storage"]) if options.get("modify") else None
     if after is not None and (
-        len(after["members"]) != len(now["members"])
-        or any(member != after["members"][0] for member in after["members"])
+        len(after["members"]) != len(now["members"]) or any(member != after["members"][0] for member in after["members"])
     ):
         rule = f"must have the layout of {now['text']}, with equal members"
         raise InputError(after["text"], rule, "Amazon EC2 API, ModifyVolume", "Only the volumes change, not the array.")
@@ -235,20 +259,14 @@ def _row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkloa
             interval_s = 1.0 if length <= ROWS_OF_SECONDS_S else 60.0
         interval_s = min(length, interval_s)
     if not 0.001 <= interval_s <= length or length / interval_s > MAX_ROWS:
-        rule = (
-            f"a row is at least 1 ms and at most the run ({length:g} s) long, and a run has at most {MAX_ROWS:,} rows"
-        )
+        rule = f"a row is at least 1 ms and at most the run ({length:g} s) long, and a run has at most {MAX_ROWS:,} rows"
         raise InputError(f"interval {interval_s:g} s", rule, SOURCE, f"For example {max(1.0, length / 1000):g}.")
     return float(interval_s)
 
 
 def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:
     if not 1 <= seconds <= workload.span_s:
-        rule = (
-            f"{workload.name} is demand over {workload.span_s:g} s; a part of it is at least 1 s and at most all of it"
-        )
+        rule = f"{workload.name} is demand over {workload.span_s:g} s; a part of it is at least 1 s and at most all of it"
         raise InputError(f"seconds = {seconds:g}", rule, SOURCE, "Leave it out to simulate the whole.")
     points = workload.points.filter(pl.col("t_s") < seconds)
-    return replace(
-        workload, points=points.with_columns(duration_s=pl.min_horizontal("duration_s", seconds - pl.col("t_s")))
-    )
+    return replace(workload, points=points.with_columns(duration_s=pl.min_horizontal("duration_s", seconds - pl.col("t_s"))))

@@ -1,10 +1,12 @@
 """How deep a queue a volume needs, and which of its two caps a request size meets first.
 
-AWS's rule of one outstanding request for every 200 provisioned IOPS is Little's law with a latency of 5 ms:
+AWS's rule of one outstanding request for every 200 provisioned IOPS is Little's law with a latency
+of 5 ms:
 
     queue length = IOPS x latency        1 = 200 / s x 5 ms
 
-The volumes of today answer in well under 1 ms, so they need less; at the rule's depth they are at their cap and the extra depth only waits.
+The volumes of today answer in well under 1 ms, so they need less; at the rule's depth they are at
+their cap and the extra depth only waits.
 """
 
 from __future__ import annotations
@@ -15,16 +17,17 @@ import time
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
     Source,
-    Steps,
+    StepProgress,
     Study,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     compare,
@@ -36,7 +39,7 @@ from headrace.workload.model import make_points
 STUDY = Study(
     "queue-rule",
     "Queue length, I/O accounting, and the byte cap",
-    "What does one request per 200 IOPS mean, what is charged for a request, and at what size does the byte cap take over?",
+    ("What does one request per 200 IOPS mean, what is charged for a request, and at what size does the byte cap take over?"),
     (
         Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017"),
         Source("Understanding Database IOPS, part 1", "2020-07-13"),
@@ -47,7 +50,8 @@ STUDY = Study(
 WHITEPAPER_DAY = "2017-11-01"
 # The last day but some months on which a gp2 volume had 160 MiB/s (250 MiB/s since 2018-12).
 BYTE_CAP_DAY = "2018-04-30"
-# (storage with 2,000-3,000 IOPS, day of its latency figures). standard: what a disk behind the rule looks like.
+# (storage with 2,000-3,000 IOPS, day of its latency figures). standard: what a disk behind the rule
+# looks like.
 VOLUMES = (
     ("gp2:1000", "2020-07-13"),
     ("gp3:1000:3000", "2022-06-01"),
@@ -68,13 +72,13 @@ KNEES = (
     ("io2bx:1000:64000", "2026-11-01"),
 )
 DRAWN_KNEES = (("gp2:1000", BYTE_CAP_DAY), ("gp3:1000:3000:125", "2026-11-01"), ("io1:1000:20000", WHITEPAPER_DAY))
-SIZES_KIB = (4, 8, 16, 22, 32, 64, 128, 256, 512, 1024)
+SIZES_KIB = (4, 8, 16, 22, 32, 64, 128, 256, 512, 1024)  # around all knees
 # 2,000 IOPS for 30 s are 60,000 requests; at the cap the rate is exact to a few requests.
 SECONDS = 30.0
-RATE_TOLERANCE_PERCENT = 1.0
+RATE_TOLERANCE_PERCENT = 1.0  # see above
 # At the cap the mean wait is depth / IOPS; the start, when the queue fills, is one depth of 60,000.
 LITTLE_TOLERANCE_PERCENT = 1.0
-ENOUGH = 0.99
+ENOUGH = 0.99  # of the provisioned IOPS
 NO_SAVED_SECOND = {"saved_second": False}
 
 
@@ -96,7 +100,8 @@ def member_limits(storage: str, day: str) -> dict:
 
 
 def own_latency_ms(storage: str, day: str, rw: str, kib: float) -> float:
-    """Mean latency of a request that meets no queue, ms: 100 a second at even spacing, far from any cap."""
+    """Mean latency of a request that meets no queue, ms: 100 a second at even spacing, far from any
+    cap."""
     rate = {"randread": (100.0, 0.0), "randwrite": (0.0, 100.0)}[rw]
     points = make_points([0.0], [300.0], [rate[0]], [rate[1]], [kib], [kib])
     load = OpenWorkload(name="one at a time", kind="constant", points=points, arrivals="even")
@@ -113,7 +118,7 @@ def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
     return depth
 
 
-def _queue(theirs: dict[str, Figure], steps: Steps) -> tuple[list[Verdict], Table]:
+def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     rule = theirs["iops_per_queue_length"].value
     rows, own_ms = [], {}
     for storage, day in VOLUMES:
@@ -130,7 +135,7 @@ def _queue(theirs: dict[str, Figure], steps: Steps) -> tuple[list[Verdict], Tabl
     columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
     verdicts = _queue_verdicts(theirs, own_ms["io1:500:2000", "randread"])
     steps.step()
-    return verdicts, Table("Queue length needed and by the rule", columns, tuple(rows))
+    return verdicts, StudyTable("Queue length needed and by the rule", columns, tuple(rows))
 
 
 def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
@@ -142,12 +147,18 @@ def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
     return [
         compare(what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"),
-        compare("latency the rule implies (Little's law)", implied, example.summary["mean_ms"], LITTLE_TOLERANCE_PERCENT, at_cap),
+        compare(
+            "latency the rule implies (Little's law)",
+            implied,
+            example.summary["mean_ms"],
+            LITTLE_TOLERANCE_PERCENT,
+            at_cap,
+        ),
         compare("IOPS one outstanding request brings (io1 reads)", rule, 1e3 / own_ms, None, disks),
     ]
 
 
-def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
+def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     """The whitepaper's MySQL load: does a gp2 and an io1 volume carry it alike?"""
     reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
     read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
@@ -156,7 +167,8 @@ def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
     for storage in ("gp2:500", "io1:500:5000"):
         runs[storage] = simulate(load, storage, as_of=WHITEPAPER_DAY, interval_s=60.0, form="events")
         steps.step()
-    # Poisson arrivals: 1,275 x 60 requests have a relative deviation of 1 / sqrt(76,500) = 0.36 %; three of them.
+    # Poisson arrivals: 1,275 x 60 requests have a relative deviation of 1 / sqrt(76,500) = 0.36 %;
+    # three of them.
     tolerance = 1.1
     gp2, io1 = runs["gp2:500"], runs["io1:500:5000"]
     mib_s = gp2.summary["delivered_bytes"] / 2**20 / gp2.summary["seconds"]
@@ -181,8 +193,9 @@ def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
     ]
 
 
-def _accounting(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
-    # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away. Deep, so that they wait together.
+def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
+    # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away.
+    # Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
     steps.step()
     byte_cap = _iops(at_depth("gp2:1000", BYTE_CAP_DAY, 32, kib=256))
@@ -196,10 +209,22 @@ def _accounting(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
     merged = deep["read"] / deep["randread"]
     verdicts = [
         compare("largest request charged as one I/O", theirs["unit_kib"], limit["io_unit_bytes"] / 1024, 0.0, "catalog"),
-        compare("contiguous 16 KiB requests per I/O charged", theirs["contiguous_per_io"], merged, RATE_TOLERANCE_PERCENT, effort),
+        compare(
+            "contiguous 16 KiB requests per I/O charged",
+            theirs["contiguous_per_io"],
+            merged,
+            RATE_TOLERANCE_PERCENT,
+            effort,
+        ),
         # Published at 3,070 with 2.3 % of Xen over-delivery; ours is nominal 3,000.
         compare("4 KiB sequential reads at depth 4: not merged", theirs["sequential_qd4_iops"], shallow, 3.0, shallow_note),
-        compare("256 KiB random reads on a volume of 160 MiB/s", theirs["iops_at_byte_cap"], byte_cap, RATE_TOLERANCE_PERCENT, binds),
+        compare(
+            "256 KiB random reads on a volume of 160 MiB/s",
+            theirs["iops_at_byte_cap"],
+            byte_cap,
+            RATE_TOLERANCE_PERCENT,
+            binds,
+        ),
     ]
     for name, storage in (("gp2", "gp2:3334"), ("io1", "io1:1000:20000")):
         ours = member_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
@@ -213,7 +238,7 @@ def knee_kib(storage: str, day: str) -> float:
     return limits["throughput_bytes_s"] / limits["iops"] / 1024
 
 
-def _knees(theirs: dict[str, Figure], steps: Steps) -> tuple[Table, ChartData]:
+def _knees(theirs: dict[str, Figure], steps: StepProgress) -> tuple[StudyTable, ChartData]:
     write_kib = theirs["write_kib"].value
     rows = []
     for storage, day in KNEES:
@@ -225,21 +250,33 @@ def _knees(theirs: dict[str, Figure], steps: Steps) -> tuple[Table, ChartData]:
         limits = member_limits(storage, day)
         delivered = tuple(_iops(at_depth(storage, day, 64, kib=kib)) for kib in SIZES_KIB)
         steps.step()
-        series.append(Series(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
+        series.append(ChartSeries(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
         caps = tuple(min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB)
-        series.append(Series(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
+        series.append(ChartSeries(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
     chart = ChartData("Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series))
     columns = ("storage", "day", "IOPS", "MiB/s", "knee KiB", f"{write_kib:g} KiB writes bound by")
-    return Table("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
+    return StudyTable("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
 
 
-def _depth_chart(theirs: dict[str, Figure], steps: Steps) -> ChartData:
+def _depth_chart(theirs: dict[str, Figure], steps: StepProgress) -> ChartData:
     rule = theirs["iops_per_queue_length"]
     depths = (1, 2, 3, 4, 6, 8, 10, 15, 20)
-    series = [Series(f"200 a request ({rule.source})", "published", depths, tuple(min(rule.value * depth, 2_000.0) for depth in depths))]
+    series = [
+        ChartSeries(
+            f"200 a request ({rule.source})",
+            "published",
+            depths,
+            tuple(min(rule.value * depth, 2_000.0) for depth in depths),
+        )
+    ]
     for storage, day in (("io1:500:2000", WHITEPAPER_DAY), ("standard:500", "2012-01-01")):
         series.append(
-            Series(f"{storage}, 16 KiB reads", "simulated", depths, tuple(_iops(at_depth(storage, day, depth)) for depth in depths))
+            ChartSeries(
+                f"{storage}, 16 KiB reads",
+                "simulated",
+                depths,
+                tuple(_iops(at_depth(storage, day, depth)) for depth in depths),
+            )
         )
         steps.step()
     return ChartData("IOPS by queue length", "line", "outstanding requests", "IOPS", tuple(series))
@@ -249,17 +286,10 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Depths, accounting, the whitepaper's MySQL load and the knees."""
     started = time.monotonic()
     theirs = figures("queue_rule")
-    steps = Steps(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
+    steps = StepProgress(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
     queue, depths = _queue(theirs, steps)
     verdicts = [*queue, *_mysql(theirs, steps), *_accounting(theirs, steps)]
     knees, knee_chart = _knees(theirs, steps)
     charts = (_depth_chart(theirs, steps), knee_chart)
-    notes = (
-        "Queue length here is requests outstanding on the volume (CloudWatch's VolumeQueueLength), in service or waiting.",
-        "The latency of `standard` is largely guessed (data/latency.csv); it stands for the disks the rule seems to come from.",
-        (
-            "The average InnoDB request on EBS is about 21 KiB (16 KiB reads, larger writes): above the knee of gp2 and io1 at "
-            "their full IOPS, whose byte cap therefore binds first, and below that of gp3 and io2."
-        ),
-    )
+    notes = base.texts("queue_rule")
     return StudyResult(STUDY, tuple(verdicts), (depths, knees), charts, notes, time.monotonic() - started)

@@ -16,7 +16,7 @@ import polars as pl
 import tomli_w
 
 from headrace.base.checks import check_choice, did_you_mean, shown
-from headrace.base.files import read_bytes, write_whole
+from headrace.base.files import path_of, read_bytes, write_whole
 from headrace.errors import HeadraceError, InputError
 from headrace.workload import transaction_files
 from headrace.workload.daily import from_answers, from_constant_answers, new_constant, new_daily
@@ -64,7 +64,7 @@ SHARED_WITH_ANSWERS = ("size_gib", "sequential_read_share", "sequential_write_sh
 
 def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
     """The workload in a TOML file. Raises InputError (bad content, exit code 2) or CouldNotRun (cannot be read, 3)."""
-    path = Path(path)
+    path = path_of(path)
     document = _parse(path, read_bytes(path, MAX_TOML_BYTES))
     try:
         _check_head(document)
@@ -82,13 +82,15 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
 
     More than 20,000 points go into `NAME.HASH.csv` beside it, written first.
     """
-    path = Path(path)
+    path = path_of(path)
     if isinstance(workload, TransactionWorkload):
         write_whole(path, transaction_files.to_toml(workload, {"format": FORMAT, "version": VERSION, "model": "mysql"}).encode())
         return
     if isinstance(workload, ClosedWorkload):
         write_whole(path, tomli_w.dumps(_closed_document(workload)).encode())
         return
+    if not isinstance(workload, OpenWorkload):
+        raise InputError(type(workload).__name__, "is no workload", "docs/reference/python.md", "Load or make one: headrace.load.")
     document = _open_head(workload)
     answers = workload.source.get("answers")
     if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _made_again(workload, answers):

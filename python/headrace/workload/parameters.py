@@ -28,16 +28,16 @@ CPU_SPREAD = 0.35
 INNODB = (
     Parameter("pages_touched", ("popularity",), 0.25, "distinct pages transactions touch"),
     Parameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages", 1.0),
-    Parameter("old_share", ("old_share",), 0.15, "share of the list behind the midpoint that acts", 1.0, 0.05),
+    Parameter("old_share", ("old_share",), 0.15, "effective share of the old sublist of the LRU list", 1.0, 0.05),
     Parameter("flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages the flush list writes per transaction", 1e5),
-    Parameter("flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing is in its stride"),
+    Parameter("flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing reaches its full rate"),
     Parameter("first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0),
     Parameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later", 2.0),
     Parameter("dirty_slope", ("writes", "dirty_slope"), 0.35, "how much dirtier rarely touched pages leave", 2.0),
     Parameter("background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6),
     Parameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O"),
     Parameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-    Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next", 64.0, 1.0),
+    Parameter("sharpness", ("clients", "sharpness"), 0.2, "sharpness of the change from one limit to the next", 64.0, 1.0),
 )
 MYROCKS = (
     Parameter("pages_touched", ("popularity",), 0.4, "distinct blocks transactions touch"),
@@ -46,7 +46,7 @@ MYROCKS = (
     Parameter("compaction_bytes", ("compaction", "bytes"), 0.5, "bytes compaction moves per transaction"),
     Parameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O"),
     Parameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-    Parameter("sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit gives way to the next", 64.0, 1.0),
+    Parameter("sharpness", ("clients", "sharpness"), 0.2, "sharpness of the change from one limit to the next", 64.0, 1.0),
 )
 
 

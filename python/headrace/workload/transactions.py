@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from headrace.base import core
+from headrace.base.shown import Shown
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 
@@ -37,8 +38,8 @@ class Covered:
     grown: float = 1.0  # how many times the data of the runs this stands for; the rest grew with it
 
 
-@dataclass(frozen=True, eq=False)
-class TransactionWorkload:
+@dataclass(frozen=True, eq=False, repr=False)
+class TransactionWorkload(Shown):
     """A MySQL database and its clients.
 
     `engine`: innodb or myrocks. `database`: the core's parameters, see docs/reference/workload-file.md, [database]. `cache_gib`: buffer pool or block cache.
@@ -65,6 +66,11 @@ class TransactionWorkload:
     storage: str | None = None
     log_storage: str | None = None
     start: str | None = None
+
+    def in_short(self) -> str:
+        """Name, engine, cache and clients; see `Shown`."""
+        size = "" if self.size_gib is None else f"{self.size_gib:,.4g} GiB of data, "
+        return f"{self.name}: {self.engine}, {size}cache {self.cache_gib:,.3g} GiB, {self.threads:,} clients"
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:

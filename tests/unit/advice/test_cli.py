@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 from places import DATA
 
+import headrace
 from headrace.advice.output import columns
 from headrace.cli import main
+from headrace.errors import InputError
 
 ASKED = ["--storage", "gp3:500:6000", "--memory-gib", "32", "--vcpus", "8", "--server-version", "8.0.36"]
 
@@ -103,9 +106,7 @@ def test_help_starts_no_heavy_import():
     import subprocess
     import sys
 
-    code = (
-        "import sys, headrace.cli.servers.advise; print(sorted(name for name in ('pymysql', 'numpy', 'headrace.servers') if name in sys.modules))"
-    )
+    code = "import sys, headrace.cli.servers.advise; print(sorted(name for name in ('pymysql', 'numpy', 'headrace.servers') if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
@@ -159,9 +160,11 @@ def test_options_no_server_knows_are_findings(capsys, tmp_path):
              "validate_password.policy=LOW", "wsrep_on=OFF", "performance-schema-instrument='%=on'")  # fmt: skip
     config = write_config(tmp_path, "foo_bar=1", *known, "innodb_buffer_pol_size=1G")
     code, out, err = run(capsys, *ASKED, "--config", config, "--check")
-    unknown = [line for line in err.splitlines() if "no option of MySQL or MariaDB known here" in line]
+    unknown = [line for line in err.splitlines() if "not an option of MySQL or MariaDB known here" in line]
     assert code == 1 and [line.split(": ")[1] for line in unknown] == ["foo_bar", "innodb_buffer_pol_size"]
     assert "does not start" in unknown[0] and "line 2" in unknown[0] and unknown[1].endswith("Did you mean innodb_buffer_pool_size?")
+    changed = run(capsys, *ASKED, "--config", config, "--output", "diff")[1]
+    assert "\n+# not known to MySQL 8.0.36: foo_bar=1\n" in changed and "loose_foo_bar" not in "".join(re.findall("^[+-].*", changed, re.M))
 
 
 def test_real_servers_options_are_known():
@@ -188,19 +191,32 @@ def test_a_line_that_is_set_again_below_does_not_stay_above_the_new_one(capsys, 
 
 
 def test_the_table_shows_changes_first_and_what_is_so_already_in_one_row(capsys, tmp_path):
-    from headrace.advice.answer import CHANGES, answer
-
     for config in (None, write_config(tmp_path, "innodb_io_capacity=100", "innodb_flush_method=O_DIRECT")):
-        found = answer(storage="gp3:500:6000", memory_gib=32, vcpus=8, version="8.0.36", config=config)
-        *chapters, (title, names, last) = found.tables()
-        shown = [row[1] for _, _, rows in chapters for row in rows]
-        so = [pair.partition("=")[0] for pair in last[0][1].split(", ")]
+        found = headrace.advise(storage="gp3:500:6000", memory_gib=32, vcpus=8, version="8.0.36", config=config)
+        *tables, (title, names, last) = found.tables()
+        shown = [row[1] for _, _, rows in tables for row in rows]
+        so = [pair.partition("=")[0] for pair in last[0][0].split(", ")]
         # Everything once, and nothing twice.
-        assert sorted(shown + so) == sorted(item.parameter for item in found.advice) and len(last) == 1 and names == ("change", "settings")
-        for _, heads, rows in chapters:
-            assert heads[0] == "change" and [CHANGES.index(row[0]) for row in rows] == sorted(CHANGES.index(row[0]) for row in rows)
-        active = {item.parameter for item in found.advice if item.active}
-        assert {row[1] for _, _, rows in chapters for row in rows if row[0] == "set"} <= active
-        assert "innodb_io_capacity" in shown and "innodb_flush_neighbors" in so
+        assert sorted(shown + so) == sorted(item.parameter for item in found) and len(last) == 1
+        assert [name for name, _, _ in tables] == ["Set", "Decide"] and names == ("settings",)
+        to_set = {row[1]: row[3] for row in tables[0][2]}
+        assert to_set.keys() <= {item.parameter for item in found if item.active}
+        assert tables[0][1][3] == ("default" if config is None else "today")
+        assert to_set["innodb_io_capacity"] == ("200" if config is None else "100")
+        assert "innodb_flush_neighbors" in so
         assert ("innodb_flush_method" in so) == (config is not None), "8.0's default is fsync"
-        assert title == ("As advised by default" if config is None else "As advised already")
+        assert title == ("Keep: as advised by default" if config is None else "Keep: as advised today")
+        rows = list(csv.DictReader(io.StringIO(run(capsys, *ASKED, *(["--config", config] if config else []), "--output", "csv")[1])))
+        assert {row["parameter"] for row in rows if row["change"] == "set"} == to_set.keys()
+
+
+def test_from_python(tmp_path):
+    found = headrace.advise("gp3:500:6000", memory_gib=32, vcpus=8, config=write_config(tmp_path, "sync_binlog=0"))
+    assert repr(found).startswith("<Advice for MySQL 8.4 (newest) on gp3:500:6000: ") and len(repr(found)) < 120
+    assert found["sync_binlog"].current == "0" and found["sync_binlog"] in found.settings and len(found) == len(list(found))
+    assert "\nsync_binlog = 1\n" in found.to_cnf() and "-sync_binlog=0" in found.to_diff() and not found.agrees
+    assert found.to_dict()["findings"][0]["parameter"] == "sync_binlog"
+    with pytest.raises(KeyError):
+        found["no_such_setting"]
+    with pytest.raises(InputError, match="mysql://"):
+        headrace.advise("gp3:500:6000", memory_gib=32, address="db")

@@ -7,16 +7,11 @@ import pytest
 from bench_runs import keep, series, store_in
 from scipy import stats
 
-from headrace.bench.compare import compare as compare_runs
-from headrace.bench.compare.compare import block_length, differing, unlike
+from headrace.bench import compare as compare_runs
+from headrace.bench.comparison import statistics
+from headrace.bench.comparison.compare import differing, unlike
+from headrace.bench.comparison.statistics import block_length
 from headrace.errors import InputError
-
-
-def resampled(values: np.ndarray, chance: np.random.Generator) -> np.ndarray:
-    from headrace.bench.compare import compare  # the function
-
-    module = __import__("sys").modules[compare.__module__]
-    return module._resampled(values, None, block_length(values), chance)
 
 
 def autoregressive(phi: float, count: int, chance: np.random.Generator) -> np.ndarray:
@@ -34,7 +29,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say(phi, least):
     chance = np.random.default_rng(20260101)
     held = 0
     for _ in range(120):
-        sides = [resampled(autoregressive(phi, 400, chance), chance) for _ in range(2)]
+        values = [autoregressive(phi, 400, chance) for _ in range(2)]
+        sides = [statistics._resampled((one, None), block_length(one), chance) for one in values]
         low, high = np.quantile(sides[1] / sides[0] - 1.0, [0.025, 0.975])
         held += low <= 0.0 <= high
     assert least <= held <= 120

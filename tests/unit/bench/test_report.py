@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 from bench_runs import keep, series, store_in
 
-from headrace.bench.compare import compare as compare_runs
+from headrace.bench import compare as compare_runs
 from headrace.cli.main import main
-from headrace.report import benchmark_charts as charts
-from headrace.report import benchmarks, style
+from headrace.report import benchmarks
+from headrace.report.charts import builders, style
+from headrace.report.charts import runs as charts
 
 
 def texts(svg: str) -> str:
@@ -27,7 +28,7 @@ def test_a_run_as_a_page_and_as_charts(tmp_path):
     for words in (
         "transactions a second",
         "credit balance (%)",
-        "cap that bound",
+        "limited by",
         "How often each throughput occurred",
         "Latency percentiles",
         "The machine was &lt;busy&gt; &amp; late.",
@@ -44,23 +45,23 @@ def test_what_was_not_measured_is_not_drawn():
         .select("t_s", "duration_s", "t_unix", "phase", "threads", "tps", "qps")
         .with_columns(pl.lit(None, dtype=pl.Float64).alias("p95_ms"))
     )
-    from headrace.report.html import svg
+    from headrace.report.charts.drawing import svg
 
     drawn = texts(svg(charts.time_line(frame, "x")))
-    assert "transactions a second" in drawn and "p95 (ms)" not in drawn and "MiB/s" not in drawn and "cap that bound" not in drawn
+    assert "transactions a second" in drawn and "p95 (ms)" not in drawn and "MiB/s" not in drawn and "limited by" not in drawn
 
 
 def test_charts_have_few_points_however_long_the_run():
     frame = series(seconds=5000, warmup=100)
-    thin = charts.thinned(frame)
-    assert thin.height <= charts.MOST_POINTS and thin["tps"].mean() == pytest.approx(frame["tps"].mean(), rel=1e-2)
+    thin = builders.thinned(frame)
+    assert thin.height <= builders.MOST_POINTS and thin["tps"].mean() == pytest.approx(frame["tps"].mean(), rel=1e-2)
     # Times are kept: the thinned rows cover what the rows did.
     assert thin["t_s"][-1] + thin["duration_s"][-1] == frame["t_s"][-1] + 1.0
 
 
 def test_a_run_that_does_not_vary_has_no_density():
-    assert charts.density([("x", series(500.0, 0.0), style.MEASURED)]) is None
-    assert charts.density([("x", series(500.0, 5.0, seconds=2), style.MEASURED)]) is None
+    assert charts.spread([("x", series(500.0, 0.0), style.MEASURED)]) is None
+    assert charts.spread([("x", series(500.0, 5.0, seconds=2), style.MEASURED)]) is None
 
 
 def test_two_runs_as_a_page(tmp_path):

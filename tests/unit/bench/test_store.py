@@ -12,8 +12,8 @@ import pytest
 from bench_runs import keep, series, store_in
 
 from headrace.bench import SysbenchOltp
-from headrace.bench.drivers.benchmark import Load, Outcome
-from headrace.bench.run import run_files, summary
+from headrace.bench.drivers.benchmark import ToolOutcome
+from headrace.bench.running import run_files, summary
 from headrace.bench.store.query import export, query
 from headrace.bench.store.store import Store, default_store
 from headrace.bench.target import Target
@@ -106,7 +106,10 @@ def test_runs_series_and_percentiles_are_tables(tmp_path):
     store = store_in(tmp_path)
     one, two = keep(store, series(500.0, 0.0)), keep(store, series(700.0, 0.0), storage="io2:100:5000")
     found = query(store, "SELECT run, storage, threads, tps FROM runs ORDER BY tps")
-    assert found.rows() == [(one.id, "gp3:100", 16, pytest.approx(500.0)), (two.id, "io2:100:5000", 16, pytest.approx(700.0))]
+    assert found.rows() == [
+        (one.id, "gp3:100", 16, pytest.approx(500.0)),
+        (two.id, "io2:100:5000", 16, pytest.approx(700.0)),
+    ]
     means = query(store, "SELECT run, avg(tps) AS tps FROM series WHERE phase = 'measure' GROUP BY run ORDER BY 2")
     assert means["tps"].to_list() == pytest.approx([500.0, 700.0])
     assert query(store, "SELECT count(DISTINCT run) FROM percentiles").item() == 2
@@ -177,10 +180,19 @@ def empty_samples() -> Samples:
     return Samples(empty, pl.DataFrame(schema={"t_unix": pl.Float64, "device": pl.String}), empty)
 
 
+def run_document() -> dict:
+    return {
+        "name": "a run",
+        "start": "warm",
+        "load": {"threads": 16},
+        "target": {"data_gib": 2.0},
+        "environment": {"cpus_usable": 2},
+    }
+
+
 def test_run_toml_is_read_as_it_is(tmp_path):
-    frame, load = series(500.0, seconds=60), Load(16, 10, 60, 1)
-    kept = {"name": "a run", "start": "warm", "data_gib": 2.0, "vcpus": 2, "caveats": ["One."]}
-    assert run_files.write(tmp_path, SysbenchOltp(), target(), load, frame, empty_samples(), **kept) is None
+    frame = series(500.0, seconds=60)
+    assert run_files.write(tmp_path, SysbenchOltp(), target(), run_document(), frame, empty_samples(), ["One."]) is None
     run = load_run(tmp_path / "RUN.toml")
     assert (run.threads, run.storage, run.benchmark.script, run.benchmark.scale, run.seconds) == (
         16,
@@ -196,19 +208,8 @@ def test_run_toml_is_read_as_it_is(tmp_path):
 
 @pytest.mark.parametrize(("changes", "words"), [({"storage": None}, "storage"), ({"cache_gib": None}, "cache")])
 def test_a_run_that_cannot_be_calibrated_from_says_why(tmp_path, changes, words):
-    said = run_files.write(
-        tmp_path,
-        SysbenchOltp(),
-        target(**changes),
-        Load(1, 0, 5, 1),
-        series(seconds=5),
-        empty_samples(),
-        name="x",
-        start="warm",
-        data_gib=None,
-        vcpus=2,
-        caveats=[],
-    )
+    given = target(**changes), run_document(), series(seconds=5), empty_samples(), []
+    said = run_files.write(tmp_path, SysbenchOltp(), *given)
     assert words in said and os.listdir(tmp_path) == []
 
 
@@ -226,7 +227,7 @@ def test_a_record_of_a_target_has_no_password():
 
 def test_figures_are_of_the_part_that_counts():
     frame = series(500.0, 0.0).with_columns(pl.when(pl.col("phase") == "warmup").then(9e9).otherwise(pl.col("tps")).alias("tps"))
-    found = summary.figures(frame, Outcome(), SysbenchOltp())
+    found = summary.figures(frame, ToolOutcome(), SysbenchOltp())
     assert found["tps"] == pytest.approx(500.0) and found["seconds"] == 120.0 and found["stall_s"] == 0.0
     assert found["reads_per_transaction"] == pytest.approx(2.0) and found["writes_per_transaction"] == pytest.approx(1.2)
     assert found["balance_percent_first"] == pytest.approx(49.0) and found["cap_volume_iops"] == pytest.approx(0.5)
@@ -234,7 +235,7 @@ def test_figures_are_of_the_part_that_counts():
 
 def test_a_run_without_a_part_that_counts_has_no_figures():
     frame = series(seconds=0, warmup=5)
-    found = summary.figures(frame, Outcome(), SysbenchOltp())
+    found = summary.figures(frame, ToolOutcome(), SysbenchOltp())
     assert found["tps"] is None and found["seconds"] == 0.0
 
 

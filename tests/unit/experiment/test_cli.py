@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.model import prove as command
 from headrace.errors import HeadraceError
-from headrace.prove import keeping
+from headrace.experiment import proof as proofs
 from headrace.report import proof as words
 
 APP = typer.Typer()
@@ -50,7 +50,7 @@ def test_a_plan_takes_no_storages(tmp_path):
 
 @pytest.mark.parametrize(("tps", "code"), [(98.0, 0), (60.0, 1)])
 def test_show_and_its_exit_code(tmp_path, tps, code):
-    keeping.write(
+    proofs.write(
         proof(
             step("a", 100.0, tps),
             folder=str(tmp_path),

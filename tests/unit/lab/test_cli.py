@@ -1,4 +1,6 @@
-"""`headrace lab` and `headrace volume` without a lab: arguments, refusals, tables; and the arithmetic of rates and credits."""
+"""`headrace lab` and `headrace volume` without a lab: arguments, refusals, tables; and the
+arithmetic of rates and credits.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +167,8 @@ def test_completion_of_volumes_without_a_lab(tmp_path):
     assert complete_volume(context, "") == []
 
 
-# --- a volume in rows ----------------------------------------------------------------------------------------------------------------
+# --- a volume in rows
+# ----------------------------------------------------------------------------------------------------------------
 
 VOLUME = {
     "id": "vol-1",
@@ -201,11 +204,7 @@ def test_state_says_what_is_not_as_usual():
 
 
 def test_notes_of_a_status():
-    assert (
-        notes({})
-        == []
-        == notes({"leftovers": {"released": 0, "unmounted": 0, "busy": []}, "recording": None, "metrics_rows_lost": 0})
-    )
+    assert notes({}) == [] == notes({"leftovers": {"released": 0, "unmounted": 0, "busy": []}, "recording": None, "metrics_rows_lost": 0})
     said = notes(
         {
             "journal_repaired": "12 bytes",
@@ -216,7 +215,8 @@ def test_notes_of_a_status():
     assert len(said) == 4 and "/dev/loop4" in said[2]
 
 
-# --- rates and credits ---------------------------------------------------------------------------------------------------------------
+# --- rates and credits
+# ---------------------------------------------------------------------------------------------------------------
 
 COLUMNS = (
     "t_s", "reads", "writes", "read_bytes", "write_bytes", "queue_mean", "balance_percent", "volume_iops_exceeded_us", "read_p50_us", "read_p99_us",
@@ -245,11 +245,7 @@ def test_frame_keeps_columns_without_rows():
 
 
 def reading(*credits: float | None) -> dict:
-    return {
-        "members": [
-            None if one is None else {"credits": one, "capacity": 5_400_000, "percent": one / 54_000} for one in credits
-        ]
-    }
+    return {"members": [None if one is None else {"credits": one, "capacity": 5_400_000, "percent": one / 54_000} for one in credits]}
 
 
 @given(st.floats(1_000, 5_000_000), st.floats(1, 3_000), st.integers(2, 30))
@@ -335,9 +331,7 @@ def test_delete_asks(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     code, _, err = call("volume", "delete", "db")
     assert code == 2 and "--yes" in err and not deleted  # no terminal to ask at
-    monkeypatch.setattr(
-        "sys.stdin", types.SimpleNamespace(isatty=lambda: True, readline=lambda *_: "n\n", read=lambda *_: "")
-    )
+    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: True, readline=lambda *_: "n\n", read=lambda *_: ""))
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
     assert call("volume", "delete", "db")[0] == 1 and not deleted
     assert call("volume", "delete", "db", "--yes")[0] == 0 and deleted == ["vol-1"]

@@ -1,4 +1,5 @@
-"""Goals: what is taken, what is refused and how, which defaults stay. Hypothesis prints the failing example."""
+"""Goals: what is taken, what is refused and how, which defaults stay. Hypothesis prints the failing
+example."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def test_no_goals_are_the_default_ones():
 
 
 def test_a_goal_replaces_only_the_default_of_its_own_metric():
-    # A3: `--goal headroom_percent>=30` dropped the goals on performance, and a cold HDD at 1.88 USD won with a p99 of 23 hours.
+    # A3: `--goal headroom_percent>=30` dropped the goals on performance, and a cold HDD at 1.88 USD
+    # won with a p99 of 23 hours.
     assert texts("headroom_percent>=30") == ["headroom_percent>=30", "p99_ms<=20", "throttled_min<=0"]
     assert texts("durability_afr_percent<=0.001")[1:] == texts()
     assert texts("consistency_percent>=99.9")[1:] == texts()

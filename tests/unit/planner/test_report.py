@@ -1,4 +1,5 @@
-"""The plan as sentences, tables and page: right figures, everything escaped, one file with nothing to fetch."""
+"""The plan as sentences, tables and page: right figures, everything escaped, one file with nothing
+to fetch."""
 
 from __future__ import annotations
 
@@ -30,10 +31,11 @@ def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     made = plan(day, compare="gp2:600")
     report.write_plans(tmp_path / "plan.html", [made], None, day, simulations_of(made, day, None))
     text, page = checked(tmp_path / "plan.html")
-    assert page.seen.count("svg") >= 3  # demand, cost against performance, bill; balances where there are credits
+    # Demand, cost against performance, bill; balances where there are credits.
+    assert page.seen.count("svg") >= 3
     assert "&lt;script&gt;" in text
     for part in (
-        "Why the others lost",
+        "Why not the others",
         "The arithmetic",
         "What to do next",
         "What to know before buying",
@@ -58,7 +60,12 @@ def test_what_is_drawn_is_what_is_judged(day):
 
 
 def test_why_the_recommendation_is_not_the_cheapest_is_said():
-    made = bare(steady(size_gib=300), instances=["i3.large", "m5.large"], exclude=only("gp3", "instance-store"), allow_instance_store=True)
+    made = bare(
+        steady(size_gib=300),
+        instances=["i3.large", "m5.large"],
+        exclude=only("gp3", "instance-store"),
+        allow_instance_store=True,
+    )
     text = sentences(made)
     same = made.recommended.key == made.winner.key
     assert ("Cheapest that meets every goal: " in text) == (not same)
@@ -82,7 +89,8 @@ def test_rows_of_the_table_are_the_choices():
         by_rank["1"]["storage"] == made.winner.storage and by_rank["1"]["rank"].endswith("*") and by_rank["today"]["storage"] == "gp2:1000"
     )
     assert by_rank["1"]["head-room"] == "+20 %" and by_rank["1"]["AFR a year"] == "0.2 %"
-    assert all(row[columns.index("USD/month")] for row in rows) and "instance" not in columns  # nothing to say
+    # Nothing to say.
+    assert all(row[columns.index("USD/month")] for row in rows) and "instance" not in columns
 
 
 def test_far_families_are_named_once():

@@ -9,8 +9,8 @@ from functools import cache
 import pytest
 
 from headrace import studies
-from headrace.report.html import svg
-from headrace.report.study_charts import study as chart_of
+from headrace.report.charts.drawing import svg
+from headrace.report.charts.studies import study as chart_of
 from headrace.studies import first_hour, iops_900_3000, scaling_2018, tpcc_runs, whitepaper_2017
 from headrace.studies.base import error_percent, figures, published
 
@@ -117,7 +117,10 @@ def test_more_iops_never_mean_fewer_transactions():
             tps = [row[2] for row in rows if row[0] == engine and row[1].startswith(kind)]
             assert len(tps) >= 25
             # Means of half an hour of one-second scatter (cv 5 % and counting noise 10 %) differ by 0.3 % between seeds; four of them, and rounding to 1 tps.
-            assert all(later >= earlier * 0.985 - 1 for earlier, later in zip(tps, tps[1:], strict=False)), (engine, kind)
+            assert all(later >= earlier * 0.985 - 1 for earlier, later in zip(tps, tps[1:], strict=False)), (
+                engine,
+                kind,
+            )
 
 
 def test_costs_are_those_of_the_day():
@@ -233,7 +236,10 @@ def test_studies_run_in_time_and_can_be_drawn(name):
     for chart in got.charts:
         assert chart.x_title and chart.y_title
         for series in chart.series:
-            assert series.role in ("published", "simulated") and all(math.isfinite(y) for y in series.y), (chart.title, series.label)
+            assert series.role in ("published", "simulated") and all(math.isfinite(y) for y in series.y), (
+                chart.title,
+                series.label,
+            )
         drawn = svg(chart_of(chart))
         assert drawn.startswith("<svg") and chart.x_title.split(" (")[0].split()[0] in drawn
 

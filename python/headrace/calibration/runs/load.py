@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import polars as pl
 
-from headrace.base.files import read_bytes
+from headrace.base.files import path_of, read_bytes
 from headrace.calibration.runs import server
 from headrace.calibration.runs.checks import check_caps, check_commits, check_length, check_pool, check_rates, check_threads
 from headrace.calibration.runs.description import MAX_TOML_BYTES, Description, check_description, parse_toml
@@ -32,7 +31,7 @@ LEAST_HOST_SHARE = 0.8
 
 def load_run(path: str | os.PathLike) -> Run:
     """The run described in a TOML file, with the files it names. Raises InputError (exit code 2) or CouldNotRun (3)."""
-    path = Path(path)
+    path = path_of(path)
     content = read_bytes(path, MAX_TOML_BYTES)
     try:
         described = check_description(parse_toml(path.name, content), path.parent)

@@ -69,18 +69,11 @@ def list_all(
     found = [
         record
         for record in found
-        if benchmark in (None, record.document["benchmark"]["name"])
-        and storage in (None, record.document["target"].get("storage"))
+        if benchmark in (None, record.document["benchmark"]["name"]) and storage in (None, record.document["target"].get("storage"))
     ][-(last or 0) :]
     rows = [_csv(record) for record in found]
     answer = [record.document | {"folder": record.folder} for record in found]
-    print_answer(
-        answer,
-        output,
-        rows,
-        LIST_CSV,
-        lambda: (table(LIST_COLUMNS, [list_row(record) for record in found], right=LIST_RIGHT),),
-    )
+    print_answer(answer, output, rows, LIST_CSV, lambda: (table(LIST_COLUMNS, [list_row(record) for record in found], right=LIST_RIGHT),))
 
 
 def _csv(record: RunRecord) -> dict[str, object]:
@@ -92,12 +85,7 @@ def _csv(record: RunRecord) -> dict[str, object]:
 
 
 @app.command()
-def show(
-    run: RunArgument = "latest",
-    report: PageOrChartOption = None,
-    store: StoreOption = None,
-    output: OutputOption = "table",
-) -> None:
+def show(run: RunArgument = "latest", report: PageOrChartOption = None, store: StoreOption = None, output: OutputOption = "table") -> None:
     """Show a run: what was measured, on what; csv is its time line."""
     from headrace.bench import Store
 
@@ -111,16 +99,10 @@ def show(
 @app.command()
 def compare(
     first: Annotated[
-        str,
-        typer.Argument(
-            metavar="FIRST", help="A run, or several with commas between: the reference.", autocompletion=complete_run
-        ),
+        str, typer.Argument(metavar="FIRST", help="A run, or several with commas between: the reference.", autocompletion=complete_run)
     ],
     second: Annotated[
-        str,
-        typer.Argument(
-            metavar="SECOND", help="A run, or several: compared with the first.", autocompletion=complete_run
-        ),
+        str, typer.Argument(metavar="SECOND", help="A run, or several: compared with the first.", autocompletion=complete_run)
     ],
     unlike: Annotated[bool, flag("--unlike", "Compare even when load, tool, machine or data are not alike.")] = False,
     report: ReportOption = None,
@@ -157,19 +139,13 @@ def compare(
 @app.command()
 def export(
     runs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Only these runs. Default: all.", autocompletion=complete_run),
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Only these runs. Default: all.", autocompletion=complete_run)
     ] = None,
-    what: Annotated[
-        Literal["runs", "series", "percentiles"], choice("A row a run, a row a second, or the latency histograms.")
-    ] = "runs",
+    what: Annotated[Literal["runs", "series", "percentiles"], choice("A row a run, a row a second, or the latency histograms.")] = "runs",
     sql: Annotated[
-        str | None,
-        option("SELECT", "A query over the tables runs, series and percentiles (DuckDB), instead of --what."),
+        str | None, option("SELECT", "A query over the tables runs, series and percentiles (DuckDB), instead of --what.")
     ] = None,
-    to: Annotated[
-        Path | None, option("FILE", "Write .parquet, .csv or .json. Default: to stdout as --output says.", "--to", "-o")
-    ] = None,
+    to: Annotated[Path | None, option("FILE", "Write .parquet, .csv or .json. Default: to stdout as --output says.", "--to", "-o")] = None,
     store: StoreOption = None,
     output: OutputOption = "table",
 ) -> None:
@@ -180,9 +156,7 @@ def export(
     kept = Store(store)
     chosen = None if not runs else [kept.open(name) for name in runs]
     if sql is not None and what != "runs":
-        raise InputError(
-            "--sql and --what", "say what to export twice", "headrace bench export --help", "Give one of them."
-        )
+        raise InputError("--sql and --what", "say what to export twice", "headrace bench export --help", "Give one of them.")
     if to is not None:
         rows = query.export(kept, to, what=what, sql=sql, runs=chosen)
         return say(f"{rows:,} rows written to {to}")
@@ -194,9 +168,7 @@ def export(
 
 @app.command()
 def remove(
-    run: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Runs to remove from the store.", autocompletion=complete_run)
-    ],
+    run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to remove from the store.", autocompletion=complete_run)],
     yes: YesOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -218,12 +190,10 @@ def remove(
 def tools(output: OutputOption = "table") -> None:
     """Show which programs are installed, and how to get the others; exit code 1 when one is
     missing."""
-    from headrace.bench.drivers.tools import COLUMNS, look
+    from headrace.base import processes
 
-    found = look()
-    rows = [one.__dict__ for one in found]
-    print_answer(
-        rows, output, rows, COLUMNS, lambda: (table(COLUMNS, [tuple(row[name] for name in COLUMNS) for row in rows]),)
-    )
-    if any(one.state != "fine" for one in found):
+    rows = [one.__dict__ for one in processes.tools()]
+    columns = tuple(rows[0])
+    print_answer(rows, output, rows, columns, lambda: (table(columns, [tuple(row.values()) for row in rows]),))
+    if any(row["state"] != "fine" for row in rows):
         raise typer.Exit(1)

@@ -20,11 +20,7 @@ def complete_run(context: typer.Context, incomplete: str) -> list[str]:
     from headrace.bench import Store
 
     try:
-        return [
-            name
-            for name in ["latest", *reversed(Store(context.params.get("store")).ids())]
-            if name.startswith(incomplete)
-        ]
+        return [name for name in ["latest", *reversed(Store(context.params.get("store")).ids())] if name.startswith(incomplete)]
     except (HeadraceError, OSError):
         return []
 

@@ -7,16 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
-from headrace.cli.options import (
-    AsOfOption,
-    CommandGroup,
-    LabPlace,
-    OutputOption,
-    ReportOption,
-    flag,
-    instance_option,
-    option,
-)
+from headrace.cli.options import AsOfOption, CommandGroup, LabPlace, OutputOption, ReportOption, flag, instance_option, option
 from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.report.output import check_chart_path
 
@@ -44,12 +35,8 @@ def up(
     place: LabPlace,
     instance: Annotated[str | None, instance_option(INSTANCE)] = None,
     as_of: AsOfOption = None,
-    time_scale: Annotated[
-        int | None, option("N", "Modifications go N times as fast. Devices never do. Default: as before.", min=1)
-    ] = None,
-    metrics_port: Annotated[
-        int, option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)
-    ] = METRICS_PORT,
+    time_scale: Annotated[int | None, option("N", "Modifications go N times as fast. Devices never do. Default: as before.", min=1)] = None,
+    metrics_port: Annotated[int, option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)] = METRICS_PORT,
     group: Annotated[str | None, option("GROUP", "Its members may use the lab too; by name or number.")] = None,
     foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
 ) -> None:
@@ -67,8 +54,7 @@ def up(
 
 @app.command()
 def down(
-    place: LabPlace,
-    force: Annotated[bool, flag("--force", "End it even while volumes are mounted: unwritten data are lost.")] = False,
+    place: LabPlace, force: Annotated[bool, flag("--force", "End it even while volumes are mounted: unwritten data are lost.")] = False
 ) -> None:
     """Detach everything and end the lab; its volumes stay."""
     from headrace import lab
@@ -89,23 +75,15 @@ def status(place: LabPlace, output: OutputOption = "table") -> None:
     for note in notes(answer):
         say(f"note: {note}")
     rows = [volume_csv(volume) for volume in volumes]
-    print_answer(
-        answer | {"volumes": volumes},
-        output,
-        rows,
-        VOLUME_CSV,
-        lambda: (pairs(_settings(answer)), "", volumes_table(volumes)),
-    )
+    print_answer(answer | {"volumes": volumes}, output, rows, VOLUME_CSV, lambda: (pairs(_settings(answer)), "", volumes_table(volumes)))
 
 
-def _settings(answer: dict[str, Any]) -> list[tuple[str, object]]:
+def _settings(answer: Any) -> list[tuple[str, object]]:
     """What a person wants to know first."""
     from headrace.lab.metrics import time_text
 
     balance, recording = answer.get("instance_balance") or {}, answer.get("recording") or {}
-    balances = [
-        f"{key.removesuffix('_percent')} {percent_cell(value)}" for key, value in balance.items() if value is not None
-    ]
+    balances = [f"{key.removesuffix('_percent')} {percent_cell(value)}" for key, value in balance.items() if value is not None]
     scale = f"{answer['time_scale']} x as fast as the wall clock"
     return [
         ("lab", f"headraced {answer['version']}, process {answer['pid']}"),
@@ -142,9 +120,7 @@ def doctor(place: LabPlace, output: OutputOption = "table") -> None:
 @app.command()
 def verify(
     place: LabPlace,
-    quick: Annotated[
-        bool, flag("--quick", "Three types, three seconds a load: about a minute. Else nine types, some minutes.")
-    ] = False,
+    quick: Annotated[bool, flag("--quick", "Three types, three seconds a load: about a minute. Else nine types, some minutes.")] = False,
     report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:
@@ -152,17 +128,17 @@ def verify(
     when one does not."""
     from dataclasses import asdict, fields
 
-    from headrace.bench.compare import conformance
-    from headrace.report.conformance import table_of, words_of, write_page
+    from headrace.bench.comparison import conformance
+    from headrace.report.benchmarks import conformance_in_words, conformance_table, write_conformance
 
     check_chart_path(report, (".html",))
     with place.open() as lab, progress("measuring") as tick:
         found = conformance.verify(lab, quick, tick)
     if report is not None:
-        write_page(report, found)
+        write_conformance(report, found)
         say(f"report written to {report}")
     rows = [asdict(finding) for finding in found]
-    columns = tuple(field.name for field in fields(conformance.Finding))
-    print_answer(rows, output, rows, columns, lambda: (table_of(found), "", *words_of(found)))
+    columns = tuple(field.name for field in fields(conformance.ConformanceFinding))
+    print_answer(rows, output, rows, columns, lambda: (conformance_table(found), "", *conformance_in_words(found)))
     if any(finding.within is False for finding in found):
         raise typer.Exit(1)

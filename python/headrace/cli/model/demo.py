@@ -30,7 +30,7 @@ def demo(
     """Plan a recorded day: its demand, the ranked table, a report with charts; then two minutes of
     proof on a real server."""
     from headrace.cli.model.plan import make_plan, plans_of, show_plan, write_report
-    from headrace.report.workload import spark_lines
+    from headrace.report.simulation import spark_lines
     from headrace.workload import demo_day
 
     check_chart_path(report, (".html",))
@@ -50,12 +50,12 @@ def demo(
 
 def _prove() -> None:
     from headrace.cli.model.prove import carry_out, present
-    from headrace.prove import demo_request, missing
-    from headrace.prove.demo import MINUTES
+    from headrace.experiment import demo_request, missing
+    from headrace.experiment.request import DEMO_MINUTES
 
     show("", "4. The proof: predicted, then measured on a real server", "")
     lacks = missing()
     if lacks:
         return show("Not on this machine, which lacks:", *(f"  {one}" for one in lacks))
-    settings = {"minutes": MINUTES, "scale": None, "flavor": "mariadb", "seed": 1, "folder": None}
+    settings = {"minutes": DEMO_MINUTES, "scale": None, "flavor": "mariadb", "seed": 1, "folder": None}
     present(carry_out(demo_request(), PROOF, settings), "table", PROOF)

@@ -51,17 +51,13 @@ class RunSettings:
     as_of: AsOfOption = None
     cache_gib: Annotated[float | None, option("GIB", "Buffer pool or block cache. Default: as measured.")] = None
     threads: Annotated[int | None, option("N", "Clients. Default: as measured.")] = None
-    arrivals_tps: Annotated[
-        float | None, option("TPS", "This many transactions arrive a second, instead of clients that wait.")
-    ] = None
+    arrivals_tps: Annotated[float | None, option("TPS", "This many transactions arrive a second, instead of clients that wait.")] = None
     start: Annotated[Literal["cold", "warm"], choice("The cache at the start: empty, or as full as it gets.")] = "cold"
     seconds: Annotated[float | None, option("S", "Length of the run. Default: 3,600; 60 with --form events.")] = None
     seed: SeedOption = 1
     start_balance_percent: StartBalanceOption = None
     growth: GrowthOption = 1.0
-    form: Annotated[
-        Literal["interval", "events"], choice("Simulate whole seconds, or every I/O of every client (events).")
-    ] = "interval"
+    form: Annotated[Literal["interval", "events"], choice("Simulate whole seconds, or every I/O of every client (events).")] = "interval"
 
 
 def predict(
@@ -83,9 +79,7 @@ def predict(
     print_prediction(load, Storage.parse(storage).text, settings, output, report)
 
 
-def print_prediction(
-    workload: TransactionWorkload, storage: str, settings: RunSettings, output: Output, report: Path | None
-) -> None:
+def print_prediction(workload: TransactionWorkload, storage: str, settings: RunSettings, output: Output, report: Path | None) -> None:
     """Predicts and prints."""
     from headrace.report import databases
     from headrace.simulation import database
@@ -96,9 +90,7 @@ def print_prediction(
         run = database.predict(workload, storage, progress=tick, **given)
     run = run.with_warnings(databases.log_warnings(run, workload))
     if report is not None:
-        from headrace.report.database_pages import write_prediction
-
-        write_prediction(report, run, workload)
+        databases.write_prediction(report, run, workload)
         say(f"chart written to {report}")
     if output == "json":
         print_json(databases.document(run, workload))

@@ -14,7 +14,7 @@ from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
-    from headrace.prove import Proof, Request
+    from headrace.experiment import Proof, Request
 
 EPILOG = """\b
 Examples:
@@ -41,22 +41,15 @@ def prove(
             "Or a workload with --storage.",
         ),
     ] = None,
-    storage: Annotated[
-        list[str] | None, storage_option("Prove a workload on this storage. Repeatable.", metavar="DATA[,log=LOG]")
-    ] = None,
-    compare: Annotated[
-        str | None, storage_option("Today's storage: calibrate on it.", metavar="DATA[,log=LOG]")
-    ] = None,
+    storage: Annotated[list[str] | None, storage_option("Prove a workload on this storage. Repeatable.", metavar="DATA[,log=LOG]")] = None,
+    compare: Annotated[str | None, storage_option("Today's storage: calibrate on it.", metavar="DATA[,log=LOG]")] = None,
     workload: Annotated[str | None, option("WORKLOAD", "The workload a plan was made for: its skew is taken.")] = None,
     minutes: Annotated[float, option("M", "About how long it may take.")] = 10.0,
-    scale: Annotated[
-        str, option("auto|F", "Factor on data, cache, IOPS and clients. auto: the largest this machine holds.")
-    ] = "auto",
+    scale: Annotated[str, option("auto|F", "Factor on data, cache, IOPS and clients. auto: the largest this machine holds.")] = "auto",
     flavor: Annotated[Literal["mariadb", "mysql"], choice("Which server to run.")] = "mariadb",
     seed: Annotated[int, option("N", "Seed for the load and the predictions.", min=1, max=2**31 - 1)] = 1,
     store: Annotated[
-        Path | None,
-        option("DIR", "Where proofs are kept. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs."),
+        Path | None, option("DIR", "Where proofs are kept. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs.")
     ] = None,
     show: Annotated[Path | None, option("DIR", "Show the proof in this folder instead of running one.")] = None,
     report: ReportOption = None,
@@ -64,7 +57,7 @@ def prove(
 ) -> None:
     """Run a plan's winner and runner-up on the lab, and compare what is measured with what was
     predicted."""
-    from headrace.prove import read, read_scale
+    from headrace.experiment import read, read_scale
 
     check_chart_path(report, (".html",))
     if (show is None) == (source is None):
@@ -83,26 +76,23 @@ def prove(
 
 def requested(source: str, storages: list[str], current: str | None, workload: str | None) -> Request:
     """What is to be proved. Raises InputError, CouldNotRun."""
-    from headrace.prove import from_plan, from_workload
-    from headrace.prove.request import read
+    from headrace.experiment import from_plan, from_workload, read_plan
 
-    plan = read(source)
+    plan = read_plan(source)
     if plan is None:
         if workload is not None:
             raise InputError("--workload", f"belongs to a plan, and {source} is none", SOURCE)
         made = from_workload(read_database(source), storages, source)
     else:
         if storages:
-            raise InputError(
-                "--storage", "belongs to a workload: a plan names its own", SOURCE, "Give the workload in its place."
-            )
+            raise InputError("--storage", "belongs to a workload: a plan names its own", SOURCE, "Give the workload in its place.")
         made = from_plan(plan, source, None if workload is None else read_database(workload))
     return made if current is None else made.with_current(current)
 
 
 def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -> Proof:
     """The proof with a progress bar; one that is cut short is shown before it ends the command."""
-    from headrace.prove import Broken, Interrupted, prove
+    from headrace.experiment import BrokenProof, InterruptedProof, prove
 
     told = {"what": ""}
     with progress("proving") as tick:
@@ -115,7 +105,7 @@ def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -
 
         try:
             return prove(request, progress=follow, **settings)
-        except (Interrupted, Broken) as stopped:
+        except (InterruptedProof, BrokenProof) as stopped:
             tick.stop()
             say(f"What was measured is kept: headrace prove --show {stopped.proof.folder}")
             if report is not None:

@@ -24,7 +24,7 @@ def replay(
 ) -> None:
     """Repeat what a volume of the lab recorded on the virtual clock, and compare every decision of
     the model."""
-    from headrace.report.replay import words_of
+    from headrace.report.simulation import replay_in_words
     from headrace.simulation import replay as replaying
 
     with progress("replaying") as tick:
@@ -32,6 +32,6 @@ def replay(
     if output == "json":
         print_json(found.to_document())
     else:
-        show(*words_of(found.to_document()))
+        show(*replay_in_words(found.to_document()))
     if not found.agrees:
         raise typer.Exit(1)

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.options import (
-    AsOfOption,
-    Engine,
-    PasswordOptions,
-    choice,
-    flag,
-    instance_option,
-    option,
-    storage_option,
-)
+from headrace.cli.options import AsOfOption, Engine, PasswordOptions, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, print_frame, print_json, say, show, table
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
-    from headrace.advice.answer import Answer
+    from headrace.advice.result import Advice
 
 EPILOG = """\b
 Examples:
@@ -72,16 +63,18 @@ def advise(
     replica: Annotated[bool, flag("--replica", "The server applies another's binlog.")] = False,
     as_of: AsOfOption = None,
     check: Annotated[
-        bool,
-        flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data."),
+        bool, flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data.")
     ] = False,
     output: Annotated[Form, choice("What to print on stdout.")] = "table",
 ) -> None:
     """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
     expects of them."""
-    from headrace.advice.answer import answer, check_output
+    from headrace.advice import advise as advice_for
 
-    check_output(output, config)
+    if output == "diff" and config is None:
+        rule = "needs an option file to change"
+        hint = "Name it with --config; --output cnf makes a new one."
+        raise InputError("--output diff", rule, "docs/reference/advice.md", hint)
     if check and address is None and config is None:
         hint = "Name the server, or its option file with --config."
         raise InputError("--check", "compares with today's settings", "headrace advise --help", hint)
@@ -91,22 +84,16 @@ def advise(
         from headrace.cli.inputs import read_database
 
         known = read_database(workload)
-    machine = {"memory_gib": memory_gib, "vcpus": vcpus, "instance": instance}
-    server = {
-        "flavor": flavor,
-        "version": server_version,
-        "engine": engine,
-        "durability": durability,
-        "replica": replica,
-    }
-    places = {"storage": storage, "log_storage": log_storage, "log_dir": log_dir, "tmp_dir": tmp_dir}
-    found = answer(address=given, config=config, workload=known, as_of=as_of, **machine, **server, **places)
+    machine: dict[str, Any] = {"memory_gib": memory_gib, "vcpus": vcpus, "instance": instance}
+    server: dict[str, Any] = {"flavor": flavor, "version": server_version, "engine": engine, "durability": durability, "replica": replica}
+    places: dict[str, Any] = {"log_storage": log_storage, "log_dir": log_dir, "tmp_dir": tmp_dir}
+    found = advice_for(storage, address=given, config=config, workload=known, as_of=as_of, **machine, **server, **places)
     print_advice(found, output)
     if check and not found.agrees:
         raise typer.Exit(1)
 
 
-def print_advice(found: Answer, output: Form) -> None:
+def print_advice(found: Advice, output: Form) -> None:
     """Prints the answer: notes and findings on stderr, unless they are part of the data."""
     for note in found.notes:
         say(f"note: {note}")
@@ -114,9 +101,9 @@ def print_advice(found: Answer, output: Form) -> None:
         for finding in found.findings:
             say(f"finding: {finding.parameter}: {finding.text}")
     if output == "cnf":
-        data(found.cnf())
+        data(found.to_cnf())
     elif output == "diff":
-        text = found.diff()
+        text = found.to_diff()
         if not text:
             say("nothing to change")
         data(text)
@@ -125,12 +112,8 @@ def print_advice(found: Answer, output: Form) -> None:
     elif output == "csv":
         import polars as pl
 
-        from headrace.advice.output import columns, record
-
-        rows = [record(item) for item in found.advice]
-        print_frame(
-            pl.DataFrame(rows, schema_overrides={"current": pl.String, "effect": pl.String}).select(columns()), "csv"
-        )
+        rows = found.to_dict()["advice"]
+        print_frame(pl.DataFrame(rows, schema_overrides={"current": pl.String, "effect": pl.String}), "csv")
     else:
         from headrace.report.tables import console
 

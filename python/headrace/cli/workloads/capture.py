@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.base.processes import ends_as_interrupts
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     AsOfOption,
@@ -68,28 +68,20 @@ def capture(
     from headrace.observe.live.record import capture as capture_run
 
     storage = check_storage_given(storage, device)
-    of_server: dict[str, Any] = {
-        "log_storage": log_storage,
-        "instance": instance,
-        "engine": engine,
-        "data_gib": size_gib,
-    }
+    of_server: dict[str, Any] = {"log_storage": log_storage, "instance": instance, "engine": engine, "data_gib": size_gib}
     of_run: dict[str, Any] = {"threads": threads, "name": name, "interval_s": interval, "as_of": read_day(as_of)}
     read = password.read_address(address)
     question = Question(read, seconds, storage, tuple(device or ()), **of_server, **of_run)
     check_workload(workload, seconds)
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with progress("watching the server") as tick:
+    with ends_as_interrupts(), progress("watching the server") as tick:
         found = capture_run(question, to, force=force, progress=tick)
     report(found, output, workload, name)
     if found.state != "whole":
         interrupted = found.state == "interrupted"
         why = "was interrupted" if interrupted else "lost the server"
         hint = f"What was sampled is in {found.description.parent}."
-        raise CouldNotRun(
-            "the capture", f"{why} after {found.seconds:,.0f} s", "", hint, INTERRUPTED if interrupted else None
-        )
+        raise CouldNotRun("the capture", f"{why} after {found.seconds:,.0f} s", "", hint, INTERRUPTED if interrupted else None)
 
 
 def report(found: Any, output: TableOrJson, workload: Path | None, name: str | None) -> None:

@@ -34,9 +34,7 @@ def compare_run(
     known = read_database(workload)
     found = compare(load_run(run), known, seed=seed)
     if report is not None:
-        from headrace.report.database_pages import write_comparison
-
-        write_comparison(report, found, known)
+        databases.write_comparison(report, found, known)
         say(f"chart written to {report}")
     if output == "json":
         print_json(found.to_document(known))

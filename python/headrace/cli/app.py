@@ -174,7 +174,7 @@ def code_of(code: object) -> int:
 def answer(arguments: list[str]) -> int:
     """Runs one command, makes sure that all it said has been written, and returns its exit code.
 
-    A reader that has left (`| head`) is no error: what it did not want to read is dropped, and the
+    A reader that has left (`| head`) is not an error: what it did not read is dropped, and the
     code is that of the command, or 0 where it could not come to its end.
     """
     code = None
@@ -227,7 +227,7 @@ def _answer(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return code_of(INTERRUPTED)
     except SystemExit as left:
-        # typer and rich end the process with 1 when the reader has gone; that is no finding.
+        # typer and rich end the process with 1 when the reader has gone; that is not a finding.
         if isinstance(left.__context__, BrokenPipeError):
             raise BrokenPipeError from None
         return code_of(left.code)

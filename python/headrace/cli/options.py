@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.lab import Lab
 
 Output = Literal["table", "json", "csv"]
-TableOrJson = Literal["table", "json"]  # where there are no rows of one kind
+TableOrJson = Literal["table", "json"]  # for answers that are not rows of one kind
 Engine = Literal["innodb", "myrocks"]
 Completion = Callable[..., list[str]]
 
@@ -115,7 +115,7 @@ def complete_instance(incomplete: str) -> list[str]:
 
 
 def complete_volume(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of volumes for the shell, ids where there is no name; nothing when no lab answers."""
+    """Names of volumes for the shell, ids of those without one; none when no lab answers."""
     try:
         with lab_of(context) as lab:
             names = [volume.get("name") or volume["id"] for volume in lab.volumes()]

@@ -100,7 +100,7 @@ class Ticker:
             self.bar.update(self.task, completed=max(0.0, min(1.0, float(done))))
 
     def describe(self, what: str) -> None:
-        """Says beside the bar what is being done."""
+        """Says next to the bar what is being done."""
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, description=what)
 

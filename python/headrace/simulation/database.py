@@ -37,7 +37,7 @@ DRAWS = 24
 Z80 = 1.2816
 # Rows of the runs that give the interval, which needs no more: about as many in any length.
 COARSE_ROWS = 360.0
-# Above this share of an instance's memory there is no room for what a server needs besides its
+# Above this share of the memory of an instance, a server lacks room for what it needs besides its
 # cache (docs/decisions/0006 leaves a quarter).
 TIGHT_SHARE = 0.9
 COLUMNS = (
@@ -118,7 +118,7 @@ def predict(
     """
     if not isinstance(workload, TransactionWorkload):
         hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
-        raise InputError(shown(workload), "is no database in transactions", "headrace.predict", hint)
+        raise InputError(shown(workload), "is not a database in transactions", "headrace.predict", hint)
     as_of = day_of(as_of)
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = workload.threads if threads is None else threads

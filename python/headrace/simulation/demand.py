@@ -46,14 +46,12 @@ MAX_ROWS = 1_000_000  # a guess: more than anybody reads, some 100 MB of memory
 MOST_SECONDS = 366 * 86_400  # a leap year
 # Rows of a second up to this length of run, of a minute beyond (s): some thousands of rows at most.
 ROWS_OF_SECONDS_S = 3_600
-ROWS_SCHEMA = {
-    name: pl.String if name == "cap" else pl.Float64
-    for name in (
-        "t_s", "duration_s", "asked_iops", "asked_mib_s", "iops", "mib_s", "queue", "balance_percent",
-        "instance_io_balance_percent", "instance_byte_balance_percent", "cap", "throttled_s",
-        "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms"
-    )
-}  # fmt: skip
+COLUMNS = (
+    "t_s", "duration_s", "asked_iops", "asked_mib_s", "iops", "mib_s", "queue", "balance_percent",
+    "instance_io_balance_percent", "instance_byte_balance_percent", "cap", "throttled_s",
+    "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms",
+)  # fmt: skip
+ROWS_SCHEMA = {name: pl.String if name == "cap" else pl.Float64 for name in COLUMNS}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -57,7 +57,7 @@ def closed_load(text: str) -> ClosedWorkload:
 
 
 def standard_settings(text: str) -> dict:
-    """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=1000,cache_gib=25,...`,
+    """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=10,cache_gib=2,...`,
     or those of `headrace.sysbench_oltp` in `sysbench:script=...`. Raises InputError."""
     head, _, rest = text.partition(":")
     keys, needed = (TPCC_KEYS, ("cache_gib", "threads", "warehouses")) if head == "sysbench-tpcc" else (OLTP_KEYS, ("cache_gib", "threads"))

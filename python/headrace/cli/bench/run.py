@@ -194,7 +194,7 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
 
 
 def _tell(bar: Ticker, second: Second) -> None:
-    """The last second beside the bar."""
+    """Shows the last second next to the bar."""
     parts = ["warming up" if second.phase == "warmup" else "measuring"]
     parts += [f"{second.tps:,.0f}/s"] if second.tps is not None else []
     parts += [f"p95 {second.p95_ms:,.1f} ms"] if second.p95_ms is not None else []

@@ -184,7 +184,7 @@ def install(
     upgrade: Annotated[bool, flag("--upgrade", "Fetch the newest MySQL even where one is installed.")] = False,
 ) -> None:
     """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite,
-    unpacked beside the system."""
+    unpacked next to the system."""
     from headrace.servers.install import install as get
 
     with progress("installing") as tick:

@@ -28,6 +28,8 @@ from .simulation.database import Prediction as Prediction
 from .simulation.database import predict as predict
 from .simulation.demand import Simulation as Simulation
 from .simulation.demand import simulate as simulate
+from .simulation.replay import Replay as Replay
+from .simulation.replay import replay as replay
 from .studies import StudyResult as StudyResult
 from .studies import list_studies as list_studies
 from .studies import run_study as run_study

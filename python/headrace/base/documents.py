@@ -53,11 +53,8 @@ def between(low: float, high: float, unit: str = "") -> msgspec.Meta:
     return msgspec.Meta(ge=low, le=high, extra={"unit": f" {unit}" if unit else ""})
 
 
-def said_as(
-    rule: str, hint: str = "", *, least: int | None = None, most: int | None = None, pattern: str | None = None
-) -> msgspec.Meta:
-    """For Annotated: the words of the rule, and `least` and `most` length or a pattern of a text.
-    """
+def said_as(rule: str, hint: str = "", *, least: int | None = None, most: int | None = None, pattern: str | None = None) -> msgspec.Meta:
+    """For Annotated: the words of the rule, and `least` and `most` length or a pattern of a text."""
     return msgspec.Meta(min_length=least, max_length=most, pattern=pattern, extra={"rule": rule, "hint": hint})
 
 
@@ -151,8 +148,7 @@ def _below(at: str, key: str) -> str:
 
 
 def _refuse(value: object, kind: Any, at: str, where: str, source: str) -> None:
-    """Raises for the first thing in `value` that is not as `kind` says; returns where it is right.
-    """
+    """Raises for the first thing in `value` that is not as `kind` says; returns where it is right."""
     try:
         msgspec.convert(value, kind)
         return
@@ -204,9 +200,7 @@ def _rule(value: object, kind: Any, told: dict) -> tuple[str, str]:
         return told["rule"], ""
     if kind in (int, float):
         number = "a whole number" if kind is int else "a number"
-        wrong = (
-            isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and isinstance(value, float))
-        )
+        wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and isinstance(value, float))
         if wrong or told.get("ge") is None:
             return f"must be {number}", ""
         span = f"{told['ge']:,.10g} to {told['le']:,.10g}{told.get('unit', '')}"

@@ -117,10 +117,7 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
 
     made = oltp({"threads": threads, "cache_gib": cache_gib} | options)
     database = dict(made["database"])
-    name = (
-        f"sysbench {options.get('script', 'oltp_read_write')}, "
-        f"{options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
-    )
+    name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
     return _standard(name, made["database"]["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
 
 
@@ -138,9 +135,7 @@ def _standard(
         }
         for parameter in of_engine(engine)
     ]
-    covariance = tuple(
-        tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows)
-    )
+    covariance = tuple(tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows))
     return TransactionWorkload(
         name, engine, database, cache_gib, threads, size_gib, benchmark, parameters=tuple(rows), covariance=covariance
     )

@@ -89,8 +89,8 @@ def load(name: str) -> Any:
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from headrace import __version__
         from headrace.base import core
-        from headrace.version import __version__
 
         print(f"headrace {__version__}, catalog of {core.newest_date()}")
         raise typer.Exit()

@@ -157,10 +157,7 @@ def _from_text(text: str) -> dict:
         raise InputError(shown(text), rule, DOC, "For example mysql://watcher@db.example:3306/shop")
     if parts.password is not None:
         rule = "holds a password, which every user of this machine could read in the list of processes"
-        hint = (
-            f"Give it in {PASSWORD_VARIABLE}, in an option file "
-            "(--defaults-file), or at the prompt; and change this one."
-        )
+        hint = f"Give it in {PASSWORD_VARIABLE}, in an option file (--defaults-file), or at the prompt; and change this one."
         raise InputError(shown(text), rule, DOC, hint)
     query = _query(text, parts.query)
     if port == 0:
@@ -211,16 +208,12 @@ def _checked(text: str, values: dict, password: Secret | None) -> Address:
         raise InputError(text, "names a host and a socket", DOC, f"One of them: {FORM}")
     if host is not None and (len(host) > MAX_HOST or not HOST.match(host)):
         raise InputError(text, "the host is a name or an IP address", "RFC 1123")
-    if socket is not None and (
-        not socket.startswith("/") or len(os.fsencode(socket)) > MAX_SOCKET_BYTES or "\0" in socket
-    ):
+    if socket is not None and (not socket.startswith("/") or len(os.fsencode(socket)) > MAX_SOCKET_BYTES or "\0" in socket):
         raise InputError(socket[:200], f"a socket is an absolute path of at most {MAX_SOCKET_BYTES} bytes", "unix(7)")
     database = values["database"]
     mode, authority = _ssl(text, values["ssl-mode"], values["ssl-ca"])
     port = None if host is None else int(port or DEFAULT_PORT)
-    return Address(
-        user, host, port, socket, None if database is None else _database(database), password, mode, authority
-    )
+    return Address(user, host, port, socket, None if database is None else _database(database), password, mode, authority)
 
 
 def _database(name: str) -> str:

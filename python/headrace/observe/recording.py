@@ -65,9 +65,7 @@ class Recording:
         The caller raises it.
         """
         place = f"line {where}" if isinstance(where, int) else where
-        return InputError(
-            f"{self.name}, {place}: {clip(value)}" if place else f"{self.name}: {clip(value)}", rule, source, hint
-        )
+        return InputError(f"{self.name}, {place}: {clip(value)}" if place else f"{self.name}: {clip(value)}", rule, source, hint)
 
     def number(self, where: int | str, what: str, token: object) -> float:
         """A finite number >= 0 from a word of text or a JSON value."""
@@ -152,11 +150,7 @@ def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, be
     the day. Whatever is bad before the last line is refused.
     """
     last = max(
-        (
-            number
-            for number, line in numbered
-            if line and line != "^C" and not (isinstance(line, str) and line.isspace())
-        ),
+        (number for number, line in numbered if line and line != "^C" and not (isinstance(line, str) and line.isspace())),
         default=0,
     )
     for number, line in numbered:
@@ -171,10 +165,7 @@ def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, be
 
 def cut_note(error: InputError) -> str:
     """What is said of a recording whose end was left out."""
-    return (
-        "The recording is cut off or damaged at its end; a last report "
-        f"that is not whole was left out ({error.value}: {error.rule})."
-    )
+    return f"The recording is cut off or damaged at its end; a last report that is not whole was left out ({error.value}: {error.rule})."
 
 
 def _decode(name: str, content: bytes) -> str:

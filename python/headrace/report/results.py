@@ -57,9 +57,7 @@ def _presentation_of(result: object) -> Presentation:
     ours = type(result).__module__.startswith("headrace.")
     shown = KINDS.get(type(result).__name__) if ours else None
     if shown is None:
-        raise InputError(
-            type(result).__name__, "is not a result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}."
-        )
+        raise InputError(type(result).__name__, "is not a result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}.")
     return shown
 
 
@@ -99,11 +97,7 @@ def _simulation(made: Page, result) -> None:
 
 def _prediction(made: Page, result) -> None:
     summary = result.summary
-    interval = (
-        ""
-        if summary["tps_low"] is None
-        else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
-    )
+    interval = "" if summary["tps_low"] is None else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
     rows = [
         ("second half of the run", f"{number(summary['tps'], 4)} tps{interval}"),
         ("p95 of response times", f"{number(summary['p95_ms'])} ms"),
@@ -157,9 +151,7 @@ KINDS = {
     "Simulation": Presentation(
         _simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS
     ),
-    "Prediction": Presentation(
-        _prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS
-    ),
+    "Prediction": Presentation(_prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS),
     "Comparison": Presentation(
         _comparison,
         lambda path, result: databases.write_comparison(path, result, result.prediction.workload),

@@ -23,7 +23,7 @@ from headrace.base.shown import Shown
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import MAX_GROWTH, core_load
+from headrace.workload.model import MAX_GROWTH
 
 Form = Literal["auto", "events", "interval"]
 Repetition = Literal["first", "settled"]
@@ -160,7 +160,7 @@ def simulate(
 
     def run(form: str) -> core.SimulationAnswer:
         with core_errors():
-            return core.simulate(storage, core_load(workload), form=form, progress=progress, **settings)
+            return core.simulate(storage, workload.to_core(), form=form, progress=progress, **settings)
 
     answer = run(chosen)
     if (

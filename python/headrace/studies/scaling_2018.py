@@ -78,9 +78,7 @@ def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
     for engine in ENGINES:
         for kind, points in (("gp2", GP2_GIB[engine]), ("io1", IO1_IOPS)):
             # A seed for each: two runs on one would scatter in step.
-            runs[engine, kind] = {
-                point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points
-            }
+            runs[engine, kind] = {point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points}
             steps.step()
     return runs
 
@@ -179,14 +177,10 @@ def _held_out(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
 
 def _row(run: TpccRun, ours: Prediction) -> tuple:
     summary = ours.summary
-    quarters = (
-        round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True)
-    )
+    quarters = (round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True))
     quantiles = [
         round(value)
-        for pair in zip(
-            (run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True
-        )
+        for pair in zip((run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True)
         for value in pair
     ]
     error = round(error_percent(summary["tps"], run.mean), 1)
@@ -274,9 +268,7 @@ def _scaling_table(runs: dict) -> StudyTable:
                     round(both, 3),
                 )
             )
-    names = columns(
-        f"engine | storage | tps | p5 | p95 | binds | storage USD/month | USD/month per tps | with {INSTANCE}"
-    )
+    names = columns(f"engine | storage | tps | p5 | p95 | binds | storage USD/month | USD/month per tps | with {INSTANCE}")
     return StudyTable("Mean of the second half, and what it costs", names, tuple(rows))
 
 
@@ -287,11 +279,7 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
         series = []
         for engine, name in ENGINES.items():
             sweep = runs[engine, kind]
-            series.append(
-                ChartSeries(
-                    f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())
-                )
-            )
+            series.append(ChartSeries(f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())))
             at = {
                 _point(run): run.mean
                 for run in known
@@ -339,13 +327,8 @@ def _density_charts(runs: dict) -> list[ChartData]:
             for run in measured():
                 if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
                     series.append(ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
-        title = (
-            f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th "
-            "percentile where known"
-        )
-        charts.append(
-            ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series))
-        )
+        title = f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th percentile where known"
+        charts.append(ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series)))
     return charts
 
 
@@ -378,9 +361,7 @@ def _cost_charts(runs: dict) -> list[ChartData]:
         usd = [monthly_usd(run.storage) for run in sweep.values()]
         tps = [run.summary["tps"] for run in sweep.values()]
         by_tps.append(ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
-        per_tps.append(
-            ChartSeries(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True)))
-        )
+        per_tps.append(ChartSeries(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))))
     return [
         ChartData(
             f"What more money buys ({REGION}, prices of {DAY}, storage alone)",
@@ -413,6 +394,4 @@ def run(progress: Progress | None = None) -> StudyResult:
         myrocks_width=_relative_width("myrocks"),
         innodb_width=_relative_width("innodb"),
     )
-    return StudyResult(
-        STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started
-    )
+    return StudyResult(STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started)

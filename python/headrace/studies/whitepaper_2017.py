@@ -115,9 +115,7 @@ def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, A
     """tps, reads of a transaction and IOPS of the hour of table 4, from a cold start."""
     pool, redo = SERVERS[server]
     with core_errors():
-        rows = core.mysql_runs(
-            database(selects, pool, redo, tables), [_run(storage, pool, clients=CLIENTS, start="cold")]
-        )[0]
+        rows = core.mysql_runs(database(selects, pool, redo, tables), [_run(storage, pool, clients=CLIENTS, start="cold")])[0]
     return {name: statistics.fmean(rows[name]) for name in ("tps", "reads_per_tx", "iops")} | {
         "cap": max(set(rows["cap"]), key=rows["cap"].count)
     }
@@ -128,9 +126,7 @@ def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, 
     rates a second, KiB of a write."""
     pool = SERVERS["tuned"][0]
     with core_errors():
-        rows = core.mysql_clients(
-            database(selects, pool, redo_gib * GIB, 1), _run(storage, pool, arrivals=[tps], seconds=SECONDS)
-        )
+        rows = core.mysql_clients(database(selects, pool, redo_gib * GIB, 1), _run(storage, pool, arrivals=[tps], seconds=SECONDS))
     told = rows["summary"]
     reads = told["page_reads"] / SECONDS
     writes = (told["pages_written"] + told["doublewrite_runs"] + told["log_syncs"]) / SECONDS
@@ -170,11 +166,7 @@ def _tuned_or_default(steps: StepProgress) -> tuple[list[Verdict], StudyTable, d
     verdicts = []
     for storage in VOLUMES:
         default, tuned = (found[1, storage, server]["tps"] for server in ("default", "tuned"))
-        verdicts.append(
-            compare(
-                f"tuned over default, {storage}", theirs["ratio"], tuned / default, TOLERANCE_PERCENT, "one table used"
-            )
-        )
+        verdicts.append(compare(f"tuned over default, {storage}", theirs["ratio"], tuned / default, TOLERANCE_PERCENT, "one table used"))
     io1 = VOLUMES[1]
     for server in SERVERS:
         figure = Figure(theirs[f"{server}_tps"].value, "tps", theirs[f"{server}_tps"].source)
@@ -332,11 +324,7 @@ def _charts(found: dict, alike: dict) -> tuple[ChartData, ...]:
     names = tuple(SERVERS)
     bars = [ChartSeries("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
     for storage in VOLUMES:
-        bars.append(
-            ChartSeries(
-                f"simulated, {storage}", "simulated", names, tuple(found[1, storage, name]["tps"] for name in names)
-            )
-        )
+        bars.append(ChartSeries(f"simulated, {storage}", "simulated", names, tuple(found[1, storage, name]["tps"] for name in names)))
     storages = tuple(STORAGES)
     each = (
         ChartSeries("published (about)", "published", storages, tuple(theirs["alike_tps"].value for _ in storages)),
@@ -357,9 +345,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     redo_gib, by_redo = _redo(steps)
     more, alike_table, alike = _alike(redo_gib, steps)
     theirs = figures("whitepaper_2017")
-    free = database(
-        round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
-    )["clients"]["cpu_ms"]
+    free = database(round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1)["clients"][
+        "cpu_ms"
+    ]
     notes = base.texts(
         "whitepaper_2017",
         hundred_gib=data_gib(100),

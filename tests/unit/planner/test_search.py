@@ -17,7 +17,6 @@ from headrace.planner import plan
 from headrace.planner.demand import PlannedDemand
 from headrace.planner.search import CLOSE_ENOUGH, Search, SpaceResult
 from headrace.workload import OpenWorkload
-from headrace.workload.model import core_load
 from headrace.workload.points import make_points
 
 CASES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 200
@@ -197,7 +196,7 @@ def spiky(seed: int) -> OpenWorkload:
 def judged(workload: OpenWorkload, storages: list[str], p99_ms: float, throttled_min: float) -> list[float]:
     """What each storage costs, infinite where it misses a limit: everything simulated, nothing
     pruned, judged one by one."""
-    run = core.evaluate(core_load(workload), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled")
+    run = core.evaluate(workload.to_core(), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled")
     costs = core.monthly_totals(storages, "us-east-1")
     columns = zip(costs, run["status"], run["worst_p99_ms"], run["throttled_s"], strict=True)
     return [
@@ -262,7 +261,7 @@ def test_demand_is_counted_as_the_core_counts_it(seed, storage):
     column, allowed = ("hdd_mib_s", limits["throughput_bytes_s"] / 2**20) if limits["byte_burst"] else ("iops", limits["iops"])
     excess = ((volume[column] / allowed - 1).clip(lower_bound=0.0) * volume["duration_s"]).sum()
     factor = 1.0 if excess > 0 else volume[column].max() / allowed
-    run = core.simulate(storage, core_load(workload), form="interval", interval_s=60.0)["summary"]
+    run = core.simulate(storage, workload.to_core(), form="interval", interval_s=60.0)["summary"]
     # The saved second forgives an excess of one second's worth; the IOPS or the MiB/s of another
     # limit may still bind.
     if excess > 1.0:

@@ -11,7 +11,6 @@ from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.planner import Plan, plan
 from headrace.workload import OpenWorkload
 from headrace.workload.daily import new_constant
-from headrace.workload.model import core_load
 from headrace.workload.points import make_points
 
 NO_ARRAYS = ("raid0", "raid10")
@@ -72,7 +71,7 @@ def judge(
     workload: OpenWorkload, storages: list[str], *, demand: float = 1.0, instance: str | None = None, as_of: str | None = None
 ) -> pl.DataFrame:
     """Storages under `demand` times the load in the settled cycle, by the core alone: nothing pruned, nothing of the planner."""
-    load = core_load(workload)
+    load = workload.to_core()
     load = {**load, **{rate: [value * demand for value in load[rate]] for rate in ("reads_per_s", "writes_per_s")}}
     names = [] if instance is None else [instance]
     raw = core.evaluate(

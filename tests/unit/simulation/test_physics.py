@@ -14,7 +14,6 @@ from headrace.calibration.runs import BenchmarkLoad
 from headrace.errors import InputError
 from headrace.observe.settings import check_settings
 from headrace.workload import OpenWorkload
-from headrace.workload.model import core_load
 from headrace.workload.points import make_points
 
 
@@ -65,7 +64,7 @@ def test_demand_on_volumes_is_counted_as_the_rules_say(points, shares, storage):
         name="any", kind="recorded", points=make_points(starts, seconds, reads, writes, read_kib, write_kib), sequential_read_share=shares[0],
         sequential_write_share=shares[1],
     )  # fmt: skip
-    found = core.demand_on_volumes(core_load(workload), storage)
+    found = core.demand_on_volumes(workload.to_core(), storage)
     cost = core.storage_cost(storage)
 
     def one(rate, kib, share):

@@ -99,9 +99,7 @@ class RunComparison:
     notes: tuple[str, ...]
 
 
-def compare(
-    a: RunRecord | Sequence[RunRecord], b: RunRecord | Sequence[RunRecord], *, allow_unlike: bool = False
-) -> RunComparison:
+def compare(a: RunRecord | Sequence[RunRecord], b: RunRecord | Sequence[RunRecord], *, allow_unlike: bool = False) -> RunComparison:
     """`b` against `a`.
 
     Raises InputError for runs that are not alike (unless `allow_unlike`), for one against several,
@@ -126,9 +124,7 @@ def compare(
         rule = "are not alike: " + "; ".join(strange[:4])
         raise InputError(f"{left[0].id} and {right[0].id}", rule, f"{DOC}, Comparing", hint)
     made = _single(left[0], right[0]) if len(left) == 1 else _groups(left, right)
-    return RunComparison(
-        left, right, tuple(made), tuple(strange), tuple(differing(left[0], right[0])), tuple(_notes(left, right))
-    )
+    return RunComparison(left, right, tuple(made), tuple(strange), tuple(differing(left[0], right[0])), tuple(_notes(left, right)))
 
 
 # --- alike ---
@@ -279,9 +275,7 @@ def _made(
 
 def _groups(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> list[Difference]:
     unit = left[0].document["benchmark"].get("unit", "transactions")
-    named = {
-        name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"
-    }
+    named = {name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"}
     named |= {name: (words, "", False) for name, (words, _) in RATIOS.items()} | {
         name: (words, "ms", False) for name, words in WHOLE.items()
     }

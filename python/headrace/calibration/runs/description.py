@@ -16,10 +16,10 @@ from headrace.base.checks import check_name, shown
 from headrace.base.documents import DocumentKind, Table, between, convert, known_keys, needed_keys, said_as
 from headrace.base.units import GIB
 from headrace.calibration.runs.model import BenchmarkLoad
-from headrace.catalog.run_storage import Caps, check_storage
 from headrace.errors import InputError
 from headrace.observe.clock import FIRST_YEAR, LAST_YEAR, Stamp, from_datetime, parse_iso
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
+from headrace.observe.run_storage import Caps, check_storage
 from headrace.observe.series import DOC
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS, check_settings, check_version
 from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
@@ -80,9 +80,7 @@ class FilesTable(Table):
     device: _Text | None = None
     columns: _Columns = msgspec.field(default_factory=_Columns)
     status_relative: bool | None = None
-    transactions: (
-        Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None
-    ) = None
+    transactions: Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None = None
     clock_start: object = None
     interval_s: _Interval | None = None
     iostat_interval_s: _Interval | None = None
@@ -139,9 +137,7 @@ class Files:
     device: str | None
     columns: dict[str, str]
     status_relative: bool | None
-    transactions: (
-        tuple[str, ...] | None
-    )  # counters of the server that are the transactions, in a run without the benchmark's reports
+    transactions: tuple[str, ...] | None  # counters of the server that are the transactions, in a run without the benchmark's reports
     clock_start: Stamp | None
     intervals: dict[str, float]  # by file key
 
@@ -236,9 +232,7 @@ def _against_instance(instance: str | None, host: dict | None, cache_gib: float,
 def _benchmark(table: dict) -> BenchmarkLoad:
     """[benchmark]: which keys it has depends on the benchmark, and on the distribution of its rows."""
     of_any = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
-    read = convert(
-        {key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark"
-    )
+    read = convert({key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark")
     ranges: dict[str, tuple[float, float, float]] = {}
     script = distribution = None
     known = ["name", "tables", "scale", "data_gib", "data_gb"]
@@ -246,9 +240,7 @@ def _benchmark(table: dict) -> BenchmarkLoad:
         hint = "sysbench 1.0 takes --rand-type=special unless told otherwise."
         needed_keys(table, ("script", "distribution"), DOC, "benchmark", hint)
         script = convert(read.script, Literal[SCRIPTS], source=DOC, at="benchmark.script")
-        distribution = convert(
-            read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution"
-        )
+        distribution = convert(read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution")
         ranges = DISTRIBUTIONS[distribution]
         known += ["script", "distribution", *ranges]
     known_keys(table, known, f"[benchmark] of {read.name}", DOC, "benchmark")
@@ -296,9 +288,7 @@ def _files(read: FilesTable, folder: Path) -> Files:
 def _clock_start(value: object) -> Stamp | None:
     if value is None:
         return None
-    stamp = (
-        from_datetime(value) if isinstance(value, datetime) else parse_iso(value) if isinstance(value, str) else None
-    )
+    stamp = from_datetime(value) if isinstance(value, datetime) else parse_iso(value) if isinstance(value, str) else None
     if stamp is None or not FIRST_YEAR <= stamp.local.year <= LAST_YEAR:
         rule = "must be a date and time like 2018-08-15T10:00:00"
         raise InputError(f"files.clock_start = {shown(value)}", rule, "ISO 8601")

@@ -66,21 +66,15 @@ def _interval(recording: Recording, status: Status) -> float:
     return interval
 
 
-def _transactions(
-    recording: Recording, status: Status, asked: tuple[str, ...] | None
-) -> tuple[tuple[str, ...], list[RunFinding]]:
+def _transactions(recording: Recording, status: Status, asked: tuple[str, ...] | None) -> tuple[tuple[str, ...], list[RunFinding]]:
     """The counters whose sum are the transactions, and what to say of it."""
-    known = {
-        name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns
-    }
+    known = {name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns}
     if asked is not None:
         missing = [name for name in asked if name not in known]
         if missing:
             hint = f"There are: {', '.join(known) or 'none'}."
             raise recording.bad("", f"no column {missing[0]}", "files.transactions names it", hint, DOC)
-        return asked, [
-            RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")
-        ]
+        return asked, [RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")]
     if not known:
         rule = f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}"
         hint = "Record SHOW GLOBAL STATUS whole."
@@ -89,14 +83,12 @@ def _transactions(
     if commits and commits >= LEAST_COMMITS_PER_WRITE * writes and commits >= LEAST_COMMITS_PER_READ * reads:
         chosen, said = (
             COMMITS,
-            f"a transaction is a commit ({commits:,.0f}, compared with "
-            f"{writes:,.0f} statements that write and {reads:,.0f} that read)",
+            f"a transaction is a commit ({commits:,.0f}, compared with {writes:,.0f} statements that write and {reads:,.0f} that read)",
         )
     else:
         chosen, said = (
             (*WRITES, *READS),
-            f"a transaction is a statement that reads or writes ({reads:,.0f} "
-            f"and {writes:,.0f}), since there are {commits:,.0f} commits",
+            f"a transaction is a statement that reads or writes ({reads:,.0f} and {writes:,.0f}), since there are {commits:,.0f} commits",
         )
     return tuple(name for name in chosen if name in known), [RunFinding("transactions", f"{recording.name}: {said}.")]
 

@@ -18,10 +18,7 @@ TRANSACTIONS = (
 )
 # Buckets are closed above (MySQL 8.0 manual, "Statement Histogram Summary Tables"): a percentile is
 # the upper end of its bucket, at most 4.7 % too high.
-STATEMENTS = (
-    "SELECT BUCKET_TIMER_HIGH, COUNT_BUCKET FROM "
-    "performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER"
-)
+STATEMENTS = "SELECT BUCKET_TIMER_HIGH, COUNT_BUCKET FROM performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER"
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)  # as reports of benchmarks have them
 # A histogram of fewer statements tells no 95th percentile.
 FEWEST = 200
@@ -41,9 +38,7 @@ def read_latencies(connection, variables: dict[str, str], account: str) -> Laten
     """Asks performance_schema. Raises CouldNotRun when the server is lost."""
     found = Latencies()
     if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
-        found.notes.append(
-            "performance_schema is off on this server: no response times of transactions or statements could be had"
-        )
+        found.notes.append("performance_schema is off on this server: no response times of transactions or statements could be had")
         return found
     rows = _try(connection, TRANSACTIONS, found, account)
     if rows:
@@ -52,9 +47,7 @@ def read_latencies(connection, variables: dict[str, str], account: str) -> Laten
     if rows:
         found.statements = [(float(high) / PICOSECONDS_PER_MS, float(count)) for high, count in rows]
     elif rows is not None or not found.notes:
-        found.notes.append(
-            "this server keeps no histogram of statements (MySQL does since 8.0): no percentiles could be had"
-        )
+        found.notes.append("this server keeps no histogram of statements (MySQL does since 8.0): no percentiles could be had")
     return found
 
 
@@ -65,9 +58,7 @@ def _try(connection, statement: str, found: Latencies, account: str) -> tuple | 
         return ask(connection, statement)
     except pymysql.err.MySQLError as error:
         if error.args[0] in NO_PRIVILEGE:
-            text = (
-                f"response times could not be had: the account lacks GRANT SELECT ON performance_schema.* TO {account}"
-            )
+            text = f"response times could not be had: the account lacks GRANT SELECT ON performance_schema.* TO {account}"
             if text not in found.notes:
                 found.notes.append(text)
         return None
@@ -86,9 +77,7 @@ def between(before: Latencies, after: Latencies) -> dict[str, float]:
         count = sum(change for _, change in buckets)
         if count >= FEWEST and all(change >= 0 for _, change in buckets):
             found["statements"] = count
-            found |= {
-                f"statement_p{percent:g}_ms": _percentile(buckets, percent * count / 100) for percent in PERCENTILES
-            }
+            found |= {f"statement_p{percent:g}_ms": _percentile(buckets, percent * count / 100) for percent in PERCENTILES}
     return found
 
 

@@ -51,20 +51,13 @@ def read_disk(
     _, interval_s, series = device_series(recording, readings, device, interval_s)
     _say_gaps(recording, readings, series, interval_s)
     told = series.columns
-    series.columns = {
-        f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in told[f"{way}_kib_s"]]
-        for way in ("read", "write")
-    }
+    series.columns = {f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in told[f"{way}_kib_s"]] for way in ("read", "write")}
     if key == "iostat":
         series.columns = {"read_iops": told["reads_per_s"], "write_iops": told["writes_per_s"]} | series.columns
     shares = busy_shares(recording, key, len(series.start_s))
     if shares is not None:
         series.columns["busy_share"] = list(shares)
-    findings += [
-        RunFinding("disk", f"{recording.name}: {note}")
-        for note in recording.notes
-        if not note.startswith("vmstat counts KiB")
-    ]
+    findings += [RunFinding("disk", f"{recording.name}: {note}") for note in recording.notes if not note.startswith("vmstat counts KiB")]
     if key == "vmstat":
         text = "vmstat counts KiB of all disks of the host, and no I/Os: read_iops and write_iops are null."
         findings.append(RunFinding("disk", f"{recording.name}: {text}"))
@@ -82,10 +75,7 @@ def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, inte
         rule = f"{missing / total:.0%} of the recording is missing, at most {MAX_MISSING_SHARE:.0%} may be"
         hint = "The clock was set, or the recording was stopped: cut the file there."
         raise recording.bad(readings.reports[longest].where, value, rule, hint, DOC)
-    text = (
-        f"{missing} of {total} reports are missing ({missing / total:.1%}), "
-        f"the longest gap {width_s:,.0f} s: null there."
-    )
+    text = f"{missing} of {total} reports are missing ({missing / total:.1%}), the longest gap {width_s:,.0f} s: null there."
     series.gaps.append(RunFinding("gap", f"{recording.name}: {text}", series.start_s[longest] - width_s))
 
 

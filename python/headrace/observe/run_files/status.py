@@ -150,11 +150,7 @@ def parse(
     if relative is None:
         relative = _looks_relative(samples)
         if relative:
-            findings.append(
-                RunFinding(
-                    "status", f"{recording.name}: the figures are differences (mysqladmin -r) and were added up."
-                )
-            )
+            findings.append(RunFinding("status", f"{recording.name}: the figures are differences (mysqladmin -r) and were added up."))
     levels_known = _add_up(samples) if relative else True
     _cumulative_or_refused(recording, samples)
     starts, durations, begin = _times(recording, samples, relative, interval_s, span_s, row_s, findings)
@@ -256,9 +252,7 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
             if len(set(header)) != len(header):
                 hint = "The header is damaged."
                 raise recording.bad(number, "a column is there twice", "each may be there once", hint, DOC)
-            samples.engines = {
-                prefix for prefix in ("innodb", "rocksdb") if any(name.startswith(prefix + "_") for name in header)
-            }
+            samples.engines = {prefix for prefix in ("innodb", "rocksdb") if any(name.startswith(prefix + "_") for name in header)}
             continue
         row = dict(zip(header, cells, strict=True))
         stamp = None
@@ -349,8 +343,7 @@ def _times(
         findings.append(
             RunFinding(
                 "status",
-                f"{recording.name}: times are those of Uptime"
-                + ("." if fits else ", whole seconds, as it was not even."),
+                f"{recording.name}: times are those of Uptime" + ("." if fits else ", whole seconds, as it was not even."),
             )
         )
     elif span_s is None:
@@ -392,18 +385,14 @@ def _series(
         findings.append(
             RunFinding(
                 "duplicate",
-                f"{recording.name}: {len(durations) - len(keep)} samples "
-                "at the time of the sample before were left out.",
+                f"{recording.name}: {len(durations) - len(keep)} samples at the time of the sample before were left out.",
             )
         )
     usual = statistics.median(durations[index] for index in keep)
     gaps = wide_intervals(durations, usual, UPTIME_SLACK_S)
     if gaps:
         longest = max(durations[index] for index in gaps)
-        text = (
-            f"{recording.name}: {len(gaps)} gaps between samples, the "
-            f"longest {longest:,.0f} s; rates there are means over the gap."
-        )
+        text = f"{recording.name}: {len(gaps)} gaps between samples, the longest {longest:,.0f} s; rates there are means over the gap."
         findings.append(RunFinding("gap", text, starts[gaps[0]]))
     columns, restarts = {}, {}
     for name in RATES:
@@ -453,9 +442,7 @@ def _status(samples: StatusSamples, series: TimeSeries, durations: list[float], 
 def frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
     """The intervals as `Run.status`, on the run's time."""
     columns = {"t_s": [start + offset_s for start in series.start_s], "duration_s": series.duration_s}
-    return pl.DataFrame(
-        columns | series.columns, schema_overrides={name: pl.Float64 for name in (*columns, *series.columns)}
-    )
+    return pl.DataFrame(columns | series.columns, schema_overrides={name: pl.Float64 for name in (*columns, *series.columns)})
 
 
 def check_engine(status: Status, engine: str, name: str) -> None:

@@ -128,9 +128,7 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
         raise recording.bad("", "no report of sysbench", "is in the file", hint, DOC)
     if percentiles - {95.0}:
         said = ", ".join(f"{value:g}" for value in sorted(percentiles))
-        rows.findings.append(
-            RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there.")
-        )
+        rows.findings.append(RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there."))
     _against_total(recording, rows, totals)
     return rows
 
@@ -185,8 +183,7 @@ def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, flo
         summed, total = sum(rows.tps) * step, totals[0][1]
         if step > 0 and abs(summed - total) > TOTAL_SLACK * max(total, summed):
             text = (
-                f"The reports add up to {summed:,.0f} transactions, sysbench's "
-                f"summary says {total:,.0f}: reports are missing or damaged."
+                f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
             )
             rows.findings.append(RunFinding("totals", text))
 
@@ -208,9 +205,7 @@ def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interv
             hint = "Say how long each row is: files.interval_s."
             raise recording.bad(number, "no column t_s", "the time of each row is needed", hint, DOC)
     if not recording.text.endswith("\n"):
-        rows.findings.append(
-            RunFinding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off.")
-        )
+        rows.findings.append(RunFinding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off."))
     return rows
 
 
@@ -235,9 +230,7 @@ def _csv_columns(recording: Recording, line: int, header: list[str], columns: di
     return place
 
 
-def _csv_row(
-    recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None
-) -> None:
+def _csv_row(recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None) -> None:
     values = {}
     for ours, what in CSV_NAMES.items():
         text = cells[place[ours]].strip() if ours in place else ""
@@ -361,8 +354,5 @@ def _clock(recording: Recording, rows: Rows) -> None:
     if jumps:
         by = offsets[jumps[0]] - offsets[jumps[0] - 1]
         way = "forward" if by > 0 else "back"
-        text = (
-            f"{recording.name}: the clock was set {len(jumps)} times, first "
-            f"{way} by {abs(by):,.0f} s at line {rows.where[jumps[0]]}."
-        )
+        text = f"{recording.name}: the clock was set {len(jumps)} times, first {way} by {abs(by):,.0f} s at line {rows.where[jumps[0]]}."
         rows.findings.append(RunFinding("clock", text + " t_s was believed, not the clock.", rows.t_s[jumps[0]]))

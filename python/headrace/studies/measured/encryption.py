@@ -64,9 +64,7 @@ def cells(options: LabOptions) -> list[Cell]:
     rows = rows_of(options)
     load = SysbenchOltp(tables=1, rows=rows, distribution="uniform")
     pool = max(8, round(POOL_SHARE * rows * 250 / 2**20))
-    seconds = seconds_each(
-        options.time_s, 40.0 + 60.0 * data_gib(options), len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS
-    )
+    seconds = seconds_each(options.time_s, 40.0 + 60.0 * data_gib(options), len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS)
     made = []
     for turn, kind in enumerate(turns):
         data = DataSet(f"sbtest, {kind}", load, data_gib(options) / 2.0, settings=KINDS[kind])
@@ -117,9 +115,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         ),
     ]
     made.append(
-        verdicts.against_model(
-            "the simulation (which knows no encryption) against what was measured", simulated, found, model.PAPER
-        )
+        verdicts.against_model("the simulation (which knows no encryption) against what was measured", simulated, found, model.PAPER)
     )
     repeats = StudyTable(
         "Turn and turn about",
@@ -150,9 +146,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
             f"Repetitions of the plain server differ by {_spread(plain):.1%}, of the encrypted one by "
             f"{_spread(hidden):.1%} (largest over smallest)."
         )
-    return session.result(
-        STUDY, made, [scale, repeats, tables.runs(found, simulated)], _charts(found, simulated), notes, found
-    )
+    return session.result(STUDY, made, [scale, repeats, tables.runs(found, simulated)], _charts(found, simulated), notes, found)
 
 
 def _spread(runs: list[MeasuredCell]) -> float:

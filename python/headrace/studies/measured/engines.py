@@ -81,9 +81,7 @@ def cells(options: LabOptions) -> list[Cell]:
     points = IOPS["quick" if options.quick else "usual"]
     load = Tpcc(warehouses=warehouses(options))
     cache, redo = cache_mib(options), max(LEAST_REDO_MIB, round(REDO_GIB * 1024 * warehouses(options) / WAREHOUSES))
-    seconds = seconds_each(
-        options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS
-    )
+    seconds = seconds_each(options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS)
     made = []
     for engine in ENGINES:
         data = DataSet(
@@ -216,10 +214,7 @@ def _winner(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
         for engine, iops in known
         if ("myrocks", iops) in known and ("innodb", iops) in known
     }
-    said = (
-        ", ".join(f"{iops:,} IOPS: {ratio:.1f} times" for iops, ratio in sorted(told.items()))
-        or "more tps at the same IOPS"
-    )
+    said = ", ".join(f"{iops:,} IOPS: {ratio:.1f} times" for iops, ratio in sorted(told.items())) or "more tps at the same IOPS"
     pairs = [
         verdicts.pair(
             f"{iops:,} IOPS",
@@ -305,14 +300,8 @@ def _densities(found: dict[tuple, MeasuredCell]) -> StudyTable:
 def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
     series, known = [], _published()
     for engine, name in NAMES.items():
-        series.append(
-            ChartSeries(
-                f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points)
-            )
-        )
-        series.append(
-            ChartSeries(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points))
-        )
+        series.append(ChartSeries(f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points)))
+        series.append(ChartSeries(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points)))
         # Beyond the points measured here the axis would be theirs.
         there = tuple(sorted(iops for of, iops in known if of == engine and iops <= points[-1]))
         if there:
@@ -355,9 +344,7 @@ def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Chart
                 for of, at, quantiles in _spreads()
                 if (of, at) == (engine, iops)
             ]
-        title = (
-            f"{name}: how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
-        )
+        title = f"{name}: how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
         charts.append(ChartData(title, "ridge", "one-second tps", "", tuple(rows)))
     top = points[-1]
     seconds = []

@@ -29,8 +29,8 @@ import headrace
 from headrace import Goal, OpenWorkload
 from headrace.base import core
 from headrace.base.storage import Storage
-from headrace.workload.core_form import core_load
-from headrace.workload.model import make_points
+from headrace.workload.model import core_load
+from headrace.workload.points import make_points
 
 DATES = (
     "2014-09-01",

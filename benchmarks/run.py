@@ -28,7 +28,7 @@ import mysql_accuracy
 import plan_accuracy
 import simpy_gp2
 from headrace.base import core
-from headrace.workload.core_form import core_load
+from headrace.workload.model import core_load
 
 HERE = Path(__file__).parent
 # A database calibrated on a published hour, which the package carries.

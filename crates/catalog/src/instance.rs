@@ -136,7 +136,7 @@ pub(crate) struct Instances {
 }
 
 impl Instances {
-    pub(crate) fn parse(files: &crate::DataFiles<'_>, sources: &Sources, burst_seconds: u64) -> Result<Self, CatalogError> {
+    pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources, burst_seconds: u64) -> Result<Self, CatalogError> {
         let mut types = BTreeMap::new();
         for row in crate::table::rows::<TypeRow>("instances.csv", files.instances)? {
             let place = format!("instances.csv: {}: field", row.instance_type);
@@ -269,7 +269,7 @@ fn doubtful(launch: &LaunchRow) -> &'static str {
 }
 
 fn parse_launches(
-    files: &crate::DataFiles<'_>,
+    files: &crate::table::DataFiles<'_>,
     sources: &Sources,
     types: &BTreeMap<String, TypeRow>,
     family_seen: &HashMap<String, NaiveDate>,

@@ -36,6 +36,7 @@ pub use limits::{ByteBurst, IoBurst, VolumeLimits};
 pub use price::{CostItem, Price, PriceItem, PricesSeen, RegionPrices};
 pub use source::{Caveat, Param, Source, SourceIds};
 pub use spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB, MAX_MEMBERS};
+pub use table::DataFiles;
 pub use volume::{Consistency, CreditRule, EraRules, IopsRule, Range, ThroughputRule, ThroughputTier, VolumeEra};
 
 use commitment::Commitments;
@@ -48,68 +49,6 @@ use std::sync::OnceLock;
 
 /// Named figures of one section of `data/rules.toml`.
 pub type Rules = BTreeMap<String, BTreeMap<String, Param<serde_json::Value>>>;
-
-/// The text of every data file, so that a changed file can be tried without building anew.
-#[derive(Debug, Clone)]
-pub struct DataFiles<'a> {
-    /// `sources.csv`
-    pub sources: &'a str,
-    /// `rules.toml`
-    pub rules: &'a str,
-    /// Name and text of each file of `volumes/`.
-    pub volumes: Vec<(&'a str, &'a str)>,
-    /// `instances.csv`
-    pub instances: &'a str,
-    /// `instances_limits.csv`
-    pub instances_limits: &'a str,
-    /// `instances_launch.csv`
-    pub instances_launch: &'a str,
-    /// `instances_local_iops.csv`
-    pub instances_local_iops: &'a str,
-    /// `prices_regions.csv`
-    pub prices_regions: &'a str,
-    /// `prices_volumes.csv`
-    pub prices_volumes: &'a str,
-    /// `prices_instances.csv`
-    pub prices_instances: &'a str,
-    /// `prices_commitments.csv`
-    pub prices_commitments: &'a str,
-}
-
-macro_rules! data {
-    ($file:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/", $file))
-    };
-}
-
-impl DataFiles<'static> {
-    /// The files this crate was built with.
-    pub fn embedded() -> Self {
-        DataFiles {
-            sources: data!("sources.csv"),
-            rules: data!("rules.toml"),
-            volumes: vec![
-                ("volumes/standard.toml", data!("volumes/standard.toml")),
-                ("volumes/gp2.toml", data!("volumes/gp2.toml")),
-                ("volumes/gp3.toml", data!("volumes/gp3.toml")),
-                ("volumes/io1.toml", data!("volumes/io1.toml")),
-                ("volumes/io2.toml", data!("volumes/io2.toml")),
-                ("volumes/io2-block-express.toml", data!("volumes/io2-block-express.toml")),
-                ("volumes/st1.toml", data!("volumes/st1.toml")),
-                ("volumes/sc1.toml", data!("volumes/sc1.toml")),
-                ("volumes/instance-store.toml", data!("volumes/instance-store.toml")),
-            ],
-            instances: data!("instances.csv"),
-            instances_limits: data!("instances_limits.csv"),
-            instances_launch: data!("instances_launch.csv"),
-            instances_local_iops: data!("instances_local_iops.csv"),
-            prices_regions: data!("prices_regions.csv"),
-            prices_volumes: data!("prices_volumes.csv"),
-            prices_instances: data!("prices_instances.csv"),
-            prices_commitments: data!("prices_commitments.csv"),
-        }
-    }
-}
 
 /// The tables in memory. Volume types and rules are read at once, instances and prices when first
 /// asked for.
@@ -212,7 +151,9 @@ impl Catalog {
     /// [`CatalogError::NotYet`] before the type existed, [`CatalogError::Limit`] for a size, IOPS
     /// or throughput the type did not take on that day.
     pub fn volume_limits(&self, spec: &VolumeSpec, date: NaiveDate, instance: Option<&InstanceLimits>) -> Result<VolumeLimits, CatalogError> {
-        limits::Resolver::new(self, spec, date, instance)?.resolve()
+        // Only local disks have documented figures by instance type.
+        let instances = instance.and_then(|_| self.instance_table().ok());
+        limits::Resolver::new(&self.sources, self.volume_era(spec.volume_type, date)?, spec, date, instance.zip(instances)).resolve()
     }
 
     /// [`Catalog::volume_limits`] of each member, in the order of the array.
@@ -246,7 +187,8 @@ impl Catalog {
     /// [`CatalogError::Limit`] naming the attachment limit or the number of local disks. A type
     /// whose limit no source names takes any number.
     pub fn check_attachments(&self, storages: &[&StorageSpec], instance: &InstanceLimits) -> Result<(), CatalogError> {
-        attachments::check(self, storages, instance)
+        let roots = self.rule("instance_limits", "root_volumes").and_then(|rule| rule.value.as_u64()).unwrap_or(0) as usize;
+        attachments::check(&self.sources, storages, instance, roots)
     }
 
     /// What an instance type gives its volumes on a day.
@@ -373,7 +315,7 @@ impl Catalog {
         self.rules.get(section)?.get(name)
     }
 
-    pub(crate) fn instance_table(&self) -> Result<&Instances, CatalogError> {
+    fn instance_table(&self) -> Result<&Instances, CatalogError> {
         let table = self.instances.get_or_init(|| {
             let minutes = self
                 .rule("instance_limits", "burst_minutes")

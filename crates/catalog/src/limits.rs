@@ -1,11 +1,10 @@
 //! What one volume delivers on a day: the rules of its era applied to its specification.
 
 use crate::error::{CatalogError, Problem};
-use crate::instance::InstanceLimits;
-use crate::source::{Caveat, Param};
+use crate::instance::{InstanceLimits, Instances};
+use crate::source::{Caveat, Param, Sources};
 use crate::spec::{VolumeSpec, VolumeType};
 use crate::volume::{Consistency, IopsRule, ThroughputRule, VolumeEra};
-use crate::Catalog;
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 
@@ -84,11 +83,12 @@ pub struct VolumeLimits {
 type Throughput = (u64, Option<ByteBurst>);
 
 pub(crate) struct Resolver<'a> {
-    catalog: &'a Catalog,
+    sources: &'a Sources,
     era: &'a VolumeEra,
     spec: &'a VolumeSpec,
     date: NaiveDate,
     instance: Option<&'a InstanceLimits>,
+    instances: Option<&'a Instances>,
     caveats: Vec<Caveat>,
 }
 
@@ -100,8 +100,16 @@ fn a_volume(volume_type: VolumeType) -> String {
 }
 
 impl<'a> Resolver<'a> {
-    pub(crate) fn new(catalog: &'a Catalog, spec: &'a VolumeSpec, date: NaiveDate, instance: Option<&'a InstanceLimits>) -> Result<Self, CatalogError> {
-        Ok(Resolver { catalog, era: catalog.volume_era(spec.volume_type, date)?, spec, date, instance, caveats: Vec::new() })
+    /// `instance` comes with the table it is from.
+    pub(crate) fn new(
+        sources: &'a Sources,
+        era: &'a VolumeEra,
+        spec: &'a VolumeSpec,
+        date: NaiveDate,
+        instance: Option<(&'a InstanceLimits, &'a Instances)>,
+    ) -> Self {
+        let (instance, instances) = instance.unzip();
+        Resolver { sources, era, spec, date, instance, instances, caveats: Vec::new() }
     }
 
     pub(crate) fn resolve(mut self) -> Result<VolumeLimits, CatalogError> {
@@ -161,7 +169,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn refuse<T>(&self, rule: &Param<T>, text: String, hint: impl Into<String>) -> CatalogError {
-        CatalogError::Limit(Box::new(Problem::new(self.spec.to_string(), text, self.catalog.cite(&rule.source.joined()), hint)))
+        CatalogError::Limit(Box::new(Problem::new(self.spec.to_string(), text, self.sources.cite(&rule.source.joined()), hint)))
     }
 
     /// The refusal of a field the type does not take.
@@ -448,7 +456,7 @@ impl<'a> Resolver<'a> {
     /// Documented write IOPS of one local disk of the instance, with what to know about it.
     fn documented_local(&self) -> Option<(u64, Caveat)> {
         let instance = self.instance?;
-        let row = self.catalog.instance_table().ok()?.local_iops(&instance.instance_type)?;
+        let row = self.instances?.local_iops(&instance.instance_type)?;
         let devices = u64::from(instance.instance_store_devices.max(1));
         let iops = row.write_iops_4k / devices;
         let text = format!(

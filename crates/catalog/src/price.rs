@@ -217,7 +217,7 @@ fn region_meant<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 impl VolumePrices {
-    pub(crate) fn parse(files: &crate::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
+    pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
         let mut locations = BTreeMap::new();
         for row in crate::table::rows::<RegionRow>("prices_regions.csv", files.prices_regions)? {
             if row.currency != "USD" {
@@ -284,7 +284,7 @@ impl VolumePrices {
 }
 
 impl InstancePrices {
-    pub(crate) fn parse(files: &crate::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
+    pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
         let mut rows: HashMap<(String, String), Vec<InstanceRow>> = HashMap::new();
         for row in crate::table::rows::<InstanceRow>("prices_instances.csv", files.prices_instances)? {
             let place = format!("prices_instances.csv: {} {} {}", row.instance_type, row.region, row.first_seen);

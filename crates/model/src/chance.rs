@@ -131,8 +131,8 @@ mod tests {
             assert!((variance / wanted.1 - 1.0).abs() < 0.03, "{variance} for {}", wanted.1);
         };
         near(many(unit), (0.5, 1.0 / 12.0));
-        near(many(|rng| normal(rng)), (0.0, 1.0));
-        near(many(|rng| exponential(rng)), (1.0, 1.0));
+        near(many(normal), (0.0, 1.0));
+        near(many(exponential), (1.0, 1.0));
         near(many(|rng| f64::from(poisson(rng, 3.0))), (3.0, 3.0));
         near(many(|rng| f64::from(around(rng, 2.25))), (2.25, 0.1875));
         near(many(|rng| gamma_of_normal(normal(rng), 1.0, 0.5)), (1.0, 0.25));

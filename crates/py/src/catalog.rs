@@ -1,6 +1,6 @@
 //! The catalog: volume types, instances, prices, storage notation.
 
-use crate::{catalog_error, date, to_python};
+use crate::convert::{catalog_error, date, to_python};
 use headrace_catalog::{Catalog, CostItem, RegionPrices, StorageSpec, VolumeType};
 use pyo3::prelude::*;
 

@@ -1,7 +1,6 @@
 //! MySQL on a storage: transactions a second.
 
-use crate::simulate::tell;
-use crate::{date, sim_error, to_python};
+use crate::convert::{date, sim_error, tell, to_python, CoreError};
 use headrace_catalog::{Catalog, InstanceLimits};
 use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
@@ -48,7 +47,7 @@ pub(crate) fn wrong_start(name: &str) -> SimError {
 
 pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
     pythonize::depythonize(database).map_err(|error: pythonize::PythonizeError| {
-        crate::CoreError::new_err(("database".to_string(), error.to_string(), "docs/reference/workload-file.md", "`headrace calibrate` writes the whole table"))
+        CoreError::new_err(("database".to_string(), error.to_string(), "docs/reference/workload-file.md", "`headrace calibrate` writes the whole table"))
     })
 }
 
@@ -190,12 +189,7 @@ fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64)
 #[pyfunction]
 fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let options: Oltp = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {
-        crate::CoreError::new_err((
-            "sysbench".to_string(),
-            error.to_string(),
-            "sysbench --help; docs/reference/workload-file.md",
-            "check the option's name and value",
-        ))
+        CoreError::new_err(("sysbench".to_string(), error.to_string(), "sysbench --help; docs/reference/workload-file.md", "check the option's name and value"))
     })?;
     let database = options.database().map_err(sim_error)?;
     let answer = PyDict::new(py);

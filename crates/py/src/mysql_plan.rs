@@ -1,8 +1,7 @@
 //! Many candidates under one database, for the planner.
 
+use crate::convert::{date, sim_error, tell};
 use crate::mysql::{database_of, wrong_start};
-use crate::simulate::tell;
-use crate::{date, sim_error};
 use headrace_catalog::{Catalog, StorageSpec};
 use headrace_sim::mysql::interval::{Start, TransactionLoad};
 use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, WarmUps};

@@ -1,8 +1,8 @@
 //! Rules of the model that Python asks for one by one, so that it needs no copy of them.
 
+use crate::convert::{catalog_error, date, sim_error, to_python, CoreError};
 use crate::mysql::database_of;
 use crate::simulate::open_load;
-use crate::{catalog_error, sim_error, to_python, CoreError};
 use headrace_catalog::{Catalog, StorageSpec};
 use headrace_model::accounting::StorageCost;
 use headrace_model::rates::default_optimizing;
@@ -92,7 +92,7 @@ fn page_write_cost(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
 /// volume of `used_gib` (a guess of the model's); `can_exceed_hours`; `source`.
 #[pyfunction]
 fn modification_rules<'py>(py: Python<'py>, as_of: &str, used_gib: u64) -> PyResult<Bound<'py, PyDict>> {
-    let (day, catalog) = (crate::date(Some(as_of))?, Catalog::embedded());
+    let (day, catalog) = (date(Some(as_of))?, Catalog::embedded());
     let in_force = |name: &str| catalog.rule("modify_volume", name).filter(|rule| rule.from.is_none_or(|from| from <= day));
     let number = |name: &str| in_force(name).and_then(|rule| rule.value.as_u64());
     let often = if in_force("max_per_24_hours").is_some() { "max_per_24_hours" } else { "wait_hours" };

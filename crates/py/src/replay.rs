@@ -1,7 +1,6 @@
 //! Records of real devices, replayed.
 
-use crate::simulate::tell;
-use crate::{to_python, CoreError};
+use crate::convert::{tell, to_python, CoreError};
 use headrace_sim::replay::{self, ReplayError};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;

@@ -1,6 +1,6 @@
 //! Simulations: one storage in either form, or many candidates at once.
 
-use crate::{date, sim_error, to_python, CoreError};
+use crate::convert::{catalog_error, date, sim_error, tell, to_python, CoreError};
 use headrace_catalog::Catalog;
 use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::latency::LatencyTable;
@@ -118,14 +118,6 @@ fn apply(setup: &mut Setup, options: SimulationOptions, as_of: headrace_catalog:
         });
     }
     Ok(())
-}
-
-/// Calls a Python progress function with a share and lets signals in; false stops.
-pub(crate) fn tell(progress: &Option<Py<PyAny>>, done: f64) -> bool {
-    Python::attach(|py| {
-        let called = progress.as_ref().map_or(Ok(()), |function| function.call1(py, (done,)).map(|_| ()));
-        called.and_then(|()| py.check_signals()).is_ok()
-    })
 }
 
 fn cycle_named(name: &str) -> PyResult<Cycle> {
@@ -336,7 +328,7 @@ fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[DemandOutcome]) -> PyRes
 #[pyfunction]
 #[pyo3(signature = (volume_type, op, quantiles, *, bytes=16_384, as_of=None))]
 fn latency_quantiles(volume_type: &str, op: &str, quantiles: Vec<f64>, bytes: u32, as_of: Option<&str>) -> PyResult<Vec<f64>> {
-    let volume_type = volume_type.parse().map_err(|error| crate::catalog_error(&error))?;
+    let volume_type = volume_type.parse().map_err(|error| catalog_error(&error))?;
     let op = match op {
         "read" => Op::Read,
         "write" => Op::Write,

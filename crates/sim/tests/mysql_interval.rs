@@ -12,9 +12,7 @@ use headrace_model::{Cap, Op};
 use headrace_sim::mysql::settings::ServerSettings;
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{interval, standard};
-use headrace_sim::mysql::{
-    Binding, Clients, Compaction, Database, Log, Noise, PageClass, PageWrites, Scenario, Second, Start, StorageEngine, TransactionLoad, WarmUp,
-};
+use headrace_sim::mysql::{Binding, Clients, Compaction, Database, Log, Noise, PageWrites, Scenario, Second, Start, StorageEngine, TransactionLoad, WarmUp};
 use headrace_sim::Setup;
 
 const RUN: f64 = 262_144.0;

@@ -7,7 +7,7 @@ mod common;
 
 use common::{host, saved, Aligned, Attached, Chance, Lab};
 use headrace_catalog::Catalog;
-use headrace_device::Shelf;
+use headrace_device::Devices;
 use headrace_model::rates::Degradation;
 use headrace_model::rates::VolumeModification;
 use headrace_model::record::{Frame, HostChange, SavedHost};
@@ -42,7 +42,7 @@ fn frames(path: &Path) -> Vec<Frame> {
 /// from some threads at once. Requests that fail are part of it.
 fn load(volume: &Attached, seed: u64, threads: u64, lasting: Duration) {
     let until = Instant::now() + lasting;
-    let span = volume.line.backing.bytes().min(4 << 30);
+    let span = volume.volume.backing.bytes().min(4 << 30);
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let file = volume.direct();
@@ -78,21 +78,21 @@ fn assert_equal(found: &Replayed, recorded: u64, least: u64) {
 }
 
 /// Records a load on one storage and replays it. `changes` are made while it runs.
-fn on_a_real_device(spec: &str, seed: u64, least: u64, prepare: &[HostChange], changes: &dyn Fn(&Shelf)) -> Vec<Frame> {
+fn on_a_real_device(spec: &str, seed: u64, least: u64, prepare: &[HostChange], changes: &dyn Fn(&Devices)) -> Vec<Frame> {
     let mut lab = Lab::new(None);
     let volume = lab.attach_saved(&saved(spec, &ModelOptions::default(), seed), None);
     prepare.iter().for_each(|change| {
-        lab.shelf.change(change);
+        lab.devices.change(change);
     });
     let path = lab.folder.path().join("record");
-    lab.shelf.record(&path).expect("a record");
+    lab.devices.record(&path).expect("a record");
     let loaded = std::thread::scope(|scope| {
         let running = scope.spawn(|| load(&volume, seed, THREADS, LOAD_FOR));
-        changes(&lab.shelf);
+        changes(&lab.devices);
         running.join()
     });
     loaded.expect("the load");
-    let (_, outcome) = lab.shelf.stop_recording().expect("it was recording");
+    let (_, outcome) = lab.devices.stop_recording().expect("it was recording");
     let recorded = outcome.expect("all was written");
     let found = replayed(&path);
     println!(
@@ -108,7 +108,7 @@ fn caps(frames: &[Frame]) -> Vec<Cap> {
     caps.collect()
 }
 
-fn no_changes(_: &Shelf) {}
+fn no_changes(_: &Devices) {}
 
 #[test]
 fn gp2_that_runs_dry() {
@@ -162,22 +162,22 @@ fn instance_store() {
     on_a_real_device("instance-store:75", 9, 1_000, &[], &no_changes);
 }
 
-fn fail_and_recover(shelf: &Shelf) {
+fn fail_and_recover(devices: &Devices) {
     let pause = || std::thread::sleep(LOAD_FOR / 6);
     pause();
-    shelf.change(&HostChange::Failed { device: 0, member: 1, failed: true });
+    devices.change(&HostChange::Failed { device: 0, member: 1, failed: true });
     pause();
-    let now = shelf.clock.now();
+    let now = devices.clock.now();
     let event = Degradation { from: now, until: now + Nanos::from_secs(60), caps_per_mille: 100, extra_latency: Nanos::from_micros(700) };
-    shelf.change(&HostChange::Degrade { device: 0, member: 0, event });
+    devices.change(&HostChange::Degrade { device: 0, member: 0, event });
     // What a rebuild asks of one member alone.
     (0..20).for_each(|at| {
-        shelf.decide_member(0, 1, Io { op: Op::Write, offset: at << 18, bytes: 256 << 10 });
-        shelf.decide_member(0, 0, Io { op: Op::Read, offset: at << 18, bytes: 256 << 10 });
+        devices.decide_member(0, 1, Io { op: Op::Write, offset: at << 18, bytes: 256 << 10 });
+        devices.decide_member(0, 0, Io { op: Op::Read, offset: at << 18, bytes: 256 << 10 });
     });
     pause();
-    shelf.change(&HostChange::Recover { device: 0, member: 0 });
-    shelf.change(&HostChange::Failed { device: 0, member: 1, failed: false });
+    devices.change(&HostChange::Recover { device: 0, member: 0 });
+    devices.change(&HostChange::Failed { device: 0, member: 1, failed: false });
 }
 
 #[test]
@@ -208,12 +208,12 @@ fn raid10f2_with_a_member_that_fails() {
 #[test]
 fn changes_in_between() {
     let limits = |spec: &str| Catalog::embedded().volume_limits(&spec.parse().expect("a volume"), common::day(), None).expect("limits");
-    let changes = |shelf: &Shelf| {
+    let changes = |devices: &Devices| {
         for step in 0..8u64 {
             std::thread::sleep(LOAD_FOR / 12);
-            let now = shelf.clock.now();
+            let now = devices.clock.now();
             let soon = |millis: u64| now + Nanos::from_micros(millis * 1_000);
-            shelf.change(&match step % 4 {
+            devices.change(&match step % 4 {
                 0 => HostChange::Balance { device: 0, member: Some(0), percent: 0.01 + step as f64 },
                 1 => HostChange::Degrade {
                     device: 0,
@@ -232,7 +232,7 @@ fn changes_in_between() {
                 },
                 _ => HostChange::Recover { device: 0, member: 0 },
             });
-            shelf.is_modifying(0);
+            devices.is_modifying(0);
         }
     };
     let found = on_a_real_device("gp2:20", 15, 500, &[], &changes);
@@ -245,18 +245,18 @@ fn an_instance_shared_by_two_volumes() {
     let first = lab.attach("gp3:100:16000:1000");
     let second = lab.attach("io2:100:20000");
     // Burst buckets nearly empty: the baseline of 3,600 IOPS binds both.
-    lab.shelf.change(&HostChange::InstanceBalance { percent: 0.001 });
+    lab.devices.change(&HostChange::InstanceBalance { percent: 0.001 });
     let path = lab.folder.path().join("record");
-    lab.shelf.record(&path).expect("a record");
+    lab.devices.record(&path).expect("a record");
     std::thread::scope(|scope| {
         scope.spawn(|| load(&first, 21, THREADS, LOAD_FOR));
         scope.spawn(|| load(&second, 22, THREADS, LOAD_FOR));
         std::thread::sleep(LOAD_FOR / 2);
-        lab.shelf.change(&HostChange::InstanceBalance { percent: 50.0 });
+        lab.devices.change(&HostChange::InstanceBalance { percent: 50.0 });
         std::thread::sleep(LOAD_FOR / 4);
-        lab.shelf.set_instance(Some(&Catalog::embedded().instance("m5.xlarge", common::day()).expect("an instance")));
+        lab.devices.set_instance(Some(&Catalog::embedded().instance("m5.xlarge", common::day()).expect("an instance")));
     });
-    let (_, outcome) = lab.shelf.stop_recording().expect("it was recording");
+    let (_, outcome) = lab.devices.stop_recording().expect("it was recording");
     let recorded = outcome.expect("all was written");
     let found = replayed(&path);
     assert_equal(&found, recorded, 1_000);
@@ -270,14 +270,14 @@ fn an_instance_shared_by_two_volumes() {
 /// A record that begins in the middle of a life, on a host saved and made again before.
 #[test]
 fn a_record_after_a_restart() {
-    let first = Shelf::new(&host(Some("m5.large")));
-    first.put(&saved("gp2:10", &ModelOptions::default(), 3)).expect("a slot");
+    let first = Devices::new(&host(Some("m5.large")));
+    first.put(&saved("gp2:10", &ModelOptions::default(), 3)).expect("a free device number");
     let mut chance = Chance(5);
     let io = |chance: &mut Chance| Io { op: if chance.below(2) == 0 { Op::Read } else { Op::Write }, offset: chance.below(1 << 20) * SECTOR, bytes: 16_384 };
     (0..20_000).for_each(|_| {
         first.decide(0, io(&mut chance));
     });
-    let second = Shelf::new(&first.saved());
+    let second = Devices::new(&first.saved());
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("record");
     (0..100).for_each(|_| {
@@ -299,13 +299,13 @@ fn a_record_after_a_restart() {
 fn a_difference_is_found_and_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("record");
-    let shelf = Shelf::new(&host(None));
-    shelf.put(&saved("gp3:10", &ModelOptions::default(), 3)).expect("a slot");
-    shelf.record(&path).expect("a record");
+    let devices = Devices::new(&host(None));
+    devices.put(&saved("gp3:10", &ModelOptions::default(), 3)).expect("a free device number");
+    devices.record(&path).expect("a record");
     (0..100).for_each(|at| {
-        shelf.decide(0, Io { op: Op::Read, offset: at * 4_096, bytes: 4_096 });
+        devices.decide(0, Io { op: Op::Read, offset: at * 4_096, bytes: 4_096 });
     });
-    shelf.stop_recording().expect("running").1.expect("written");
+    devices.stop_recording().expect("running").1.expect("written");
     let mut bytes = std::fs::read(&path).expect("the record");
     // The last byte but seven of the 43rd request from the end is the lowest of its completion.
     let place = bytes.len() - 42 * 43 - 8;
@@ -322,26 +322,26 @@ fn a_difference_is_found_and_told() {
 #[test]
 fn a_record_of_many_threads() {
     for seed in 1..=8u64 {
-        let shelf = Shelf::new(&host((seed % 2 == 0).then_some("m5.large")));
+        let devices = Devices::new(&host((seed % 2 == 0).then_some("m5.large")));
         let specs = ["gp2:10", "raid5:3xgp3:10", "st1:125", "raid10f2:3xio2:10:1000", "2xgp2:10", "raid1:2xsc1:125", "io1:20:1000", "raid10:4xgp3:10@64k"];
         for at in 0..3 {
-            shelf.put(&saved(specs[(seed + at) as usize % specs.len()], &ModelOptions::default(), seed * 7 + at)).expect("a slot");
+            devices.put(&saved(specs[(seed + at) as usize % specs.len()], &ModelOptions::default(), seed * 7 + at)).expect("a free device number");
         }
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("record");
-        shelf.record(&path).expect("a record");
+        devices.record(&path).expect("a record");
         let (threads, each) = (4, 4_000);
         std::thread::scope(|scope| {
             for thread in 0..threads {
-                let shelf = &shelf;
+                let devices = &devices;
                 scope.spawn(move || {
                     let mut chance = Chance(seed * 100 + thread);
                     for _ in 0..each {
                         let op = if chance.below(2) == 0 { Op::Read } else { Op::Write };
                         let io = Io { op, offset: chance.below(1 << 22) * SECTOR, bytes: (SECTOR << chance.below(12)) as u32 };
                         match chance.below(16) {
-                            0 => drop(shelf.decide_member(chance.below(3) as usize, 0, io)),
-                            _ => drop(shelf.decide(chance.below(3) as usize, io)),
+                            0 => drop(devices.decide_member(chance.below(3) as usize, 0, io)),
+                            _ => drop(devices.decide(chance.below(3) as usize, io)),
                         }
                     }
                 });
@@ -349,18 +349,18 @@ fn a_record_of_many_threads() {
             let mut chance = Chance(seed);
             for step in 0..40 {
                 let device = chance.below(3) as usize;
-                shelf.change(&match step % 5 {
+                devices.change(&match step % 5 {
                     0 => HostChange::Balance { device, member: None, percent: chance.below(1_000) as f64 / 70.0 },
                     1 => HostChange::Failed { device, member: 1, failed: true },
                     2 => HostChange::InstanceBalance { percent: chance.below(100) as f64 / 3.0 },
                     3 => HostChange::Failed { device, member: 1, failed: false },
                     _ => HostChange::Put { device, saved: Box::new(saved(specs[chance.below(8) as usize], &ModelOptions::default(), step)) },
                 });
-                shelf.saved();
+                devices.saved();
                 std::thread::yield_now();
             }
         });
-        let recorded = shelf.stop_recording().expect("running").1.expect("written");
+        let recorded = devices.stop_recording().expect("running").1.expect("written");
         let found = replayed(&path);
         assert_eq!((found.first_difference, found.requests, found.equal, found.changes), (None, recorded, recorded, 40), "seed {seed}");
         assert_eq!(recorded, threads * each, "seed {seed}: every storage here has a first member");
@@ -372,17 +372,17 @@ fn a_record_of_many_threads() {
 fn small() -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("record");
-    let shelf = Shelf::new(&host(Some("m5.large")));
-    shelf.put(&saved("raid5:3xgp2:10", &ModelOptions::default(), 3)).expect("a slot");
-    shelf.record(&path).expect("a record");
+    let devices = Devices::new(&host(Some("m5.large")));
+    devices.put(&saved("raid5:3xgp2:10", &ModelOptions::default(), 3)).expect("a free device number");
+    devices.record(&path).expect("a record");
     for at in 0..60 {
-        shelf.decide(0, Io { op: if at % 3 == 0 { Op::Write } else { Op::Read }, offset: at * 60_416, bytes: 16_384 });
-        shelf.late(at * 1_000);
+        devices.decide(0, Io { op: if at % 3 == 0 { Op::Write } else { Op::Read }, offset: at * 60_416, bytes: 16_384 });
+        devices.late(at * 1_000);
         if at % 20 == 0 {
-            shelf.change(&HostChange::Balance { device: 0, member: None, percent: at as f64 });
+            devices.change(&HostChange::Balance { device: 0, member: None, percent: at as f64 });
         }
     }
-    shelf.stop_recording().expect("running").1.expect("written");
+    devices.stop_recording().expect("running").1.expect("written");
     std::fs::read(&path).expect("the record")
 }
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from headrace.base.units import GIB
 from headrace.bench.target import DOC, Target
-from headrace.connect.address import connect
+from headrace.connect import connect
 from headrace.errors import CouldNotRun, InputError
 
 # Names that may stand in a statement between backquotes.

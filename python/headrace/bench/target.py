@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.base.units import GIB
-from headrace.connect.address import Address, connect
+from headrace.connect import Address, connect
 from headrace.errors import InputError
 from headrace.lab.place import Place
 

@@ -1,4 +1,4 @@
-"""The `headrace` command: it reads options, calls the library and prints. It decides nothing itself.
+"""The `headrace` command: it reads options, calls the library and prints. It decides nothing.
 
 main       the first lines that run: Ctrl-C, and the exit code
 app        the table of commands, and what an error looks like

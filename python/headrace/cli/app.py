@@ -97,9 +97,15 @@ def _version(wanted: bool) -> None:
 
 
 top = typer.Typer(
-    name="headrace", cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
-    epilog=EPILOG, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-)  # fmt: skip
+    name="headrace",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help=HELP,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
 
 
 @top.callback()
@@ -159,7 +165,7 @@ def usage_error(error: Any) -> InputError:
 
 
 def code_of(code: object) -> int:
-    """An exit code as it is, None as 0; typer itself turns Ctrl-C into 130, so that is explained here."""
+    """An exit code as it is, None as 0; typer turns Ctrl-C into 130."""
     if code == INTERRUPTED:
         print(INTERRUPTED_WORDS, file=sys.stderr)
     return code if isinstance(code, int) else 0
@@ -168,7 +174,7 @@ def code_of(code: object) -> int:
 def answer(arguments: list[str]) -> int:
     """Runs one command, makes sure that all it said has been written, and returns its exit code.
 
-    A reader that has left (`| head`) is no error: what it did not want to read is dropped, and the
+    A reader that has left (`| head`) is not an error: what it did not read is dropped, and the
     code is that of the command, or 0 where it could not come to its end.
     """
     code = None
@@ -199,7 +205,7 @@ def _of_system(error: OSError) -> CouldNotRun:
 
 
 def _drop_output() -> None:
-    """What is still to be written goes nowhere: Python must not complain when it flushes at exit."""
+    """Sends what is left nowhere: Python must not complain when it flushes at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -221,7 +227,7 @@ def _answer(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return code_of(INTERRUPTED)
     except SystemExit as left:
-        # typer and rich end the process with 1 when the reader has gone; that is no finding.
+        # typer and rich end the process with 1 when the reader has gone; that is not a finding.
         if isinstance(left.__context__, BrokenPipeError):
             raise BrokenPipeError from None
         return code_of(left.code)

@@ -1,4 +1,4 @@
-"""Workloads as they are typed: a file, the recorded example, a closed load, a standard benchmark."""
+"""Workloads as they are typed: files, the recorded example, closed loads, benchmarks."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.lab import Lab
 
 Output = Literal["table", "json", "csv"]
-TableOrJson = Literal["table", "json"]  # where there are no rows of one kind
+TableOrJson = Literal["table", "json"]  # for answers that are not rows of one kind
 Engine = Literal["innodb", "myrocks"]
 Completion = Callable[..., list[str]]
 
@@ -63,7 +63,8 @@ class CommandGroup(typer.Typer):
 
 
 def with_groups(function: Callable) -> Callable:
-    """The function with the fields of its option groups as parameters of their own, behind the others."""
+    """The function with the fields of its option groups as parameters of their own, behind the
+    others."""
     hints = get_type_hints(function, include_extras=True)
     own = {name: one.replace(annotation=hints[name]) for name, one in inspect.signature(function).parameters.items()}
     groups: dict[str, Any] = {name: hints[name] for name in own if is_dataclass(hints[name])}
@@ -114,7 +115,7 @@ def complete_instance(incomplete: str) -> list[str]:
 
 
 def complete_volume(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of volumes for the shell, ids where there is no name; nothing when no lab answers."""
+    """Names of volumes for the shell, ids of those without one; none when no lab answers."""
     try:
         with lab_of(context) as lab:
             names = [volume.get("name") or volume["id"] for volume in lab.volumes()]
@@ -146,13 +147,12 @@ def instance_option(help: str, *names: str, **more: Any) -> Any:
 
 OutputOption = Annotated[Output, choice("What to print on stdout.")]
 TableOrJsonOption = Annotated[TableOrJson, choice("What to print on stdout.", "--output")]
-AsOfOption = Annotated[str | None, option("YYYY-MM-DD", "Use the limits and prices of this day. Default: the newest known.")]
+AsOfOption = Annotated[str | None, option("YYYY-MM-DD", "Limits and prices of this day. Default: the newest known.")]
 RegionOption = Annotated[str, option("REGION", "Use the prices of this AWS region.", autocompletion=complete_region)]
 GrowthOption = Annotated[float, option("FACTOR", "Multiply the demand and the data: 1.5 is half as much again.")]
-SeedOption = Annotated[int, option("N", "Seed for all random draws: the same seed gives the same answer.", min=0, max=2**63 - 1)]
+SeedOption = Annotated[int, option("N", "Seed for all random draws: same seed, same answer.", min=0, max=2**63 - 1)]
 StartBalanceOption = Annotated[
-    float | None,
-    option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance"),
+    float | None, option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance")
 ]
 ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html).")]
 PageOrChartOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report")]
@@ -165,19 +165,18 @@ WORKLOAD_HELP = (
     "sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"
 )
 WorkloadArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD_HELP)]
-VolumeArgument = Annotated[str, typer.Argument(metavar="VOL", help="Id or name of a volume.", autocompletion=complete_volume)]
+VolumeArgument = Annotated[str, typer.Argument(metavar="VOL", help="Id or name.", autocompletion=complete_volume)]
 MemberOption = Annotated[int | None, option("N", "Only this member of an array, counted from 0.", min=0)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabOptions:
+class LabPlace:
     """Which lab is meant."""
 
     data_dir: Annotated[
-        Path | None,
-        option("DIR", "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.", readable=False),
+        Path | None, option("DIR", "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.", readable=False)
     ] = None
-    socket: Annotated[Path | None, option("FILE", "Socket of the lab. Default: that of the directory.", readable=False)] = None
+    socket: Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)] = None
 
     def open(self) -> Lab:
         """A client of it. Raises NoLab where none answers."""

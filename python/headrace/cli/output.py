@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from headrace.report.output import as_csv, as_json, plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -22,15 +24,11 @@ def data(text: str) -> None:
 
 def say(text: str) -> None:
     """Tells the user something on stderr."""
-    from headrace.report.output import plain
-
     print(plain(text), file=sys.stderr)
 
 
 def print_json(value: object) -> None:
     """Prints one JSON document."""
-    from headrace.report.output import as_json
-
     data(as_json(value))
 
 
@@ -45,8 +43,6 @@ def print_csv(rows: Sequence[dict], columns: Sequence[str]) -> None:
 
 def print_frame(frame: Any, output: str) -> None:
     """Prints every row of a frame as JSON or CSV."""
-    from headrace.report.output import as_csv
-
     if output == "json":
         print_json(frame.to_dicts())
     else:
@@ -60,9 +56,21 @@ def print_answer(answer: Any, output: str, rows: Sequence[dict], columns: Sequen
     elif output == "csv":
         print_csv(rows, columns)
     else:
-        from headrace.report.tables import show
-
         show(*parts())
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Any) -> Any:
+    """A table for `show`; see `headrace.report.tables`."""
+    from headrace.report import tables
+
+    return tables.table(columns, rows, **layout)
+
+
+def show(*parts: object) -> None:
+    """Prints tables and lines of text on stdout, in order."""
+    from headrace.report import tables
+
+    tables.show(*parts)
 
 
 def pairs(rows: Sequence[tuple[str, object]]) -> str:
@@ -92,7 +100,7 @@ class Ticker:
             self.bar.update(self.task, completed=max(0.0, min(1.0, float(done))))
 
     def describe(self, what: str) -> None:
-        """Says beside the bar what is being done."""
+        """Says next to the bar what is being done."""
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, description=what)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace import servers
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.processes import find_tool
+from headrace.base.machine import find_tool
 from headrace.base.units import GIB
 from headrace.bench.running import environment
 from headrace.errors import CouldNotRun, HeadraceError

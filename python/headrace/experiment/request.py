@@ -11,7 +11,7 @@ from headrace.base.files import read_bytes
 from headrace.base.storage import Placement, Storage, parse_placement
 from headrace.base.units import GIB
 from headrace.calibration.from_runs import sysbench_oltp, sysbench_tpcc
-from headrace.calibration.standard import TPCC_BYTES
+from headrace.calibration.prior import TPCC_BYTES
 from headrace.errors import InputError
 from headrace.experiment.standin import settled_miss
 from headrace.workload.transactions import TransactionWorkload

@@ -18,7 +18,7 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
-from headrace.calibration.standard import DISTRIBUTION_OPTIONS
+from headrace.calibration.prior import DISTRIBUTION_OPTIONS
 from headrace.experiment import machine
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts
 from headrace.experiment.data import CACHE_SETTING

@@ -31,12 +31,15 @@ class Place:
 
 
 def socket_of(data_dir: Path) -> Path:
-    """The socket of a data directory: /run/headrace/lab.sock for the default one, else DATA/lab.sock."""
+    """The socket of a data directory: /run/headrace/lab.sock for the default one, else
+    DATA/lab.sock.
+    """
     return DEFAULT_SOCKET if data_dir == DEFAULT_DATA_DIR else data_dir / SOCKET_NAME
 
 
 def place(data_dir: str | Path | None = None, socket: str | Path | None = None) -> Place:
-    """The lab that is meant: what is given, else HEADRACE_LAB (a data directory, or a socket that ends in .sock), else the default.
+    """The lab that is meant: what is given, else HEADRACE_LAB (a data directory, or a socket that
+    ends in .sock), else the default.
 
     Raises InputError for a path that cannot be one.
     """

@@ -37,12 +37,12 @@ DRAWS = 24
 Z80 = 1.2816
 # Rows of the runs that give the interval, which needs no more: about as many in any length.
 COARSE_ROWS = 360.0
-# Above this share of an instance's memory there is no room for what a server needs besides its
+# Above this share of the memory of an instance, a server lacks room for what it needs besides its
 # cache (docs/decisions/0006 leaves a quarter).
 TIGHT_SHARE = 0.9
 COLUMNS = (
     "t_s", "tps", "p95_ms", "iops", "mib_s", "balance_percent", "instance_balance_percent", "cap", "dirty_share", "cached_share",
-    "reads_per_tx", "backlog",
+    "reads_per_tx", "backlog"
 )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def predict(
     """
     if not isinstance(workload, TransactionWorkload):
         hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
-        raise InputError(shown(workload), "is no database in transactions", "headrace.predict", hint)
+        raise InputError(shown(workload), "is not a database in transactions", "headrace.predict", hint)
     as_of = day_of(as_of)
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = workload.threads if threads is None else threads
@@ -144,19 +144,7 @@ def predict(
         "start_balance_percent": start_balance_percent,
         "follow": None,
     }
-    response_ms = None
-    with core_errors():
-        if form == "events":
-            columns: Any = core.mysql_clients(database_of.database, run, progress)
-            told = columns.pop("summary")
-            response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
-        else:
-            columns = core.mysql_runs(database_of.database, [run])[0]
-    rows = (
-        pl.DataFrame(columns)
-        .with_columns(pl.col("t_s") - 1.0, pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64))
-        .select(COLUMNS)
-    )
+    rows, response_ms = _run(database_of, run, form, progress)
     summary = summarise(rows)
     done = float(rows["tps"].sum())
     warnings = database_of.outside(
@@ -183,9 +171,25 @@ def predict(
     )
 
 
+def _run(
+    workload: TransactionWorkload, run: dict[str, Any], form: str, progress: Callable[[float], None] | None
+) -> tuple[pl.DataFrame, dict[str, float] | None]:
+    """The rows, and where every I/O is simulated the response times of the run."""
+    response_ms = None
+    with core_errors():
+        if form == "events":
+            columns: Any = core.mysql_clients(workload.database, run, progress)
+            told = columns.pop("summary")
+            response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
+        else:
+            columns = core.mysql_runs(workload.database, [run])[0]
+    balances = pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64)
+    return pl.DataFrame(columns).with_columns(pl.col("t_s") - 1.0, balances).select(COLUMNS), response_ms
+
+
 def summarise(rows: pl.DataFrame) -> dict[str, Any]:
-    """The figures of a series with `tps` and, where present, `p95_ms`, `iops`, `mib_s`, `balance_percent`, `cap`:
-    means of the second half, quarters, scatter, stalls."""
+    """The figures of a series with `tps` and, where present, `p95_ms`, `iops`, `mib_s`,
+    `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls."""
     half = rows[rows.height // 2 :]
     quarter = max(1, rows.height // 4)
     quarters = [rows[i * quarter : (i + 1) * quarter if i < 3 else None] for i in range(4)]
@@ -222,7 +226,8 @@ def _host(instance: str | None, as_of: str | None) -> core.Instance | None:
 
 
 def _fits(cache_gib: float, host: core.Instance | None) -> list[str]:
-    """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left. Raises InputError where it does not."""
+    """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left.
+    Raises InputError where it does not."""
     if host is None or not host["memory_mib"]:
         return []
     memory, name = host["memory_mib"] / 1024, host["instance_type"]
@@ -245,8 +250,8 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
 
 
 def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, draws: int) -> dict[str, float | None]:
-    """The 80 % interval of the mean of the second half: databases as probable as the calibration says, and what no
-    parameter covers."""
+    """The 80 % interval of the mean of the second half: databases as probable as the calibration
+    says, and what no parameter covers."""
     databases = workload.draws(draws, 1)
     if not databases:
         return {"tps_low": None, "tps_high": None, "relative_spread": None}

@@ -23,8 +23,7 @@ from headrace.base.shown import Shown
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.core_form import core_load
-from headrace.workload.model import MAX_GROWTH
+from headrace.workload.model import MAX_GROWTH, core_load
 
 Form = Literal["auto", "events", "interval"]
 Repetition = Literal["first", "settled"]
@@ -46,14 +45,12 @@ MAX_ROWS = 1_000_000  # a guess: more than anybody reads, some 100 MB of memory
 MOST_SECONDS = 366 * 86_400  # a leap year
 # Rows of a second up to this length of run, of a minute beyond (s): some thousands of rows at most.
 ROWS_OF_SECONDS_S = 3_600
-ROWS_SCHEMA = {
-    name: pl.String if name == "cap" else pl.Float64
-    for name in (
-        "t_s", "duration_s", "asked_iops", "asked_mib_s", "iops", "mib_s", "queue", "balance_percent",
-        "instance_io_balance_percent", "instance_byte_balance_percent", "cap", "throttled_s",
-        "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms",
-    )
-}  # fmt: skip
+COLUMNS = (
+    "t_s", "duration_s", "asked_iops", "asked_mib_s", "iops", "mib_s", "queue", "balance_percent",
+    "instance_io_balance_percent", "instance_byte_balance_percent", "cap", "throttled_s",
+    "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms",
+)  # fmt: skip
+ROWS_SCHEMA = {name: pl.String if name == "cap" else pl.Float64 for name in COLUMNS}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -149,14 +146,21 @@ def simulate(
         workload = workload if seconds is None else _cut(workload, seconds)
         length = workload.span_s
     chosen = _choose(form, workload, cycle, options)
-    row_s = _row_length(interval_s, workload, length)
+
+    settings: dict[str, Any] = {
+        "interval_s": _row_length(interval_s, workload, length),
+        "seconds": float(length),
+        "instance": instance,
+        "as_of": as_of,
+        "seed": seed,
+        "start_balance_percent": start_balance,
+        "options": options,
+        "cycle": cycle,
+    }
 
     def run(form: str) -> core.SimulationAnswer:
         with core_errors():
-            return core.simulate(
-                storage, core_load(workload), form=form, interval_s=row_s, seconds=float(length), instance=instance, as_of=as_of,
-                seed=seed, start_balance_percent=start_balance, options=options, progress=progress, cycle=cycle,
-            )  # fmt: skip
+            return core.simulate(storage, core_load(workload), form=form, progress=progress, **settings)
 
     answer = run(chosen)
     if (
@@ -236,7 +240,8 @@ def _check_length(requests: float, what: str) -> None:
 
 
 def _merging_matters(workload: OpenWorkload, storage: str, options: dict, throttled_s: float) -> bool:
-    """Whether sequential requests that wait would be merged into fewer I/Os, which the interval form does not do (SSD types)."""
+    """Whether sequential requests that wait would be merged into fewer I/Os, which the interval
+    form does not do (SSD types)."""
     sequential = max(workload.sequential_read_share, workload.sequential_write_share) > 0
     hdd = any(member["volume_type"] in ("st1", "sc1") for member in core.parse_storage(storage)["members"])
     return sequential and not hdd and options.get("merge", True) and throttled_s > 0

@@ -1,4 +1,4 @@
-"""What is typed on one line: closed loads in fio's words, standard benchmarks, and what happens to volumes.
+"""What is typed on one line: closed loads in fio's words, benchmarks, what happens to volumes.
 
 >>> closed_load("fio:rw=randread,bs=16k,iodepth=8").bs_kib
 16.0
@@ -28,7 +28,7 @@ STANDARD_EXAMPLE = (
 TPCC_KEYS = ("warehouses", "engine", "cache_gib", "threads", "size_gib")
 OLTP_KEYS = (
     "script", "tables", "table_size", "engine", "cache_gib", "threads", "distribution", "redo_gib",
-    "flush_log_at_trx_commit", "sync_binlog", "log_bin", "io_capacity", "doublewrite", "memtable_mib", "skip_trx", "range_size",
+    "flush_log_at_trx_commit", "sync_binlog", "log_bin", "io_capacity", "doublewrite", "memtable_mib", "skip_trx", "range_size"
 )  # fmt: skip
 SWITCHES = ("log_bin", "doublewrite", "skip_trx")
 COUNTS = ("threads", "tables", "table_size", "sync_binlog", "flush_log_at_trx_commit", "range_size")
@@ -57,7 +57,7 @@ def closed_load(text: str) -> ClosedWorkload:
 
 
 def standard_settings(text: str) -> dict:
-    """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16`,
+    """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=10,cache_gib=2,...`,
     or those of `headrace.sysbench_oltp` in `sysbench:script=...`. Raises InputError."""
     head, _, rest = text.partition(":")
     keys, needed = (TPCC_KEYS, ("cache_gib", "threads", "warehouses")) if head == "sysbench-tpcc" else (OLTP_KEYS, ("cache_gib", "threads"))
@@ -129,7 +129,8 @@ def _seconds(what: str, text: str) -> float:
 
 
 def degradation(text: str) -> tuple[int, dict]:
-    """`MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]` as an entry of the option `degradations`. Raises InputError."""
+    """`MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]` as an entry of the option `degradations`.
+    Raises InputError."""
     parts = text.split(":")
     if len(parts) not in (4, 5):
         hint = "0:600:180:50:20 halves the first volume for three minutes from ten minutes on and adds 20 ms."
@@ -149,7 +150,8 @@ def degradation(text: str) -> tuple[int, dict]:
 
 
 def modification(text: str) -> dict:
-    """`SPEC@START..END` as the option `modify`: the target, when `modifying` ends, when `optimizing` ends. Raises InputError."""
+    """`SPEC@START..END` as the option `modify`: the target, when `modifying` ends, when
+    `optimizing` ends. Raises InputError."""
     match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)
     if not match:
         raise InputError(text[:60], "must be SPEC@START..END, times in seconds", SOURCE, "For example gp3:500:6000@60..7200.")

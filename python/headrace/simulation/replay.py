@@ -41,6 +41,7 @@ class Replay:
 
 
 def replay(path: str | Path, *, progress: Callable[[float], None] | None = None) -> Replay:
-    """Repeats a record of a real device (`headrace volume record`) on the virtual clock. Raises InputError for what is no record."""
+    """Repeats a record of a real device (`headrace volume record`) on the virtual clock. Raises
+    InputError for a file that is not a record."""
     with core_errors():
         return Replay(**core.replay_record(str(path), progress))

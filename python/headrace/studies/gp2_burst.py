@@ -26,7 +26,7 @@ from headrace.studies.base import (
     study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import make_points
+from headrace.workload.points import make_points
 
 STUDY = study("gp2_burst")
 

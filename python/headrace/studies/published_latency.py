@@ -35,7 +35,7 @@ from headrace.studies.base import (
     study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import make_points
+from headrace.workload.points import make_points
 
 STUDY = study("published_latency")
 

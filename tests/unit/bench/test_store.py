@@ -20,7 +20,7 @@ from headrace.bench.target import Target
 from headrace.calibration.runs import load_run
 from headrace.connect import Address, Secret
 from headrace.errors import CouldNotRun, InputError
-from headrace.observe.live.sampler import Samples
+from headrace.observe.live.samples import Samples
 
 
 def test_runs_are_found_by_what_a_user_types(tmp_path):

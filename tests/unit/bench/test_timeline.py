@@ -12,7 +12,7 @@ import pytest
 from headrace.bench.drivers.benchmark import IntervalReport
 from headrace.bench.running import timeline
 from headrace.observe.live.host import FIELDS, WRAP
-from headrace.observe.live.sampler import Samples
+from headrace.observe.live.samples import Samples
 
 MIB = 2**20
 

@@ -368,7 +368,8 @@ def test_help_imports_little(command):
 @pytest.mark.parametrize(
     "line",
     ["headrace sim", "headrace simulate x --st", "headrace simulate x --storage g", "headrace simulate x --instance m5.l",
-     "headrace catalog prices --region eu-", "headrace catalog volumes --type g", "headrace workload import --form", "headrace bench run fio --b"],
+     "headrace catalog prices --region eu-", "headrace catalog volumes --type g", "headrace workload import --form", "headrace bench run fio --b",
+     "headrace bench show l"],
 )  # fmt: skip
 def test_a_tab_imports_little(line):
     found = imported(_HEADRACE_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))

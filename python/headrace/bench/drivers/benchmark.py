@@ -11,7 +11,8 @@ from typing import ClassVar
 import polars as pl
 
 from headrace.base.checks import did_you_mean
-from headrace.base.processes import Command, Ended, Tool, find_tool
+from headrace.base.machine import Tool, find_tool
+from headrace.base.processes import Command, Ended
 from headrace.bench.drivers.percentiles import Histogram
 from headrace.bench.target import Target
 from headrace.errors import InputError

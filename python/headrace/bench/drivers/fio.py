@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from headrace.base.processes import Command, required, run_checked, run_lines
+from headrace.base.machine import required
+from headrace.base.processes import Command, run_checked, run_lines
 from headrace.base.units import GIB, MIB
 from headrace.bench.drivers.benchmark import (
     Benchmark,

@@ -7,7 +7,8 @@ import re
 import shutil
 from pathlib import Path
 
-from headrace.base.processes import Command, Ended, Tool, required, run_checked, run_lines
+from headrace.base.machine import Tool, required
+from headrace.base.processes import Command, Ended, run_checked, run_lines
 from headrace.bench.drivers.benchmark import IntervalReport, RunLoad, ToolOutcome
 from headrace.bench.drivers.percentiles import Histogram
 from headrace.bench.target import DOC

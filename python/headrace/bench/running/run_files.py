@@ -15,7 +15,7 @@ from headrace.bench.drivers.benchmark import Benchmark
 from headrace.bench.store.store import TOML_FILE
 from headrace.bench.target import Target
 from headrace.observe.live.profile import Profile
-from headrace.observe.live.sampler import Samples, write_disk_csv, write_status_csv
+from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
 from headrace.observe.run_files.status import WANTED
 
 SYSBENCH_CSV, STATUS_CSV, DISK_CSV = "transactions.csv", "status.csv", "disk.csv"

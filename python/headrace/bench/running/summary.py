@@ -15,7 +15,7 @@ from headrace.bench.drivers.percentiles import SHARES
 from headrace.bench.running.environment import BUSY_SHARE
 from headrace.bench.target import Target
 from headrace.errors import HeadraceError
-from headrace.observe.live.sampler import Samples
+from headrace.observe.live.samples import Samples
 
 MEANS = (
     "qps",

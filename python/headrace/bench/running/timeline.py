@@ -18,7 +18,7 @@ from headrace.base import caps
 from headrace.base.units import MIB, US_PER_S
 from headrace.bench.drivers.benchmark import IntervalReport
 from headrace.observe.live.host import WRAP, WRAPPING
-from headrace.observe.live.sampler import Samples
+from headrace.observe.live.samples import Samples
 from headrace.observe.run_files.counters import hands_on_parts
 
 # Of SHOW GLOBAL STATUS; whatever of them the server has. All variables are in status.parquet.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,8 +21,12 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import print_answer, print_csv, print_frame, say
+from headrace.cli.output import print_answer, print_csv, print_frame, say, table
 from headrace.errors import InputError
+from headrace.report.output import check_chart_path
+
+if TYPE_CHECKING:
+    from headrace.bench import RunRecord
 
 EPILOG = """\b
 Examples:
@@ -40,7 +44,7 @@ app.add_typer(bench_run.app, name="run", short_help="Run a benchmark and keep wh
 
 LIST_CSV = (
     "run", "state", "benchmark", "threads", "storage", "seconds", "tps", "qps", "p50_ms", "p95_ms", "p99_ms", "read_iops", "write_iops",
-    "read_mib_s", "write_mib_s",
+    "read_mib_s", "write_mib_s"
 )  # fmt: skip
 
 
@@ -55,7 +59,6 @@ def list_all(
     """List the runs, the newest last."""
     from headrace.bench import Store
     from headrace.report.benchmarks import LIST_COLUMNS, LIST_RIGHT, list_row
-    from headrace.report.tables import table
 
     kept = Store(store)
     found = kept.runs()
@@ -68,33 +71,23 @@ def list_all(
         for record in found
         if benchmark in (None, record.document["benchmark"]["name"]) and storage in (None, record.document["target"].get("storage"))
     ][-(last or 0) :]
-    rows = [
-        {
-            "run": record.id, "state": record.state, "benchmark": record.document["benchmark"]["name"],
-            "threads": record.document["load"]["threads"], "storage": record.document["target"].get("storage"), **record.summary,
-        }
-        for record in found
-    ]  # fmt: skip
+    rows = [_csv(record) for record in found]
     answer = [record.document | {"folder": record.folder} for record in found]
-    print_answer(
-        answer,
-        output,
-        rows,
-        LIST_CSV,
-        lambda: (table(LIST_COLUMNS, [list_row(record) for record in found], right=LIST_RIGHT),),
-    )
+    print_answer(answer, output, rows, LIST_CSV, lambda: (table(LIST_COLUMNS, [list_row(record) for record in found], right=LIST_RIGHT),))
+
+
+def _csv(record: RunRecord) -> dict[str, object]:
+    """A run as a row of LIST_CSV."""
+    document = record.document
+    of_load = {"benchmark": document["benchmark"]["name"], "threads": document["load"]["threads"]}
+    cells = {"run": record.id, "state": record.state, **of_load, "storage": document["target"].get("storage")}
+    return {**cells, **record.summary}
 
 
 @app.command()
-def show(
-    run: RunArgument = "latest",
-    report: PageOrChartOption = None,
-    store: StoreOption = None,
-    output: OutputOption = "table",
-) -> None:
+def show(run: RunArgument = "latest", report: PageOrChartOption = None, store: StoreOption = None, output: OutputOption = "table") -> None:
     """Show a run: what was measured, on what; csv is its time line."""
     from headrace.bench import Store
-    from headrace.report.output import check_chart_path
 
     check_chart_path(report)
     record = Store(store).open(run)
@@ -106,12 +99,10 @@ def show(
 @app.command()
 def compare(
     first: Annotated[
-        str,
-        typer.Argument(metavar="FIRST", help="A run, or several with commas between: the reference.", autocompletion=complete_run),
+        str, typer.Argument(metavar="FIRST", help="A run, or several with commas between: the reference.", autocompletion=complete_run)
     ],
     second: Annotated[
-        str,
-        typer.Argument(metavar="SECOND", help="A run, or several: compared with the first.", autocompletion=complete_run),
+        str, typer.Argument(metavar="SECOND", help="A run, or several: compared with the first.", autocompletion=complete_run)
     ],
     unlike: Annotated[bool, flag("--unlike", "Compare even when load, tool, machine or data are not alike.")] = False,
     report: ReportOption = None,
@@ -123,8 +114,6 @@ def compare(
 
     from headrace import bench
     from headrace.report import benchmarks
-    from headrace.report.output import check_chart_path
-    from headrace.report.tables import table
 
     check_chart_path(report, (".html",))
     kept = bench.Store(store)
@@ -134,10 +123,8 @@ def compare(
         benchmarks.write_comparison(report, found)
         say(f"report written to {report}")
     rows = [asdict(one) for one in found.differences]
-    answer = {
-        "first": [record.id for record in found.a], "second": [record.id for record in found.b], "differences": rows,
-        "differs": found.differs, "unlike": found.unlike, "notes": found.notes,
-    }  # fmt: skip
+    ids = {"first": [record.id for record in found.a], "second": [record.id for record in found.b]}
+    answer = ids | {"differences": rows, "differs": found.differs, "unlike": found.unlike, "notes": found.notes}
     names = [f"{side}: {benchmarks.group_name(group)}" for side, group in (("first ", found.a), ("second", found.b))]
 
     def parts() -> tuple[object, ...]:
@@ -152,13 +139,11 @@ def compare(
 @app.command()
 def export(
     runs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Only these runs. Default: all.", autocompletion=complete_run),
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Only these runs. Default: all.", autocompletion=complete_run)
     ] = None,
     what: Annotated[Literal["runs", "series", "percentiles"], choice("A row a run, a row a second, or the latency histograms.")] = "runs",
     sql: Annotated[
-        str | None,
-        option("SELECT", "A query over the tables runs, series and percentiles (DuckDB), instead of --what."),
+        str | None, option("SELECT", "A query over the tables runs, series and percentiles (DuckDB), instead of --what.")
     ] = None,
     to: Annotated[Path | None, option("FILE", "Write .parquet, .csv or .json. Default: to stdout as --output says.", "--to", "-o")] = None,
     store: StoreOption = None,
@@ -167,7 +152,6 @@ def export(
     """Export what was measured, or query it in SQL."""
     from headrace.bench import Store
     from headrace.bench.store import query
-    from headrace.report.tables import table
 
     kept = Store(store)
     chosen = None if not runs else [kept.open(name) for name in runs]
@@ -204,11 +188,12 @@ def remove(
 
 @app.command()
 def tools(output: OutputOption = "table") -> None:
-    """Show which programs are installed, and how to get the others; exit code 1 when one is missing."""
-    from headrace.base import processes
+    """Show which programs are installed, and how to get the others; exit code 1 when one is
+    missing."""
+    from headrace.base import machine
     from headrace.report.tables import table
 
-    rows = [one.__dict__ for one in processes.tools()]
+    rows = [one.__dict__ for one in machine.tools()]
     columns = tuple(rows[0])
     print_answer(rows, output, rows, columns, lambda: (table(columns, [tuple(row.values()) for row in rows]),))
     if any(row["state"] != "fine" for row in rows):

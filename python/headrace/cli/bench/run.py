@@ -1,10 +1,10 @@
-"""`headrace bench run`: one command a benchmark, with its own options, those of what it is run on, and those of every run."""
+"""`headrace bench run`: one command a benchmark."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,7 +14,7 @@ from headrace.cli.bench.common import StoreOption, show_run
 from headrace.cli.options import (
     CommandGroup,
     Engine,
-    LabOptions,
+    LabPlace,
     NameOption,
     OutputOption,
     PageOrChartOption,
@@ -27,6 +27,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import Ticker, progress, say
 from headrace.errors import CouldNotRun, InputError
+from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
     from headrace.bench import Benchmark, Second, Target
@@ -56,8 +57,7 @@ class MeasuredOptions:
 
     storage: Annotated[str | None, storage_option("The storage it is run on, like gp3:500:6000; that of a lab server is known.")] = None
     device: Annotated[
-        list[str] | None,
-        option("D", "Block device whose counters are recorded; again for each. Default: that of the data."),
+        list[str] | None, option("D", "Block device whose counters are recorded; again for each. Default: that of the data.")
     ] = None
     volume: Annotated[list[str] | None, option("VOL", VOLUME)] = None
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None
@@ -69,7 +69,7 @@ class ServerOptions:
 
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None
     server: Annotated[str | None, option("NAME", "A server of `headrace mysql up`, instead of an address.")] = None
-    log_storage: Annotated[str | None, storage_option("The storage of redo and binary log, when on a volume of their own.")] = None
+    log_storage: Annotated[str | None, storage_option("Storage of redo and binary log, where they have their own.")] = None
     engine: Annotated[Engine | None, choice("Engine of the test tables. Default: the server's default engine.")] = None
 
 
@@ -90,15 +90,14 @@ class RunOptions:
     output: OutputOption = "table"
 
     def carry_out(self, benchmark: Benchmark, target: Target) -> None:
-        """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then is shown first."""
-        from headrace.report.output import check_chart_path
-
+        """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then
+        is shown first."""
         check_chart_path(self.report)
-        # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left half made or running.
+        # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left running.
         with ends_as_interrupts():
             self._carry_out(benchmark, target)
 
-    def _carry_out(self, benchmark: Any, target: Any) -> None:
+    def _carry_out(self, benchmark: Benchmark, target: Target) -> None:
         from headrace import bench
 
         made = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
@@ -130,7 +129,7 @@ FolderOption = Annotated[Path, option("PATH", "A folder on the volume that is me
 
 # Fields of a dataclass stand in the order of its bases, the last one first.
 @dataclass(frozen=True, kw_only=True)
-class FileRun(LabOptions, RunOptions, MeasuredOptions):
+class FileRun(LabPlace, RunOptions, MeasuredOptions):
     """A run on files, or on a device."""
 
     def run(self, benchmark: Benchmark, folder: Path) -> None:
@@ -139,12 +138,7 @@ class FileRun(LabOptions, RunOptions, MeasuredOptions):
         from headrace.lab import Lab
 
         lab = Lab(self.data_dir, self.socket).place if self.volume else None
-        more = {
-            "storage": self.storage,
-            "devices": self.device or (),
-            "volumes": self.volume or (),
-            "instance": self.instance,
-        }
+        more = {"storage": self.storage, "devices": self.device or (), "volumes": self.volume or (), "instance": self.instance}
         self.carry_out(benchmark, bench.file_target(folder, lab=lab, **more))
 
 
@@ -156,7 +150,7 @@ class FioRun(FileRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerRun(LabOptions, PasswordOptions, RunOptions, MeasuredOptions, ServerOptions):
+class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOptions):
     """A run on a server."""
 
     def run(self, benchmark: Benchmark) -> None:
@@ -173,12 +167,7 @@ class ServerRun(LabOptions, PasswordOptions, RunOptions, MeasuredOptions, Server
 
         lab = Lab(self.data_dir, self.socket).place if self.volume else None
         found = self.read_address(str(self.address))
-        on = {
-            "storage": self.storage,
-            "log_storage": self.log_storage,
-            "devices": self.device or (),
-            "volumes": self.volume or (),
-        }
+        on = {"storage": self.storage, "log_storage": self.log_storage, "devices": self.device or (), "volumes": self.volume or ()}
         found = found if found.database else found.with_database(DEFAULT_DATABASE)
         return bench.server_target(found, lab=lab, instance=self.instance, engine=self.engine, **on)
 
@@ -205,7 +194,7 @@ class ServerRun(LabOptions, PasswordOptions, RunOptions, MeasuredOptions, Server
 
 
 def _tell(bar: Ticker, second: Second) -> None:
-    """The last second beside the bar."""
+    """Shows the last second next to the bar."""
     parts = ["warming up" if second.phase == "warmup" else "measuring"]
     parts += [f"{second.tps:,.0f}/s"] if second.tps is not None else []
     parts += [f"p95 {second.p95_ms:,.1f} ms"] if second.p95_ms is not None else []
@@ -218,12 +207,7 @@ def _pairs(texts: list[str] | None) -> dict[str, str]:
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise InputError(
-                text[:60],
-                "must be KEY=VALUE",
-                "headrace bench run sysbench-oltp --help",
-                "For example point_selects=5.",
-            )
+            raise InputError(text[:60], "must be KEY=VALUE", "headrace bench run sysbench-oltp --help", "For example point_selects=5.")
         found[key.strip().replace("-", "_")] = value.strip()
     return found
 
@@ -259,12 +243,10 @@ def sysbench_oltp(
     rows: Annotated[int, option("N", "Rows of each table; a million take some 0.24 GiB in InnoDB.", min=1)] = 100_000,
     distribution: Annotated[Literal["uniform", "gaussian", "special", "pareto", "zipfian"], choice("Which rows are picked.")] = "special",
     parameter: Annotated[
-        list[str] | None,
-        option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable."),
+        list[str] | None, option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable.")
     ] = None,
     option_: Annotated[
-        list[str] | None,
-        option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option"),
+        list[str] | None, option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option")
     ] = None,
 ) -> None:
     """Run sysbench's OLTP scripts on a server."""
@@ -277,10 +259,11 @@ def sysbench_oltp(
 def tpcc(
     on: ServerRun,
     warehouses: Annotated[int, option("N", "Warehouses, some 0.1 GiB each in InnoDB.", min=1)] = 10,
-    items: Annotated[int, option("N", "Items. Fewer than the standard's make a trial, not TPC-C.")] = 100_000,
-    customers: Annotated[int, option("N", "Customers of a district. Fewer than the standard's make a trial, not TPC-C.")] = 3_000,
+    items: Annotated[int, option("N", "Items. Fewer make a trial, not TPC-C.")] = 100_000,
+    customers: Annotated[int, option("N", "Customers of a district. Fewer make a trial, not TPC-C.")] = 3_000,
 ) -> None:
-    """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked afterwards. No keying and think times."""
+    """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked
+    afterwards. No keying and think times."""
     from headrace.bench import Tpcc
 
     on.run(Tpcc(warehouses, items, customers))

@@ -1,4 +1,5 @@
-"""What `headrace lab` and `headrace volume` share: values as they are typed, the rows of a volume."""
+"""What `headrace lab` and `headrace volume` share: values as they are typed, the rows of a
+volume."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.cli.output import table
 from headrace.errors import InputError
 
 
@@ -62,27 +64,25 @@ VOLUME_COLUMNS = ("id", "name", "storage", "state", "device", "used GiB", "balan
 
 def volumes_table(volumes: Sequence[Mapping[str, Any]], title: str = "") -> Any:
     """Volumes, one a row."""
-    from headrace.report.tables import table
 
-    rows = [
-        (
-            volume["id"], volume.get("name") or "", volume["spec"], state_cell(volume), (volume.get("attachment") or {}).get("device") or "-",
-            number(volume.get("used_gib"), 2), percent_cell(volume.get("balance_percent")), volume.get("faults") or 0,
-        )
-        for volume in volumes
-    ]  # fmt: skip
+    rows = []
+    for volume in volumes:
+        device, used = (volume.get("attachment") or {}).get("device") or "-", number(volume.get("used_gib"), 2)
+        rest = (device, used, percent_cell(volume.get("balance_percent")), volume.get("faults") or 0)
+        rows.append((volume["id"], volume.get("name") or "", volume["spec"], state_cell(volume), *rest))
     return table(VOLUME_COLUMNS, rows, title=title, right=VOLUME_COLUMNS[-3:])
 
 
 VOLUME_CSV = (
     "id", "name", "spec", "type", "size_gib", "used_gib", "iops", "throughput_mib_s", "raid", "state", "device", "attach_name",
     "attachment_state", "path_us", "modification_state", "modification_progress_percent", "balance_percent", "faults", "recording",
-    "created_at", "as_of", "tags",
+    "created_at", "as_of", "tags"
 )  # fmt: skip
 
 
 def volume_csv(volume: Mapping[str, Any]) -> dict[str, Any]:
-    """A volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags as JSON."""
+    """A volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags as
+    JSON."""
     attachment, modification = volume.get("attachment") or {}, volume.get("modification") or {}
     more = {
         "device": attachment.get("device"),

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from headrace.cli.lab.common import percent
-from headrace.cli.options import LabOptions, MemberOption, OutputOption, VolumeArgument, choice, option
-from headrace.cli.output import print_answer, say
+from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, choice, option
+from headrace.cli.output import print_answer, say, table
 from headrace.errors import InputError
 
 EPILOG = """\b
@@ -34,25 +34,26 @@ ExtraOption = Annotated[float | None, option("MS", "Latency added to each reques
 def fault(
     volume: VolumeArgument,
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help="pause, latency, error, degraded or power-cut.")],
-    place: LabOptions,
-    in_s: Annotated[float | None, option("S", "Seconds from now. Default: at once; power-cut: 1.", "--in", min=0)] = None,
+    place: LabPlace,
+    in_s: Annotated[float | None, option("S", "Seconds from now. Default: 0; power-cut: 1.", "--in", min=0)] = None,
     seconds: Annotated[float | None, option("S", "How long it lasts. Default: pause 1, others 60.", min=0)] = None,
     extra_ms: ExtraOption = None,
     every: Annotated[int | None, option("N", "error: each Nth request fails. Default: 1.", min=1)] = None,
     op: Annotated[Literal["read", "write", "any"] | None, choice("Only these requests. Default: any.")] = None,
     member: MemberOption = None,
     caps: CapsOption = None,
-    seed: Annotated[int | None, option("N", "power-cut: the same seed loses the same writes.", min=0, max=2**63 - 1)] = None,
+    seed: Annotated[int | None, option("N", "power-cut: a seed loses the same writes.", min=0, max=2**63 - 1)] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Let a device fail for a while: it does not answer, answers late, with errors or slowly; or the power goes."""
+    """Let a device fail for a while: it does not answer, answers late, with errors or slowly; or
+    the power goes."""
     caps_percent = percent(caps, "--caps")
     with place.open() as lab:
         made = lab.fault(volume, kind, in_s, seconds, extra_ms, every, op, member, caps_percent, seed)
     print_answer(made, output, [dict(made)], FAULT_CSV, lambda: (_table([made]),))
 
 
-def list_faults(volume: VolumeArgument, place: LabOptions, output: OutputOption = "table") -> None:
+def list_faults(volume: VolumeArgument, place: LabPlace, output: OutputOption = "table") -> None:
     """List the faults of a device that are to come or last."""
     with place.open() as lab:
         found = lab.faults(volume)
@@ -61,7 +62,7 @@ def list_faults(volume: VolumeArgument, place: LabOptions, output: OutputOption 
 
 def clear_fault(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     fault: Annotated[str | None, typer.Argument(metavar="[FAULT]", help="Id of a fault. Default: all, degraded times too.")] = None,
 ) -> None:
     """End a fault, or all of them."""
@@ -75,12 +76,11 @@ def member(
     action: Annotated[
         Action,
         typer.Argument(
-            metavar="ACTION",
-            help="What to do to the member: fail it, slow it down, restore it to full speed, or replace and rebuild it.",
+            metavar="ACTION", help="What to do to the member: fail it, slow it down, restore it to full speed, or replace and rebuild it."
         ),
     ],
     index: Annotated[int, typer.Argument(metavar="N", min=0, help="The member, counted from 0.")],
-    place: LabOptions,
+    place: LabPlace,
     caps: CapsOption = None,
     extra_ms: ExtraOption = None,
     mib_s: Annotated[int | None, option("MIB_S", "replace: the most the rebuild may use. Default: what members give.", min=1)] = None,
@@ -110,7 +110,6 @@ FAULT_CSV = ("id", "kind", "starts_at", "ends_at", "seed")
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
-    from headrace.report.tables import table
 
     cells = [(row["id"], row["kind"], row.get("starts_at"), row.get("ends_at") or "until attached anew", row.get("seed")) for row in rows]
     return table(("fault", "kind", "starts", "ends", "seed"), cells)

@@ -7,17 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
-from headrace.cli.options import (
-    AsOfOption,
-    CommandGroup,
-    LabOptions,
-    OutputOption,
-    ReportOption,
-    flag,
-    instance_option,
-    option,
-)
-from headrace.cli.output import pairs, print_answer, progress, say
+from headrace.cli.options import AsOfOption, CommandGroup, LabPlace, OutputOption, ReportOption, flag, instance_option, option
+from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.report.output import check_chart_path
 
 EPILOG = """\b
 Examples:
@@ -40,12 +32,12 @@ METRICS_PORT = 9464
 
 @app.command()
 def up(
-    place: LabOptions,
+    place: LabPlace,
     instance: Annotated[str | None, instance_option(INSTANCE)] = None,
     as_of: AsOfOption = None,
     time_scale: Annotated[int | None, option("N", "Modifications go N times as fast. Devices never do. Default: as before.", min=1)] = None,
     metrics_port: Annotated[int, option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)] = METRICS_PORT,
-    group: Annotated[str | None, option("GROUP", "Members of this group may use the lab too, by name or number.")] = None,
+    group: Annotated[str | None, option("GROUP", "Its members may use the lab too; by name or number.")] = None,
     foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
 ) -> None:
     """Start the lab, and wait until it answers."""
@@ -62,8 +54,7 @@ def up(
 
 @app.command()
 def down(
-    place: LabOptions,
-    force: Annotated[bool, flag("--force", "End it while volumes are mounted too: what is not written yet is lost.")] = False,
+    place: LabPlace, force: Annotated[bool, flag("--force", "End it even while volumes are mounted: unwritten data are lost.")] = False
 ) -> None:
     """Detach everything and end the lab; its volumes stay."""
     from headrace import lab
@@ -74,7 +65,7 @@ def down(
 
 
 @app.command()
-def status(place: LabOptions, output: OutputOption = "table") -> None:
+def status(place: LabPlace, output: OutputOption = "table") -> None:
     """Show the lab and its volumes; csv has a row a volume."""
     from headrace.lab import notes
 
@@ -84,16 +75,10 @@ def status(place: LabOptions, output: OutputOption = "table") -> None:
     for note in notes(answer):
         say(f"note: {note}")
     rows = [volume_csv(volume) for volume in volumes]
-    print_answer(
-        answer | {"volumes": volumes},
-        output,
-        rows,
-        VOLUME_CSV,
-        lambda: (pairs(_settings(answer)), "", volumes_table(volumes)),
-    )
+    print_answer(answer | {"volumes": volumes}, output, rows, VOLUME_CSV, lambda: (pairs(_settings(answer)), "", volumes_table(volumes)))
 
 
-def _settings(answer: dict[str, Any]) -> list[tuple[str, object]]:
+def _settings(answer: Any) -> list[tuple[str, object]]:
     """What a person wants to know first."""
     from headrace.lab.metrics import time_text
 
@@ -115,12 +100,11 @@ def _settings(answer: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 @app.command()
-def doctor(place: LabOptions, output: OutputOption = "table") -> None:
+def doctor(place: LabPlace, output: OutputOption = "table") -> None:
     """Look at what this machine lacks for a lab; exit code 1 when something needed is missing."""
     from dataclasses import asdict
 
     from headrace.lab.doctor import examine, lacks
-    from headrace.report.tables import table
 
     checks = examine(place.data_dir, place.socket)
     rows = [(check.state, check.what, check.found, check.do) for check in checks]
@@ -135,17 +119,17 @@ def doctor(place: LabOptions, output: OutputOption = "table") -> None:
 
 @app.command()
 def verify(
-    place: LabOptions,
+    place: LabPlace,
     quick: Annotated[bool, flag("--quick", "Three types, three seconds a load: about a minute. Else nine types, some minutes.")] = False,
     report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1 when one does not."""
+    """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1
+    when one does not."""
     from dataclasses import asdict, fields
 
     from headrace.bench.comparison import conformance
     from headrace.report.benchmarks import conformance_in_words, conformance_table, write_conformance
-    from headrace.report.output import check_chart_path
 
     check_chart_path(report, (".html",))
     with place.open() as lab, progress("measuring") as tick:

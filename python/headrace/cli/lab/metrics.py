@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headrace.cli.lab.common import number, percent, percent_cell
-from headrace.cli.options import LabOptions, MemberOption, OutputOption, VolumeArgument, choice, option
-from headrace.cli.output import print_answer, print_frame, say
+from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, choice, option
+from headrace.cli.output import print_answer, print_frame, say, show, table
 from headrace.errors import InputError
+from headrace.report.output import plain
 
 if TYPE_CHECKING:
     from headrace.lab.metrics import Rates
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def balance(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     set_to: Annotated[str | None, option("PERCENT", "Set it, like 5%.", "--set")] = None,
     member: MemberOption = None,
     save: Annotated[Path | None, option("FILE", "Write the balances to a file.")] = None,
@@ -53,7 +54,6 @@ def balance(
 
 
 def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
-    from headrace.report.tables import table
 
     rows = [
         (index, "-", "-", "no credits")
@@ -64,16 +64,13 @@ def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
     parts: list[object] = [table(("member", "credits", "of", "balance"), rows, right=("credits", "of", "balance"))]
     instance = answer.get("instance")
     if instance:
-        parts += [
-            "",
-            f"instance: IOPS {percent_cell(instance['iops_percent'])}, bytes {percent_cell(instance['bytes_percent'])}",
-        ]
+        parts += ["", f"instance: IOPS {percent_cell(instance['iops_percent'])}, bytes {percent_cell(instance['bytes_percent'])}"]
     return parts
 
 
 def metrics(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     minutes: Annotated[int | None, option("N", "The last N minutes, a row each.", min=1)] = None,
     seconds: Annotated[int | None, option("N", "The last N seconds, a row each. Default: 60.", min=1)] = None,
     resolution: Annotated[Literal["second", "minute"] | None, choice("Rows of seconds (an hour is kept) or of minutes (15 days).")] = None,
@@ -82,7 +79,6 @@ def metrics(
 ) -> None:
     """Print what a volume did: csv and json have every column, the table what a person reads."""
     from headrace.lab.metrics import SECONDS_OF, frame, rates, stretch
-    from headrace.report.tables import show, table
 
     unit, rows = stretch(seconds, minutes, resolution)
     with place.open() as lab:
@@ -96,7 +92,7 @@ def metrics(
 
 RATE_COLUMNS = (
     "time (UTC)", "read IOPS", "write IOPS", "read MiB/s", "write MiB/s", "queue", "read p50 ms", "p99 ms", "write p50 ms", "p99 ms ",
-    "at limit", "balance",
+    "at limit", "balance"
 )  # fmt: skip
 
 
@@ -117,10 +113,11 @@ def rate_cells(rate: Rates) -> list[str]:
 
 def watch(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     seconds: Annotated[int | None, option("N", "End after N seconds. Default: at Ctrl-C.", min=1)] = None,
 ) -> None:
-    """Watch a volume, a row a second: IOPS, MiB/s, queue, latency, balance, time to empty. Ctrl-C ends it."""
+    """Watch a volume, a row a second: IOPS, MiB/s, queue, latency, balance, time to empty. Ctrl-C
+    ends it."""
     from headrace.lab.watching import readings
 
     with place.open() as lab:
@@ -130,20 +127,7 @@ def watch(
         (live if sys.stdout.isatty() else plain_lines)(found, readings(lab, volume, seconds))
 
 
-COLUMNS = (
-    "time",
-    "IOPS",
-    "read",
-    "write",
-    "MiB/s",
-    "queue",
-    "read p50",
-    "p99 ms",
-    "write p50",
-    "p99 ms",
-    "balance",
-    "empty in",
-)
+COLUMNS = ("time", "IOPS", "read", "write", "MiB/s", "queue", "read p50", "p99 ms", "write p50", "p99 ms", "balance", "empty in")
 WIDTHS = (8, 8, 8, 8, 8, 7, 9, 8, 9, 8, 9, 10)  # characters, as wide as the largest figures
 ROWS = 20  # seconds in the table: it fits a terminal of 25 lines
 COURSE = 120  # seconds in the course of IOPS and balance: it fits 130 columns
@@ -168,7 +152,6 @@ def title(volume: Mapping[str, Any]) -> str:
 
 def plain_lines(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
     """A line a second, each written at once so that a reader sees it."""
-    from headrace.report.output import plain
 
     def line(texts: Sequence[str]) -> str:
         return " ".join(text.rjust(width) for text, width in zip(texts, WIDTHS, strict=True))
@@ -186,8 +169,7 @@ def live(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from headrace.report.output import plain
-    from headrace.report.tables import console, sparkline, table
+    from headrace.report.tables import console, sparkline
 
     kept: deque[Reading] = deque(maxlen=COURSE)
     with Live(Text(plain(title(volume))), console=console(), auto_refresh=False) as screen:
@@ -207,8 +189,8 @@ def live(volume: Mapping[str, Any], readings: Iterator[Reading]) -> None:
 def record(
     volume: VolumeArgument,
     do: Annotated[Literal["start", "stop"], typer.Argument(metavar="start|stop", help="Begin or end the record.")],
-    place: LabOptions,
-    to: Annotated[Path | None, option("FILE", "start: where to write. Default: in the lab's directory.", "--to", "-o")] = None,
+    place: LabPlace,
+    to: Annotated[Path | None, option("FILE", "start: the file. Default: in the lab's directory.", "--to", "-o")] = None,
     output: OutputOption = "table",
 ) -> None:
     """Write every decision of the model to a file, for headrace replay."""
@@ -216,7 +198,7 @@ def record(
         hint = "Leave it out: stop says where it was written."
         raise InputError("--to", "belongs to start", "headrace volume record --help", hint)
     with place.open() as lab:
-        answer = lab.record(volume, None if to is None else to.absolute()) if do == "start" else lab.record_stop(volume)
+        answer: Any = lab.record(volume, None if to is None else to.absolute()) if do == "start" else lab.record_stop(volume)
     requests = "" if do == "start" else f", {answer['requests']:,} requests"
     text = f"{'recording to' if do == 'start' else 'recorded in'} {answer['path']}{requests}"
     print_answer(answer, output, [dict(answer)], ("path", "requests"), lambda: (text,))

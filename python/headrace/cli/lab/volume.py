@@ -9,20 +9,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from headrace.cli.lab import faults, metrics
-from headrace.cli.lab.common import (
-    VOLUME_CSV,
-    number,
-    percent,
-    percent_cell,
-    state_cell,
-    tags,
-    volume_csv,
-    volumes_table,
-)
+from headrace.cli.lab.common import VOLUME_CSV, number, percent, percent_cell, state_cell, tags, volume_csv, volumes_table
 from headrace.cli.options import (
     AsOfOption,
     CommandGroup,
-    LabOptions,
+    LabPlace,
     Output,
     OutputOption,
     VolumeArgument,
@@ -34,7 +25,7 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import pairs, print_answer, progress, say
+from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import InputError
 
 EPILOG = """\b
@@ -57,7 +48,7 @@ SPEC_HELP = "Such as gp2:500, io2:100:8000 or raid10:4xgp3:500."
 @app.command()
 def create(
     spec: Annotated[str, typer.Argument(metavar="SPEC", help=SPEC_HELP, autocompletion=complete_storage)],
-    place: LabOptions,
+    place: LabPlace,
     name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
     as_of: AsOfOption = None,
@@ -76,7 +67,7 @@ def create(
 
 
 @app.command("list")
-def list_volumes(place: LabOptions, output: OutputOption = "table") -> None:
+def list_volumes(place: LabPlace, output: OutputOption = "table") -> None:
     """List the volumes of the lab."""
     with place.open() as lab:
         volumes = lab.volumes()
@@ -84,7 +75,7 @@ def list_volumes(place: LabOptions, output: OutputOption = "table") -> None:
 
 
 @app.command()
-def show(volume: VolumeArgument, place: LabOptions, output: OutputOption = "table") -> None:
+def show(volume: VolumeArgument, place: LabPlace, output: OutputOption = "table") -> None:
     """Show a volume: limits, device, members, modification."""
     with place.open() as lab:
         found = lab.describe(volume)
@@ -94,7 +85,7 @@ def show(volume: VolumeArgument, place: LabOptions, output: OutputOption = "tabl
 @app.command()
 def attach(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     name: Annotated[str | None, option("NAME", "Attach name, like sdf. Default: the first free one.")] = None,
     unpaced: Annotated[bool, flag("--unpaced", "As fast as this machine can: no limits, no model.")] = False,
     no_probe: Annotated[bool, flag("--no-probe", "Do not measure the machine's own latency and ceiling: quicker, less exact.")] = False,
@@ -110,8 +101,8 @@ def attach(
 @app.command()
 def detach(
     volume: VolumeArgument,
-    place: LabOptions,
-    force: Annotated[bool, flag("--force", "Detach it while it is mounted too: what is not written yet is lost.")] = False,
+    place: LabPlace,
+    force: Annotated[bool, flag("--force", "Detach it even while it is mounted: unwritten data are lost.")] = False,
 ) -> None:
     """Take the device of a volume away."""
     with place.open() as lab:
@@ -120,7 +111,7 @@ def detach(
 
 
 @app.command()
-def delete(volume: VolumeArgument, place: LabOptions, yes: YesOption = False) -> None:
+def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> None:
     """Delete a volume and its data."""
     with place.open() as lab:
         found = lab.describe(volume)
@@ -138,18 +129,16 @@ def delete(volume: VolumeArgument, place: LabOptions, yes: YesOption = False) ->
 @app.command()
 def modify(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     size_gib: Annotated[int | None, option("GIB", "Larger, never smaller; of an array its usable size.", min=1)] = None,
     type: Annotated[str | None, option("TYPE", "Another type.", autocompletion=complete_type)] = None,
     iops: Annotated[int | None, option("N", "Provisioned IOPS of each member.", min=1)] = None,
     mib_s: Annotated[int | None, option("MIB_S", "Provisioned MiB/s of each member.", min=1)] = None,
     wait: Annotated[
-        bool,
-        flag("--wait", "Return when the volume has its new size and type (optimizing); exit code 1 when it failed."),
+        bool, flag("--wait", "Return when the volume has its new size and type (optimizing); exit code 1 when it failed.")
     ] = False,
     until: Annotated[
-        Literal["optimizing", "completed"],
-        choice("What --wait waits for: optimizing (seconds) or completed (hours of lab time)."),
+        Literal["optimizing", "completed"], choice("What --wait waits for: optimizing (seconds) or completed (hours of lab time).")
     ] = "optimizing",
     output: OutputOption = "table",
 ) -> None:
@@ -171,7 +160,7 @@ def modify(
 
 @app.command()
 def modifications(
-    place: LabOptions,
+    place: LabPlace,
     volume: Annotated[str | None, typer.Argument(metavar="[VOL]", help="Of this volume alone.", autocompletion=complete_volume)] = None,
     output: OutputOption = "table",
 ) -> None:
@@ -184,7 +173,7 @@ def modifications(
 @app.command("tag")
 def tag_volume(
     volume: VolumeArgument,
-    place: LabOptions,
+    place: LabPlace,
     tag: Annotated[list[str] | None, typer.Argument(metavar="[K=V]...", help="Tags to add or change.")] = None,
     remove: Annotated[list[str] | None, option("K", "Remove the tag of this key. Repeatable.")] = None,
 ) -> None:
@@ -218,7 +207,6 @@ def _print(volume: Mapping[str, Any], output: Output) -> None:
 
 def _parts(volume: Mapping[str, Any]) -> list[object]:
     """A volume as a person reads it."""
-    from headrace.report.tables import table
 
     parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment") or {}))]
     if volume.get("modification"):
@@ -237,10 +225,7 @@ def _facts(volume: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("storage", volume["spec"]),
         ("state", state_cell(volume)),
         ("size", f"{number(volume['size_gib'])} GiB, {number(volume.get('used_gib'), 2)} GiB used"),
-        (
-            "limits",
-            f"{number(volume['iops'])} IOPS, {number(volume['throughput_mib_s'])} MiB/s, as of {volume['as_of']}",
-        ),
+        ("limits", f"{number(volume['iops'])} IOPS, {number(volume['throughput_mib_s'])} MiB/s, as of {volume['as_of']}"),
         ("balance", None if balance is None else percent_cell(balance)),
         ("tags", ", ".join(f"{key}={value}" for key, value in (volume.get("tags") or {}).items())),
         ("created", volume["created_at"]),
@@ -257,10 +242,7 @@ def _device_facts(attachment: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("links", "  ".join(attachment.get("links") or ())),
         ("pacing", "none: as fast as this machine can" if attachment.get("unpaced") else None),
         ("own path", None if path_us is None else f"{number(path_us)} us, taken out of the model's latency"),
-        (
-            "this machine",
-            f"at most {number(ceiling['iops'])} IOPS, {number(ceiling['mib_s'])} MiB/s" if ceiling else None,
-        ),
+        ("this machine", f"at most {number(ceiling['iops'])} IOPS, {number(ceiling['mib_s'])} MiB/s" if ceiling else None),
     ]
 
 
@@ -274,22 +256,15 @@ def _member_facts(member: Mapping[str, Any]) -> str:
 
 
 MODIFICATION_CSV = (
-    "volume", "id", "state", "progress_percent", "from", "to", "start", "optimizing_at", "completed_at", "next_allowed_at", "end", "reason",
+    "volume", "id", "state", "progress_percent", "from", "to", "start", "optimizing_at", "completed_at", "next_allowed_at", "end", "reason"
 )  # fmt: skip
 
 
 def _modifications(rows: Sequence[Mapping[str, Any]]) -> Any:
-    from headrace.report.tables import table
 
     ends = ("from", "to", "start", "end")
     cells = [
-        [
-            row.get("volume") or "",
-            row["state"],
-            f"{row['progress_percent']} %",
-            *(row.get(name) for name in ends),
-            row.get("reason") or "",
-        ]
+        [row.get("volume") or "", row["state"], f"{row['progress_percent']} %", *(row.get(name) for name in ends), row.get("reason") or ""]
         for row in rows
     ]
     return table(("modification of", "state", "done", *ends, ""), cells, right=("done",))

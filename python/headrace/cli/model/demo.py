@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options import RegionOption, flag, option
-from headrace.cli.output import say
+from headrace.cli.output import say, show
+from headrace.report.output import check_chart_path
 
 EPILOG = """The example is a recorded hour of an InnoDB server under TPC-C on a gp2 volume in 2018, laid into a day with a
 quiet night and a backup. The questions: which volume would serve that day with I/O p99 <= 20 ms and no throttling, and
@@ -26,11 +27,10 @@ def demo(
     region: RegionOption = "us-east-1",
     proof: Annotated[bool, flag("--proof/--no-proof", "End with a proof on the lab, where the machine can.")] = True,
 ) -> None:
-    """Plan a recorded day: its demand, the ranked table, a report with charts; then two minutes of proof on a real server."""
+    """Plan a recorded day: its demand, the ranked table, a report with charts; then two minutes of
+    proof on a real server."""
     from headrace.cli.model.plan import make_plan, plans_of, show_plan, write_report
-    from headrace.report.output import check_chart_path
     from headrace.report.simulation import spark_lines
-    from headrace.report.tables import show
     from headrace.workload import demo_day
 
     check_chart_path(report, (".html",))
@@ -52,7 +52,6 @@ def _prove() -> None:
     from headrace.cli.model.prove import carry_out, present
     from headrace.experiment import demo_request, missing
     from headrace.experiment.request import DEMO_MINUTES
-    from headrace.report.tables import show
 
     show("", "4. The proof: predicted, then measured on a real server", "")
     lacks = missing()

@@ -1,7 +1,9 @@
-"""`headrace plan`: the storage that meets the goals, for demand in I/Os and for databases in transactions."""
+"""`headrace plan`: the storage that meets the goals, for demand in I/Os and for databases in
+transactions."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +24,8 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import data, print_json, progress, say
+from headrace.cli.output import data, print_json, progress, say, show
+from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.planner import Plan
@@ -55,107 +58,84 @@ STORAGE,log=STORAGE; + joins unlike members of one array.
 
 Exit code 1 when nothing meets the goals: then the closest are shown, with what they miss."""
 
-DATABASES = "Databases in transactions"
-PRICES = "Prices"
 INSTANCES = (
     "Combine with these, by name or pattern: 'm6i.*,r6i.xlarge'. Default: volumes alone; for a database "
     "current families m, r, c, i and today's ('none': volumes alone)."
 )
 
 
-def plan(
-    workload: WorkloadArgument,
-    goal: Annotated[list[str] | None, option("GOAL", "A goal. Repeatable. A database needs at least one on performance.")] = None,
-    default_goals: Annotated[bool, flag("--default-goals/--no-default-goals", "Keep the default goals whose metric is not given.")] = True,
-    size_gib: Annotated[float | None, option("GIB", "Data to hold. Default: the workload's, times the growth.")] = None,
-    free_percent: Annotated[float, option("PERCENT", "Share of the volumes that stays free: binlogs, temporary tables, ALTER.")] = 25.0,
-    region: RegionOption = "us-east-1",
-    as_of: AsOfOption = None,
-    growth: Annotated[float, option("FACTOR", "Multiply demand and data: 1.5 is half as much again.")] = 1.0,
-    demand_growth: Annotated[float | None, option("FACTOR", "Multiply the demand alone.")] = None,
-    data_growth: Annotated[float | None, option("FACTOR", "Multiply the data alone.")] = None,
-    months: Annotated[float, option("N", "Plan for N months of the workload's growth a year.")] = 0.0,
-    instances: Annotated[list[str] | None, option("LIST", INSTANCES, autocompletion=complete_instance)] = None,
-    max_volumes: Annotated[int, option("N", "Most volumes of an array; 1: no arrays.")] = 8,
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """The settings of `headrace.plan`."""
+
+    goals: Annotated[list[str] | None, option("GOAL", "A goal. Repeatable. A database needs at least one on performance.", "--goal")] = None
+    default_goals: Annotated[bool, flag("--default-goals/--no-default-goals", "Keep the default goals whose metric is not given.")] = True
+    size_gib: Annotated[float | None, option("GIB", "Data to hold. Default: the workload's, times the growth.")] = None
+    free_percent: Annotated[float, option("PERCENT", "Share of the volumes that stays free: binlogs, temporary tables, ALTER.")] = 25.0
+    region: RegionOption = "us-east-1"
+    as_of: AsOfOption = None
+    growth: Annotated[float, option("FACTOR", "Multiply demand and data: 1.5 is half as much again.")] = 1.0
+    demand_growth: Annotated[float | None, option("FACTOR", "Multiply the demand alone.")] = None
+    data_growth: Annotated[float | None, option("FACTOR", "Multiply the data alone.")] = None
+    months: Annotated[float, option("N", "Plan for N months of the workload's growth a year.")] = 0.0
+    instances: Annotated[list[str] | None, option("LIST", INSTANCES, autocompletion=complete_instance)] = None
+    max_volumes: Annotated[int, option("N", "Most volumes of an array; 1: no arrays.")] = 8
     allow_instance_store: Annotated[
         bool, flag("--allow-instance-store", "Consider local disks too: all data are gone when the instance stops.")
-    ] = False,
+    ] = False
     exclude: Annotated[
-        list[str] | None,
-        option("LIST", "Volume types or layouts not to use: st1,sc1,raid10.", autocompletion=complete_type),
-    ] = None,
+        list[str] | None, option("LIST", "Volume types or layouts not to use: st1,sc1,raid10.", autocompletion=complete_type)
+    ] = None
     compare: Annotated[
-        str | None,
-        storage_option("Today's storage, compared with the answer.", metavar="[INSTANCE/]STORAGE[,log=STORAGE]"),
-    ] = None,
-    cycle: Annotated[
-        str | None, option("settled|first", "Credits of the repeated recording, or of its first day. Default: settled.")
-    ] = None,
-    start_balance: StartBalanceOption = None,
-    discount_percent: Annotated[float, option("PERCENT", "Discount on all list prices.", rich_help_panel=PRICES)] = 0.0,
-    price_file: Annotated[Path | None, option("FILE", "Prices of your own: docs/reference/prices.md.", rich_help_panel=PRICES)] = None,
-    commitment: Annotated[
-        str,
-        option("KIND", "Instances: on-demand, reserved-1y, reserved-3y, savings-1y or savings-3y.", rich_help_panel=PRICES),
-    ] = "on-demand",
-    nodes: Annotated[int, option("N", "Servers that are paid for: 2 for a pair.", rich_help_panel=PRICES)] = 1,
-    snapshot_days: Annotated[int, option("N", "Daily snapshots kept, on the bill.", rich_help_panel=PRICES)] = 0,
-    daily_change_percent: Annotated[
-        float, option("PERCENT", "Share of the data that changes a day, for the snapshots.", rich_help_panel=PRICES)
-    ] = 5.0,
-    threads: Annotated[int | None, option("N", "Clients. Default: the workload's.", rich_help_panel=DATABASES)] = None,
+        str | None, storage_option("Today's storage, compared with the answer.", metavar="[INSTANCE/]STORAGE[,log=STORAGE]")
+    ] = None
+    cycle: Annotated[str | None, option("settled|first", "Credits of the repeated recording, or of its first day. Default: settled.")] = (
+        None
+    )
+    start_balance: StartBalanceOption = None
+    discount_percent: Annotated[float, option("PERCENT", "Discount on all list prices.")] = 0.0
+    price_file: Annotated[Path | None, option("FILE", "Prices of your own: docs/reference/prices.md.")] = None
+    commitment: Annotated[str, option("KIND", "Instances: on-demand, reserved-1y, reserved-3y, savings-1y or savings-3y.")] = "on-demand"
+    nodes: Annotated[int, option("N", "Servers that are paid for: 2 for a pair.")] = 1
+    snapshot_days: Annotated[int, option("N", "Daily snapshots kept, on the bill.")] = 0
+    daily_change_percent: Annotated[float, option("PERCENT", "Share of the data that changes a day (snapshots).")] = 5.0
+    threads: Annotated[int | None, option("N", "Database: clients. Default: the workload's.")] = None
     arrivals_tps: Annotated[
-        float | None,
-        option("TPS", "This many transactions arrive a second, instead of clients that wait.", rich_help_panel=DATABASES),
-    ] = None,
-    start: Annotated[str | None, option("cold|warm", "The cache at the start. Default: warm.", rich_help_panel=DATABASES)] = None,
-    hours: Annotated[float | None, option("H", "Length looked at; its worst hour counts. Default: 24.", rich_help_panel=DATABASES)] = None,
+        float | None, option("TPS", "Database: this many transactions arrive a second, instead of clients that wait.")
+    ] = None
+    start: Annotated[str | None, option("cold|warm", "Database: the cache at the start. Default: warm.")] = None
+    hours: Annotated[float | None, option("H", "Database: length looked at; its worst hour counts. Default: 24.")] = None
     cache_share: Annotated[
-        float | None,
-        option(
-            "SHARE",
-            "Share of an instance's memory for the cache. Default: what `headrace advise` sets.",
-            rich_help_panel=DATABASES,
-        ),
-    ] = None,
-    confidence: Annotated[
-        float | None,
-        option("SHARE", "Probability from which a goal counts as met. Default: 0.8.", rich_help_panel=DATABASES),
-    ] = None,
-    draws: Annotated[
-        int | None,
-        option("N", "Databases drawn at random from the calibration. Default: 32.", rich_help_panel=DATABASES),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        option("N", "Seed for the random draws (database plans only). Default: 1.", rich_help_panel=DATABASES),
-    ] = None,
-    against: Annotated[
-        str | None,
-        option("WORKLOAD", "Another database under the same goals: InnoDB against MyRocks.", rich_help_panel=DATABASES),
-    ] = None,
+        float | None, option("SHARE", "Database: share of an instance's memory for the cache. Default: what `headrace advise` sets.")
+    ] = None
+    confidence: Annotated[float | None, option("SHARE", "Database: probability from which a goal counts as met. Default: 0.8.")] = None
+    draws: Annotated[int | None, option("N", "Database: random draws from the calibration. Default: 32.")] = None
+    seed: Annotated[int | None, option("N", "Database: seed for the random draws. Default: 1.")] = None
+    top: Annotated[int, option("N", "How many choices to show.", min=1, max=100)] = 10
+
+    def settings(self) -> dict[str, Any]:
+        """As `headrace.plan` takes them: lists of what was given with commas or several times."""
+        lists = {"goals": self.goals or [], "instances": listed(self.instances), "exclude": listed(self.exclude) or ()}
+        return vars(self) | lists
+
+
+def plan(
+    workload: WorkloadArgument,
+    options: PlanOptions,
+    against: Annotated[str | None, option("WORKLOAD", "Database: another database under the same goals: InnoDB against MyRocks.")] = None,
     families: Annotated[bool, flag("--families", "Say why every family lost, those far off too.")] = False,
     explain: Annotated[bool, flag("--explain", "Show the arithmetic.")] = False,
-    top: Annotated[int, option("N", "How many choices to show.", min=1, max=100)] = 10,
     output: OutputOption = "table",
     report: ReportOption = None,
 ) -> None:
-    """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and what to do next."""
-    from headrace.report.output import check_chart_path
+    """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and
+    what to do next."""
 
     check_chart_path(report, (".html",))
     load, other = (read_workload(workload), None) if against is None else (read_database(workload), read_database(against))
-    settings = {
-        "goals": list(goal or ()), "default_goals": default_goals, "size_gib": size_gib, "free_percent": free_percent, "region": region, "as_of": as_of,
-        "growth": growth, "demand_growth": demand_growth, "data_growth": data_growth, "months": months, "instances": listed(instances),
-        "max_volumes": max_volumes, "allow_instance_store": allow_instance_store, "exclude": listed(exclude) or (), "compare": compare, "cycle": cycle,
-        "start_balance": start_balance, "discount_percent": discount_percent, "price_file": price_file, "commitment": commitment, "nodes": nodes,
-        "snapshot_days": snapshot_days, "daily_change_percent": daily_change_percent, "threads": threads, "arrivals_tps": arrivals_tps, "start": start,
-        "hours": hours, "cache_share": cache_share, "confidence": confidence, "draws": draws, "seed": seed, "top": top,
-    }  # fmt: skip
-    made = make_plan(load, other, settings)
+    made = make_plan(load, other, options.settings())
     if report is not None:
-        write_report(report, made, load, start_balance)
+        write_report(report, made, load, options.start_balance)
     show_plan(made, output, explain=explain, families=families)
     if not any(each.recommended for each in plans_of(made)):
         raise typer.Exit(1)
@@ -199,7 +179,6 @@ def write_report(path: Path, made: Plan | EngineComparison, load: Any, start_bal
 
 def show_plan(made: Plan | EngineComparison, output: Output, *, explain: bool = False, families: bool = False) -> None:
     """Prints a plan, or two, in the form asked for."""
-    from headrace.report.output import as_csv
     from headrace.report.plan import frame_of, text_parts
 
     if output == "json":
@@ -212,7 +191,6 @@ def show_plan(made: Plan | EngineComparison, output: Output, *, explain: bool = 
         if words is not None:
             frames = [frame.select(pl.lit(plan.engine).alias("engine"), pl.all()) for frame, plan in zip(frames, plans, strict=True)]
         return data(as_csv(pl.concat(frames, how="vertical_relaxed")))
-    from headrace.report.tables import show
 
     parts: list[object] = [words, ""] if words else []
     for plan in plans:

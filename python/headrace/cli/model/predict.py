@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.cli.inputs import read_database
 from headrace.cli.model.simulate import InstanceOption, StorageOption
@@ -21,7 +21,9 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import data, print_json, progress, say
+from headrace.cli.output import data, print_json, progress, say, show
+from headrace.errors import InputError
+from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
@@ -65,10 +67,9 @@ def predict(
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
-    """Run a database (from `headrace calibrate`, or a standard benchmark) on a storage: transactions a second."""
+    """Run a database (from `headrace calibrate`, or a standard benchmark) on a storage:
+    transactions a second."""
     from headrace.base.storage import Storage
-    from headrace.errors import InputError
-    from headrace.report.output import check_chart_path
 
     check_chart_path(report)
     load = read_database(workload)
@@ -81,18 +82,15 @@ def predict(
 def print_prediction(workload: TransactionWorkload, storage: str, settings: RunSettings, output: Output, report: Path | None) -> None:
     """Predicts and prints."""
     from headrace.report import databases
-    from headrace.report.output import as_csv
-    from headrace.report.tables import show
     from headrace.simulation import database
 
     seconds = whole_seconds(settings.seconds, EVENTS_SECONDS if settings.form == "events" else DATABASE_SECONDS)
+    given: dict[str, Any] = vars(settings) | {"seconds": seconds}
     with progress("simulating") as tick:
-        run = database.predict(workload, storage, progress=tick, **(vars(settings) | {"seconds": seconds}))
+        run = database.predict(workload, storage, progress=tick, **given)
     run = run.with_warnings(databases.log_warnings(run, workload))
     if report is not None:
-        from headrace.report.database_pages import write_prediction
-
-        write_prediction(report, run, workload)
+        databases.write_prediction(report, run, workload)
         say(f"chart written to {report}")
     if output == "json":
         print_json(databases.document(run, workload))
@@ -106,7 +104,6 @@ def print_prediction(workload: TransactionWorkload, storage: str, settings: RunS
 
 def whole_seconds(seconds: float | None, otherwise: int) -> int:
     """Length of a prediction: a row a second. Raises InputError."""
-    from headrace.errors import InputError
     from headrace.simulation.database import MAX_SECONDS
 
     if seconds is None:

@@ -9,8 +9,9 @@ import typer
 
 from headrace.cli.inputs import read_database
 from headrace.cli.options import Output, OutputOption, ReportOption, choice, option, storage_option
-from headrace.cli.output import data, print_json, progress, say
+from headrace.cli.output import data, print_json, progress, say, show, table
 from headrace.errors import InputError
+from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.experiment import Proof, Request
@@ -48,16 +49,15 @@ def prove(
     flavor: Annotated[Literal["mariadb", "mysql"], choice("Which server to run.")] = "mariadb",
     seed: Annotated[int, option("N", "Seed for the load and the predictions.", min=1, max=2**31 - 1)] = 1,
     store: Annotated[
-        Path | None,
-        option("DIR", "Where proofs are kept. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs."),
+        Path | None, option("DIR", "Where proofs are kept. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs.")
     ] = None,
     show: Annotated[Path | None, option("DIR", "Show the proof in this folder instead of running one.")] = None,
     report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Run a plan's winner and runner-up on the lab, and compare what is measured with what was predicted."""
+    """Run a plan's winner and runner-up on the lab, and compare what is measured with what was
+    predicted."""
     from headrace.experiment import read, read_scale
-    from headrace.report.output import check_chart_path
 
     check_chart_path(report, (".html",))
     if (show is None) == (source is None):
@@ -118,7 +118,6 @@ def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -
 def present(proof: Proof, output: Output, report: Path | None) -> None:
     """Prints a proof in the form asked for, and writes its page."""
     from headrace.report import proof as words
-    from headrace.report.output import as_csv
 
     if report is not None:
         words.write_proof(report, proof)
@@ -127,7 +126,6 @@ def present(proof: Proof, output: Output, report: Path | None) -> None:
         return print_json(proof.to_dict())
     if output == "csv":
         return data(as_csv(words.frame_of(proof)))
-    from headrace.report.tables import show, table
 
     made = table(words.COLUMNS, words.rows(proof), title=words.title(proof), right=words.RIGHT)
     show(proof.verdict, "", made, "", *words.setup_lines(proof), *(f"note: {note}" for note in words.notes(proof)))

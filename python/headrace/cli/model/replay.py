@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options import TableOrJsonOption
-from headrace.cli.output import print_json, progress
+from headrace.cli.output import print_json, progress, show
 
 EPILOG = """\b
 Examples:
@@ -22,9 +22,9 @@ def replay(
     record: Annotated[Path, typer.Argument(metavar="RECORD", help="A file that `headrace volume record` wrote.")],
     output: TableOrJsonOption = "table",
 ) -> None:
-    """Repeat what a volume of the lab recorded on the virtual clock, and compare every decision of the model."""
+    """Repeat what a volume of the lab recorded on the virtual clock, and compare every decision of
+    the model."""
     from headrace.report.simulation import replay_in_words
-    from headrace.report.tables import show
     from headrace.simulation import replay as replaying
 
     with progress("replaying") as tick:

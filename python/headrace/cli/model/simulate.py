@@ -23,7 +23,9 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import data, print_json, progress, say
+from headrace.cli.output import data, print_json, progress, say, show
+from headrace.errors import InputError
+from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.simulation.demand import Simulation
@@ -41,14 +43,12 @@ shows them shortened; csv and json have every row. Times are seconds from the st
 for: volume-iops, volume-throughput, volume-credits (gone), instance-iops, instance-throughput, instance-credits
 (gone), first-touch, degraded, clients. A database in transactions is run by `headrace predict`."""
 
-MODEL = "What the model does"
-EVENTS = "What happens to the volumes"
 # fio on a gp2 volume of a Xen instance gave 3,061 to 3,075 IOPS where 3,000 are nominal (published
 # run of 2018): 2.5 % more, in thousandths.
 XEN_RATE_PER_MILLE = 1_025
 DEGRADE = "MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]"
 
-StorageOption = Annotated[str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.", "--storage")]
+StorageOption = Annotated[str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.")]
 InstanceOption = Annotated[str | None, instance_option("EC2 type whose EBS limits apply. Default: the volumes alone.")]
 
 
@@ -59,49 +59,19 @@ class DemandOptions:
     interval: Annotated[float | None, option("S", "Length of a row in seconds.")] = None
     cycle: Annotated[
         Literal["first", "settled"] | None,
-        choice(
-            "first: from the balances at the start. settled: repeated until balances end where they began. Default: first.",
-            rich_help_panel=MODEL,
-        ),
+        choice("first: from the balances at the start. settled: repeated until balances end where they began. Default: first."),
     ] = None
-    no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.", rich_help_panel=MODEL)] = False
-    no_saved_second: Annotated[
-        bool,
-        flag(
-            "--no-saved-second",
-            "Begin without the second of IOPS that a rested volume has saved.",
-            rich_help_panel=MODEL,
-        ),
-    ] = False
-    no_holds: Annotated[bool, flag("--no-holds", "Leave stalls of single I/Os out of the latency.", rich_help_panel=MODEL)] = False
-    xen: Annotated[
-        bool,
-        flag(
-            "--xen",
-            "Deliver 2.5 % over the nominal rate, as measured for volumes on Xen instances.",
-            rich_help_panel=MODEL,
-        ),
-    ] = False
-    snapshot_gib: Annotated[
-        float | None, option("GIB", "The volume was made from a snapshot of this much data.", rich_help_panel=EVENTS)
-    ] = None
-    init_rate: Annotated[
-        float | None,
-        option("MIB_S", "Initialization rate that was bought, with --snapshot-gib.", rich_help_panel=EVENTS),
-    ] = None
-    degrade: Annotated[
-        list[str] | None,
-        option(DEGRADE, "A volume delivers less for a while. Repeatable; members count from 0.", rich_help_panel=EVENTS),
-    ] = None
+    no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.")] = False
+    no_saved_second: Annotated[bool, flag("--no-saved-second", "Begin without the second of IOPS that a rested volume has saved.")] = False
+    no_holds: Annotated[bool, flag("--no-holds", "Leave stalls of single I/Os out of the latency.")] = False
+    xen: Annotated[bool, flag("--xen", "Deliver 2.5 % over the nominal rate, as measured on Xen instances.")] = False
+    snapshot_gib: Annotated[float | None, option("GIB", "The volume was made from a snapshot of this much data.")] = None
+    init_rate: Annotated[float | None, option("MIB_S", "Initialization rate that was bought, with --snapshot-gib.")] = None
+    degrade: Annotated[list[str] | None, option(DEGRADE, "A volume delivers less for a while. Repeatable; members count from 0.")] = None
     modify: Annotated[
-        str | None,
-        option(
-            "SPEC@START..END",
-            "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s).",
-            rich_help_panel=EVENTS,
-        ),
+        str | None, option("SPEC@START..END", "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s).")
     ] = None
-    lose_member: Annotated[list[str] | None, option("N", "This member of the array is lost. Repeatable.", rich_help_panel=EVENTS)] = None
+    lose_member: Annotated[list[str] | None, option("N", "This member of the array is lost. Repeatable.")] = None
 
     def given(self) -> list[str]:
         """The names of those that were given; 0 is given too."""
@@ -118,9 +88,8 @@ class DemandOptions:
     def _events(self) -> dict[str, Any]:
         from headrace.base.checks import check_number
         from headrace.base.units import GIB, MIB
-        from headrace.errors import InputError
         from headrace.simulation import notation
-        from headrace.workload.model import MAX_SIZE_GIB
+        from headrace.workload.points import MAX_SIZE_GIB
 
         options: dict[str, Any] = {}
         if self.modify is not None:
@@ -156,7 +125,6 @@ def simulate(
 ) -> None:
     """Run a demand of I/Os on a storage: what is delivered, what waits, when credits run dry."""
     from headrace.base.storage import Storage
-    from headrace.report.output import check_chart_path
     from headrace.simulation import demand
     from headrace.workload import TransactionWorkload
 
@@ -166,12 +134,7 @@ def simulate(
     if isinstance(load, TransactionWorkload):
         common |= {"start_balance_percent": start_balance, "form": "events" if form == "events" else "interval"}
         return predict_instead(load, storage, of_demand, common, output, report)
-    common |= {
-        "start_balance": start_balance,
-        "form": form,
-        "interval_s": of_demand.interval,
-        "cycle": of_demand.cycle or "first",
-    }
+    common |= {"start_balance": start_balance, "form": form, "interval_s": of_demand.interval, "cycle": of_demand.cycle or "first"}
     options = of_demand.for_the_model()
     with progress("simulating") as tick:
         run = demand.simulate(load, storage, options=options, progress=tick, **common)
@@ -179,16 +142,10 @@ def simulate(
 
 
 def predict_instead(
-    load: TransactionWorkload,
-    storage: str,
-    of_demand: DemandOptions,
-    common: dict[str, Any],
-    output: Output,
-    report: Path | None,
+    load: TransactionWorkload, storage: str, of_demand: DemandOptions, common: dict[str, Any], output: Output, report: Path | None
 ) -> None:
     """A database, which this command ran before there was `headrace predict`. Raises InputError."""
     from headrace.cli.model.predict import RunSettings, print_prediction
-    from headrace.errors import InputError
 
     for name in of_demand.given():
         rule = "is for demand in I/Os; this workload is a database in transactions"
@@ -201,7 +158,6 @@ def show_run(run: Simulation, load: Workload, output: Output, report: Path | Non
     """Prints a run in the form asked for and writes its page or chart."""
     from headrace.catalog import facts as catalog
     from headrace.report import simulation
-    from headrace.report.output import as_csv
 
     notes = catalog.caveats(run.storage, run.instance, run.as_of) + catalog.latency_caveats(run.storage, run.as_of) + list(load.notes())
     if report is not None:
@@ -214,7 +170,5 @@ def show_run(run: Simulation, load: Workload, output: Output, report: Path | Non
     elif output == "csv":
         data(as_csv(simulation.with_clock(run, load)))
     else:
-        from headrace.report.tables import show
-
         lines = simulation.in_words(run, load, saved_second)
         show(*lines, "", simulation.table_of(run, load), *([""] if notes else []), *(f"note: {note}" for note in notes))

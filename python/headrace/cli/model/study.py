@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from headrace.cli.options import CommandGroup, ReportOption, TableOrJsonOption, choice, flag, option
-from headrace.cli.output import Ticker, print_json, progress, say
+from headrace.cli.output import Ticker, print_json, progress, say, show, table
+from headrace.report.output import check_chart_path
 
 if TYPE_CHECKING:
     from headrace.studies import StudyResult
@@ -22,7 +24,6 @@ Examples:
   sudo headrace study run scaling-2018 --on lab --minutes 30 --resume      cells measured before are not measured again"""
 
 app = CommandGroup("Run published experiments again: their figures, ours, and the error.", EPILOG)
-LAB = "On the lab"
 
 
 def complete_study(incomplete: str) -> list[str]:
@@ -38,7 +39,6 @@ StudyArgument = Annotated[str, typer.Argument(metavar="NAME", help="A study of `
 @app.command("list")
 def list_studies(output: TableOrJsonOption = "table") -> None:
     """List the studies."""
-    from headrace.report.tables import show, table
     from headrace.studies import every_study, runs_on
 
     studies = every_study()
@@ -51,73 +51,53 @@ def list_studies(output: TableOrJsonOption = "table") -> None:
 @app.command("show")
 def show_study(name: StudyArgument, output: TableOrJsonOption = "table") -> None:
     """Say which question a study answers and where its figures were published."""
-    from headrace.report.tables import show
     from headrace.studies import get, runs_on
 
     study = get(name)
     if output == "json":
         return print_json(study)
     runs = f"Runs on: {', '.join(runs_on(name))}"
-    show(
-        f"{study.name}: {study.title}",
-        study.question,
-        "",
-        runs,
-        "Published by:",
-        *(f"  {source}" for source in study.sources),
+    show(f"{study.name}: {study.title}", study.question, "", runs, "Published by:", *(f"  {source}" for source in study.sources))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabRunOptions:
+    """Options of a run on the lab, which the model has none of."""
+
+    scale: Annotated[float | None, option("F", "Lab: data and cache as a share of the published ones. Default: what fits the time.")] = None
+    minutes: Annotated[float | None, option("M", "Lab: about how long it may take. Default: 10, with --quick 3.")] = None
+    quick: Annotated[bool, flag("--quick", "Lab: run the fewest cells that answer the question.")] = False
+    resume: Annotated[bool, flag("--resume", "Lab: take complete runs of the store with the same configuration; measure the others.")] = (
+        False
     )
+    seed: Annotated[int | None, option("N", "Lab: seed for the clients' random numbers. Default: 1.")] = None
+    store: Annotated[Path | None, option("DIR", "Lab: where runs are kept. Default: $HEADRACE_RUNS, as for headrace bench.")] = None
+    work: Annotated[
+        Path | None,
+        option(
+            "DIR",
+            "Lab: where volumes are put while it runs. Default: memory, where they fit, else the system's folder for temporary files.",
+        ),
+    ] = None
 
 
 @app.command()
 def run(
     name: StudyArgument,
+    on_lab: LabRunOptions,
     on: Annotated[
-        Literal["model", "lab"],
-        choice("model: simulated, seconds. lab: a real server on this machine, minutes; needs Linux and root."),
+        Literal["model", "lab"], choice("model: simulated, seconds. lab: a real server on this machine, minutes; needs Linux and root.")
     ] = "model",
     report: ReportOption = None,
-    scale: Annotated[
-        float | None,
-        option("F", "Data and cache as a share of the published ones. Default: what fits the time.", rich_help_panel=LAB),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        option("M", "About how long all of it may take. Default: 10, with --quick 3.", rich_help_panel=LAB),
-    ] = None,
-    quick: Annotated[bool, flag("--quick", "Run the fewest cells that answer the question.", rich_help_panel=LAB)] = False,
-    resume: Annotated[
-        bool,
-        flag(
-            "--resume",
-            "Take complete runs of the store with the same configuration; measure the others.",
-            rich_help_panel=LAB,
-        ),
-    ] = False,
-    seed: Annotated[int | None, option("N", "Seed for the clients' random numbers. Default: 1.", rich_help_panel=LAB)] = None,
-    store: Annotated[
-        Path | None,
-        option("DIR", "Where runs are kept. Default: $HEADRACE_RUNS, as for headrace bench.", rich_help_panel=LAB),
-    ] = None,
-    work: Annotated[
-        Path | None,
-        option(
-            "DIR",
-            "Where volumes are put while it runs. Default: memory, where they fit, else the system's folder for temporary files.",
-            rich_help_panel=LAB,
-        ),
-    ] = None,
     output: TableOrJsonOption = "table",
 ) -> None:
-    """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not hold."""
+    """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not
+    hold."""
     from headrace import studies
-    from headrace.report.output import check_chart_path
     from headrace.report.study import misses
 
     check_chart_path(report, (".html",))
-    of_lab = {
-        "scale": scale, "minutes": minutes, "quick": quick or None, "resume": resume or None, "seed": seed, "store": store, "work": work,
-    }  # fmt: skip
-    given: dict[str, Any] = {key: value for key, value in of_lab.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in vars(on_lab).items() if value not in (None, False)}
     with progress(f"running {name}") as tick:
         if on == "lab":
             result = studies.run_on_lab(name, progress=_telling(tick), say=tick.say, **given)
@@ -149,7 +129,6 @@ def _telling(tick: Ticker):
 
 def _print(result: StudyResult) -> None:
     from headrace.report.study import misses, verdict_table
-    from headrace.report.tables import show, table
     from headrace.report.words import number
 
     def cell(value: object) -> object:

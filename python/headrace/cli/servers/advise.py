@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.options import (
-    AsOfOption,
-    Engine,
-    PasswordOptions,
-    choice,
-    flag,
-    instance_option,
-    option,
-    storage_option,
-)
-from headrace.cli.output import data, print_frame, print_json, say
+from headrace.cli.options import AsOfOption, Engine, PasswordOptions, choice, flag, instance_option, option, storage_option
+from headrace.cli.output import data, print_frame, print_json, say, show, table
+from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.advice.result import Advice
@@ -71,14 +63,13 @@ def advise(
     replica: Annotated[bool, flag("--replica", "The server applies another's binlog.")] = False,
     as_of: AsOfOption = None,
     check: Annotated[
-        bool,
-        flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data."),
+        bool, flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data.")
     ] = False,
     output: Annotated[Form, choice("What to print on stdout.")] = "table",
 ) -> None:
-    """Set the server up for this storage: values, reasons, sources, risks, and what the simulator expects of them."""
+    """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
+    expects of them."""
     from headrace.advice import advise as advice_for
-    from headrace.errors import InputError
 
     if output == "diff" and config is None:
         rule = "needs an option file to change"
@@ -93,17 +84,16 @@ def advise(
         from headrace.cli.inputs import read_database
 
         known = read_database(workload)
-    found = advice_for(
-        storage, address=given, config=config, flavor=flavor, version=server_version, workload=known, engine=engine,
-        memory_gib=memory_gib, vcpus=vcpus, instance=instance, log_storage=log_storage, log_dir=log_dir, tmp_dir=tmp_dir,
-        durability=durability, replica=replica, as_of=as_of,
-    )  # fmt: skip
-    show(found, output)
+    machine: dict[str, Any] = {"memory_gib": memory_gib, "vcpus": vcpus, "instance": instance}
+    server: dict[str, Any] = {"flavor": flavor, "version": server_version, "engine": engine, "durability": durability, "replica": replica}
+    places: dict[str, Any] = {"log_storage": log_storage, "log_dir": log_dir, "tmp_dir": tmp_dir}
+    found = advice_for(storage, address=given, config=config, workload=known, as_of=as_of, **machine, **server, **places)
+    print_advice(found, output)
     if check and not found.agrees:
         raise typer.Exit(1)
 
 
-def show(found: Advice, output: Form) -> None:
+def print_advice(found: Advice, output: Form) -> None:
     """Prints the answer: notes and findings on stderr, unless they are part of the data."""
     for note in found.notes:
         say(f"note: {note}")
@@ -125,10 +115,9 @@ def show(found: Advice, output: Form) -> None:
         rows = found.to_dict()["advice"]
         print_frame(pl.DataFrame(rows, schema_overrides={"current": pl.String, "effect": pl.String}), "csv")
     else:
-        from headrace.report.tables import console, table
-        from headrace.report.tables import show as show_parts
+        from headrace.report.tables import console
 
         parts: list[object] = [f"{found.server.label}: {found.situation}", ""]
         for title, names, rows in found.tables(narrow=console().width < NARROW):
             parts += [table(names, rows, title=title), ""]
-        show_parts(*parts)
+        show(*parts)

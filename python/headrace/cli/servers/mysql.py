@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ import typer
 from headrace.cli.options import (
     CommandGroup,
     Engine,
-    LabOptions,
+    LabPlace,
     Output,
     OutputOption,
     YesOption,
@@ -22,7 +23,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import pairs, print_answer, progress, say
+from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ Flavor = Literal["mariadb", "mysql"]
 
 def complete_server(context: typer.Context, incomplete: str) -> list[str]:
     """Names of servers for the shell; nothing where this user may not look."""
-    from headrace.servers.places import data_dir_of
-    from headrace.servers.record import names
+    from headrace.servers.record import data_dir_of, names
 
     try:
         with lab_of(context) as lab:
@@ -61,28 +61,32 @@ CONFIG = "The server's own defaults, the advice for this storage, or an option f
 MEMORY = "Three quarters of it (half of less than 4 GiB) cache data. Default: the server's 128 MiB."
 
 
-@app.command()
-def up(
-    place: LabOptions,
-    name: ServerArgument = "db",
-    flavor: Annotated[Flavor | None, choice("Which server. Default: mariadb.")] = None,
-    engine: Annotated[Engine | None, choice("Default: innodb. MyRocks comes with MariaDB.")] = None,
-    storage: Annotated[str | None, storage_option("The data volumes of a new server: gp3:100:6000, 2xgp2:500.")] = None,
-    log_storage: Annotated[str | None, storage_option("A volume of their own for redo, binary and write-ahead log.")] = None,
-    config: Annotated[str | None, option("default|tuned|FILE", CONFIG)] = None,
-    memory_gib: Annotated[float | None, option("GIB", MEMORY)] = None,
-    setting: Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")] = None,
-    port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS. Default: a Unix socket alone.")] = None,
+@dataclass(frozen=True, kw_only=True)
+class NewServerOptions:
+    """What a new server is to be; one that exists is it already."""
+
+    flavor: Annotated[Flavor | None, choice("Which server. Default: mariadb.")] = None
+    engine: Annotated[Engine | None, choice("Default: innodb. MyRocks comes with MariaDB.")] = None
+    storage: Annotated[str | None, storage_option("The data volumes of a new server: gp3:100:6000, 2xgp2:500.")] = None
+    log_storage: Annotated[str | None, storage_option("A volume of its own for redo, binary or write-ahead log.")] = None
+    config: Annotated[str | None, option("default|tuned|FILE", CONFIG)] = None
+    memory_gib: Annotated[float | None, option("GIB", MEMORY)] = None
+    port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS. Default: a Unix socket alone.")] = None
     server_path: Annotated[
         Path | None, option("FILE", "Another server: its mysqld or mariadbd, or its base directory.", readable=False)
-    ] = None,
-    unpaced: Annotated[
-        bool, flag("--unpaced", "Leave the volumes without their limits until the next `up`, to load data quickly.")
-    ] = False,
+    ] = None
+    unpaced: Annotated[bool, flag("--unpaced", "Leave the volumes without their limits until the next `up`, to load data quickly.")] = False
     seed_from: Annotated[
-        Path | None,
-        option("FOLDER", "Begin with data of `headrace mysql save`, not with an empty server.", "--from", readable=False),
-    ] = None,
+        Path | None, option("FOLDER", "Begin with data of `headrace mysql save`, not with an empty server.", "--from", readable=False)
+    ] = None
+
+
+@app.command()
+def up(
+    place: LabPlace,
+    new: NewServerOptions,
+    name: ServerArgument = "db",
+    setting: Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")] = None,
     output: OutputOption = "table",
 ) -> None:
     """Make a server and start it; start one that exists again, with its data."""
@@ -90,17 +94,14 @@ def up(
 
     wanted: Any = servers.settings_of(setting)
     with place.open() as lab, progress("starting") as tick:
-        server = servers.up(
-            lab, name=name, flavor=flavor, engine=engine, storage=storage, log_storage=log_storage, config=config, memory_gib=memory_gib,
-            settings=wanted, server_path=server_path, port=port, unpaced=unpaced, seed_from=seed_from, progress=tick,
-        )  # fmt: skip
+        server = servers.up(lab, name=name, settings=wanted, progress=tick, **vars(new))
     _notes(server)
     _print(server, output)
 
 
 @app.command()
 def down(
-    place: LabOptions,
+    place: LabPlace,
     name: ServerArgument = "db",
     kill: Annotated[bool, flag("--kill", "End it at once, as a crash would: the next start recovers.")] = False,
 ) -> None:
@@ -114,7 +115,7 @@ def down(
 
 @app.command()
 def status(
-    place: LabOptions,
+    place: LabPlace,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Which server. Default: all.", autocompletion=complete_server)
     ] = None,
@@ -122,7 +123,6 @@ def status(
 ) -> None:
     """Show servers and what is wrong with them; exit code 1 when something is."""
     from headrace import servers
-    from headrace.report.tables import table
 
     with place.open() as lab:
         found = [servers.find(lab, name)] if name else servers.servers(lab)
@@ -138,8 +138,9 @@ def status(
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def cli(context: typer.Context, place: LabOptions, name: ServerArgument = "db") -> None:
-    """Become the server's client, logged in. What follows NAME is passed to the client: -e 'SHOW STATUS'."""
+def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") -> None:
+    """Become the server's client, logged in. What follows NAME is passed to the client: -e 'SHOW
+    STATUS'."""
     from headrace import servers
 
     with place.open() as lab:
@@ -149,7 +150,7 @@ def cli(context: typer.Context, place: LabOptions, name: ServerArgument = "db") 
 
 
 @app.command()
-def destroy(place: LabOptions, name: ServerArgument = "db", yes: YesOption = False) -> None:
+def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False) -> None:
     """Shut a server down and delete its volumes, with all data."""
     from headrace import servers
 
@@ -165,8 +166,8 @@ def destroy(place: LabOptions, name: ServerArgument = "db", yes: YesOption = Fal
 
 @app.command()
 def save(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder to be made; takes as much room as the data.")],
-    place: LabOptions,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder to be made, as large as the data.")],
+    place: LabPlace,
     name: ServerArgument = "db",
 ) -> None:
     """Copy the data of a server that is down, for `up --from FOLDER`."""
@@ -182,7 +183,8 @@ def install(
     flavor: Annotated[Flavor, typer.Argument(metavar="mariadb|mysql", help="Which server.")],
     upgrade: Annotated[bool, flag("--upgrade", "Fetch the newest MySQL even where one is installed.")] = False,
 ) -> None:
-    """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite, unpacked beside the system."""
+    """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite,
+    unpacked next to the system."""
     from headrace.servers.install import install as get
 
     with progress("installing") as tick:
@@ -192,9 +194,9 @@ def install(
 
 @app.command()
 def log(
-    place: LabOptions,
+    place: LabPlace,
     name: ServerArgument = "db",
-    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, max=100_000, help="Print the last N lines.")] = 50,
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, max=100_000, help="The last N lines.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
 ) -> None:
     """Print a server's error log."""
@@ -209,22 +211,13 @@ def log(
 COLUMNS = ("name", "server", "engine", "state", "storage", "log", "memory", "port", "process")
 CSV = (
     "name", "flavor", "version_text", "engine", "state", "storage", "log_storage", "memory_gib", "config", "port", "pid", "devices", "datadir",
-    "socket", "address", "data_volume", "log_volume", "problems",
+    "socket", "address", "data_volume", "log_volume", "problems"
 )  # fmt: skip
 
 
 def _row(server: Server) -> list[object]:
     memory = None if server.memory_gib is None else f"{server.memory_gib:g} GiB"
-    shown = (
-        _version(server),
-        server.engine,
-        server.state,
-        server.storage,
-        server.log_storage,
-        memory,
-        server.port,
-        server.pid,
-    )
+    shown = (_version(server), server.engine, server.state, server.storage, server.log_storage, memory, server.port, server.pid)
     return [server.name, *(cell or "-" for cell in shown)]
 
 

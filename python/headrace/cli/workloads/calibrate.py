@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options import NameOption, TableOrJsonOption, flag, option
-from headrace.cli.output import print_json, progress, say
+from headrace.cli.output import print_json, progress, say, show
 from headrace.errors import InputError
 
 EPILOG = """\b
@@ -29,10 +29,11 @@ def calibrate(
     to: Annotated[Path | None, option("FILE", "Write the workload here.", "--to", "-o")] = None,
     name: NameOption = None,
     check: Annotated[bool, flag("--check", "Score instead: predict every run from the others.")] = False,
-    from_one: Annotated[bool, flag("--from-one", "With --check: predict every run from each single other one.")] = False,
+    from_one: Annotated[bool, flag("--from-one", "With --check: predict every run from each other one alone.")] = False,
     output: TableOrJsonOption = "table",
 ) -> None:
-    """Identify a database from measured runs: what its transactions demand of any storage, and how surely."""
+    """Identify a database from measured runs: what its transactions demand of any storage, and how
+    surely."""
     from headrace.calibration.runs import describe, load_run
 
     if from_one and not check:
@@ -58,7 +59,6 @@ def print_scores(runs: list, from_one: bool, output: str) -> None:
     """How well runs predict the others."""
     from headrace.calibration.score import leave_out
     from headrace.report import databases
-    from headrace.report.tables import show
 
     with progress("scoring") as tick:
         rows = leave_out(runs, from_one=from_one, progress=tick)
@@ -72,7 +72,6 @@ def fit_and_keep(runs: list, name: str | None, to: Path | None, output: str) -> 
     """The database behind the runs, printed, and written where a file is named."""
     from headrace.calibration.from_runs import calibrate as fit
     from headrace.report import databases
-    from headrace.report.tables import show
     from headrace.workload import save
 
     with progress("calibrating") as tick:

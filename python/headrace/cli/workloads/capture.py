@@ -22,7 +22,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import print_json, progress, say
+from headrace.cli.output import print_json, progress, say, show
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -54,27 +54,28 @@ def capture(
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None,
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None,
     as_of: AsOfOption = None,
-    workload: Annotated[Path | None, option("FILE", "Calibrate at once, and write the workload for the planner here.")] = None,
+    workload: Annotated[Path | None, option("FILE", "Calibrate at once, and write the workload here.")] = None,
     engine: Annotated[Engine | None, choice("Default: the one that does more.")] = None,
-    size_gib: Annotated[float | None, option("GIB", "What the tables take on disk. Default: as the server says.")] = None,
-    threads: Annotated[int | None, option("N", "Clients of the closed loop. Default: the mean of Threads_running.")] = None,
+    size_gib: Annotated[float | None, option("GIB", "Size of the tables on disk. Default: as the server says.")] = None,
+    threads: Annotated[int | None, option("N", "Clients that wait. Default: the mean of Threads_running.")] = None,
     interval: Annotated[float, option("S", "Seconds between samples, 1 to 60.")] = 1.0,
     name: NameOption = None,
     force: ForceOption = False,
     output: TableOrJsonOption = "table",
 ) -> None:
     """Watch a live server, read only, and write a run that `headrace calibrate` takes."""
-    from headrace.observe.live.record import Question
+    from headrace.observe.live.record import CaptureRequest
     from headrace.observe.live.record import capture as capture_run
 
-    question = Question(
-        password.read_address(address), seconds, check_storage_given(storage, device), tuple(device or ()), log_storage, instance,
-        read_day(as_of), engine, size_gib, threads, name, interval,
-    )  # fmt: skip
+    storage = check_storage_given(storage, device)
+    of_server: dict[str, Any] = {"log_storage": log_storage, "instance": instance, "engine": engine, "data_gib": size_gib}
+    of_run: dict[str, Any] = {"threads": threads, "name": name, "interval_s": interval, "as_of": read_day(as_of)}
+    read = password.read_address(address)
+    request = CaptureRequest(read, seconds, storage, tuple(device or ()), **of_server, **of_run)
     check_workload(workload, seconds)
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
     with ends_as_interrupts(), progress("watching the server") as tick:
-        found = capture_run(question, to, force=force, progress=tick)
+        found = capture_run(request, to, force=force, progress=tick)
     report(found, output, workload, name)
     if found.state != "whole":
         interrupted = found.state == "interrupted"
@@ -84,7 +85,8 @@ def capture(
 
 
 def report(found: Any, output: TableOrJson, workload: Path | None, name: str | None) -> None:
-    """Reads the capture back as `calibrate` will, says what is in it, and calibrates where that was asked."""
+    """Reads the capture back as `calibrate` will, says what is in it, and calibrates where that was
+    asked."""
     from headrace.calibration.runs import describe, load_run
 
     try:
@@ -93,14 +95,11 @@ def report(found: Any, output: TableOrJson, workload: Path | None, name: str | N
         kept = f"{error.hint} What was sampled is in {found.description.parent}.".strip()
         raise type(error)(error.value, error.rule, error.source, kept, error.exit_code) from None
     if output == "json":
-        read_back = {
-            "transactions": run.transactions, "engine": run.engine, "start": run.start, "cache_gib": run.cache_gib,
-            "data_gib": run.benchmark.data_gib, "findings": [finding.text for finding in run.findings],
-        }  # fmt: skip
-        print_json(found.to_document() | read_back)
+        measured = {"transactions": run.transactions, "engine": run.engine, "start": run.start}
+        sizes = {"cache_gib": run.cache_gib, "data_gib": run.benchmark.data_gib}
+        findings = {"findings": [finding.text for finding in run.findings]}
+        print_json(found.to_document() | measured | sizes | findings)
     else:
-        from headrace.report.tables import show
-
         show(*describe(run), *[f"Note: {note}." for note in found.notes])
     if workload is None:
         say(f"written to {found.description}; next: headrace calibrate {found.description} --to shop.toml")
@@ -115,7 +114,8 @@ def report(found: Any, output: TableOrJson, workload: Path | None, name: str | N
 
 
 def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
-    """Refuses a capture that could not be calibrated, naming the volumes where this is EC2. Raises InputError."""
+    """Refuses a capture that could not be calibrated, naming the volumes where this is EC2. Raises
+    InputError."""
     from headrace.observe.live.host import device_names, volume_id
 
     if storage is not None:

@@ -9,7 +9,8 @@ import typer
 
 from headrace.cli.inputs import read_database
 from headrace.cli.options import OutputOption, PageOrChartOption, SeedOption
-from headrace.cli.output import data, print_json, say
+from headrace.cli.output import data, print_json, say, show
+from headrace.report.output import as_csv, check_chart_path
 
 EPILOG = """\b
 Examples:
@@ -28,16 +29,12 @@ def compare_run(
     from headrace.calibration.runs import load_run
     from headrace.calibration.score import compare_run as compare
     from headrace.report import databases
-    from headrace.report.output import as_csv, check_chart_path
-    from headrace.report.tables import show
 
     check_chart_path(report)
     known = read_database(workload)
     found = compare(load_run(run), known, seed=seed)
     if report is not None:
-        from headrace.report.database_pages import write_comparison
-
-        write_comparison(report, found, known)
+        databases.write_comparison(report, found, known)
         say(f"chart written to {report}")
     if output == "json":
         print_json(found.to_document(known))

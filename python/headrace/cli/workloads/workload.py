@@ -25,8 +25,10 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import data, print_json, say
+from headrace.cli.output import data, print_json, say, show
 from headrace.cli.workloads import capture
+from headrace.errors import HeadraceError, InputError
+from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload, Workload
@@ -61,8 +63,8 @@ class DayOptions:
     read_kib: Annotated[str | None, option("KIB", "Mean size of a read. Default: 16.")] = None
     write_kib: Annotated[str | None, option("KIB", "Mean size of a write. Default: 22.")] = None
     shape: Annotated[str | None, option("SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default: office.")] = None
-    night_floor: Annotated[str | None, option("SHARE", "The quietest hour as a share of the busiest, 0-1. Default: 0.1.")] = None
-    backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = (None,)
+    night_floor: Annotated[str | None, option("SHARE", "Quietest hour as a share of the busiest, 0-1. Default: 0.1.")] = None
+    backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = None
     backup_minutes: Annotated[str | None, option("N", "How long the backup runs. Default: 60.")] = None
     backup_mib_s: Annotated[str | None, option("MIB_S", "How fast the backup reads. Default: 50.")] = None
     size_gib: Annotated[str | None, option("GIB", "Data the volume must hold; a plan needs it.")] = None
@@ -81,7 +83,8 @@ def new(
     force: ForceOption = False,
     output: TableOrJsonOption = "table",
 ) -> None:
-    """Make a workload from what you know of the busy hour; asks for what is missing on a terminal."""
+    """Make a workload from what you know of the busy hour; asks for what is missing on a
+    terminal."""
     from headrace import workload
 
     asking = sys.stdin.isatty() and sys.stderr.isatty() and (day.reads_per_s is None or day.writes_per_s is None)
@@ -96,9 +99,7 @@ def new(
 
 
 def _answers(questions: Any, typed: dict[str, str | None], asking: bool, constant: bool) -> dict[str, Any]:
-    """What was typed, checked by its question; the rest asked for on a terminal. Raises InputError."""
-    from headrace.errors import InputError
-
+    """What was typed, checked; the rest asked for on a terminal. Raises InputError."""
     answers: dict[str, Any] = {}
     for question in questions:
         text, flag_name = typed[question.name], _flag(question.name)
@@ -106,16 +107,14 @@ def _answers(questions: Any, typed: dict[str, str | None], asking: bool, constan
             if text is not None:
                 raise InputError(flag_name, "describes a day, and --constant has none", "", "Leave one of them out.")
             continue
-        skipped = question.only_if is not None and answers.get(question.only_if) is None
+        needs = question.only_if or ""
+        skipped = bool(needs) and answers.get(needs) is None
         if text is not None and skipped:
-            raise InputError(f"{flag_name} {text[:40]}", f"needs {_flag(question.only_if)}", "", "Give both.")
+            raise InputError(f"{flag_name} {text[:40]}", f"needs {_flag(needs)}", "", "Give both.")
         if text is not None:
             answers[question.name] = question.validator(text)
         elif question.required and not asking:
-            rule, hint = (
-                "the busy hour needs reads and writes a second",
-                "Give it, or run this on a terminal to be asked.",
-            )
+            rule, hint = "the busy hour needs reads and writes a second", "Give it, or run this on a terminal."
             raise InputError(f"{flag_name} is missing", rule, "headrace workload new --help", hint)
         elif asking and not skipped:
             value = _ask(question)
@@ -130,8 +129,6 @@ def _flag(name: str) -> str:
 
 def _ask(question: Any) -> object:
     """Asks until the answer passes. An empty one takes the default, or leaves the question out."""
-    from headrace.errors import HeadraceError
-
     unit = f" [{question.unit}]" if question.unit else ""
     while True:
         shown = None if question.required else ("" if question.default is None else str(question.default))
@@ -148,15 +145,11 @@ def _ask(question: Any) -> object:
 def import_recording(
     recording: Annotated[
         Path,
-        typer.Argument(
-            metavar="RECORDING",
-            help="Output of iostat -x, vmstat, sar -d, or a CloudWatch export; - reads standard input.",
-        ),
+        typer.Argument(metavar="RECORDING", help="Output of iostat -x, vmstat, sar -d, or a CloudWatch export; - reads standard input."),
     ],
     format: Annotated[Literal["auto", "iostat", "vmstat", "sar", "cloudwatch"], choice("The tool that made the recording.")] = "auto",
     device: Annotated[
-        str | None,
-        option("NAME", "Device in the recording, several joined by +. Default: the one that clearly does most."),
+        str | None, option("NAME", "Device in the recording, several joined by +. Default: the one that clearly does most.")
     ] = None,
     interval: Annotated[float | None, option("S", "Seconds between reports, where the file has no times.")] = None,
     clock_start: Annotated[str | None, option("TIME", "When the recording began (ISO 8601), where the file does not say.")] = None,
@@ -166,7 +159,7 @@ def import_recording(
     name: NameOption = None,
     read_kib: Annotated[float | None, option("KIB", "Size assumed of a read (vmstat only, it counts no I/Os).")] = None,
     write_kib: Annotated[float | None, option("KIB", "Size assumed of a write (vmstat only).")] = None,
-    any_unit: Annotated[bool, flag("--any-unit", "Take vmstat's bi and bo for KiB although -S looks to be used.")] = False,
+    any_unit: Annotated[bool, flag("--any-unit", "Take vmstat's bi and bo for KiB though -S looks used.")] = False,
     size_gib: DataSizeOption = None,
     to: ToOption = None,
     force: ForceOption = False,
@@ -181,9 +174,9 @@ def import_recording(
 
 
 def keep(made: Workload, to: Path | None, force: bool, output: Output) -> None:
-    """Writes a workload file, whole or not at all and never over another unasked, and says what is in it."""
+    """Writes a workload file, whole or not at all and never over another unasked, and says what is
+    in it."""
     from headrace import workload
-    from headrace.errors import InputError
 
     path = to or Path(re.sub(r"[^\w.-]+", "-", made.name).strip("-.")[:80] or "workload").with_suffix(".toml")
     if path.exists() and not force:
@@ -193,15 +186,11 @@ def keep(made: Workload, to: Path | None, force: bool, output: Output) -> None:
     _show(made, output)
 
 
-@app.command()
-def show(
-    workload: WorkloadArgument,
-    growth: GrowthOption = 1.0,
-    report: PageOrChartOption = None,
-    output: OutputOption = "table",
+@app.command("show")
+def show_workload(
+    workload: WorkloadArgument, growth: GrowthOption = 1.0, report: PageOrChartOption = None, output: OutputOption = "table"
 ) -> None:
     """Describe in words and a chart what a workload demands; csv prints its points."""
-    from headrace.report.output import check_chart_path
     from headrace.workload import TransactionWorkload
 
     check_chart_path(report)
@@ -220,16 +209,10 @@ def show(
 def _show_database(load: TransactionWorkload, growth: float, report: Path | None, output: Output) -> None:
     """A database in transactions: where its figures come from, and its parameters."""
     from headrace.base.checks import check_number
-    from headrace.errors import InputError
     from headrace.report import databases
-    from headrace.report.output import as_csv
-    from headrace.report.tables import show as print_parts
 
     if report is not None:
-        rule, hint = (
-            "a database in transactions has no demand over time to draw",
-            "headrace predict draws it on a storage.",
-        )
+        rule, hint = ("a database in transactions has no demand over time to draw", "headrace predict draws it on a storage.")
         raise InputError("--report", rule, "headrace workload show --help", hint)
     if growth != 1.0:
         load = load.grown(check_number("--growth", growth, 0.001, 1_000.0))
@@ -242,13 +225,11 @@ def _show_database(load: TransactionWorkload, growth: float, report: Path | None
 
         data(as_csv(pl.DataFrame(list(load.parameters))))
     else:
-        print_parts(*words, "", databases.parameter_table(load))
+        show(*words, "", databases.parameter_table(load))
 
 
 def _show(load: Workload, output: Output) -> None:
-    from headrace.errors import InputError
-    from headrace.report.output import as_csv
-    from headrace.report.workload import open_parts, spark_lines
+    from headrace.report.simulation import open_parts, spark_lines
     from headrace.workload import ClosedWorkload
 
     closed = isinstance(load, ClosedWorkload)
@@ -256,9 +237,7 @@ def _show(load: Workload, output: Output) -> None:
         more = {} if closed else open_parts(load)
         print_json(load.summary() | {"in_words": load.describe().splitlines(), "caveats": list(load.notes())} | more)
     elif output == "table":
-        from headrace.report.tables import show as print_parts
-
-        print_parts(load.describe(), *([] if closed else ["", *spark_lines(load)]))
+        show(load.describe(), *([] if closed else ["", *spark_lines(load)]))
     elif isinstance(load, ClosedWorkload):
         source = "docs/reference/workload-file.md, Closed workloads"
         raise InputError(load.name, "a closed load has no points", source, "Use --output json.")

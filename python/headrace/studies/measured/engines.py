@@ -10,7 +10,7 @@ import polars as pl
 
 from headrace.base.units import GIB
 from headrace.bench.drivers.tpcc import Tpcc
-from headrace.calibration.standard import TPCC_BYTES
+from headrace.calibration.prior import TPCC_BYTES
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts, seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SIMULATE_S, SimulatedCell

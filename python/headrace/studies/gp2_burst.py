@@ -22,6 +22,7 @@ from headrace.studies.base import (
     columns,
     compare,
     figures,
+    known,
     study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
@@ -147,7 +148,9 @@ def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> li
         compare("I/Os in the fio run, Xen over-delivery (1.025)", ios, delivered, FIO_TOLERANCE_PERCENT, over),
         compare("I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over),
         compare("IOPS of the fio run, Xen over-delivery", fio["fio_iops"], delivered / seconds, FIO_TOLERANCE_PERCENT),
-        compare("mean read latency of the fio run", device_ms, xen.summary["mean_ms"], FIO_TOLERANCE_PERCENT, by_iops),
+        compare(
+            "mean read latency of the fio run", device_ms, known(xen.summary["mean_ms"]), FIO_TOLERANCE_PERCENT, by_iops
+        ),
         agree(
             "burst balance at the end",
             "very close to 0 %",
@@ -197,7 +200,7 @@ def _duration_verdicts(found: dict[int, float], per_io: Simulation) -> list[Verd
             tolerance,
             alone,
         ),
-        compare("burst of 500 GiB, per I/O", half_size, per_io.summary["credits_empty_at_s"], tolerance, plain),
+        compare("burst of 500 GiB, per I/O", half_size, known(per_io.summary["credits_empty_at_s"]), tolerance, plain),
         compare("burst of 500 GiB, per interval", half_size, found[500], tolerance, plain),
         compare("burst at the 100 IOPS floor", theirs["burst_100_iops_s"], found[33], tolerance, rounded),
     ]
@@ -217,7 +220,8 @@ def _curves(steps: StepProgress) -> tuple[ChartData, ...]:
     series.append(ChartSeries(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
     durations = tuple(computed_burst_s(size) or 0.0 for size in SIZES_GIB[:-1])
     simulated = tuple(
-        burst(size, expected + 60.0).summary["credits_empty_at_s"] for size, expected in zip(SIZES_GIB, durations, strict=False)
+        known(burst(size, expected + 60.0).summary["credits_empty_at_s"])
+        for size, expected in zip(SIZES_GIB, durations, strict=False)
     )
     bars = (
         ChartSeries(

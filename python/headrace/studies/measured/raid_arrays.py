@@ -12,7 +12,7 @@ from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.simulation.demand import simulate as simulate_load
 from headrace.studies import base
 from headrace.studies import raid_2009 as model
-from headrace.studies.base import ChartData, ChartSeries, Source, StudyResult, Verdict, published
+from headrace.studies.base import ChartData, ChartSeries, Source, StudyResult, Verdict, known, published
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 from headrace.workload import ClosedWorkload
@@ -100,7 +100,9 @@ def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, S
                 form="events",
                 options={"saved_second": False},
             )
-        found[cell.key] = SimulatedCell(run.summary["delivered_ios"] / cell.seconds, run.summary["p95_ms"], pl.DataFrame())
+        found[cell.key] = SimulatedCell(
+            run.summary["delivered_ios"] / cell.seconds, known(run.summary["p95_ms"]), pl.DataFrame()
+        )
     return found
 
 

@@ -23,7 +23,7 @@ help:
 	@echo "make quick     the tests that are quick, for people at work (3 minutes at most)"
 	@echo "make bench     speed and accuracy, beside SimPy and on real servers; prints tables (some 40 minutes)"
 	@echo "make lint      formatting, clippy, ruff, types (pyright), facts with sources, sizes of files and functions"
-	@echo "make generate  write docs/reference/cli.md from the commands' own help"
+	@echo "make generate  write what is made from sources: docs/reference/cli.md, and the lab's Python client and protocol page"
 	@echo "make soak      the property tests with many more cases, the unit tests under other kernels of the"
 	@echo "               linear algebra, 50 crashes of the lab (two hours)"
 	@echo "make wheel     a wheel for pip and pipx in dist/, with the daemon of the lab in it"
@@ -103,6 +103,7 @@ lint: $(VENV)/package.ok
 
 generate: $(VENV)/package.ok
 	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md
+	cargo run --release --quiet -p headrace-protocol --example generate
 
 soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py

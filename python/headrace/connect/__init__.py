@@ -2,13 +2,14 @@
 
 address       which server, as whom: addresses without passwords in them
 connection    an open connection, and its errors in words
-option_file   the [client] group of an option file        secret    a password that is not printed
+option_files  option files as the servers read them         secret    a password that is not printed
 
 >>> from headrace.connect import parse_address
 >>> parse_address("mysql://watcher@db.example:3307/shop").label
 'mysql://watcher@db.example:3307/shop'
 """
 
-from headrace.connect.address import Address, Secret, connect, parse_address, write_client_file
+from headrace.connect.address import Address, Secret, parse_address, write_client_file
+from headrace.connect.connection import connect
 
 __all__ = ["Address", "Secret", "connect", "parse_address", "write_client_file"]

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InputError
 from headrace.planner.goals import DATABASE, DEMAND, Goal, parse_goals
@@ -36,6 +36,9 @@ from headrace.planner.question import PlanSettings, make_question
 from headrace.planner.reasons import compare_engines
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.workload import OpenWorkload, TransactionWorkload
+
+if TYPE_CHECKING:
+    from headrace.simulation.demand import Simulation
 
 __all__ = [
     "DATABASE",
@@ -48,6 +51,7 @@ __all__ = [
     "parse_goals",
     "plan",
     "plan_against",
+    "simulations_of",
 ]
 
 
@@ -129,3 +133,26 @@ def _settings(goals: Sequence[str | Goal] | str, settings: dict[str, Any]) -> Pl
                 f"Known: {', '.join(sorted(known))}.",
             )
     return PlanSettings(goals=goals, **settings)
+
+
+# How many of the best choices are drawn: more lines than four or five cannot be told apart.
+DRAWN = 3
+
+
+def simulations_of(
+    made: Plan, demand: OpenWorkload, start_balance: float | None = None
+) -> list[tuple[str, Simulation]]:
+    """Names and simulations of the choices worth drawing: the best, one with credits, and today's."""
+    from headrace.simulation.demand import simulate
+
+    known = [choice for choice in (made.recommended, *made.winners, *made.closest) if choice is not None]
+    bursting = [choice for choice in known if choice.volume_type in ("gp2", "st1", "sc1")][:1]
+    wanted = [*known[:DRAWN], *bursting, *([made.compared] if made.compared else [])]
+    chosen = {
+        f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in wanted
+    }
+    settings = {"as_of": made.as_of, "form": "interval", "start_balance": start_balance, "cycle": made.cycle}
+    return [
+        (name, simulate(demand, choice.storage, instance=choice.instance, **settings))
+        for name, choice in chosen.items()
+    ]

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from headrace.base import caps, core
-from headrace.base.clocks import span_in_words
+from headrace.base.clocks import clock_text, span_in_words
 from headrace.base.core import core_errors
 from headrace.base.units import MIB
 from headrace.planner.candidates import (
@@ -31,16 +31,12 @@ from headrace.planner.database import Z80, DatabaseJudge, Doubt, Regret
 from headrace.planner.demand import DemandJudge
 from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
 from headrace.planner.result import Choice, Saving
-from headrace.workload.describe import clock_at
 
 LOCAL_DISKS = (
     "Local disks: all data is gone when the instance stops, hibernates or terminates, or a disk fails. "
     "Keep a replica and backups elsewhere."
 )
-TWO_SNAPSHOTS = (
-    "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together "
-    "(multi-volume snapshot) to be consistent."
-)
+TWO_SNAPSHOTS = "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together (multi-volume snapshot) to be consistent."
 # A first day with full credits that does this many times the transactions of the others is worth a
 # line.
 FIRST_DAY_GAIN = 1.02
@@ -326,7 +322,7 @@ class DemandChooser(Chooser[DemandJudge]):
 
     def moment(self, t_s: float) -> str:
         """`at 09:42`, or `3 h 5 min after the start` where the workload has no clock."""
-        clock = clock_at(self.judge.demand.workload, t_s)
+        clock = clock_text(self.judge.demand.workload.source.get("clock_start"), t_s)
         return f"at {clock}" if clock else f"{span_in_words(round(t_s))} after the start"
 
     def _runs_dry(self, candidate: Candidate, row: dict) -> dict | None:

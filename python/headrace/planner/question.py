@@ -34,8 +34,8 @@ from headrace.planner.choice import Need
 from headrace.planner.database import Conditions, log_gib
 from headrace.planner.goals import Goal, needed_tps, parse_goals
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
-from headrace.workload.model import check_size
-from headrace.workload.observed import limits_met, short_note
+from headrace.workload.observed import short_note
+from headrace.workload.points import check_size
 
 SOURCE = "headrace plan --help"
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
@@ -355,7 +355,7 @@ def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
         for note in (short_note(workload.span_s),)
         if note and workload.kind == "recorded" and workload.span_s < DAY_S
     ]
-    return (*limits_met(workload), *raised, *short)
+    return (*workload.limits_met(), *raised, *short)
 
 
 # --- databases ------------------------------------------------------------------------------------

@@ -140,15 +140,10 @@ def fitted(value: float, spread: float) -> str:
     return f"{rounded:,.{places}f}"
 
 
-# Units of the fitted parameters; a share has none.
-PARAMETER_UNITS = {
-    "pages_touched": "pages", "flush_per_tx": "pages a transaction", "flush_ramp_tx": "transactions", "background_per_s": "pages/s",
-    "base_ms": "ms", "cpu_ms": "ms", "read_bytes": "bytes", "compaction_bytes": "bytes a transaction",
-}  # fmt: skip
 SPREADS = "Uncertainty: one standard deviation, relative; before: that of the standard benchmark."
 
 
-PARAMETERS = ("parameter", "value", "unit", "uncertainty", "before", "identified from")
+PARAMETERS = ("parameter", "value", "uncertainty", "before", "identified from")
 PARAMETERS_RIGHT = ("value", "uncertainty", "before")
 
 
@@ -158,13 +153,13 @@ def parameter_rows(workload) -> list[tuple[str, ...]]:
     for row in workload.parameters:
         spreads = (f"± {100 * row[name]:.0f} %" for name in ("spread", "before"))
         value = fitted(row["value"], row["spread"])
-        cells.append((row["words"], value, PARAMETER_UNITS.get(row["name"], ""), *spreads, row["from"]))
+        cells.append((row["words"], value, *spreads, row["from"]))
     return cells
 
 
 def parameter_table(workload):
     """The same as a table."""
-    return table(PARAMETERS, parameter_rows(workload), title=SPREADS, right=PARAMETERS_RIGHT, keep=("unit",))
+    return table(PARAMETERS, parameter_rows(workload), title=SPREADS, right=PARAMETERS_RIGHT)
 
 
 def comparison_rows(found) -> list[tuple[str, ...]]:

@@ -16,7 +16,7 @@ from headrace.report.charts.rows import on_clock, shortened
 from headrace.report.tables import SPARK_WIDTH, sparkline, table
 from headrace.report.words import clock, latency, number, percent, row_labels, span
 from headrace.workload import ClosedWorkload
-from headrace.workload.describe import with_totals
+from headrace.workload.points import with_totals
 
 MOST_WINDOWS = 5  # told in words; the rest is counted
 # Gaps shorter than this share of the run (but at most a quarter of an hour) do not end a window:

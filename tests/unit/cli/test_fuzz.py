@@ -34,7 +34,13 @@ NOT_HEALTH = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthC
 def cases(usual: int, soak: int):
     # A line is short as it is; making it shorter would run the slow ones again and again.
     phases = (Phase.explicit, Phase.reuse, Phase.generate)
-    return settings(max_examples=soak if SOAK else usual, deadline=None, print_blob=True, suppress_health_check=NOT_HEALTH, phases=phases)
+    return settings(
+        max_examples=soak if SOAK else usual,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=NOT_HEALTH,
+        phases=phases,
+    )
 
 
 COMMANDS = {name: command for name, command in commands() if not getattr(command, "commands", None)}
@@ -51,7 +57,24 @@ AT_WORK = (
 TYPES = ("gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1", "standard", "instance-store", "GP3", "gp4", "")
 NUMBERS = st.one_of(
     st.sampled_from(
-        ["0", "1", "-1", "0.5", "1e3", "nan", "inf", "-inf", "1e999", "-0.0", "1_000", "٣", "", " 7", "0x10", "99999999999999999999"]
+        [
+            "0",
+            "1",
+            "-1",
+            "0.5",
+            "1e3",
+            "nan",
+            "inf",
+            "-inf",
+            "1e999",
+            "-0.0",
+            "1_000",
+            "٣",
+            "",
+            " 7",
+            "0x10",
+            "99999999999999999999",
+        ]
     ),
     st.integers(0, 20_000).map(str),
     st.floats(-10, 1e6).map(str),
@@ -63,7 +86,15 @@ JUNK = st.one_of(
 )
 STORAGE = st.one_of(
     st.sampled_from(
-        ["gp3:100", "2xgp2:50", "raid10:4xgp3:20:4000", "raid5:3xio1:100:500", "gp2:100+gp2:100@512k", " GP3:500\n", "raid6:4xgp3:5"]
+        [
+            "gp3:100",
+            "2xgp2:50",
+            "raid10:4xgp3:20:4000",
+            "raid5:3xio1:100:500",
+            "gp2:100+gp2:100@512k",
+            " GP3:500\n",
+            "raid6:4xgp3:5",
+        ]
     ),
     st.builds(
         lambda level, count, kind, parts, chunk: f"{level}{count}{kind}" + "".join(f":{part}" for part in parts) + chunk,
@@ -74,7 +105,10 @@ STORAGE = st.one_of(
         st.sampled_from(["", "", "@64k", "@512k", "@0k", "@", "+gp2:10", "+"]),
     ),
 )
-DATES = st.one_of(st.dates().map(str), st.sampled_from(["2018-08-15", "2020-06-01", "2018-02-30", "today", "0001-01-01", "9999-12-31"]))
+DATES = st.one_of(
+    st.dates().map(str),
+    st.sampled_from(["2018-08-15", "2020-06-01", "2018-02-30", "today", "0001-01-01", "9999-12-31"]),
+)
 GOALS = st.one_of(
     st.sampled_from(
         [

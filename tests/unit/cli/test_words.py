@@ -20,7 +20,7 @@ DAY = "demo:hour"
         ("--degrade 0:0:10:50:-3", "EXTRA_MS = '-3'", "milliseconds, 0 to 60,000"),
         ("--degrade 0:0:10:500", "CAPS_PERCENT = '500'", "percent of the limits that are left, 0.1 to 100"),
         ("--degrade 0:-1:10:50", "START_S = '-1'", "seconds, 0 to 31,622,400"),
-        ("--snapshot-gib 501", "--snapshot-gib 501", "more than gp2:500 holds: 500 GiB"),
+        ("--snapshot-gib 501", "snapshot of 501 GiB", "more than gp2:500 holds: 500 GiB"),
         ("--snapshot-gib -1", "--snapshot-gib = -1.0 GiB", "0 to 1,048,576 GiB"),
     ],
 )

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
+import headrace
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))]
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Found goals missed, or verdicts outside their tolerance: a finding, not a failure of the example.
@@ -143,3 +145,22 @@ def test_links_between_pages_lead_somewhere():
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} points to {target}"
+
+
+def python_imports() -> list[tuple[str, str]]:
+    """(page, import) of every Python block of the documentation that imports something of headrace."""
+    found = []
+    for page in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
+        for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            lines = [line.strip() for line in code.splitlines()]
+            found += [(str(page.relative_to(ROOT)), line) for line in lines if re.match(r"(from|import) headrace", line)]
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), python_imports())
+def test_pages_import_what_exists(page, line):
+    exec(line, {})
+
+
+def test_every_public_name_can_be_imported():
+    assert all(getattr(headrace, name) is not None for name in headrace.__all__)

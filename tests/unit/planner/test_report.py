@@ -10,8 +10,7 @@ from page_checks import checked
 from planner_cases import NO_ARRAYS, bare, burst_day, only, shop, steady
 
 from headrace import simulate
-from headrace.cli.plan import simulated
-from headrace.planner import plan
+from headrace.planner import plan, simulations_of
 from headrace.report import plan as report
 from headrace.report.tables import Table
 from headrace.workload.daily import new_daily
@@ -31,7 +30,7 @@ def sentences(made) -> str:
 
 def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     made = plan(day, compare="gp2:600")
-    report.write_plans(tmp_path / "plan.html", [made], None, day, simulated(made, day, None))
+    report.write_plans(tmp_path / "plan.html", [made], None, day, simulations_of(made, day, None))
     text, page = checked(tmp_path / "plan.html")
     # Demand, cost against performance, bill; balances where there are credits.
     assert page.seen.count("svg") >= 3
@@ -56,7 +55,7 @@ def test_the_page_without_winners(tmp_path, day):
 
 def test_what_is_drawn_is_what_is_judged(day):
     made = plan(day, compare="gp2:600", as_of="2020-06-01")
-    for name, run in simulated(made, day, None):
+    for name, run in simulations_of(made, day, None):
         again = simulate(day, name.split(" on ")[0], as_of="2020-06-01", form="interval", cycle="settled")
         assert run.summary == again.summary
 

@@ -1,0 +1,104 @@
+"""What the physics leaves unexplained: I/Os per transaction, measured over modelled, along the life
+of the cache.
+
+While the cache fills it belongs to transactions (the same pages are touched whatever the cache
+holds), afterwards to turnovers of the cache: a smaller cache lives through the same in fewer
+transactions. It is bounded, and it is an average over runs, so that one run's accidents do not
+become a law; and over as many windows as it takes to tell it from their scatter, so that neither
+does a checkpoint in a short run.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from headrace.base import core
+from headrace.calibration.observations import Observation, held_by_clients, modelled_over_measured
+
+# How far the scale may lie from the physics: a guess, so that a run's accidents do not become a
+# law.
+LEAST, MOST = 0.6, 1.7
+# A part's mean is known so well by itself, as a relative standard deviation, or parts are put
+# together until it is: as well as the fit takes a bin to be.
+TOLD_TO = 0.05
+NONE: dict = {"filling": [], "full": []}
+# Twelve parts of the fill; tenths of a turnover while the first pages leave, then ever wider.
+FILLING_PARTS = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 14)])
+FULL_PARTS = np.concatenate([np.arange(0.0, 2.0, 0.1), np.geomspace(2.0, 256.0, 26)])
+
+
+def popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
+    """The shape that observations ask for beyond `database`, whose own shape and compaction profile
+    are left as they are. `period_tx`: smooth over it."""
+    filling: list[tuple[np.ndarray, np.ndarray, float]] = []
+    full: list[tuple[np.ndarray, np.ndarray, float]] = []
+    fill_tx = 0.0
+    for observation in observations:
+        columns = core.mysql_runs(database, [observation.core_run])[0]
+        curve = core.mysql_warm_up(database, observation.core_run["cache_bytes"])
+        ratio, moving = modelled_over_measured(columns, observation)
+        moving &= ~held_by_clients(columns) | (observation.iops > 0)
+        scatter = _scatter(ratio[moving])
+        ratio = _smooth(ratio, observation.tx, period_tx)
+        tx = observation.tx + (curve["tx"][-1] if observation.run.start == "warm" else 0.0)
+        at = curve["full_at_tx"] or np.inf
+        before, after = (tx < at) & moving, (tx >= at) & moving
+        filling.append((tx[before], ratio[before], scatter))
+        full.append((np.interp(tx[after], curve["tx"], curve["turned"]), ratio[after], scatter))
+        fill_tx = max(fill_tx, at if np.isfinite(at) else tx[-1])
+    return {"filling": _means(filling, FILLING_PARTS * fill_tx), "full": _means(full, FULL_PARTS)}
+
+
+def _scatter(ratio: np.ndarray) -> float:
+    """Variance of a window by chance: what neighbours differ by. 3.29 standard deviations lie from
+    the 5th to the 95th percentile; one absurd window does not count."""
+    if len(ratio) < 3:
+        return np.inf
+    low, high = np.percentile(np.diff(ratio), [5, 95])
+    return float((high - low) / 3.29) ** 2 / 2
+
+
+def product(one: dict, other: dict) -> dict:
+    """Both shapes at once."""
+
+    def multiply(a: list, b: list) -> list:
+        if not a or not b:
+            return a or b
+        places = sorted({point[0] for point in a} | {point[0] for point in b})
+        value = [np.exp(np.interp(places, [p[0] for p in part], np.log([p[1] for p in part]))) for part in (a, b)]
+        return [(place, float(np.clip(x * y, LEAST, MOST))) for place, x, y in zip(places, *value, strict=True)]
+
+    return {key: multiply(one[key], other[key]) for key in ("filling", "full")}
+
+
+def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.ndarray:
+    """Centred mean over one period of transactions, from the first whole one on."""
+    if period_tx is None or tx[-1] < 2 * period_tx:
+        return values
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    low = np.searchsorted(tx, tx - period_tx / 2)
+    high = np.searchsorted(tx, tx + period_tx / 2)
+    smooth = (sums[high] - sums[low]) / np.maximum(high - low, 1)
+    return np.where(
+        (tx > period_tx / 2) & (tx < tx[-1] - period_tx / 2), smooth, np.where(tx <= period_tx / 2, values, smooth)
+    )
+
+
+def _means(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray) -> list[tuple[float, float]]:
+    """Means over runs of means over windows, at the middle of each part; neighbouring parts
+    together where one alone does not tell it."""
+    points, begin = [], edges[0]
+    for low, high in pairwise(edges):
+        told = [(ratio[(x >= begin) & (x < high)], scatter) for x, ratio, scatter in parts]
+        told = [(windows.mean(), scatter / len(windows)) for windows, scatter in told if len(windows) >= 2]
+        if told and np.sqrt(np.mean([chance for _, chance in told]) / len(told)) > TOLD_TO:
+            continue
+        if told:
+            points.append(
+                (float((begin + high) / 2), float(np.clip(np.exp(np.mean([mean for mean, _ in told])), LEAST, MOST)))
+            )
+        # A part in which no run has windows stays empty.
+        begin = high if told or begin == low else begin
+    return points

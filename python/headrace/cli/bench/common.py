@@ -1,0 +1,53 @@
+"""What the commands of `headrace bench` share: where runs are kept, and how one is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options import Output, option
+from headrace.cli.output import pairs, print_csv, print_json, say
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.bench import RunRecord
+
+
+def complete_run(context: typer.Context, incomplete: str) -> list[str]:
+    """Ids of runs for the shell."""
+    from headrace.bench import Store
+
+    try:
+        return [name for name in ["latest", *reversed(Store(context.params.get("store")).ids())] if name.startswith(incomplete)]
+    except (HeadraceError, OSError):
+        return []
+
+
+StoreOption = Annotated[
+    Path | None,
+    option("DIR", "Where runs are kept. Default: $HEADRACE_RUNS, else ~/.local/share/headrace/runs.", readable=False),
+]
+RUN_HELP = "An id, a part of it that no other has, `latest`, or `latest~1` (the one before)."
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_run)]
+
+
+def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
+    """A run on stdout, and as a page where one is wanted."""
+    from headrace.report import benchmarks
+    from headrace.report.tables import show
+
+    if report is not None:
+        benchmarks.write_run(report, record)
+        say(f"report written to {report}")
+    if output == "json":
+        return print_json(record.document | {"folder": record.folder, "run_toml": record.run_toml})
+    if output == "csv":
+        row = {"run": record.id, "state": record.state, **record.summary}
+        return print_csv([row], tuple(row))
+    show(pairs(benchmarks.setup_rows(record)), "", pairs(benchmarks.figure_rows(record)), "")
+    for text in record.findings:
+        say(f"note: {text}")
+    more = f"; calibrate from it: headrace calibrate {record.run_toml}" if record.run_toml else ""
+    say(f"kept as {record.id} in {record.folder.parent}{more}")

@@ -1,0 +1,184 @@
+"""Times as the tools print them.
+
+`iostat`, `sar` and `vmstat` print dates as the locale has them. Month and day are told apart by
+looking at all dates of a file at once; what stays ambiguous is taken as month/day, as sysstat
+prints without a locale, and said so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from headrace.base.units import HOUR_S
+from headrace.observe.recording import Recording
+
+DATE = r"(?P<a>\d{4}|\d{1,2})[-/.] ?(?P<b>\d{1,2})[-/.] ?(?P<c>\d{4}|\d{1,2})"
+TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2}):(?P<second>\d{2})(?:[.,]\d+)?"
+HALF = r"(?: ?(?P<half>[AaPp]\.?[Mm]\.?))?"
+ZONE = r"(?: ?(?P<zone>Z|UTC|GMT|[+-]\d{2}:?\d{2}|[A-Z]{2,5}))?"
+STAMP = re.compile(rf"{DATE}\.?,?[ T]+{TIME}{HALF}{ZONE}\Z", re.ASCII)
+DAY = re.compile(rf"{DATE}\.?\Z", re.ASCII)
+TIME_OF_DAY = re.compile(rf"{TIME}{HALF}\Z", re.ASCII)
+EPOCH = datetime(1970, 1, 1)
+# A recording is from these years (a guess: no tool read here is older): anything else is a wrong
+# clock.
+FIRST_YEAR, LAST_YEAR = 1990, 2100
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """A moment: `epoch_s` for differences (UTC when the zone is known, else as printed), `local` as
+    printed.
+
+    `zone`: "UTC", or "UTC+01:00", when it was printed with it.
+    """
+
+    epoch_s: float
+    local: datetime
+    zone: str | None = None
+
+
+def looks_like_stamp(text: str) -> bool:
+    """True when the whole text is a date and a time."""
+    return STAMP.match(text) is not None
+
+
+def parse_stamps(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> list[Stamp]:
+    """Dates with times, all of one file, as (place, text). Raises InputError."""
+    matches = []
+    for where, text in texts:
+        match = STAMP.match(text.strip())
+        if not match:
+            hint = "Record with S_TIME_FORMAT=ISO, or LC_ALL=C."
+            raise recording.bad(where, text, "is not a date and time this reader knows", hint)
+        matches.append((where, text, match))
+    zones = {match["zone"] is not None and match["zone"][0] in "+-ZUG" for _, _, match in matches}
+    if len(zones) > 1:
+        hint = "Two recordings were joined: import them one by one."
+        raise recording.bad(matches[0][0], matches[0][1], "some times of this file have a zone, others do not", hint)
+    order = _day_order(recording, matches)
+    return [_stamp(recording, where, text, match, order) for where, text, match in matches]
+
+
+def parse_days(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> list[date]:
+    """Dates without times, all of one file. Raises InputError."""
+    matches = [(where, text, DAY.match(text.strip())) for where, text in texts]
+    for where, text, match in matches:
+        if not match:
+            hint = "Record with S_TIME_FORMAT=ISO, or LC_ALL=C."
+            raise recording.bad(where, text, "is not a date this reader knows", hint)
+    order = _day_order(recording, matches)
+    return [_date(recording, where, text, match, order) for where, text, match in matches]
+
+
+def seconds_of_day(text: str) -> int | None:
+    """`00:10:01` or `12:10:01 AM` as seconds after midnight, None when it is not a time."""
+    match = TIME_OF_DAY.match(text)
+    hour = _hour(match) if match else None
+    if match is None or hour is None or int(match["minute"]) > 59 or int(match["second"]) > 60:
+        return None
+    return hour * HOUR_S + int(match["minute"]) * 60 + int(match["second"])
+
+
+def parse_iso(text: str) -> Stamp | None:
+    """An ISO 8601 or epoch time as cloud tools write it (no month/day doubt), or None."""
+    text = text.strip()
+    if re.fullmatch(r"\d{9,10}(\.\d+)?", text, re.ASCII):
+        moment = EPOCH + timedelta(seconds=float(text))
+        if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+            return None
+        return Stamp(float(text), moment, "UTC")
+    if not re.match(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}[ T]\d{1,2}:\d{2}", text, re.ASCII):
+        return None
+    text = text.replace("/", "-").replace(" UTC", "+00:00")
+    try:
+        moment = datetime.fromisoformat(text)
+        return from_datetime(moment) if FIRST_YEAR <= moment.year <= LAST_YEAR else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def from_datetime(moment: datetime) -> Stamp:
+    """A datetime, with or without a zone, as a Stamp."""
+    local = moment.replace(tzinfo=None)
+    utc = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else local
+    zone = zone_name(round((local - utc).total_seconds())) if moment.tzinfo else None
+    return Stamp((utc - EPOCH).total_seconds(), local, zone)
+
+
+def zone_name(offset_s: int) -> str:
+    """ "UTC" or "UTC+01:00" for a clock that is `offset_s` ahead of UTC."""
+    hours, rest = divmod(abs(offset_s), HOUR_S)
+    return f"UTC{'-' if offset_s < 0 else '+'}{hours:02d}:{rest // 60:02d}" if offset_s else "UTC"
+
+
+def _day_order(recording: Recording, matches: list) -> str:
+    """`mdy` or `dmy`, whichever fits all dates that do not begin with a year."""
+    pairs = {(int(m["a"]), int(m["b"])) for _, _, m in matches if len(m["a"]) < 4}
+    dotted = any("." in text.split()[0] for _, text, m in matches if len(m["a"]) < 4)
+    first_over, second_over = any(a > 12 for a, _ in pairs), any(b > 12 for _, b in pairs)
+    if first_over and second_over:
+        where, text, _ = matches[0]
+        hint = "Two recordings were joined: import them one by one."
+        raise recording.bad(where, text, "dates of this file are neither all month/day nor all day/month", hint)
+    if first_over or dotted:  # a date with dots is day first wherever it is in use
+        return "dmy"
+    if second_over or not pairs:
+        return "mdy"
+    # Both readings are possible. A day that goes on to the next moves the day, seldom the month.
+    if len({a for a, _ in pairs}) > len({b for _, b in pairs}):
+        return "dmy"
+    if all(a == b for a, b in pairs):
+        return "mdy"
+    note = (
+        "The dates can be read as month/day or day/month; month/day "
+        "was taken. Record with S_TIME_FORMAT=ISO to be sure."
+    )
+    recording.note(note)
+    return "mdy"
+
+
+def _date(recording: Recording, where, text: str, match, order: str) -> date:
+    a, b, c = int(match["a"]), int(match["b"]), int(match["c"])
+    if len(match["a"]) == 4:
+        year, month, day = a, b, c
+    else:
+        year = c if len(match["c"]) == 4 else 2000 + c
+        month, day = (a, b) if order == "mdy" else (b, a)
+    try:
+        found = date(year, month, day)
+    except ValueError:
+        hint = "The line is damaged, or two recordings were joined."
+        raise recording.bad(where, text, "is not a day of the calendar", hint) from None
+    if not FIRST_YEAR <= year <= LAST_YEAR:
+        hint = "The clock of that host was wrong."
+        raise recording.bad(where, text, f"a recording is from the years {FIRST_YEAR} to {LAST_YEAR}", hint)
+    return found
+
+
+def _hour(match) -> int | None:
+    hour, half = int(match["hour"]), match["half"]
+    if half:
+        if not 1 <= hour <= 12:
+            return None
+        return hour % 12 + (12 if half[0] in "Pp" else 0)
+    return hour if hour <= 23 else None
+
+
+def _stamp(recording: Recording, where, text: str, match, order: str) -> Stamp:
+    day, hour = _date(recording, where, text, match, order), _hour(match)
+    minute, second = int(match["minute"]), int(match["second"])
+    if hour is None or minute > 59 or second > 59:
+        raise recording.bad(where, text, "is not a time of day", "The line is damaged: take its report out.")
+    local = datetime(day.year, day.month, day.day, hour, minute, second)
+    offset, zone, name = 0, match["zone"], None
+    if zone and zone[0] in "+-":
+        digits = zone[1:].replace(":", "")
+        offset = (1 if zone[0] == "+" else -1) * (int(digits[:2]) * HOUR_S + int(digits[2:]) * 60)
+        name = zone_name(offset)
+    elif zone in ("Z", "UTC", "GMT"):
+        name = "UTC"
+    return Stamp((local - EPOCH).total_seconds() - offset, local, name)

@@ -153,7 +153,9 @@ def parameter_rows(workload) -> list[tuple[str, ...]]:
     for row in workload.parameters:
         spreads = (f"± {100 * row[name]:.0f} %" for name in ("spread", "before"))
         value = fitted(row["value"], row["spread"])
-        cells.append((row["words"], value, *spreads, row["from"]))
+        # The other words say what is counted; a share counts nothing.
+        words = row["words"] + (", ms" if row["name"].endswith("_ms") else "")
+        cells.append((words, value, *spreads, row["from"]))
     return cells
 
 

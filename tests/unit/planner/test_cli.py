@@ -415,7 +415,7 @@ def test_b13_months_are_of_the_growth_a_year():
         (["--goal", "tps>=300", "--report", "plan.pdf"], [".html"]),
         (["--goal", "tps>=300", "--price-file", "nowhere.toml"], ["nowhere.toml"]),
         (["--goal", "tps>=300", "--against", "nowhere.toml"], ["nowhere.toml"]),
-        (["--goal", "tps>=300", "--against", "fio:rw=randread"], ["is no database"]),
+        (["--goal", "tps>=300", "--against", "fio:rw=randread"], ["not a database in transactions"]),
         (["--goal", "tps>=300", "--against", SHOP, "--size-gib", "100"], ["one size cannot hold"]),
     ],
 )  # fmt: skip
@@ -447,5 +447,5 @@ def test_files_that_are_not_there_or_no_workload(tmp_path):
 def test_options_of_databases_are_refused_for_demands(tmp_path, option):
     save(new_constant(100, 50, size_gib=50), tmp_path / "io.toml")
     code, out, err = run("plan", "io.toml", *option)
-    told = "is no database" if option[0] == "--against" else "belongs to plans for databases"
+    told = "not a database in transactions" if option[0] == "--against" else "belongs to plans for databases"
     assert (code, out) == (2, "") and told in err and (option[0] in err or "io.toml" in err)

@@ -43,7 +43,12 @@ def migration(today: Choice | None, choice: Choice) -> str | None:
 
 def _cache_words(today: Choice, choice: Choice) -> str:
     """The cache to set, where it is another on the same instance."""
-    if today.instance != choice.instance or not today.cache_gib or not choice.cache_gib or abs(today.cache_gib - choice.cache_gib) < 0.5:
+    if (
+        today.instance != choice.instance
+        or not today.cache_gib
+        or not choice.cache_gib
+        or abs(today.cache_gib - choice.cache_gib) < 0.5
+    ):
         return ""
     return f"set the cache (innodb_buffer_pool_size) to {choice.cache_gib:.4g} GiB, from {today.cache_gib:.4g}"
 
@@ -58,10 +63,16 @@ def _why_migrate(today: Choice, choice: Choice) -> list[str]:
     if today.layout != choice.layout or today.members != choice.members:
         found.append(f"another layout: {_layout(choice)} instead of {_layout(today)}")
     elif any(new.size_gib < old.size_gib for old, new in zip(before.members, after.members, strict=True)):
-        found.append(f"a volume cannot be made smaller: {after.members[0].size_gib:,} GiB instead of {before.members[0].size_gib:,}")
+        found.append(
+            f"a volume cannot be made smaller: {after.members[0].size_gib:,} GiB instead of {before.members[0].size_gib:,}"
+        )
     if (today.log_storage is None) != (choice.log_storage is None):
         found.append("redo and binlog move")
-    elif today.log_storage and choice.log_storage and not _grows_into(Storage.parse(today.log_storage), Storage.parse(choice.log_storage)):
+    elif (
+        today.log_storage
+        and choice.log_storage
+        and not _grows_into(Storage.parse(today.log_storage), Storage.parse(choice.log_storage))
+    ):
         found.append("the log volume cannot be made smaller or of another layout")
     if today.instance and choice.instance and _architecture(today) != _architecture(choice):
         found.append("another processor architecture: software is installed anew")
@@ -75,7 +86,11 @@ def _grows_into(before: Storage, after: Storage) -> bool:
 
 
 def _layout(choice: Choice) -> str:
-    return "one volume" if choice.members == 1 else f"{choice.members} volumes in {choice.layout.upper().replace('RAID', 'RAID ')}"
+    return (
+        "one volume"
+        if choice.members == 1
+        else f"{choice.members} volumes in {choice.layout.upper().replace('RAID', 'RAID ')}"
+    )
 
 
 def _architecture(choice: Choice) -> str | None:
@@ -114,7 +129,9 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
     wanted = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory {memory} --output diff"
-    found.append({"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""})
+    found.append(
+        {"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""}
+    )
     return found
 
 
@@ -146,7 +163,9 @@ def _modify(after: Storage, before: Storage, as_of: str) -> dict:
     grown = first.size_gib > before.members[0].size_gib
     lines = [_modify_line(first)]
     if grown:
-        lines.append("sudo xfs_growfs MOUNT_POINT    # or resize2fs; grow the partition before, if it has one (growpart)")
+        lines.append(
+            "sudo xfs_growfs MOUNT_POINT    # or resize2fs; grow the partition before, if it has one (growpart)"
+        )
     undo = _modify_line(before.members[0], size=False)
     if grown:
         undo += "    # the size stays: a volume never shrinks"

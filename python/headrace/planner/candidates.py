@@ -105,7 +105,9 @@ class Family:
     @property
     def axis(self) -> str:
         """What performance is bought by: "iops", "size", or "none"."""
-        return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(self.era["iops"]["rule"], "size")
+        return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(
+            self.era["iops"]["rule"], "size"
+        )
 
     @property
     def buys_throughput(self) -> bool:
@@ -193,7 +195,9 @@ def _gib_for(family: Family, member_gib: int, iops: int) -> int:
 
 def member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
     """How many volumes a layout may have: RAID 10 needs an even number, 4 or more."""
-    return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[layout]
+    return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[
+        layout
+    ]
 
 
 def shapes_of(family: Family, size_gib: int) -> list[Shape]:
@@ -296,7 +300,9 @@ def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
     for name in names:
         if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:
             hint = did_you_mean(name, EXCLUDABLE) or f"Known: {', '.join(EXCLUDABLE)}."
-            raise InputError(f"exclude = {shown(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint)
+            raise InputError(
+                f"exclude = {shown(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint
+            )
     return frozenset(name.strip().lower() for name in names)
 
 
@@ -362,7 +368,9 @@ def _same_limits(one: core.Era, other: core.Era) -> bool:
     return figures(one) == figures(other)
 
 
-def spaces_of(family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int) -> list[Space]:
+def spaces_of(
+    family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int
+) -> list[Space]:
     """All spaces of a family: without a log volume the log needs room with the data. Hosts are
     given by their place in `hosts`."""
     sizes = {log: data_gib + (log_gib if log is None else 0) for log in logs}

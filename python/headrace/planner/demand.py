@@ -88,7 +88,11 @@ class PlannedDemand:
 
     def times(self, factor: float) -> dict:
         """The load as the core takes it, with `factor` times the requests."""
-        return {**self.load, **{rate: [value * factor for value in self.load[rate]] for rate in RATES}} if factor != 1.0 else self.load
+        return (
+            {**self.load, **{rate: [value * factor for value in self.load[rate]] for rate in RATES}}
+            if factor != 1.0
+            else self.load
+        )
 
 
 class DemandJudge:
@@ -219,7 +223,9 @@ class DemandJudge:
     def items(self, candidate: Candidate) -> list[dict]:
         """The monthly bill of a candidate, item by item."""
         host = self.hosts[candidate[2]]
-        items = [{"part": "data"} | item for item in self.prices.volume_items(candidate[0], self.million_ios(candidate[0]))]
+        items = [
+            {"part": "data"} | item for item in self.prices.volume_items(candidate[0], self.million_ios(candidate[0]))
+        ]
         if host.name is not None:
             items += [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
         return items

@@ -148,14 +148,23 @@ class Goal:
         metric = known.get(self.metric)
         if metric is None:
             near = did_you_mean(self.metric, known)
-            raise InputError(text, f"{shown(self.metric)} is not a known metric", SOURCE, near or f"Known: {', '.join(known)}.")
+            raise InputError(
+                text, f"{shown(self.metric)} is not a known metric", SOURCE, near or f"Known: {', '.join(known)}."
+            )
         if self.sign != metric.sign:
             raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
-        if isinstance(self.limit, bool) or not isinstance(self.limit, (int, float)) or not math.isfinite(self.limit) or self.limit < 0:
+        if (
+            isinstance(self.limit, bool)
+            or not isinstance(self.limit, (int, float))
+            or not math.isfinite(self.limit)
+            or self.limit < 0
+        ):
             hint = f"For example {EXAMPLES[self.subject]}."
             raise InputError(text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", SOURCE, hint)
         if metric.kind == "headroom" and self.limit > MAX_HEADROOM_PERCENT:
-            raise InputError(text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use --demand-growth for more.")
+            raise InputError(
+                text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use --demand-growth for more."
+            )
         object.__setattr__(self, "limit", float(self.limit) + 0.0)
 
     @classmethod
@@ -240,7 +249,9 @@ def parse_goals(
         if subject == "database" and arrivals and not any(goal.about.kind == "load" for goal in parsed):
             wanted.insert(0, Goal.parse(OPEN_DEFAULT, subject))
         parsed += [
-            goal for goal in wanted if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject, arrivals))
+            goal
+            for goal in wanted
+            if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject, arrivals))
         ]
     if not any(goal.about.kind == "load" for goal in parsed):
         names = "tps, p95_ms, tps_p5 or backlog_s" if subject == "database" else "p99_ms or throttled_min"

@@ -97,7 +97,11 @@ def _simulation(made: Page, result) -> None:
 
 def _prediction(made: Page, result) -> None:
     summary = result.summary
-    interval = "" if summary["tps_low"] is None else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
+    interval = (
+        ""
+        if summary["tps_low"] is None
+        else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
+    )
     rows = [
         ("second half of the run", f"{number(summary['tps'], 4)} tps{interval}"),
         ("p95 of response times", f"{number(summary['p95_ms'])} ms"),

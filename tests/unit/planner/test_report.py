@@ -78,7 +78,8 @@ def test_no_head_room_and_lost_credits_stand_in_sentences():
     text = sentences(made)
     assert "It has no head-room: any growth of the demand breaks a goal." in text
     assert (
-        "Today gp2:300 costs 30.00 USD a month and fails" in text and "Today's credits: credits empty 12 h 56 min after the start" in text
+        "Today gp2:300 costs 30.00 USD a month and fails" in text
+        and "Today's credits: credits empty 12 h 56 min after the start" in text
     )
 
 
@@ -87,7 +88,9 @@ def test_rows_of_the_table_are_the_choices():
     columns, rows = report.choice_table(made)
     by_rank = {row[0].split()[0]: dict(zip(columns, row, strict=True)) for row in rows}
     assert (
-        by_rank["1"]["storage"] == made.winner.storage and by_rank["1"]["rank"].endswith("*") and by_rank["today"]["storage"] == "gp2:1000"
+        by_rank["1"]["storage"] == made.winner.storage
+        and by_rank["1"]["rank"].endswith("*")
+        and by_rank["today"]["storage"] == "gp2:1000"
     )
     assert by_rank["1"]["head-room"] == "+20 %" and by_rank["1"]["AFR a year"] == "0.2 %"
     # Nothing to say.
@@ -121,7 +124,11 @@ def test_the_frame_has_numbers_in_the_units_of_their_names():
     )
     frame = report.frame_of(made)
     assert frame.filter(frame["rank"] == 0)["storage"].to_list() == ["gp3:200"]
-    assert frame["recommended"].sum() >= 1 and frame["cost_usd_month"].dtype.is_float() and frame["probability"].is_between(0, 1).all()
+    assert (
+        frame["recommended"].sum() >= 1
+        and frame["cost_usd_month"].dtype.is_float()
+        and frame["probability"].is_between(0, 1).all()
+    )
 
 
 @pytest.mark.parametrize("width", [80, 100, 150])

@@ -63,7 +63,7 @@ class DayOptions:
     read_kib: Annotated[str | None, option("KIB", "Mean size of a read. Default: 16.")] = None
     write_kib: Annotated[str | None, option("KIB", "Mean size of a write. Default: 22.")] = None
     shape: Annotated[str | None, option("SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default: office.")] = None
-    night_floor: Annotated[str | None, option("SHARE", "Quietest hour as a share of the busiest, 0-1. Default: 0.1.")] = None
+    night_floor: Annotated[str | None, option("SHARE", "The quietest hour as a share of the busiest, 0-1. Default: 0.1.")] = None
     backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = None
     backup_minutes: Annotated[str | None, option("N", "How long the backup runs. Default: 60.")] = None
     backup_mib_s: Annotated[str | None, option("MIB_S", "How fast the backup reads. Default: 50.")] = None

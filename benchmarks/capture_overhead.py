@@ -1,12 +1,16 @@
-"""What a capture costs a server: throughput of sysbench with and without one, in turn, and the processor time of a sample.
+"""What a capture costs a server: throughput of sysbench with and without one, in turn, and the
+processor time of a sample.
 
     python benchmarks/capture_overhead.py [--pairs N] [--seconds S]
 
-The worst case for it: all data in the buffer pool, so processors bind, with as many clients as processors; server, sysbench and capture share the machine. Pairs go
-with-without, without-with, so that a drift of the machine cancels. The interval is Student's of the pairs' relative differences. Goal: under 1 %.
+The worst case for it: all data in the buffer pool, so processors bind, with as many clients as
+processors; server, sysbench and capture share the machine. Pairs go with-without, without-with, so
+that a drift of the machine cancels. The interval is Student's of the pairs' relative differences.
+Goal: under 1 %.
 
-A machine's own noise is some percent, the cost of one statement a second some hundredths. So the second series samples fifty times as often (five samplers at ten a second),
-and its loss is divided by fifty: the cost goes with the statements.
+A machine's own noise is some percent, the cost of one statement a second some hundredths. So the
+second series samples fifty times as often (five samplers at ten a second), and its loss is divided
+by fifty: the cost goes with the statements.
 """
 
 from __future__ import annotations
@@ -34,16 +38,16 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import t as student
 
+from headrace import HeadraceError
 from headrace.connect import connect, parse_address
-from headrace.errors import HeadraceError
 from headrace.observe.live.record import VARIABLES
 from headrace.observe.live.sampler import Sampler, _statement
 
 NEEDED = ("mariadbd", "mariadb-install-db", "sysbench")
-TABLES, ROWS = 4, 20_000
+TABLES, ROWS = 4, 20_000  # small enough to lie in memory (a guess)
 # Imports and the first questions of a capture take a second; both arms wait as long.
 SETTLE_S = 3.0
-SAMPLES = 300
+SAMPLES = 300  # of the median of a statement (a guess)
 # Samplers beside each other and their interval, s: as often as 50 captures.
 SAMPLERS, OFTEN_S = 5, 0.1
 AMPLIFIED = SAMPLERS / OFTEN_S
@@ -67,8 +71,18 @@ class Server:
             "--skip-test-db",
         ]
         subprocess.run(make, check=True, capture_output=True)
-        words = ["mariadbd", "--no-defaults", *own, f"--datadir={folder}/data", f"--socket={self.socket}", "--skip-networking", f"--pid-file={folder}/pid",
-                 "--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M", "--innodb-flush-log-at-trx-commit=0"]  # fmt: skip
+        words = [
+            "mariadbd",
+            "--no-defaults",
+            *own,
+            f"--datadir={folder}/data",
+            f"--socket={self.socket}",
+            "--skip-networking",
+            f"--pid-file={folder}/pid",
+            "--innodb-buffer-pool-size=512M",
+            "--innodb-log-file-size=512M",
+            "--innodb-flush-log-at-trx-commit=0",
+        ]
         with (folder / "log").open("wb") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log)
         self.address = parse_address(f"mysql://root@/?socket={self.socket}")
@@ -115,7 +129,9 @@ class Beside:
     """A process beside the run, from before it until after it."""
 
     def __init__(self, *words: str) -> None:
-        self.process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
 
     def stop(self) -> None:
         self.process.terminate()
@@ -175,7 +191,8 @@ def pairs(server: Server, count: int, seconds: int, begin: Callable[[], Beside])
 
 
 def cost_of_a_sample(server: Server) -> dict[str, float]:
-    """Processor time of one SHOW GLOBAL STATUS as a capture asks it, ms: of the server and of who asks."""
+    """Processor time of one SHOW GLOBAL STATUS as a capture asks it, ms: of the server and of who
+    asks."""
     statement = _statement(VARIABLES)
     with connect(server.address) as connection, connection.cursor() as cursor:
         cursor.execute(statement)
@@ -183,19 +200,30 @@ def cost_of_a_sample(server: Server) -> dict[str, float]:
         for _ in range(SAMPLES):
             cursor.execute(statement)
             cursor.fetchall()
-        return {"server_ms": (server.cpu_s() - before) / SAMPLES * 1e3, "capture_ms": (time.process_time() - own) / SAMPLES * 1e3}
+        return {
+            "server_ms": (server.cpu_s() - before) / SAMPLES * 1e3,
+            "capture_ms": (time.process_time() - own) / SAMPLES * 1e3,
+        }
 
 
 def summary(rows: list[dict], amplified: float = 1.0) -> dict[str, float]:
-    """Mean loss of throughput in % with its 95 % interval, over `amplified`; negative: faster with a capture. By logarithms, so that a slow arm counts alike on either side."""
+    """Mean loss of throughput in % with its 95 % interval, over `amplified`; negative: faster with
+    a capture. By logarithms, so that a slow arm counts alike on either side."""
     losses = [100.0 * math.log(row["without"] / row["with"]) / amplified for row in rows]
     mean, spread = statistics.mean(losses), statistics.stdev(losses)
     half = float(student.ppf(0.975, len(losses) - 1)) * spread / len(losses) ** 0.5
-    return {"loss_percent": mean, "low_percent": mean - half, "high_percent": mean + half, "sd_percent": spread, "pairs": len(losses)}
+    return {
+        "loss_percent": mean,
+        "low_percent": mean - half,
+        "high_percent": mean + half,
+        "sd_percent": spread,
+        "pairs": len(losses),
+    }
 
 
 def measure(count: int = 8, seconds: int = 8) -> dict:
-    """All of it: configuration, pairs, their summary, and what a sample costs. Ends what it starts."""
+    """All of it: configuration, pairs, their summary, and what a sample costs. Ends what it
+    starts."""
     lacking = [name for name in NEEDED if shutil.which(name) is None]
     if lacking:
         raise SystemExit(f"needs {', '.join(lacking)}: apt-get install mariadb-server sysbench")
@@ -213,8 +241,17 @@ def measure(count: int = 8, seconds: int = 8) -> dict:
             cost = cost_of_a_sample(server)
         finally:
             server.close()
-    about = {"server": server.version, "sysbench": "oltp_read_write", "threads": os.cpu_count(), "seconds": seconds, "cores": os.cpu_count(),
-             "kernel": platform.release(), "python": platform.python_version(), "host": socket.gethostname(), "load_before": load}  # fmt: skip
+    about = {
+        "server": server.version,
+        "sysbench": "oltp_read_write",
+        "threads": os.cpu_count(),
+        "seconds": seconds,
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "host": socket.gethostname(),
+        "load_before": load,
+    }
     return {
         "configuration": about,
         "pairs": rows,
@@ -234,18 +271,23 @@ def show(found: dict) -> None:
             table.add_column(column, justify="right")
         for row in found[key]:
             table.add_row(
-                str(row["pair"]), f"{row['without']:,.1f}", f"{row['with']:,.1f}", f"{100 * (1 - row['with'] / row['without']):+.2f} %"
+                str(row["pair"]),
+                f"{row['without']:,.1f}",
+                f"{row['with']:,.1f}",
+                f"{100 * (1 - row['with'] / row['without']):+.2f} %",
             )
         console.print(table)
     for key, what in (("throughput", "as it is"), ("throughput_by_often", f"by {AMPLIFIED:.0f} times as many samples")):
         told = found[key]
         console.print(
-            f"loss {what}: {told['loss_percent']:+.3f} % (95 % interval {told['low_percent']:+.3f} to {told['high_percent']:+.3f} %, {told['pairs']} pairs)"
+            f"loss {what}: {told['loss_percent']:+.3f} % (95 % interval {told['low_percent']:+.3f} to "
+            f"{told['high_percent']:+.3f} %, {told['pairs']} pairs)"
         )
     cost, cores = found["sample"], found["configuration"]["cores"]
     share = (cost["server_ms"] + cost["capture_ms"]) / 1e3 / cores
     console.print(
-        f"a sample takes {cost['server_ms']:.2f} ms of processor in the server and {cost['capture_ms']:.2f} ms in the capture: {share:.3%} of {cores} processors"
+        f"a sample takes {cost['server_ms']:.2f} ms of processor in the server and {cost['capture_ms']:.2f} ms "
+        f"in the capture: {share:.3%} of {cores} processors"
     )
     console.print(f"[dim]{json.dumps(found['configuration'])}[/dim]")
 

@@ -1,12 +1,16 @@
-"""What a crash costs under each setting of durability, measured: a real server on a volume of the lab, clients that commit, a crash, recovery, and a count of what is gone.
+"""What a crash costs under each setting of durability, measured: a real server on a volume of the
+lab, clients that commit, a crash, recovery, and a count of what is gone.
 
     python benchmarks/durability_loss.py [--servers mariadb,mysql,myrocks] [--settings 1/1,2/0,0/none] [--crashes N] [--seconds S] [--raw FILE.json]
     python benchmarks/durability_loss.py --tables FILE.json...        the tables of runs there have been
 
-Prints the tables of docs/reference/durability.md. Needs root and what `headrace lab doctor` looks at; about seven seconds a crash.
+Prints the tables of docs/reference/durability.md. Needs root and what `headrace lab doctor` looks
+at; about seven seconds a crash.
 
-Two crashes: `kill -9` of the server, whose machine goes on; a power cut, in which the volume fails at an instant and what it was not told to flush is kept, dropped or torn at
-random, and what was in the page cache is gone. Seeds are in the raw file. A client is one thread of this program: the commits a second are no benchmark of the server.
+Two crashes: `kill -9` of the server, whose machine goes on; a power cut, in which the volume fails
+at an instant and what it was not told to flush is kept, dropped or torn at random, and what was in
+the page cache is gone. Seeds are in the raw file. A client is one thread of this program: the
+commits a second are no benchmark of the server.
 """
 
 from __future__ import annotations
@@ -26,21 +30,21 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace import servers as mysql
+from headrace import HeadraceError, servers
+from headrace import lab as labs
 from headrace.connect import connect
-from headrace.errors import HeadraceError
-from headrace.lab import Lab, launch
-from headrace.servers.server import Server
+from headrace.lab import Lab
 from ledger import Ledger
 
 STORAGE = "gp3:20:6000:250"
-CLIENTS = 8
+CLIENTS = 8  # a guess: enough for group commit
 SERVERS = {"mariadb": ("mariadb", "innodb"), "mysql": ("mysql", "innodb"), "myrocks": ("mariadb", "myrocks")}
 FLUSH = {"innodb": "innodb_flush_log_at_trx_commit", "myrocks": "rocksdb_flush_log_at_trx_commit"}
 # (flush the engine's log at commit, sync_binlog; None: no binary log)
 CASES = ((1, 1), (1, 0), (2, 1), (2, 0), (0, 0), (1, None), (2, None), (0, None))
 CRASHES = ("power cut", "kill -9")
-# The volume must be told of a power cut before, and from then on notes what was not flushed: longer than any log is left unflushed by the engines (1 s), with room.
+# The volume must be told of a power cut before, and from then on notes what was not flushed: longer
+# than any log is left unflushed by the engines (1 s), with room.
 CUT_AFTER_S = 2.5
 # After the cut: until the server has noticed (its flusher runs once a second), or is known to hang.
 NOTICE_S = 1.5
@@ -48,8 +52,8 @@ NOTICE_S = 1.5
 
 @dataclass(frozen=True)
 class Crash:
-    """One crash. `tps`: commits a second before it; `binlog_ahead`: transactions in the binary log beyond those in the tables, negative where
-    it has fewer, None without one."""
+    """One crash. `tps`: commits a second before it; `binlog_ahead`: transactions in the binary log
+    beyond those in the tables, negative where it has fewer, None without one."""
 
     server: str
     version: str
@@ -71,26 +75,26 @@ def settings_of(engine: str, flush: int, sync_binlog: int | None) -> dict[str, s
     return {FLUSH[engine]: str(flush), "innodb_buffer_pool_size": "256M"} | binlog
 
 
-def rows(server: Server, *statements: str) -> tuple:
+def rows(server: servers.Server, *statements: str) -> tuple:
     with connect(server.address(), 120) as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
         return cursor.fetchall()
 
 
-def transactions_in_binlog(server: Server) -> int:
+def transactions_in_binlog(server: servers.Server) -> int:
     """Those that ended with a commit."""
     names = [row[0] for row in rows(server, "SHOW BINARY LOGS")]
     return sum(1 for name in names for row in rows(server, f"SHOW BINLOG EVENTS IN '{name}'") if row[2] == "Xid")
 
 
-def begin_binlog_anew(server: Server) -> None:
+def begin_binlog_anew(server: servers.Server) -> None:
     rows(server, "RESET BINARY LOGS AND GTIDS" if server.flavor == "mysql" else "RESET MASTER")
 
 
 def crash_once(
-    lab: Lab, server: Server, ledger: Ledger, case: tuple, how: str, seconds: float, chance: random.Random
-) -> tuple[Server, Crash]:
+    lab: Lab, server: servers.Server, ledger: Ledger, case: tuple, how: str, seconds: float, chance: random.Random
+) -> tuple[servers.Server, Crash]:
     before, began = ledger.acknowledged, time.time()
     ledger.start()
     time.sleep(seconds * chance.uniform(0.75, 1.25) - (CUT_AFTER_S if how == "power cut" else 0))
@@ -103,7 +107,7 @@ def crash_once(
         os.kill(server.pid, signal.SIGKILL)
         at = time.time()
     since = time.monotonic()
-    server = mysql.up(lab, name=server.name)
+    server = servers.up(lab, name=server.name)
     recovery_s = time.monotonic() - since
     ledger.stop()
     # Of a killed server every acknowledgement counts; a machine without power sends none.
@@ -113,15 +117,29 @@ def crash_once(
     tps = (loss.acknowledged - before) / (at - began)
     name = "myrocks" if server.engine == "myrocks" else server.flavor
     return server, Crash(
-        name, server.version_text.split("-")[0], flush, sync_binlog, how, seed, tps, loss.acknowledged - before, loss.lost, loss.lost_s, loss.torn, ahead, recovery_s
-    )  # fmt: skip
+        name,
+        server.version_text.split("-")[0],
+        flush,
+        sync_binlog,
+        how,
+        seed,
+        tps,
+        loss.acknowledged - before,
+        loss.lost,
+        loss.lost_s,
+        loss.torn,
+        ahead,
+        recovery_s,
+    )
 
 
 def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: float, seed: int) -> list[Crash]:
     flavor, engine = SERVERS[name]
     found = []
     for case in cases:
-        server = mysql.up(lab, name=name, flavor=flavor, engine=engine, storage=STORAGE, settings=settings_of(engine, *case))
+        server = servers.up(
+            lab, name=name, flavor=flavor, engine=engine, storage=STORAGE, settings=settings_of(engine, *case)
+        )
         try:
             ledger = Ledger(server.address(), CLIENTS)
             ledger.create()
@@ -133,19 +151,37 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
                     server, crash = crash_once(lab, server, ledger, case, how, seconds, chance)
                     found.append(crash)
                     ledger.go_on()
-                    print(f"{name} flush={case[0]} sync_binlog={case[1]} {how}: {crash.acknowledged} acknowledged, {crash.lost} lost, "
-                          f"binary log ahead by {crash.binlog_ahead}, recovered in {crash.recovery_s:.1f} s {crash.torn or ''}", file=sys.stderr)  # fmt: skip
+                    print(
+                        f"{name} flush={case[0]} sync_binlog={case[1]} {how}: {crash.acknowledged} "
+                        f"acknowledged, {crash.lost} lost, "
+                        f"binary log ahead by {crash.binlog_ahead}, recovered in {crash.recovery_s:.1f} s "
+                        f"{crash.torn or ''}",
+                        file=sys.stderr,
+                    )
         finally:
-            mysql.destroy(mysql.find(lab, name))
+            servers.destroy(servers.find(lab, name))
     return found
 
 
 def table(name: str, found: list[Crash]) -> list[str]:
     """Markdown: a row for each setting and crash; median and, in parentheses, the extreme."""
     flavor, engine = SERVERS[name]
-    label = f"{'MySQL' if flavor == 'mysql' else 'MariaDB'} {found[0].version}, {'MyRocks' if engine == 'myrocks' else 'InnoDB'}"
-    head = (f"`{FLUSH[engine]}`", "`sync_binlog`", "crash", "n", "commits/s", "crashes that lost commits", "commits lost", "seconds lost, most",
-            "binary log ahead (+) or behind (-)", "torn")  # fmt: skip
+    label = (
+        f"{'MySQL' if flavor == 'mysql' else 'MariaDB'} {found[0].version}, "
+        f"{'MyRocks' if engine == 'myrocks' else 'InnoDB'}"
+    )
+    head = (
+        f"`{FLUSH[engine]}`",
+        "`sync_binlog`",
+        "crash",
+        "n",
+        "commits/s",
+        "crashes that lost commits",
+        "commits lost",
+        "seconds lost, most",
+        "binary log ahead (+) or behind (-)",
+        "torn",
+    )
     lines = [f"### {label}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for flush, sync_binlog in CASES:
         for how in CRASHES:
@@ -155,10 +191,17 @@ def table(name: str, found: list[Crash]) -> list[str]:
             lost = [one.lost for one in these]
             ahead = [one.binlog_ahead for one in these if one.binlog_ahead is not None]
             cells = (
-                flush, "no binary log" if sync_binlog is None else sync_binlog, how, len(these), f"{statistics.median(one.tps for one in these):,.0f}",
-                f"{sum(count > 0 for count in lost)} of {len(these)}", spread(lost), f"{max(one.lost_s for one in these):.2f}",
-                spread(ahead, "+") if ahead else "-", sum(len(one.torn) for one in these),
-            )  # fmt: skip
+                flush,
+                "no binary log" if sync_binlog is None else sync_binlog,
+                how,
+                len(these),
+                f"{statistics.median(one.tps for one in these):,.0f}",
+                (f"{sum(count > 0 for count in lost)} of {len(these)}"),
+                spread(lost),
+                f"{max(one.lost_s for one in these):.2f}",
+                spread(ahead, "+") if ahead else "-",
+                sum(len(one.torn) for one in these),
+            )
             lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     return [*lines, ""]
 
@@ -171,7 +214,11 @@ def spread(values: list[int], sign: str = "") -> str:
 
 def machine() -> str:
     model = next(
-        (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
         platform.machine(),
     )
     memory_gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
@@ -193,16 +240,19 @@ def measured(chosen: argparse.Namespace) -> dict:
     """What --raw holds: about the run, and every crash."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-durability-"))
     found: list[Crash] = []
-    lab = launch.up(folder / "lab", settings=launch.Settings(metrics_port=0))
+    lab = labs.up(folder / "lab", settings=labs.Settings(metrics_port=0))
     try:
         for name in chosen.servers.split(","):
             found += measure(lab, name, cases_of(chosen.settings), chosen.crashes, chosen.seconds, chosen.seed)
     finally:
-        for server in mysql.servers(lab):
-            mysql.destroy(server)
-        launch.down(lab, force=True)
+        for server in servers.servers(lab):
+            servers.destroy(server)
+        labs.down(lab, force=True)
         shutil.rmtree(folder, ignore_errors=True)
-    about = f"{datetime.now(UTC):%Y-%m-%d} on {machine()}; storage {STORAGE}, one volume; {CLIENTS} clients; {chosen.seconds:g} s of commits before a crash, give or take a quarter"
+    about = (
+        f"{datetime.now(UTC):%Y-%m-%d} on {machine()}; storage {STORAGE}, one volume; {CLIENTS} clients; "
+        f"{chosen.seconds:g} s of commits before a crash, give or take a quarter"
+    )
     return {"about": about, "seed": chosen.seed, "crashes": [asdict(one) for one in found]}
 
 
@@ -214,7 +264,9 @@ def main() -> int:
     options.add_argument("--seconds", type=float, default=5.0, help="of commits before a crash, give or take a quarter")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--raw", type=Path, help="every crash, as JSON")
-    options.add_argument("--tables", type=Path, nargs="+", metavar="FILE", help="measure nothing: the tables of these files")
+    options.add_argument(
+        "--tables", type=Path, nargs="+", metavar="FILE", help="measure nothing: the tables of these files"
+    )
     chosen = options.parse_args()
     try:
         results = [json.loads(path.read_text()) for path in chosen.tables] if chosen.tables else [measured(chosen)]

@@ -1,9 +1,12 @@
-"""The lab beside its peers on this machine, in one run: the ceiling of the path, added latency, caps, depletion, CPU and memory.
+"""The lab beside its peers on this machine, in one run: the ceiling of the path, added latency,
+caps, depletion, CPU and memory.
 
     make bench            (needs root, /dev/fuse and loop devices; says so where they are missing)
 
-Peers, where they are installed: a loop device straight on the file, QEMU's storage daemon (FUSE export + loop, throttle group), nbdkit + nbdfuse + loop, the kernel's blkio throttle.
-Every path has the same file system, file size and fio loads. Each figure is the median of REPETITIONS runs, with its range.
+Peers, where they are installed: a loop device straight on the file, QEMU's storage daemon (FUSE
+export + loop, throttle group), nbdkit + nbdfuse + loop, the kernel's blkio throttle. Every path has
+the same file system, file size and fio loads. Each figure is the median of REPETITIONS runs, with
+its range.
 """
 
 from __future__ import annotations
@@ -22,16 +25,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from headrace.bench.compare import fio
-from headrace.errors import HeadraceError
-from headrace.lab import Lab, launch
+from headrace import HeadraceError
+from headrace import lab as labs
+from headrace.bench import FioLoad, fio_once
+from headrace.lab import Lab
 
-REPETITIONS = 3
-SECONDS = 4.0
-SIZE_GIB = 1
+REPETITIONS = 3  # a guess: what ten minutes allow
+SECONDS = 4.0  # of each run (a guess)
+SIZE_GIB = 1  # of each file (a guess)
+# The least of gp3, its most of 2020, and near what two processors hold.
 CAPS_IOPS = (3_000, 16_000, 30_000)
-CAPS_MIB_S = (125, 500, 1_000)
-MANY = 64
+CAPS_MIB_S = (125, 500, 1_000)  # the least of gp3, a middle, its most of 2020
+MANY = 64  # volumes (a guess: more than an instance has)
 BLKIO = Path("/sys/fs/cgroup/blkio")
 
 
@@ -114,7 +119,11 @@ def nbdkit(folder: Path, limit: int | None = None) -> Iterator[str]:
         daemon.wait()
 
 
-PEERS = {"raw loop": (raw_loop, "losetup"), "QEMU storage daemon": (qemu, "qemu-storage-daemon"), "nbdkit + nbdfuse": (nbdkit, "nbdfuse")}
+PEERS = {
+    "raw loop": (raw_loop, "losetup"),
+    "QEMU storage daemon": (qemu, "qemu-storage-daemon"),
+    "nbdkit + nbdfuse": (nbdkit, "nbdfuse"),
+}
 
 
 @contextlib.contextmanager
@@ -130,16 +139,18 @@ def volume(lab: Lab, spec: str, unpaced: bool = False) -> Iterator[str]:
 def fill(device: str) -> None:
     """Written once, as the peers' image is."""
     subprocess.run(
-        ["dd", "if=/dev/urandom", f"of={device}", "bs=1M", f"count={SIZE_GIB * 1024}", "oflag=direct"], check=True, capture_output=True
+        ["dd", "if=/dev/urandom", f"of={device}", "bs=1M", f"count={SIZE_GIB * 1024}", "oflag=direct"],
+        check=True,
+        capture_output=True,
     )
 
 
-def load(rw: str, bs: int, depth: int, seconds: float = SECONDS, ramp_s: float = 1.0) -> fio.Load:
-    return fio.Load(rw, bs, depth, seconds, size_gib=SIZE_GIB, ramp_s=ramp_s)
+def load(rw: str, bs: int, depth: int, seconds: float = SECONDS, ramp_s: float = 1.0) -> FioLoad:
+    return FioLoad(rw, bs, depth, seconds, size_gib=SIZE_GIB, ramp_s=ramp_s)
 
 
-def several(device: str, what: fio.Load, figure: str) -> list[float]:
-    return [getattr(fio.run(what, device), figure) for _ in range(REPETITIONS)]
+def several(device: str, what: FioLoad, figure: str) -> list[float]:
+    return [getattr(fio_once(what, device), figure) for _ in range(REPETITIONS)]
 
 
 def path_figures(device: str) -> dict[str, list[float]]:
@@ -176,34 +187,40 @@ def caps(lab: Lab, folder: Path) -> list[dict]:
     for iops in CAPS_IOPS:
         with volume(lab, f"gp3:100:{iops}:{min(1_000, iops // 4)}") as device:
             fill(device)
-            runs = [fio.run(load("randread", 16, 16, ramp_s=ramp_of(iops)), device) for _ in range(REPETITIONS)]
+            runs = [fio_once(load("randread", 16, 16, ramp_s=ramp_of(iops)), device) for _ in range(REPETITIONS)]
         rows.append(cap_row("headrace", f"{iops} IOPS", iops, [run.iops for run in runs], runs))
         if shutil.which("qemu-storage-daemon"):
             with qemu(folder, iops) as device:
-                runs = [fio.run(load("randread", 16, 16, ramp_s=ramp_of(iops)), device) for _ in range(REPETITIONS)]
+                runs = [fio_once(load("randread", 16, 16, ramp_s=ramp_of(iops)), device) for _ in range(REPETITIONS)]
             rows.append(cap_row("QEMU throttle group", f"{iops} IOPS", iops, [run.iops for run in runs], runs))
     for mib_s in CAPS_MIB_S:
         with volume(lab, f"gp3:100:16000:{mib_s}") as device:
             fill(device)
-            runs = [fio.run(load("randread", 256, 16, ramp_s=3.0), device) for _ in range(REPETITIONS)]
+            runs = [fio_once(load("randread", 256, 16, ramp_s=3.0), device) for _ in range(REPETITIONS)]
         rows.append(cap_row("headrace", f"{mib_s} MiB/s", mib_s, [run.mib_s for run in runs], runs))
     with raw_loop(folder) as device, blkio(device, CAPS_IOPS[0]) as limited:
         if limited:
-            runs = [fio.run(load("randread", 16, 16, ramp_s=3.0), device) for _ in range(REPETITIONS)]
-            rows.append(cap_row("kernel blkio throttle", f"{CAPS_IOPS[0]} IOPS", CAPS_IOPS[0], [run.iops for run in runs], runs))
+            runs = [fio_once(load("randread", 16, 16, ramp_s=3.0), device) for _ in range(REPETITIONS)]
+            rows.append(
+                cap_row("kernel blkio throttle", f"{CAPS_IOPS[0]} IOPS", CAPS_IOPS[0], [run.iops for run in runs], runs)
+            )
     return rows
 
 
 def ramp_of(iops: int) -> float:
-    """Longer than a saved second of I/Os lasts: two cores take perhaps 2,000 a second more than the highest cap."""
+    """Longer than a saved second of I/Os lasts: two cores take perhaps 2,000 a second more than the
+    highest cap."""
     return 3.0 if iops < 30_000 else 20.0
 
 
 def cap_row(who: str, cap: str, wanted: float, values: list[float], runs: list) -> dict:
     return {
-        "who": who, "cap": cap, "error_percent": [100.0 * (value / wanted - 1.0) for value in values], "cv": [run.sd_ms / run.mean_ms for run in runs],
+        "who": who,
+        "cap": cap,
+        "error_percent": [100.0 * (value / wanted - 1.0) for value in values],
+        "cv": [run.sd_ms / run.mean_ms for run in runs],
         "p99_ms": [run.p99_ms for run in runs],
-    }  # fmt: skip
+    }
 
 
 @contextlib.contextmanager
@@ -231,11 +248,11 @@ def depletion(lab: Lab) -> dict:
     for _ in range(REPETITIONS):
         made = lab.create("gp2:100")["id"]
         device = lab.attach(made)["attachment"]["device"]
-        fio.run(load("randread", 16, 16, 2.0), device)
+        fio_once(load("randread", 16, 16, 2.0), device)
         lab.set_balance(made, 0.2)
         before = lab.balance(made)["members"][0]["credits"]
         begun = time.monotonic()
-        done = fio.run(fio.Load("randread", 16, 16, 8.0, size_gib=SIZE_GIB), device)
+        done = fio_once(FioLoad("randread", 16, 16, 8.0, size_gib=SIZE_GIB), device)
         after = lab.balance(made)["members"][0]["credits"]
         # Credits at the start, what was earned between the two looks at them, less what is left.
         rows.append({"ios": done.ios, "formula": before + 300 * (time.monotonic() - begun) - after})
@@ -263,7 +280,7 @@ def many(lab: Lab) -> dict:
         scaling = {}
         for busy in (1, 4, 16):
             # One queue of 32 over all of them.
-            what = fio.Load("randread", 16, 32, SECONDS, size_gib=SIZE_GIB, ramp_s=1.0)
+            what = FioLoad("randread", 16, 32, SECONDS, size_gib=SIZE_GIB, ramp_s=1.0)
             scaling[busy] = several(":".join(devices[:busy]), what, "iops")
     finally:
         for one in ids:
@@ -288,15 +305,23 @@ def run() -> dict:
         return {"missing": why}
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
-        with launch.up(folder / "lab", None, launch.Settings(metrics_port=0)) as lab:
+        with labs.up(folder / "lab", None, labs.Settings(metrics_port=0)) as lab:
             try:
-                return {"many": many(lab), "ceilings": ceilings(lab, folder), "caps": caps(lab, folder), "depletion": depletion(lab)}
+                return {
+                    "many": many(lab),
+                    "ceilings": ceilings(lab, folder),
+                    "caps": caps(lab, folder),
+                    "depletion": depletion(lab),
+                }
             finally:
-                launch.down(lab, True)
+                labs.down(lab, True)
 
 
 def spread(values: list[float], digits: int = 4) -> str:
-    return f"{statistics.median(values):,.{digits}g} ({min(values):,.{digits}g} to {max(values):,.{digits}g}, n={len(values)})"
+    return (
+        f"{statistics.median(values):,.{digits}g} ({min(values):,.{digits}g} to {max(values):,.{digits}g}, "
+        f"n={len(values)})"
+    )
 
 
 def show(console: Console, found: dict) -> None:
@@ -305,23 +330,32 @@ def show(console: Console, found: dict) -> None:
         console.print(found["missing"])
         return
     paths = Table(
-        "path", "16 KiB reads a second, depth 32", "16 KiB writes a second, depth 32", "4 KiB read, depth 1, us", title="The path alone"
+        "path",
+        "16 KiB reads a second, depth 32",
+        "16 KiB writes a second, depth 32",
+        "4 KiB read, depth 1, us",
+        title="The path alone",
     )
     for name, figures in found["ceilings"].items():
         if "missing" in figures:
             paths.add_row(name, f"not here: {figures['missing']}")
             continue
-        paths.add_row(name, *(spread(figures[key]) for key in ("read_iops_16k_qd32", "write_iops_16k_qd32", "read_us_4k_qd1")))
+        paths.add_row(
+            name, *(spread(figures[key]) for key in ("read_iops_16k_qd32", "write_iops_16k_qd32", "read_us_4k_qd1"))
+        )
     console.print(paths)
     console.print(f"CPU of the daemon: {found['ceilings']['headrace, unpaced']['cpu_us_per_io'][0]:.1f} us a request")
     limits = Table("who", "cap", "error of the mean, %", "CV of latency", "p99, ms", title="At the cap, depth 16")
     for row in found["caps"]:
-        limits.add_row(row["who"], row["cap"], spread(row["error_percent"], 2), spread(row["cv"], 2), spread(row["p99_ms"]))
+        limits.add_row(
+            row["who"], row["cap"], spread(row["error_percent"], 2), spread(row["cv"], 2), spread(row["p99_ms"])
+        )
     console.print(limits)
     console.print(f"gp2 that runs dry: I/Os beside the formula {spread(found['depletion']['error_percent'], 3)} %")
     all_of = found["many"]
     console.print(
-        f"{all_of['volumes']} volumes attached: {all_of['mib_per_volume']:.2f} MiB each; reads a second by busy volumes: {all_of['iops_by_busy_volumes']}"
+        f"{all_of['volumes']} volumes attached: {all_of['mib_per_volume']:.2f} MiB each; reads a second by busy "
+        f"volumes: {all_of['iops_by_busy_volumes']}"
     )
 
 

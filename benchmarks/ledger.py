@@ -1,8 +1,11 @@
-"""What a crash lost: commits that were acknowledged, noted outside the server, held against what is there afterwards.
+"""What a crash lost: commits that were acknowledged, noted outside the server, held against what is
+there afterwards.
 
-Every client commits transactions numbered 1, 2, 3 ..., each of which adds a row and moves the client's counter in another table. So of each client there must be, after
-any crash, all rows up to some number and a counter that says the same number: anything else is a torn transaction. A client waits for each acknowledgement
-before it goes on, so at most one transaction beyond the last that was acknowledged may be there.
+Every client commits transactions numbered 1, 2, 3 ..., each of which adds a row and moves the
+client's counter in another table. So of each client there must be, after any crash, all rows up to
+some number and a counter that says the same number: anything else is a torn transaction. A client
+waits for each acknowledgement before it goes on, so at most one transaction beyond the last that
+was acknowledged may be there.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dataclasses import dataclass, field
 from headrace.connect import Address, connect
 
 SCHEMA = "headrace_ledger"
-ANSWER_S = 60.0
+ANSWER_S = 60.0  # a guess: a server that recovers takes seconds
 # Long enough that commits fill redo and binary log as those of an application do.
 PAYLOAD = "x" * 200
 
@@ -32,8 +35,9 @@ class Client:
 
 @dataclass(frozen=True)
 class Loss:
-    """Of all clients: `acknowledged` by the moment of the crash, `there` afterwards, `lost` of the acknowledged, `lost_s`: how long before the crash the oldest lost one
-    was acknowledged (0: none was lost), `torn`: what is there and should not be, in words."""
+    """Of all clients: `acknowledged` by the moment of the crash, `there` afterwards, `lost` of the
+    acknowledged, `lost_s`: how long before the crash the oldest lost one was acknowledged (0:
+    none was lost), `torn`: what is there and should not be, in words."""
 
     acknowledged: int
     there: int
@@ -43,7 +47,8 @@ class Loss:
 
 
 class Ledger:
-    """Clients that commit as fast as they are answered, each in a thread, from `start` until `stop`, or until the server is gone."""
+    """Clients that commit as fast as they are answered, each in a thread, from `start` until
+    `stop`, or until the server is gone."""
 
     def __init__(self, address: Address, clients: int = 8) -> None:
         self.address = address
@@ -52,19 +57,25 @@ class Ledger:
         self._threads: list[threading.Thread] = []
 
     def create(self) -> None:
-        """Its two tables, in a schema of their own, in the server's default engine. Raises InputError, CouldNotRun."""
+        """Its two tables, in a schema of their own, in the server's default engine. Raises
+        InputError, CouldNotRun."""
         rows = ", ".join(f"({client.number}, 0)" for client in self.clients)
         self._do(
             f"DROP DATABASE IF EXISTS {SCHEMA}",
             f"CREATE DATABASE {SCHEMA}",
-            f"CREATE TABLE {SCHEMA}.entries (client INT NOT NULL, number INT NOT NULL, payload VARCHAR(255) NOT NULL, PRIMARY KEY (client, number))",
+            (
+                f"CREATE TABLE {SCHEMA}.entries (client INT NOT NULL, number INT NOT NULL, payload VARCHAR(255) NOT "
+                "NULL, PRIMARY KEY (client, number))"
+            ),
             f"CREATE TABLE {SCHEMA}.counters (client INT NOT NULL PRIMARY KEY, number INT NOT NULL)",
             f"INSERT INTO {SCHEMA}.counters VALUES {rows}",
         )
 
     def start(self) -> None:
         """Every client begins. One that finds no server ends at once, and says so in `error`."""
-        self._threads = [threading.Thread(target=self._commit_on, args=(client,), daemon=True) for client in self.clients]
+        self._threads = [
+            threading.Thread(target=self._commit_on, args=(client,), daemon=True) for client in self.clients
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -83,7 +94,8 @@ class Ledger:
 
     def _commit_on(self, client: Client) -> None:
         number = len(client.acknowledged)
-        # What ends a connection: the server's end (pymysql's errors), or one of headrace's own about having none.
+        # What ends a connection: the server's end (pymysql's errors), or one of headrace's own
+        # about having none.
         with contextlib.suppress(Exception):
             try:
                 connection = connect(self.address.with_database(SCHEMA), ANSWER_S)
@@ -101,23 +113,33 @@ class Ledger:
                 raise
 
     def check(self, crashed_at: float | None = None) -> Loss:
-        """Holds the notes against the server. `crashed_at`: acknowledgements after it (Unix seconds) do not count: a machine without power would not have sent them.
+        """Holds the notes against the server.
 
-        Raises InputError, CouldNotRun."""
-        found = {client: (count, highest, counter) for client, count, highest, counter in self._do(
-            f"SELECT c.client, COUNT(e.number), COALESCE(MAX(e.number), 0), c.number FROM {SCHEMA}.counters c "
-            f"LEFT JOIN {SCHEMA}.entries e ON e.client = c.client GROUP BY c.client, c.number"
-        )}  # fmt: skip
+        `crashed_at`: acknowledgements after it (Unix seconds) do not count: a machine without power
+        would not have sent them.
+
+        Raises InputError, CouldNotRun.
+        """
+        found = {
+            client: (count, highest, counter)
+            for client, count, highest, counter in self._do(
+                f"SELECT c.client, COUNT(e.number), COALESCE(MAX(e.number), 0), c.number FROM {SCHEMA}.counters c "
+                f"LEFT JOIN {SCHEMA}.entries e ON e.client = c.client GROUP BY c.client, c.number"
+            )
+        }
         acknowledged = there = lost = 0
         oldest, torn = None, []
         for client in self.clients:
-            until = len(client.acknowledged) if crashed_at is None else bisect.bisect_right(client.acknowledged, crashed_at)
+            until = (
+                len(client.acknowledged) if crashed_at is None else bisect.bisect_right(client.acknowledged, crashed_at)
+            )
             count, highest, counter = found.get(client.number, (0, 0, 0))
             if not count == highest == counter:
                 torn.append(f"client {client.number}: {count} rows, the highest {highest}, counter {counter}")
             if highest > len(client.acknowledged) + 1:
                 torn.append(
-                    f"client {client.number}: transaction {highest} is there, and the last that was sent was {len(client.acknowledged) + 1}"
+                    f"client {client.number}: transaction {highest} is there, and the last that was sent was "
+                    f"{len(client.acknowledged) + 1}"
                 )
             acknowledged += until
             there += counter
@@ -133,7 +155,8 @@ class Ledger:
         return Loss(acknowledged, there, lost, 0.0 if oldest is None else max(0.0, end - oldest), tuple(torn))
 
     def go_on(self) -> None:
-        """Takes what is there as the new beginning, after a crash that was checked. Raises InputError, CouldNotRun."""
+        """Takes what is there as the new beginning, after a crash that was checked. Raises
+        InputError, CouldNotRun."""
         at = dict(self._do(f"SELECT client, number FROM {SCHEMA}.counters"))
         for client in self.clients:
             number = at.get(client.number, 0)

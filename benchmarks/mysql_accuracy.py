@@ -1,8 +1,10 @@
-"""How well databases are predicted on runs the calibration has not seen: published sysbench-tpcc runs of 2018, where their files are at hand.
+"""How well databases are predicted on runs the calibration has not seen: published sysbench-tpcc
+runs of 2018, where their files are at hand.
 
     python benchmarks/mysql_accuracy.py FOLDER      the CSV (and vmstat) files named in published_runs.csv
 
-`make bench` looks for the folder beside the repository or in HEADRACE_PUBLISHED_RUNS, and says when it is not there. The files are not part of the project.
+`make bench` looks for the folder beside the repository or in HEADRACE_PUBLISHED_RUNS, and says when
+it is not there. The files are not part of the project.
 """
 
 from __future__ import annotations
@@ -13,12 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headrace.calibration.from_runs import calibrate
-from headrace.calibration.runs import load_run
-from headrace.calibration.score import compare_run
+from headrace import calibrate, compare_run, load_run
 
 HERE = Path(__file__).parent
-# What is calibrated on what; the runs of the set are left out of its score. The first two are the ones the project holds itself to.
+# What is calibrated on what; the runs of the set are left out of its score. The first two are the
+# ones the project holds itself to.
 SETS = {
     "InnoDB from one long run": ["innodb_io1_20000iops_72thr"],
     "InnoDB from four runs": [
@@ -66,16 +67,33 @@ def load_all(source: Path) -> dict:
 
 def _description(row: dict, measured: Path, vmstat: Path) -> str:
     lines = [
-        'format = "headrace-run"', "version = 1", f'name = "{row["file"]}"', f'engine = "{row["engine"]}"', f'storage = "{row["storage"]}"',
-        'as_of = "2018-08-15"', f'instance = "{row["instance"]}"', f"cache_gb = {row['cache_gb']}", f"threads = {row['threads']}", 'start = "cold"',
-        "[benchmark]", 'name = "sysbench-tpcc"', f"tables = {row['tables']}", "scale = 100", f"data_gb = {row['data_gb']}",
-        "[settings]", *row["settings"].split(), "[files]", f'sysbench = "{measured}"', *([f'vmstat = "{vmstat}"'] if vmstat.exists() else []),
-    ]  # fmt: skip
+        'format = "headrace-run"',
+        "version = 1",
+        f'name = "{row["file"]}"',
+        f'engine = "{row["engine"]}"',
+        f'storage = "{row["storage"]}"',
+        'as_of = "2018-08-15"',
+        f'instance = "{row["instance"]}"',
+        f"cache_gb = {row['cache_gb']}",
+        f"threads = {row['threads']}",
+        'start = "cold"',
+        "[benchmark]",
+        'name = "sysbench-tpcc"',
+        f"tables = {row['tables']}",
+        "scale = 100",
+        f"data_gb = {row['data_gb']}",
+        "[settings]",
+        *row["settings"].split(),
+        "[files]",
+        f'sysbench = "{measured}"',
+        *([f'vmstat = "{vmstat}"'] if vmstat.exists() else []),
+    ]
     return "\n".join(lines) + "\n"
 
 
 def score(runs: dict) -> list[dict]:
-    """A row per set and run it has not seen: errors in percent by figure, and the compaction period over the expected one."""
+    """A row per set and run it has not seen: errors in percent by figure, and the compaction period
+    over the expected one."""
     rows = []
     for name, known in SETS.items():
         if not all(run in runs for run in known):
@@ -86,10 +104,17 @@ def score(runs: dict) -> list[dict]:
             alike = run.engine == workload.engine and run.instance == runs[known[0]].instance
             if other not in known and alike:
                 found = compare_run(run, workload, draws=0)
-                rows.append({
-                    "set": name, "run": other, "period_tx": compaction and compaction["period_tx"],
-                    **{what: [found.error_percent(figure) for figure in figures] for what, figures in FIGURES.items()},
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "set": name,
+                        "run": other,
+                        "period_tx": compaction and compaction["period_tx"],
+                        **{
+                            what: [found.error_percent(figure) for figure in figures]
+                            for what, figures in FIGURES.items()
+                        },
+                    }
+                )
     return rows
 
 
@@ -99,8 +124,16 @@ def summary(rows: list[dict]) -> list[dict]:
     for name in dict.fromkeys(row["set"] for row in rows):
         for what in FIGURES:
             sizes = sorted(abs(value) for row in rows if row["set"] == name for value in row[what])
-            table.append({"set": name, "figure": what, "n": len(sizes), "median": sizes[len(sizes) // 2], "p90": sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))],
-                          "worst": sizes[-1]})  # fmt: skip
+            table.append(
+                {
+                    "set": name,
+                    "figure": what,
+                    "n": len(sizes),
+                    "median": sizes[len(sizes) // 2],
+                    "p90": sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))],
+                    "worst": sizes[-1],
+                }
+            )
     return table
 
 
@@ -112,11 +145,17 @@ def main() -> int:
     rows = score(load_all(source))
     for row in rows:
         period = f"  period {row['period_tx']:,.0f} tx" if row["period_tx"] else ""
-        print(f"{row['set']:36s} {row['run']:38s} 2nd half {row['second half'][0]:+6.1f} %  quarters " + " ".join(f"{x:+5.1f}" for x in row["quarters"])
-              + "  p5 p95 " + " ".join(f"{x:+5.1f}" for x in row["p5 and p95"]) + period)  # fmt: skip
+        print(
+            (f"{row['set']:36s} {row['run']:38s} 2nd half {row['second half'][0]:+6.1f} %  quarters ")
+            + " ".join(f"{x:+5.1f}" for x in row["quarters"])
+            + "  p5 p95 "
+            + " ".join(f"{x:+5.1f}" for x in row["p5 and p95"])
+            + period
+        )
     for row in summary(rows):
         print(
-            f"{row['set']:36s} {row['figure']:12s} n={row['n']:2d}  median {row['median']:4.1f} %  p90 {row['p90']:5.1f} %  worst {row['worst']:5.1f} %"
+            f"{row['set']:36s} {row['figure']:12s} n={row['n']:2d}  median {row['median']:4.1f} %  p90 "
+            f"{row['p90']:5.1f} %  worst {row['worst']:5.1f} %"
         )
     return 0
 

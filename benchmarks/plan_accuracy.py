@@ -1,7 +1,10 @@
-"""Is the planner's answer the cheapest, and does it hold? Random days x goals x dates against a brute-force search and a replay.
+"""Is the planner's answer the cheapest, and does it hold?
 
-Each question is drawn by its seed: the shape of a day (office, evening, two peaks, spikes, a noisy one), its rates and request sizes, the
-data, the goals and the day of limits and prices (2014 to 2026). Two questions are asked of the answer:
+Random days x goals x dates against a brute-force search and a replay.
+
+Each question is drawn by its seed: the shape of a day (office, evening, two peaks, spikes, a noisy
+one), its rates and request sizes, the data, the goals and the day of limits and prices (2014 to
+2026). Two questions are asked of the answer:
 
   cheapest   every storage of a fine grid (sizes, IOPS, MiB/s and members, none of it the planner's own choice) is priced, and those cheaper
              than the answer are simulated one by one: does any meet the goals?
@@ -23,19 +26,36 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 import headrace
+from headrace import Goal, OpenWorkload
 from headrace.base import core
 from headrace.base.storage import Storage
-from headrace.planner.goals import Goal
-from headrace.workload import OpenWorkload, make_points
 from headrace.workload.model import core_load
+from headrace.workload.points import make_points
 
-DATES = ("2014-09-01", "2016-06-01", "2017-06-01", "2019-03-01", "2020-06-01", "2021-03-01", "2023-06-01", "2025-06-01", "2026-11-21")
+DATES = (
+    "2014-09-01",
+    "2016-06-01",
+    "2017-06-01",
+    "2019-03-01",
+    "2020-06-01",
+    "2021-03-01",
+    "2023-06-01",
+    "2025-06-01",
+    "2026-11-21",
+)
 GOALS = (
-    (), ("p99_ms<=20", "headroom_percent>=0"), ("headroom_percent>=30",), ("p99_ms<=5",), ("throttled_min<=10", "p99_ms<=500"),
-    ("overall_p99_ms<=20",), ("throttled_min<=0", "headroom_percent>=0", "p99_ms<=100"), ("lowest_balance_percent>=20",),
-)  # fmt: skip
+    (),
+    ("p99_ms<=20", "headroom_percent>=0"),
+    ("headroom_percent>=30",),
+    ("p99_ms<=5",),
+    ("throttled_min<=10", "p99_ms<=500"),
+    ("overall_p99_ms<=20",),
+    ("throttled_min<=0", "headroom_percent>=0", "p99_ms<=100"),
+    ("lowest_balance_percent>=20",),
+)
 TYPES = ("gp2", "gp3", "io1", "io2", "st1", "sc1")
-# Shares of what the planner found between which the grid is fine: a cheaper answer far away would be found by the coarse part.
+# Shares of what the planner found between which the grid is fine: a cheaper answer far away would
+# be found by the coarse part.
 FINE = [1 - 0.002 * step for step in range(1, 26)]
 COARSE = [1.08**-step for step in range(1, 60)]
 ALLOWED = 0.005  # the bar: never dearer by more than half a percent
@@ -61,9 +81,16 @@ def question(seed: int) -> Question:
     reads = [base * _level(shape, minute / minutes, peak, dice) for minute in range(minutes)]
     share = dice.uniform(0.05, 1.5)
     writes = [rate * share * dice.uniform(0.8, 1.2) for rate in reads]
-    read_kib, write_kib = dice.choice((4.0, 8.0, 16.0, 16.0, 16.0, 32.0, 64.0, 200.0)), dice.choice((8.0, 16.0, 16.0, 24.0, 64.0))
-    points = make_points([60.0 * m for m in range(minutes)], [60.0] * minutes, reads, writes, [read_kib] * minutes, [write_kib] * minutes)
-    day = OpenWorkload(name=f"day {seed}", kind="daily", points=points, size_gib=round(10 ** dice.uniform(0.8, 3.6), 1), source={})
+    read_kib, write_kib = (
+        dice.choice((4.0, 8.0, 16.0, 16.0, 16.0, 32.0, 64.0, 200.0)),
+        dice.choice((8.0, 16.0, 16.0, 24.0, 64.0)),
+    )
+    points = make_points(
+        [60.0 * m for m in range(minutes)], [60.0] * minutes, reads, writes, [read_kib] * minutes, [write_kib] * minutes
+    )
+    day = OpenWorkload(
+        name=f"day {seed}", kind="daily", points=points, size_gib=round(10 ** dice.uniform(0.8, 3.6), 1), source={}
+    )
     return Question(seed, day, dice.choice(GOALS), dice.choice(DATES), dice.choice((1, 1, 2, 4, 8)))
 
 
@@ -81,11 +108,12 @@ def _level(shape: str, at: float, peak: float, dice: random.Random) -> float:
     return 1.0 + 0.01 * dice.random()
 
 
-# --- brute force ----------------------------------------------------------------------------------------------------------
+# --- brute force ---
 
 
 def cheaper_that_passes(asked: Question, plan) -> tuple[float, str] | None:
-    """The cheapest storage of the grid that meets the goals and costs less than the plan's by more than is allowed; None where there is none.
+    """The cheapest storage of the grid that meets the goals and costs less than the plan's by more
+    than is allowed; None where there is none.
 
     Nothing is pruned but by price: what costs less than the answer is simulated.
     """
@@ -103,17 +131,23 @@ def cheaper_that_passes(asked: Question, plan) -> tuple[float, str] | None:
 
 def _million(day: OpenWorkload, copies: int) -> float:
     totals = day.points.select(
-        (pl.col("reads_per_s") * pl.col("duration_s")).sum().alias("r"), (pl.col("writes_per_s") * pl.col("duration_s")).sum().alias("w")
+        (pl.col("reads_per_s") * pl.col("duration_s")).sum().alias("r"),
+        (pl.col("writes_per_s") * pl.col("duration_s")).sum().alias("w"),
     ).row(0)
     return (totals[0] + copies * totals[1]) / day.span_s * 730 * 3_600 / 1e6
 
 
 def grid(asked: Question, plan) -> list[str]:
-    """Storages around and below what the planner found in each family, and a coarse grid over everything that is sold."""
+    """Storages around and below what the planner found in each family, and a coarse grid over
+    everything that is sold."""
     needed = plan.needed_gib
     eras = {era["volume_type"]: era for era in core.volume_eras(asked.as_of)}
     found: dict[str, None] = {}
-    counts = [("", 1)] + [("", n) for n in range(2, asked.max_volumes + 1)] + [("raid10:", n) for n in range(4, asked.max_volumes + 1, 2)]
+    counts = (
+        [("", 1)]
+        + [("", n) for n in range(2, asked.max_volumes + 1)]
+        + [("raid10:", n) for n in range(4, asked.max_volumes + 1, 2)]
+    )
     for front, members in counts:
         share = 2 if front else 1
         head = front + (f"{members}x" if members > 1 else "")
@@ -127,13 +161,16 @@ def grid(asked: Question, plan) -> list[str]:
 
 
 def neighbours(asked: Question, plan) -> list[str]:
-    """The answer itself made smaller: each axis alone and all together, in steps of 0.2 % down to half, and spread over other numbers of volumes."""
+    """The answer itself made smaller: each axis alone and all together, in steps of 0.2 % down to
+    half, and spread over other numbers of volumes."""
     if plan.winner is None:
         return []
     winner = Storage.parse(plan.winner.storage)
     volume, found = winner.members[0], {}
     least_gib = math.ceil(plan.needed_gib * (2 if winner.level == "raid10" else 1) / len(winner.members))
-    for members in {len(winner.members), *range(2, asked.max_volumes + 1)} if winner.level == "raid0" else {len(winner.members)}:
+    for members in (
+        {len(winner.members), *range(2, asked.max_volumes + 1)} if winner.level == "raid0" else {len(winner.members)}
+    ):
         by = len(winner.members) / members
         for step in range(250):
             share = (1.01 - 0.002 * step) * by
@@ -148,7 +185,12 @@ def neighbours(asked: Question, plan) -> list[str]:
                 (gib, volume.iops, volume.mib_s),
             ):
                 text = ":".join(
-                    [volume.type, str(size), *([str(rate)] if rate is not None else []), *([str(speed)] if speed is not None else [])]
+                    [
+                        volume.type,
+                        str(size),
+                        *([str(rate)] if rate is not None else []),
+                        *([str(speed)] if speed is not None else []),
+                    ]
                 )
                 head = "" if members == 1 else f"{members}x" if winner.level == "raid0" else f"raid10:{members}x"
                 found[head + text] = None
@@ -169,7 +211,9 @@ def _volumes(kind: str, era: dict, gib: int, asked: Question, members: int, shar
     if kind in ("gp2", "st1", "sc1"):
         return [
             f"{kind}:{size}"
-            for size in sorted({max(gib, min(int(era["size_gib"]["max"]["value"]), round(peak * step / 3))) for step in steps} | {gib})
+            for size in sorted(
+                {max(gib, min(int(era["size_gib"]["max"]["value"]), round(peak * step / 3))) for step in steps} | {gib}
+            )
         ]
     most = int(era["iops"]["max"]["value"])
     if kind != "gp3":
@@ -194,7 +238,8 @@ def _volumes(kind: str, era: dict, gib: int, asked: Question, members: int, shar
 
 
 def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list[bool]:
-    """Which storages meet the goals: simulated one by one in the settled cycle, at the demand and at that with head-room."""
+    """Which storages meet the goals: simulated one by one in the settled cycle, at the demand and
+    at that with head-room."""
     if not storages:
         return []
     room = max((goal.limit for goal in goals if goal.metric == "headroom_percent"), default=0.0)
@@ -209,19 +254,25 @@ def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list
             prune_above=math.inf,
             cycle="settled",
         )
-        names = {"p99_ms": "worst_p99_ms", "overall_p99_ms": "p99_ms", "lowest_balance_percent": "lowest_balance_percent"}
+        names = {
+            "p99_ms": "worst_p99_ms",
+            "overall_p99_ms": "p99_ms",
+            "lowest_balance_percent": "lowest_balance_percent",
+        }
         for i, status in enumerate(answer["status"]):
             fine[i] &= status == "simulated" and (factor == 1.0 or answer["throttled_s"][i] <= 1e-6)
             for goal in goals:
                 if goal.metric == "headroom_percent" or not fine[i]:
                     continue
-                value = answer["throttled_s"][i] / 60 if goal.metric == "throttled_min" else answer[names[goal.metric]][i]
+                value = (
+                    answer["throttled_s"][i] / 60 if goal.metric == "throttled_min" else answer[names[goal.metric]][i]
+                )
                 value = 100.0 if goal.metric == "lowest_balance_percent" and value is None else value
                 fine[i] &= bool(goal.met(value))
     return fine
 
 
-# --- replay ---------------------------------------------------------------------------------------------------------------
+# --- replay ---
 
 
 def days(day: OpenWorkload, count: int) -> OpenWorkload:
@@ -231,8 +282,11 @@ def days(day: OpenWorkload, count: int) -> OpenWorkload:
 
 
 def holds(asked: Question, plan) -> list[str]:
-    """Goals that the winner misses on the third of three days in a row, in words; the credits of the first are full."""
-    run = headrace.simulate(days(asked.day, 3), plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0)
+    """Goals that the winner misses on the third of three days in a row, in words; the credits of
+    the first are full."""
+    run = headrace.simulate(
+        days(asked.day, 3), plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0
+    )
     last = run.rows.filter(pl.col("t_s") >= 2 * asked.day.span_s - 1e-6)
     missed = []
     for goal in plan.goals:
@@ -248,29 +302,40 @@ def holds(asked: Question, plan) -> list[str]:
 
 
 def holds_per_io(asked: Question, plan) -> list[str]:
-    """The same of the busiest twenty minutes, with every request simulated. Bursting types start with what the settled day left them then."""
+    """The same of the busiest twenty minutes, with every request simulated. Bursting types start
+    with what the settled day left them then."""
     points = asked.day.points.with_columns((pl.col("reads_per_s") + pl.col("writes_per_s")).alias("iops"))
     worst = int(points["iops"].rolling_mean(20).arg_max() or 19)
     part = points[max(0, worst - 19) : worst + 1].drop("iops")
     part = part.with_columns(pl.col("t_s") - part["t_s"][0])
-    settled = headrace.simulate(asked.day, plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0, cycle="settled").rows
+    settled = headrace.simulate(
+        asked.day, plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0, cycle="settled"
+    ).rows
     balance = settled["balance_percent"][max(0, worst - 20)]
     run = headrace.simulate(
-        replace(asked.day, points=part, kind="daily"), plan.winner.storage, as_of=asked.as_of, form="events", seed=asked.seed,
+        replace(asked.day, points=part, kind="daily"),
+        plan.winner.storage,
+        as_of=asked.as_of,
+        form="events",
+        seed=asked.seed,
         start_balance=None if balance is None else max(0.0, min(100.0, balance)),
-    )  # fmt: skip
-    # Random arrivals of single requests touch a limit that the mean does not: a second in the twenty minutes is allowed for chance.
+    )
+    # Random arrivals of single requests touch a limit that the mean does not: a second in the
+    # twenty minutes is allowed for chance.
     missed = [
         f"p99 {run.summary['worst_p99_ms']:.2f} ms"
         for goal in plan.goals
         if goal.metric == "p99_ms" and not goal.met(run.summary["worst_p99_ms"])
     ]
-    if any(goal.metric == "throttled_min" and goal.limit == 0 for goal in plan.goals) and run.summary["throttled_s"] > 1.0:
+    if (
+        any(goal.metric == "throttled_min" and goal.limit == 0 for goal in plan.goals)
+        and run.summary["throttled_s"] > 1.0
+    ):
         missed.append(f"throttled {run.summary['throttled_s']:.1f} s of 1,200")
     return missed
 
 
-# --- all of it ------------------------------------------------------------------------------------------------------------
+# --- all of it ---
 
 
 def run(questions: int, seed: int, events: int, say=lambda text: None) -> dict:
@@ -279,12 +344,16 @@ def run(questions: int, seed: int, events: int, say=lambda text: None) -> dict:
     for index in range(questions):
         asked = question(seed * 1_000_000 + index)
         start = time.perf_counter()
-        plan = headrace.plan(asked.day, goals=asked.goals, as_of=asked.as_of, max_volumes=asked.max_volumes, exclude=["standard"], top=1)
+        plan = headrace.plan(
+            asked.day, goals=asked.goals, as_of=asked.as_of, max_volumes=asked.max_volumes, exclude=["standard"], top=1
+        )
         seconds.append(time.perf_counter() - start)
         better = cheaper_that_passes(asked, plan)
         if better is not None:
             own = plan.winner.cost_usd_month if plan.winner else math.inf
-            dearer.append((asked.seed, asked.as_of, asked.goals, plan.winner.storage if plan.winner else "nothing", own, better))
+            dearer.append(
+                (asked.seed, asked.as_of, asked.goals, plan.winner.storage if plan.winner else "nothing", own, better)
+            )
             say(f"seed {asked.seed}: {dearer[-1]}")
         if plan.winner is None:
             none += 1
@@ -302,10 +371,16 @@ def run(questions: int, seed: int, events: int, say=lambda text: None) -> dict:
         if index % 50 == 49:
             say(f"{index + 1} of {questions}")
     return {
-        "questions": questions, "seed": seed, "no answer": none, "dearer than brute force by more than 0.5 %": dearer,
-        "missed on the third day, per interval": broken, "replayed per I/O": replayed, "missed per I/O": broken_events,
-        "plan s, median": statistics.median(seconds), "plan s, worst": max(seconds),
-    }  # fmt: skip
+        "questions": questions,
+        "seed": seed,
+        "no answer": none,
+        "dearer than brute force by more than 0.5 %": dearer,
+        "missed on the third day, per interval": broken,
+        "replayed per I/O": replayed,
+        "missed per I/O": broken_events,
+        "plan s, median": statistics.median(seconds),
+        "plan s, worst": max(seconds),
+    }
 
 
 def main() -> int:
@@ -319,7 +394,11 @@ def main() -> int:
         print(f"{name}: {len(value) if isinstance(value, list) else value}")
         for row in value if isinstance(value, list) else ():
             print(f"    {row}")
-    return 1 if found["dearer than brute force by more than 0.5 %"] or found["missed on the third day, per interval"] else 0
+    return (
+        1
+        if found["dearer than brute force by more than 0.5 %"] or found["missed on the third day, per interval"]
+        else 0
+    )
 
 
 if __name__ == "__main__":

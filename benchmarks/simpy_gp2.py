@@ -1,7 +1,9 @@
-"""The same closed loop on a gp2 volume as a plain SimPy program: what one would write without Headrace.
+"""The same closed loop on a gp2 volume as a plain SimPy program: what one would write without
+Headrace.
 
-Sixteen clients, each: wait for a token of the burst cap, for a credit, for the volume's own latency; then again. Tokens are
-kept as numbers and refilled when looked at, so no process ticks. This is the peer that `make bench` compares the per-I/O form with.
+Sixteen clients, each: wait for a token of the burst cap, for a credit, for the volume's own
+latency; then again. Tokens are kept as numbers and refilled when looked at, so no process ticks.
+This is the peer that `make bench` compares the per-I/O form with.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Makes `tpcc-run.toml` and `tpcc-run.txt`: a run as sysbench prints it, simulated and not measured, to try `headrace calibrate` on.
 
-The database behind it is the standard sysbench-tpcc moved a little, so that the calibration has something to find. Writes beside itself, or into the folder named.
+The database is the standard sysbench-tpcc with three parameters changed, so that the calibration
+has something to find. The files are written to the folder of this script, or to the folder that the
+first argument names.
 """
 
 import sys

@@ -1,12 +1,19 @@
-"""The style guide as a program: sizes of files and functions, paths of one machine, facts without a source. `make lint` runs it."""
+"""The style guide as a program. `make lint` runs it, and tests/unit/house/test_tidy.py.
+
+Sizes of files and functions, paths of one machine, facts without a source, numeric constants without a comment, prose that
+is too wide, layout by hand outside tables of data, and phrases that a reader has to read twice.
+"""
 
 from __future__ import annotations
 
 import ast
 import csv
+import io
 import re
 import subprocess
 import sys
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -14,6 +21,23 @@ MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 70
 MACHINE_PATHS = re.compile(r"/(home|Users|root|work)/[A-Za-z]")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|todo!|unimplemented!)")
+MAX_PROSE_WIDTH = 100
+# Phrases that are not plain English or not the field's words, and what to write instead. They are looked for in the texts of
+# the package (help, errors, docstrings), in comments, and in what the crates say.
+PHRASES = {
+    r"\bwhoever\b": "name who it is",
+    r"\bof the moment\b": "temporary, or current",
+    r"\bso many\b": "say how many",
+    r"\b(is|are) no (?!longer\b|more\b|smaller\b|larger\b|such\b|better\b|worse\b|different\b)[a-z]+": "is not a ...",
+    r"\bbeside\b": "with, next to, or compared with",
+    r"\b[Kk]ind(ly|ness)\b": "say which signal, and for how long",
+    r"^Of (the|those|these) [a-z ]+\.": "a sentence with a verb",
+    r"\bwhere there is one\b": "if it has one",
+    r"\bMend\b": "Correct",
+    r"\bLast words\b": "the remaining output",
+    r"\b(is|are) (not )?spoken\b": "supported",
+    r"\bthe quickest\b": "the fastest",
+}
 
 
 def tracked(*suffixes: str) -> list[Path]:
@@ -68,13 +92,114 @@ def facts_without_source() -> list[str]:
     return wrong
 
 
-def main() -> int:
+def texts_of_python(source: str) -> Iterator[tuple[int, str]]:
+    """String literals, the plain parts of f-strings and comments, each with its line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+    yield from comments_of(source)
+
+
+def comments_of(source: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+
+
+def texts_of_rust(source: str) -> Iterator[tuple[int, str]]:
+    """Comments and string literals, line by line."""
+    for number, line in enumerate(source.splitlines(), 1):
+        comment = re.search(r"//[/!]?(.*)", line)
+        if comment:
+            yield number, comment[1].strip()
+        for text in re.findall(r'"((?:[^"\\]|\\.)*)"', line):
+            yield number, text
+
+
+def riddles(path: Path) -> list[str]:
+    """Phrases to avoid, in what is shown to users and in comments."""
+    source = path.read_text()
+    found = []
+    for number, text in (texts_of_python if path.suffix == ".py" else texts_of_rust)(source):
+        for pattern, instead in PHRASES.items():
+            match = re.search(pattern, text)
+            if match:
+                found.append(f"{path.relative_to(ROOT)}:{number}: plain English: {match[0]!r}; write: {instead}")
+    return found
+
+
+def wide_prose(path: Path) -> list[str]:
+    """Comments and docstrings wider than the limit. Code may be wider; tables and addresses in prose cannot be folded."""
+    source = path.read_text()
+    lines = source.splitlines()
+    numbers = set()
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
+                numbers |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+        numbers |= {number for number, line in enumerate(lines, 1) if line.strip().startswith("#")}
+    else:
+        numbers = {number for number, line in enumerate(lines, 1) if line.strip().startswith("//")}
+    return [
+        f"{path.relative_to(ROOT)}:{number}: prose is {len(lines[number - 1])} wide (at most {MAX_PROSE_WIDTH})"
+        for number in sorted(numbers)
+        if len(lines[number - 1]) > MAX_PROSE_WIDTH and not re.search(r"https?://|>>>|^\s*(//[/!]?)?\s*\|", lines[number - 1])
+    ]
+
+
+def is_number(node: ast.AST | None) -> bool:
+    """A number other than 0 and 1, or a product or power of numbers."""
+    if isinstance(node, ast.UnaryOp):
+        return is_number(node.operand)
+    if isinstance(node, ast.BinOp):
+        return is_number(node.left) and is_number(node.right)
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
+
+
+def bare_constants(path: Path) -> list[str]:
+    """Numeric constants of a module without a comment on their line, or above the lines without a gap they stand in."""
+    source = path.read_text()
+    lines, found = source.splitlines(), []
+    commented = {number for number, _ in comments_of(source)}
+    for node in ast.parse(source).body:
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if not is_number(value):
+            continue
+        first = node.lineno
+        while first > 1 and lines[first - 2].strip() and first - 1 not in commented:
+            first -= 1
+        if not commented & {first - 1, *range(node.lineno, node.end_lineno + 1)}:
+            found.append(f"{path.relative_to(ROOT)}:{node.lineno}: a number without a comment: {lines[node.lineno - 1].strip()[:60]}")
+    return found
+
+
+def laid_out_by_hand(path: Path) -> list[str]:
+    """`# fmt: skip` anywhere but at a table of data: a list, tuple, set or dictionary that is given a name."""
+    source = path.read_text()
+    tables = set()
+    for node in ast.walk(ast.parse(source)):
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if isinstance(value, ast.List | ast.Tuple | ast.Dict | ast.Set) or (isinstance(value, ast.Call) and value.args):
+            tables |= set(range(node.lineno, node.end_lineno + 1))
+    return [
+        f"{path.relative_to(ROOT)}:{number}: `fmt: skip` outside a table of data"
+        for number, comment in comments_of(source)
+        if comment.startswith("fmt: skip") and number not in tables
+    ]
+
+
+def complaints() -> list[str]:
     wrong = facts_without_source()
     for path in tracked(".py", ".rs"):
         lines = path.read_text().splitlines()
         if len(lines) > MAX_FILE_LINES:
             wrong.append(f"{path.relative_to(ROOT)}: {len(lines)} lines (at most {MAX_FILE_LINES})")
         wrong += long_functions(path)
+        shown = path.is_relative_to(ROOT / "python") or (path.is_relative_to(ROOT / "crates") and "tests" not in path.parts)
+        if shown:
+            wrong += riddles(path) + wide_prose(path)
+        if path.is_relative_to(ROOT / "python"):
+            wrong += bare_constants(path) + laid_out_by_hand(path)
     for path in tracked(".py", ".rs", ".md", ".toml", ".csv", "Makefile"):
         if path == Path(__file__):
             continue
@@ -82,6 +207,11 @@ def main() -> int:
             for what, pattern in (("a path of one machine", MACHINE_PATHS), ("unfinished", UNFINISHED)):
                 if pattern.search(line):
                     wrong.append(f"{path.relative_to(ROOT)}:{number}: {what}: {line.strip()[:100]}")
+    return wrong
+
+
+def main() -> int:
+    wrong = complaints()
     print("\n".join(wrong) if wrong else "tidy: nothing to complain about")
     return 1 if wrong else 0
 

@@ -10,7 +10,7 @@ HEADRACE_LAB=$(mktemp -d /tmp/lab-XXXXXX)
 MOUNTED=$(mktemp -d)
 trap 'umount "$MOUNTED" 2>/dev/null || true; headrace lab down --force >/dev/null 2>&1 || true; rm -rf "$HEADRACE_LAB"; rmdir "$MOUNTED"' EXIT
 
-# Modifications take hours on EC2; here a second of the wall is a day of them.
+# Modifications take hours on EC2; here a day of that passes in a second.
 headrace lab up --metrics-port 0 --time-scale 86400
 headrace volume create io2:100:500 --name db > /dev/null
 headrace volume attach db --name sdf > /dev/null
@@ -46,7 +46,7 @@ PYTHON
 
 echo "io2 with 500 IOPS:"
 lookups
-headrace volume modify db --iops 5000 --wait > /dev/null
+headrace volume modify db --iops 5000 --until completed > /dev/null
 echo "io2 with 5,000 IOPS:"
 lookups
 headrace volume metrics db --seconds 15

@@ -1,6 +1,9 @@
+from .advice.advising import advise as advise
+from .advice.result import Advice as Advice
 from .calibration.from_runs import calibrate as calibrate
 from .calibration.from_runs import sysbench_oltp as sysbench_oltp
 from .calibration.from_runs import sysbench_tpcc as sysbench_tpcc
+from .calibration.runs import load_run as load_run
 from .calibration.score import RunComparison as RunComparison
 from .calibration.score import compare_run as compare_run
 from .calibration.score import leave_out as leave_out
@@ -19,10 +22,14 @@ from .planner import Goal as Goal
 from .planner import Plan as Plan
 from .planner import plan as plan
 from .planner import plan_against as plan_against
+from .report.results import report_html as report_html
+from .report.results import write_report as write_report
 from .simulation.database import Prediction as Prediction
 from .simulation.database import predict as predict
 from .simulation.demand import Simulation as Simulation
 from .simulation.demand import simulate as simulate
+from .simulation.replay import Replay as Replay
+from .simulation.replay import replay as replay
 from .studies import StudyResult as StudyResult
 from .studies import list_studies as list_studies
 from .studies import run_study as run_study

@@ -15,18 +15,20 @@ class HeadraceError(Exception):
     """A refusal with its reason.
 
     `value` is what was met (with file and line where there is one), `rule` what it breaks, `source` where the rule
-    comes from ("" when it is plain sense), `hint` what to do next, `exit_code` what a command should exit with.
+    comes from ("" when it is plain sense), `hint` what to do next, `exit_code` what a command should exit with,
+    `kind` the sort of refusal for programs ("" where none is told; the lab's: docs/reference/lab-protocol.md).
     """
 
     default_exit_code = 2
 
-    def __init__(self, value: str, rule: str, source: str = "", hint: str = "", exit_code: int | None = None) -> None:
+    def __init__(self, value: str, rule: str, source: str = "", hint: str = "", exit_code: int | None = None, kind: str = "") -> None:
         super().__init__(value, rule, source, hint)
         self.value = value
         self.rule = rule
         self.source = source
         self.hint = hint
         self.exit_code = self.default_exit_code if exit_code is None else exit_code
+        self.kind = kind
 
     def __str__(self) -> str:
         """`VALUE: RULE (SOURCE). HINT`, leaving out what is empty."""
@@ -36,7 +38,7 @@ class HeadraceError(Exception):
         return f"{text}. {self.hint}" if self.hint else text
 
     def __reduce__(self):
-        return (type(self), (self.value, self.rule, self.source, self.hint, self.exit_code))
+        return (type(self), (self.value, self.rule, self.source, self.hint, self.exit_code, self.kind))
 
 
 class InputError(HeadraceError):

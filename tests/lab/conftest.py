@@ -1,4 +1,5 @@
-"""A real lab for each test that asks for one: a daemon in a folder of its own. Needs root, /dev/fuse, loop devices, xfsprogs and fio; never skipped.
+"""A real lab for each test that asks for one: a daemon in a folder of its own. Needs root,
+/dev/fuse, loop devices, xfsprogs and fio; never skipped.
 
 headraced is $HEADRACED, else beside this Python, else what cargo built.
 """

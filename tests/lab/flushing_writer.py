@@ -1,4 +1,6 @@
-"""Writes checksummed blocks with sequence numbers into a file and says on stdout, after each fdatasync, up to which number all are safe. Run: FILE BLOCKS SEED."""
+"""Writes checksummed blocks with sequence numbers into a file and says on stdout, after each
+fdatasync, up to which number all are safe. Run: FILE BLOCKS SEED.
+"""
 
 import hashlib
 import os

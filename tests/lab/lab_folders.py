@@ -1,4 +1,6 @@
-"""Labs of tests: made in folders of their own, ended and cleaned up whatever happened; and headrace as a user runs it."""
+"""Labs of tests: made in folders of their own, ended and cleaned up whatever happened; and headrace
+as a user runs it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ NO_METRICS_PORT = 0  # labs beside each other must not want the same one
 
 
 class Labs:
-    """Makes folders for labs, and afterwards leaves no daemon, mount, loop device or file of theirs."""
+    """Makes folders for labs, and afterwards leaves no daemon, mount, loop device or file of
+    theirs.
+    """
 
     def __init__(self) -> None:
         self.folders: list[Path] = []

@@ -1,4 +1,5 @@
-"""kill -9 of the daemon under a writing database-like load: what was flushed is there, the file system is clean, journal and credits are where they were.
+"""kill -9 of the daemon under a writing database-like load: what was flushed is there, the file
+system is clean, journal and credits are where they were.
 
 CRASHES=50 for the soak; every round is killed at another random moment, printed with its seed.
 """
@@ -101,8 +102,9 @@ def test_credits_are_where_they_were_a_second_ago(labs):
     kill(folder)
     lab = labs.up(folder)
     after = lab.balance("db")["members"][0]["credits"]
-    # A lab that is down stands still. What was not noted is at most a second of refill (300) and some reads of the kernel looking at the new device; since then it earned
-    # 300 a second while it came up, which takes some seconds here.
+    # A lab that is down stands still. What was not noted is at most a second of refill (300) and
+    # some reads of the kernel looking at the new device; since then it earned 300 a second while it
+    # came up, which takes some seconds here.
     assert before - 300 - 100 <= after <= before + 30 * 300
     lab.close()
 

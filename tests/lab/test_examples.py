@@ -17,7 +17,9 @@ SCRIPTS = sorted((ROOT / "examples/lab").glob("*.sh"))
 
 @pytest.fixture
 def environment(tmp_path, labs: Labs) -> dict[str, str]:
-    """A PATH with `headrace` in it. Its labs have no metrics port: another lab may have the usual one."""
+    """A PATH with `headrace` in it. Its labs have no metrics port: another lab may have the usual
+    one.
+    """
     program = tmp_path / "bin/headrace"
     program.parent.mkdir()
     program.write_text(
@@ -61,14 +63,18 @@ def test_scripts(script, environment):
 
 
 def runs_dry(text: str) -> None:
-    """Full seconds with credits are well above the baseline of 1,002, the last full ones are at it (2 % for seconds that do not begin with the load's)."""
+    """Full seconds with credits are well above the baseline of 1,002, the last full ones are at it
+    (2 % for seconds that do not begin with the load's).
+    """
     rates = [rate for rate in read_iops(text) if rate > 500]
     assert max(rates) > 2_000, rates
     assert all(rate <= 1_002 * 1.02 for rate in rates[-3:]), rates
 
 
 def more_lookups(text: str) -> None:
-    """A lookup is a read, but for pages met before (2,500 lookups of 50,000 pages: 3 % at most) and the saved second of a rested volume (500 reads of 2,500)."""
+    """A lookup is a read, but for pages met before (2,500 lookups of 50,000 pages: 3 % at most) and
+    the saved second of a rested volume (500 reads of 2,500).
+    """
     before, after = (int(number) for number in re.findall(r"^(\d+) lookups a second", text, re.MULTILINE))
     assert before <= (500 + 500 / 5) * 1.03
     assert after > 2 * before  # one after the other, so latency keeps it from 5,000

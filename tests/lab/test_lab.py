@@ -9,12 +9,15 @@ import json
 import mmap
 import os
 import pty
+import pwd
 import re
 import select
 import signal
 import socket
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from datetime import datetime
 from pathlib import Path
 
@@ -22,10 +25,10 @@ import pytest
 from lab_folders import Command, kill, loops_of
 
 from headrace.errors import InputError
-from headrace.lab import LabRefused, NoLab, doctor, metrics
+from headrace.lab import Lab, LabRefused, NoLab, doctor, metrics
 from headrace.lab import up as lab_up
 from headrace.lab.launch import Settings
-from headrace.lab.waiting import wait_for_modification
+from headrace.lab.watching import wait_for_modification
 
 ROOT = Path(__file__).parents[2]
 BLOCK = 4096
@@ -67,7 +70,9 @@ def device_of(volume: dict) -> str:
 
 
 def rows_until(lab, volume: str, enough, seconds: float = 15) -> list[dict]:
-    """Rows of seconds, asked for until they are enough: the daemon writes one when its second has ended."""
+    """Rows of seconds, asked for until they are enough: the daemon writes one when its second has
+    ended.
+    """
     deadline = time.monotonic() + seconds
     while True:
         rows = metrics.frame(lab.metrics(volume)).to_dicts()
@@ -77,7 +82,8 @@ def rows_until(lab, volume: str, enough, seconds: float = 15) -> list[dict]:
         time.sleep(0.2)
 
 
-# --- the daemon ----------------------------------------------------------------------------------------------------------------------
+# --- the daemon
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_up_status_down(labs):
@@ -86,7 +92,7 @@ def test_up_status_down(labs):
     run = Command(folder)
     assert "headrace lab up --data-dir" in run("lab", "status", code=3).stderr
     run("lab", "down", code=3)
-    up = run("lab", "up", "--instance-type", "m5.2xlarge", "--as-of", "2020-01-01", "--metrics-port", "0")
+    up = run("lab", "up", "--instance", "m5.2xlarge", "--as-of", "2020-01-01", "--metrics-port", "0")
     assert up.stdout == "" and str(folder) in up.stderr
     status = json.loads(run("lab", "status", "--output", "json").stdout)
     assert (status["instance_type"], status["as_of"], status["data_dir"], status["volumes"]) == (
@@ -116,7 +122,9 @@ def test_settings_the_daemon_refuses(labs, settings):
 
 
 def test_two_daemons_on_one_directory(labs):
-    """Over another socket the first one is not seen: the lock of the directory keeps the second out."""
+    """Over another socket the first one is not seen: the lock of the directory keeps the second
+    out.
+    """
     folder = labs.folder()
     with labs.up(folder):
         with pytest.raises(Exception, match="in use") as raised:
@@ -135,6 +143,63 @@ def test_foreground_is_the_daemon_itself(labs):
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def scraped(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        return answer.read().decode()
+
+
+def exporters(folder: Path) -> list[Path]:
+    """The processes that serve the metrics of a lab."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if b"headrace.lab.exporter" in words and str(folder / "lab.sock").encode() in words:
+                found.append(process)
+    return found
+
+
+@pytest.mark.parametrize("foreground", [False, True])
+def test_metrics_are_served_by_a_process_without_rights_that_ends_with_the_lab(labs, foreground):
+    folder, port = labs.folder(), free_port()
+    run = Command(folder)
+    if foreground:
+        words = run.words("lab", "up", "--foreground", "--metrics-port", str(port))
+        daemon = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=run.environment)
+        assert daemon.stdout and daemon.stdout.readline() == b"ready\n"
+    else:
+        run("lab", "up", "--metrics-port", str(port))
+    with Lab(folder) as lab:
+        lab.create("gp3:1", name="db")
+        write(device_of(lab.attach("db", unpaced=True, probe=False)), range(10))
+        assert lab.status()["metrics_url"] == f"http://127.0.0.1:{port}/metrics"
+        deadline = time.monotonic() + 20
+        while "aws_ebs_csi_write_ops_total{" not in scraped(port):
+            assert time.monotonic() < deadline, "no row was counted"
+            time.sleep(0.2)
+    (exporter,) = exporters(folder)
+    (identity,) = re.findall(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)", (exporter / "status").read_text(), re.MULTILINE)
+    assert set(identity) == {str(pwd.getpwnam("nobody").pw_uid)}
+    assert re.search(r"^CapEff:\s+0+$", (exporter / "status").read_text(), re.MULTILINE)
+    taken = Command(labs.folder())("lab", "up", "--metrics-port", str(port), code=3)
+    assert f"127.0.0.1:{port}" in taken.stderr and "--metrics-port" in taken.stderr
+    run("lab", "down")
+    deadline = time.monotonic() + 10
+    while exporters(folder):
+        assert time.monotonic() < deadline, "the exporter outlived its lab"
+        time.sleep(0.05)
+    if foreground:
+        assert daemon.wait(60) == 0
+    with pytest.raises(urllib.error.URLError):
+        scraped(port)
 
 
 def test_after_kill_9_everything_is_there_again(labs):
@@ -168,7 +233,7 @@ def test_the_protocol_is_documented(lab):
     lab.create("gp2:10", name="db")
     lab.attach("db", probe=False)
     columns = rows_until(lab, "db", bool) and lab.metrics("db")["columns"]
-    table = text.partition("### volume.metrics")[2].partition("###")[0]
+    table = text.partition("### volume.metrics")[2].partition("| column |")[2].partition("\n\n")[0]
     named = {name for line in table.splitlines() if line.startswith("| `") for name in re.findall(r"`([a-z0-9_]+)`", line.split("|")[1])}
     assert named == set(columns)
 
@@ -191,16 +256,17 @@ def test_a_caller_that_talks_nonsense_gets_words(lab, line):
         caller.connect(str(lab.place.socket))
         caller.sendall(line + b"\n")
         answer = json.loads(caller.makefile().readline())
-    assert answer["error"]["kind"] == "input" and answer["error"]["rule"]
+    assert answer["error"]["kind"] == "invalid-parameter" and answer["error"]["rule"]
     assert lab.status()["pid"]
 
 
-# --- volumes -------------------------------------------------------------------------------------------------------------------------
+# --- volumes
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_life_of_a_volume(lab, headrace):
     made = json.loads(
-        headrace("volume", "create", "gp2:10", "--name", "db", "--tag", "team=orders", "--balance", "5%", "--output", "json").stdout
+        headrace("volume", "create", "gp2:10", "--name", "db", "--tag", "team=orders", "--start-balance", "5%", "--output", "json").stdout
     )
     assert (made["spec"], made["state"], made["tags"], made["attachment"]) == ("gp2:10", "available", {"team": "orders"}, None)
     assert made["balance_percent"] == pytest.approx(5, abs=0.1)
@@ -252,7 +318,9 @@ def test_modify_in_use(lab, headrace):
     write(device, range(10))
     headrace("volume", "modify", "db", "--size-gib", "9", code=2)
     done = json.loads(
-        headrace("volume", "modify", "db", "--size-gib", "20", "--type", "gp3", "--iops", "4000", "--wait", "--output", "json").stdout
+        headrace(
+            "volume", "modify", "db", "--size-gib", "20", "--type", "gp3", "--iops", "4000", "--until", "completed", "--output", "json"
+        ).stdout
     )
     assert (done["state"], done["progress_percent"], done["from"]) == ("completed", 100, "gp2:10")
     assert done["to"].startswith("gp3:20:4000")
@@ -262,6 +330,25 @@ def test_modify_in_use(lab, headrace):
     assert [row["state"] for row in rows] == ["completed"]
     again = lab.modify("db", size_gib=21)
     assert wait_for_modification(lab, "db", again["id"])["state"] == "completed"
+
+
+def test_wait_returns_when_a_volume_has_its_new_size_and_says_how_the_rest_goes(labs):
+    # Modifying takes 30 s of lab time and optimizing hours: half a second and minutes at this
+    # scale.
+    with labs.up(time_scale=60) as lab:
+        headrace = Command(lab.place.data_dir)
+        lab.create("gp2:10", name="db")
+        device = device_of(lab.attach("db", probe=False))
+        began = time.monotonic()
+        done = headrace("volume", "modify", "db", "--size-gib", "20", "--wait", "--output", "json")
+        assert time.monotonic() - began < 30
+        answer = json.loads(done.stdout)
+        assert (answer["state"], answer["to"]) == ("optimizing", "gp2:20")
+        assert int((Path("/sys/block") / Path(device).name / "size").read_text()) * 512 == 20 << 30
+        assert answer["next_allowed_at"] == answer["completed_at"] > answer["optimizing_at"]
+        assert "optimizing" in done.stderr and answer["completed_at"] in done.stderr and "next modification" in done.stderr
+        refused = headrace("volume", "modify", "db", "--size-gib", "21", code=2)
+        assert "every earlier modification must be completed" in refused.stderr
 
 
 def test_a_mounted_volume_stays(lab, headrace, tmp_path):
@@ -278,7 +365,8 @@ def test_a_mounted_volume_stays(lab, headrace, tmp_path):
     headrace("volume", "detach", "db")
 
 
-# --- credits, faults, members --------------------------------------------------------------------------------------------------------
+# --- credits, faults, members
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_balances(lab, headrace, tmp_path):
@@ -315,7 +403,8 @@ def test_a_pause_ends_when_it_said(lab):
     device = device_of(lab.attach("db", probe=False))
     fault = lab.fault("db", "pause", seconds=0.7)
     read(device, 0)
-    # Never early: the daemon's clock and ours are the same machine's; a millisecond for the anchoring of its monotonic to the wall clock.
+    # Never early: the daemon's clock and ours are the same machine's; a millisecond for the
+    # anchoring of its monotonic to the wall clock.
     assert time.time() >= datetime.fromisoformat(fault["ends_at"][:26] + "+00:00").timestamp() - 0.001
 
 
@@ -366,7 +455,8 @@ def test_a_slow_member(lab, headrace):
     headrace("volume", "member", "ten", "fail", "9", code=2)
 
 
-# --- measurements --------------------------------------------------------------------------------------------------------------------
+# --- measurements
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def test_metrics_count_every_write(lab, headrace):
@@ -457,7 +547,7 @@ def test_every_form_of_output_can_be_read(lab, headrace):
 def test_completion_knows_the_volumes(lab):
     import types
 
-    from headrace.cli.lab_common import complete_volume
+    from headrace.cli.options import complete_volume
 
     lab.create("gp2:1", name="orders")
     lab.create("gp2:1", name="other")

@@ -1,4 +1,5 @@
-"""Servers of tests: on labs in folders of their own, ended and cleaned up whatever happened; statements sent to them."""
+"""Servers of tests: on labs in folders of their own, ended and cleaned up whatever happened;
+statements sent to them."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from lab_folders import Labs
 
+from headrace.base import processes
 from headrace.connect import connect
 from headrace.lab import Lab
-from headrace.servers import places as places_of
-from headrace.servers import process, record, volumes
+from headrace.servers import access, record, volumes
 from headrace.servers.server import Server
 
 # A volume that is quick enough for tests, and slow enough to be one.
@@ -33,14 +34,14 @@ class ServerLabs(Labs):
 
 def end_servers(folder: Path) -> None:
     """Kills the servers of a lab's folder and takes down their mounts and folders in /run."""
-    user = process.service_user()
+    user = access.service_user()
     for name in record.names(folder):
-        where = places_of.places(folder, name)
-        while (left := process.with_argument(f"--defaults-file={where.config}", user)) is not None:
-            process.end(left, signal.SIGKILL, 30)
+        where = record.server_paths(folder, name)
+        while (left := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
+            processes.end_process(left, signal.SIGKILL, 30)
         volumes.quietly_unmount(where)
     with contextlib.suppress(OSError):
-        shutil.rmtree(places_of.places(folder, "any").run.parent)
+        shutil.rmtree(record.server_paths(folder, "any").run.parent)
 
 
 def sql(server: Server, *statements: str, tcp: bool = False, timeout_s: float = 60.0) -> tuple:
@@ -52,12 +53,13 @@ def sql(server: Server, *statements: str, tcp: bool = False, timeout_s: float = 
 
 
 def left_of(lab: Lab, name: str) -> list[str]:
-    """What there still is of a server: volumes, mounts, processes, folders. Nothing, when it was taken back whole."""
-    where = places_of.places(places_of.data_dir_of(lab), name)
+    """What there still is of a server: volumes, mounts, processes, folders. Nothing, when it was
+    taken back whole."""
+    where = record.server_paths(record.data_dir_of(lab), name)
     found = [f"volume {one}" for one in volumes.left_by(lab, name)]
     mounts = Path("/proc/self/mountinfo").read_text()
     found += [f"mounted: {line}" for line in mounts.splitlines() if f" {where.run}" in line]
-    running = process.with_argument(f"--defaults-file={where.config}", process.service_user())
+    running = processes.with_argument(f"--defaults-file={where.config}", access.service_user())
     found += [] if running is None else [f"process {running.pid}"]
     found += [str(folder) for folder in (where.state, where.run) if folder.exists()]
     return found

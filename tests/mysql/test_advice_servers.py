@@ -1,4 +1,5 @@
-"""The advice on real servers: what `headrace advise` writes starts, holds, and needs no change afterwards. Servers run in temporary folders, without a lab."""
+"""The advice on real servers: what `headrace advise` writes starts, holds, and needs no change
+afterwards. Servers run in temporary folders, without a lab."""
 
 from __future__ import annotations
 
@@ -10,21 +11,22 @@ import time
 from pathlib import Path
 
 import pytest
+from advised import advised
 
 from headrace.advice import advise, tuned_settings
-from headrace.advice.answer import answer
 from headrace.advice.current import read_server
-from headrace.advice.output import cnf_value
 from headrace.advice.table import parameters
 from headrace.advice.values import as_number, same
 from headrace.connect import Address, connect
+from headrace.connect.option_files import written
 from headrace.servers import find_program
 
 USER = "mysql"
 START_S = 60.0
 MEMORY_GIB = 0.5
 STORAGE = "gp3:100:6000:250"
-# Little memory, and few files: MariaDB lowers table_open_cache_instances where the machine does not allow 2 x table_open_cache x instances of them.
+# Little memory, and few files: MariaDB lowers table_open_cache_instances where the machine does not
+# allow 2 x table_open_cache x instances of them.
 SMALL = {"max_connections": "20", "skip_networking": "ON", "table_open_cache": "200"}
 
 
@@ -171,16 +173,16 @@ def question(program, **more) -> dict:
 )
 def test_mariadb_starts_with_the_cnf_and_needs_no_change(mariadb, more):
     asked = question(mariadb.program, **more)
-    found = answer(**asked)
-    with started(mariadb, found.cnf()):
+    found = advise(**asked)
+    with started(mariadb, found.to_cnf()):
         live = read_server(mariadb.address)
         assert (live.server.flavor, live.server.version) == ("mariadb", mariadb.program.version)
-        assert holds(live.values, found.advice) == []
+        assert holds(live.values, found.settings) == []
         for name in ("flavor", "version"):
             asked.pop(name)
-        again = answer(address=mariadb.address, **asked)
+        again = advise(address=mariadb.address, **asked)
         # LZ4 is advised only once the server has said that it has it.
-        assert [item.parameter for item in again.advice if item.differs and item.active] in ([], ["rocksdb_default_cf_options"])
+        assert [item.parameter for item in again.settings if item.differs and item.active] in ([], ["rocksdb_default_cf_options"])
         if more.get("durability") == "relaxed":
             assert any("lose" in item.text for item in again.findings)
         assert "unknown variable" not in mariadb.log.read_text()
@@ -188,12 +190,12 @@ def test_mariadb_starts_with_the_cnf_and_needs_no_change(mariadb, more):
 
 def test_myrocks_takes_lz4_where_the_server_says_it_has_it(mariadb):
     asked = question(mariadb.program, engine="myrocks")
-    with started(mariadb, answer(**asked).cnf()):
+    with started(mariadb, advise(**asked).to_cnf()):
         values = read_server(mariadb.address).values
-    found = advise(**asked, current=values)
+    found = advised(**asked, current=values)
     options = next(item.value for item in found if item.parameter == "rocksdb_default_cf_options")
     assert ("LZ4" in options) == ("LZ4" in values["rocksdb_supported_compression_types"].split(","))
-    text = f"[mysqld]\nplugin_load_add=ha_rocksdb\nrocksdb_default_cf_options={cnf_value(options)}\n"
+    text = f"[mysqld]\nplugin_load_add=ha_rocksdb\nrocksdb_default_cf_options={written(options)}\n"
     with started(mariadb, text):
         connection = connect(mariadb.address)
         with connection.cursor() as cursor:
@@ -210,7 +212,7 @@ def test_tuned_settings_hold_for_innodb_and_myrocks(mariadb):
     for engine in ("innodb", "myrocks"):
         settings = tuned_settings(**question(mariadb.program, engine=engine))
         plugin = "plugin_load_add=ha_rocksdb\n" if engine == "myrocks" else ""
-        text = "[mysqld]\n" + plugin + "".join(f"{name}={cnf_value(value)}\n" for name, value in settings.items())
+        text = "[mysqld]\n" + plugin + "".join(f"{name}={written(value)}\n" for name, value in settings.items())
         with started(mariadb, text):
             values = read_server(mariadb.address).values
         for name, value in settings.items():
@@ -240,34 +242,34 @@ def test_the_diff_makes_an_old_option_file_one_the_server_starts_with(mariadb):
     config = mariadb.folder / "old.cnf"
     config.write_text(OLD)
     asked = question(mariadb.program) | {"config": config}
-    before = answer(**asked)
+    before = advise(**asked)
     assert {finding.parameter for finding in before.findings} >= {"innodb_page_cleaners", "innodb_checksums", "innodb_doublewrite"}
-    diff = before.diff()
+    diff = before.to_diff()
     assert "not for anybody" not in diff
     done = subprocess.run(["patch", "-p0", str(config)], input=diff, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    after = answer(**asked)
-    assert after.agrees and after.diff() == "", [item.text for item in after.findings]
+    after = advise(**asked)
+    assert after.agrees and after.to_diff() == "", [item.text for item in after.findings]
     with started(mariadb, config.read_text()):
-        assert holds(read_server(mariadb.address).values, after.advice) == []
+        assert holds(read_server(mariadb.address).values, after.settings) == []
         # A server and its file: the server says what holds, the file is what changes.
-        both = answer(address=mariadb.address, config=config, storage=STORAGE, memory_gib=1.0)
+        both = advise(address=mariadb.address, config=config, storage=STORAGE, memory_gib=1.0)
         assert both.server.version == mariadb.program.version
-        assert "-innodb_buffer_pool_size = 256M" in both.diff() and f"--- {config}" in both.diff()
+        assert "-innodb_buffer_pool_size = 256M" in both.to_diff() and f"--- {config}" in both.to_diff()
 
 
 @pytest.mark.parametrize("more", [{}, {"durability": "relaxed", "replica": True, "vcpus": 16}], ids=["plain", "relaxed-replica"])
 def test_mysql_starts_with_the_cnf_and_needs_no_change(mysql, more):
     asked = question(mysql.program, **more)
-    found = answer(**asked)
-    with started(mysql, found.cnf()):
+    found = advise(**asked)
+    with started(mysql, found.to_cnf()):
         live = read_server(mysql.address)
         assert (live.server.flavor, live.server.version) == ("mysql", mysql.program.version)
-        assert holds(live.values, found.advice) == []
+        assert holds(live.values, found.settings) == []
         for name in ("flavor", "version"):
             asked.pop(name)
-        again = answer(address=mysql.address, **asked)
-        assert [item.parameter for item in again.advice if item.differs and item.active] == []
+        again = advise(address=mysql.address, **asked)
+        assert [item.parameter for item in again.settings if item.differs and item.active] == []
 
 
 def test_log_folders_are_used(mariadb, folders):
@@ -279,7 +281,7 @@ def test_log_folders_are_used(mariadb, folders):
     for redo in mariadb.data.glob("ib_logfile*"):
         shutil.move(redo, logs / redo.name)
         shutil.chown(logs / redo.name, USER, USER)
-    with started(mariadb, answer(**asked).cnf()):
+    with started(mariadb, advise(**asked).to_cnf()):
         assert read_server(mariadb.address).values["innodb_log_group_home_dir"].rstrip("/") == str(logs)
     for redo in logs.glob("ib_logfile*"):
         shutil.move(redo, mariadb.data / redo.name)

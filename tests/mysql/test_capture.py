@@ -20,8 +20,7 @@ from pathlib import Path
 import pytest
 
 from headrace.calibration.runs import load_run
-from headrace.cli.capture import report
-from headrace.cli.common import TableOrJson
+from headrace.cli.workloads.capture import report
 from headrace.connect import Secret, connect, parse_address, write_client_file
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.observe.live.profile import account_of, read_profile
@@ -267,7 +266,7 @@ def test_one_statement_a_second_and_nothing_but_reading(live, tmp_path):
     assert len(re.findall(r"\d+ Connect\twatcher", log)) <= 4  # one after the other: before, during, after
     # A server that did nothing makes no run, and the samples are kept.
     with pytest.raises(InputError, match="grows in the whole file") as caught:
-        report(captured, TableOrJson.json, None, None)
+        report(captured, "json", None, None)
     assert "What was sampled is in" in caught.value.hint and captured.description.exists()
 
 

@@ -15,24 +15,26 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.prove import from_workload, prove, read
-from headrace.prove import timing as times
-from headrace.servers import memory
+from headrace.experiment import from_workload, prove, read
+from headrace.experiment import scale as times
+from headrace.servers import scratch
 
 STORAGES = ("io1:200:900",)
 
 
 def small_request():
     """A uniform load that an io1 of a few hundred IOPS holds: of little processor time, so that a machine in use does not decide."""
-    workload = headrace.sysbench_oltp(cache_gib=10.0, threads=16, tables=16, table_size=10_000_000, distribution={"type": "uniform"})
+    workload = headrace.sysbench_oltp(
+        cache_gib=10.0, threads=16, tables=16, table_size=10_000_000, distribution={"type": "uniform"}
+    )
     return from_workload(workload, list(STORAGES), "small").with_current("io1:200:1500")
 
 
 def left(folder: Path) -> list[str]:
     mounts = Path("/proc/self/mountinfo").read_text()
-    return [str(path) for path in (folder / "lab", folder / "data", *memory.MEMORY.glob(f"{memory.PREFIX}*")) if path.exists()] + [
-        line for line in mounts.splitlines() if str(folder) in line
-    ]
+    return [
+        str(path) for path in (*folder.glob("hr-lab-*"), *scratch.MEMORY.glob(f"{scratch.PREFIX}*")) if path.exists()
+    ] + [line for line in mounts.splitlines() if str(folder) in line]
 
 
 def test_a_proof_from_plan_to_verdict(tmp_path, monkeypatch):
@@ -61,19 +63,23 @@ INTERRUPTED = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from test_prove_on_lab import small_request
-from headrace.prove import Interrupted, prove
+from headrace.experiment import InterruptedProof, prove
 try:
     prove(small_request(), minutes=3.0, folder=sys.argv[1], progress=lambda share, what: print(what, flush=True))
-except Interrupted as stopped:
+except InterruptedProof as stopped:
     print("kept", stopped.proof.folder, flush=True)
     sys.exit(130)
 """
 
 
-@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "soak", reason="two minutes of loading and measuring: in `make soak`")
+@pytest.mark.skipif(
+    os.environ.get("HYPOTHESIS_PROFILE") != "soak", reason="two minutes of loading and measuring: in `make soak`"
+)
 def test_ctrl_c_keeps_what_was_measured(tmp_path):
     words = [sys.executable, "-c", INTERRUPTED, str(tmp_path), str(Path(__file__).parent)]
-    run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    run = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    )
     lines = []
     try:
         for line in run.stdout:

@@ -1,4 +1,5 @@
-"""Servers from `up` to `destroy`: every flavor and engine, what is refused, what is interrupted, and that nothing is left behind."""
+"""Servers from `up` to `destroy`: every flavor and engine, what is refused, what is interrupted,
+and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from headrace import servers as mysql
 from headrace.connect import Secret, connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, LabRefused, NoLab
-from headrace.lab.waiting import wait_for_modification
-from headrace.servers.accounts import address
+from headrace.lab.watching import wait_for_modification
+from headrace.servers.access import address
 
 SMALL = {"innodb_buffer_pool_size": "32M"}
 
@@ -57,7 +58,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-# --- the whole way ---------------------------------------------------------------------------------------------------------------------
+# --- the whole way --------------------------------------------------------------------------------
 
 
 def test_the_guide(labs, tmp_path):
@@ -88,7 +89,7 @@ def test_a_volume_that_is_mounted_without_access_times_and_a_client_that_is_logg
     shown = json.loads(headrace("mysql", "status", server.name, "--output", "json").stdout)
     assert shown["state"] == "running" and shown["devices"] == list(server.devices)
     assert "Add --yes" in headrace("mysql", "destroy", server.name, code=2).stderr
-    assert "is no server of this lab" in headrace("mysql", "status", "nobody", code=2).stderr
+    assert "is not a server of this lab" in headrace("mysql", "status", "nobody", code=2).stderr
 
 
 def test_a_server_is_no_root_and_its_password_is_nowhere_to_be_seen(server):
@@ -122,7 +123,8 @@ def test_what_it_writes_goes_to_its_volume(server):
         "UNLOCK TABLES",
         "DROP DATABASE volume_test",
     )
-    # The row, its redo and its binary log entry: at least three times the row, less what was not written back yet.
+    # The row, its redo and its binary log entry: at least three times the row, less what was not
+    # written back yet.
     assert _written(server) - before > 8_000_000
 
 
@@ -181,7 +183,7 @@ def test_without_limits_until_the_next_start(up, lab):
 def test_saved_data_begin_another_server(up, tmp_path):
     first = up("first", storage=SPEC, settings=SMALL | {"log_bin": "ON"})
     sql(first, "CREATE DATABASE t", "CREATE TABLE t.t (i INT PRIMARY KEY)", "INSERT INTO t.t VALUES (1), (2), (3)")
-    with pytest.raises(InputError, match="was not ended in order"):
+    with pytest.raises(InputError, match="was not shut down"):
         mysql.save_data(first, tmp_path / "saved")
     folder = mysql.save_data(mysql.stop(first), tmp_path / "saved")
     with pytest.raises(InputError, match="is already there"):
@@ -193,7 +195,7 @@ def test_saved_data_begin_another_server(up, tmp_path):
         up("third", engine="myrocks", storage=SPEC, seed_from=folder)
 
 
-# --- configuration ---------------------------------------------------------------------------------------------------------------------
+# --- configuration --------------------------------------------------------------------------------
 
 
 def test_an_option_file_is_read_as_the_server_reads_it(up, tmp_path):
@@ -215,7 +217,7 @@ def test_an_option_file_is_read_as_the_server_reads_it(up, tmp_path):
     [
         ("[mysqld]\nno_such_option=1\n", "no_such_option=1: is not known to MariaDB"),
         ("[mysqld]\ninnodb_io_capacity=abc\n", "does not take it"),
-        ("max_connections=1\n", "cannot be read as an option file"),
+        ("max_connections=1\n", "stands before the first"),
         ("[client]\nuser=x\n", "has no options for MariaDB"),
     ],
 )
@@ -227,7 +229,7 @@ def test_option_files_that_will_not_do(lab, tmp_path, content, rule):
     assert left_of(lab, "bad") == []
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -238,12 +240,12 @@ def test_option_files_that_will_not_do(lab, tmp_path, content, rule):
         ({"storage": SPEC, "settings": {"no_such_option": "1"}}, "is not known to MariaDB"),
         ({"storage": SPEC, "settings": {"datadir": "/tmp"}}, "is set by Headrace"),
         ({"storage": SPEC, "settings": {"loose-skip-ssl": None}}, "is set by Headrace"),
-        ({"storage": SPEC, "settings": {"x\ny": "1"}}, "is no name of a server option"),
+        ({"storage": SPEC, "settings": {"x\ny": "1"}}, "is not the name of a server option"),
         ({"storage": SPEC, "engine": "rocksdb"}, "innodb or myrocks"),
         ({"storage": SPEC, "memory_gib": 1e6}, "memory is"),
         ({"storage": SPEC, "memory_gib": 20_000.0}, "more than"),
         ({"storage": SPEC, "server_path": "/bin/true"}, "does not answer --version"),
-        ({"storage": SPEC, "server_path": "/nowhere/mysqld"}, "is no program that can be run"),
+        ({"storage": SPEC, "server_path": "/nowhere/mysqld"}, "is not a program that can be run"),
         ({"storage": SPEC, "config": "/nowhere/my.cnf"}, "there is no such option file"),
         ({"storage": SPEC, "port": 70_000}, "is 1 to 65,535"),
         ({"storage": SPEC, "seed_from": "/nowhere"}, "holds no saved data"),
@@ -296,7 +298,7 @@ def test_a_lab_that_is_down(labs):
 def test_two_at_once(lab, server):
     from headrace.servers.record import locked
 
-    with locked(server._places), pytest.raises(LabRefused, match="another headrace is at work"):
+    with locked(server.paths), pytest.raises(LabRefused, match="another headrace is at work"):
         mysql.stop(server)
     assert mysql.find(lab, server.name).state == "running"
 
@@ -304,11 +306,11 @@ def test_two_at_once(lab, server):
 def test_wrong_passwords(server):
     for secret in (None, Secret(""), Secret("wrong"), Secret("'; DROP")):
         with pytest.raises(InputError, match="access denied") as refused:
-            connect(address(server._places, None).with_password(secret))
+            connect(address(server.paths, None).with_password(secret))
         assert "DROP" not in str(refused.value)
 
 
-# --- what is interrupted ---------------------------------------------------------------------------------------------------------------
+# --- what is interrupted --------------------------------------------------------------------------
 
 
 class Interrupting:
@@ -376,7 +378,7 @@ def _until(true, running: subprocess.Popen | None = None, seconds: float = 120.0
         time.sleep(0.02)
 
 
-# --- what goes wrong later -------------------------------------------------------------------------------------------------------------
+# --- what goes wrong later ------------------------------------------------------------------------
 
 
 def test_a_server_that_died_and_a_volume_that_is_full_are_found(lab, headrace, up):

@@ -10,9 +10,10 @@ import pytest
 
 from headrace.bench import Store, run
 from headrace.bench.server import cursor_on
-from headrace.report import pages
-from headrace.studies.measured import Options, cells, encryption, raid_arrays, session
-from headrace.studies.measured.bed import Bed
+from headrace.experiment import ExperimentLab
+from headrace.experiment import run as running
+from headrace.report.study import write_study
+from headrace.studies.measured import LabOptions, encryption, raid_arrays, session
 
 
 def tiny(module, **changed) -> SimpleNamespace:
@@ -23,21 +24,26 @@ def tiny(module, **changed) -> SimpleNamespace:
 
 def left(work: Path) -> list[str]:
     """Files and mounts of a study's lab."""
-    return [*map(str, work.iterdir()), *(line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(work) in line)]
+    return [
+        *map(str, work.iterdir()),
+        *(line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(work) in line),
+    ]
 
 
 def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "REST_S", 0.0)  # tests run beside others
+    monkeypatch.setattr(running, "REST_S", 0.0)  # tests run beside others
     store, work = Store(tmp_path / "runs"), tmp_path / "work"
     work.mkdir()
 
-    def two(options: Options):
+    def two(options: LabOptions):
         wanted = (("single", "rndrd", 16), ("raid0x4", "rndrd", 16))
         return [replace(cell, seconds=4, warmup_s=1) for cell in raid_arrays.cells(options) if cell.key in wanted]
 
     # Only what these two cells can answer; charts ask for all arrays.
     module = tiny(
-        raid_arrays, cells=two, result=lambda at, found, ours: at.result(raid_arrays.STUDY, _claims(found, ours), [], [], [], found)
+        raid_arrays,
+        cells=two,
+        result=lambda at, found, ours: at.result(raid_arrays.STUDY, _claims(found, ours), [], [], [], found),
     )
 
     def stop_after_one(text: str) -> None:
@@ -45,17 +51,21 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        session.run(module, Options(quick=True, store=store, work=work), say=stop_after_one)
+        session.run(module, LabOptions(quick=True, store=store, work=work), say=stop_after_one)
     assert left(work) == [] and len(store.ids()) == 1
     told: list[float] = []
-    result = session.run(module, Options(quick=True, store=store, work=work, resume=True), tell=lambda share, what: told.append(share))
+    result = session.run(
+        module,
+        LabOptions(quick=True, store=store, work=work, resume=True),
+        progress=lambda share, what: told.append(share),
+    )
     assert left(work) == [] and len(store.ids()) == 2
     assert told == sorted(told) and told[-1] == pytest.approx(1.0, abs=0.2)
     claims = {verdict.what: verdict for verdict in result.verdicts}
     assert result.verdicts[-1].what == "the machine was at rest"
     # 2.3 times on a quiet machine; the caps alone allow 4, and below 1.5 something is wrong with the array.
     assert claims["RAID 0 of 4 clearly better than one volume"].within is True, claims
-    pages.write_study(tmp_path / "page.html", result)
+    write_study(tmp_path / "page.html", result)
     assert any("earlier session" in note for note in result.notes)
 
 
@@ -65,12 +75,12 @@ def _claims(found, ours):
 
 
 def test_an_encrypted_copy_is_encrypted_and_runs(tmp_path):
-    cell = encryption.cells(Options(quick=True, scale=0.002))[1]
+    cell = encryption.cells(LabOptions(quick=True, scale=0.002))[1]
     assert cell.key[0] == "encrypted"
-    with Bed(encryption.DAY, tmp_path) as bed, bed.server(cell.place) as target:
+    with ExperimentLab(tmp_path, day=encryption.DAY) as lab, lab.server(cell.place) as target:
         with cursor_on(target) as cursor:
             cursor.execute(
-                "SELECT COUNT(*), SUM(encryption_scheme = 1) FROM information_schema.innodb_tablespaces_encryption WHERE name LIKE 'study/%'"
+                "SELECT COUNT(*), SUM(encryption_scheme = 1) FROM information_schema.innodb_tablespaces_encryption WHERE name LIKE 'experiment/%'"
             )
             tables, encrypted = cursor.fetchone()
         assert tables > 0 and encrypted == tables

@@ -1,11 +1,13 @@
-//! How many volumes an instance takes: EBS volumes by its attachment limit, local disks by their number.
+//! How many volumes an instance takes: EBS volumes by its attachment limit, local disks by their
+//! number.
 
 use crate::error::{CatalogError, Problem};
+use crate::instance::InstanceLimits;
+use crate::source::Sources;
 use crate::spec::{StorageSpec, VolumeType};
-use crate::{Catalog, InstanceLimits};
 
-/// Checks that all of `storages` together can be on `instance`, beside its root volume.
-pub(crate) fn check(catalog: &Catalog, storages: &[&StorageSpec], instance: &InstanceLimits) -> Result<(), CatalogError> {
+/// Checks that all of `storages` together can be on `instance` together with its `roots` root volumes.
+pub(crate) fn check(sources: &Sources, storages: &[&StorageSpec], instance: &InstanceLimits, roots: usize) -> Result<(), CatalogError> {
     let members = || storages.iter().flat_map(|storage| &storage.members);
     let local = members().filter(|member| member.volume_type == VolumeType::InstanceStore).count();
     let attached = members().count() - local;
@@ -22,7 +24,6 @@ pub(crate) fn check(catalog: &Catalog, storages: &[&StorageSpec], instance: &Ins
         ))));
     }
     let Some(limit) = instance.max_ebs_attachments else { return Ok(()) };
-    let roots = catalog.rule("instance_limits", "root_volumes").and_then(|rule| rule.value.as_u64()).unwrap_or(0) as usize;
     let most = (limit as usize).saturating_sub(roots);
     if attached <= most {
         return Ok(());
@@ -31,7 +32,7 @@ pub(crate) fn check(catalog: &Catalog, storages: &[&StorageSpec], instance: &Ins
     Err(CatalogError::Limit(Box::new(Problem::new(
         value(),
         format!("{name} attaches at most {limit} EBS volumes, the root volume among them, so {most} more; {attached} are asked for{sharing}"),
-        format!("data/instances.csv: {}", catalog.cite(&instance.attachments_source)),
+        format!("data/instances.csv: {}", sources.cite(&instance.attachments_source)),
         format!("Use {most} volumes or fewer in all, or an instance type that attaches more."),
     ))))
 }

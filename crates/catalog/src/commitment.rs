@@ -1,4 +1,5 @@
-//! What a commitment of one or three years saves on the hour of an instance: `data/prices_commitments.csv`.
+//! What a commitment of one or three years saves on the hour of an instance:
+//! `data/prices_commitments.csv`.
 
 use crate::error::{broken, did_you_mean, CatalogError, Problem};
 use crate::source::Sources;
@@ -42,7 +43,7 @@ impl Commitments {
                 return Err(broken(&format!("{place} factor"), "must be above 0 and at most 1"));
             }
             if !known.insert((&row.commitment, &row.family)) {
-                return Err(broken(&format!("{place} family"), "stands there twice"));
+                return Err(broken(&format!("{place} family"), "is given twice"));
             }
         }
         Ok(Commitments { rows })

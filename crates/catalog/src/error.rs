@@ -1,5 +1,6 @@
-//! What can be wrong with a question to the catalog. Every error names the value, the rule it breaks, where the rule
-//! comes from, and what to do next, so that a caller never has to add a sentence of its own.
+//! What can be wrong with a question to the catalog. Every error names the value, the rule it
+//! breaks, where the rule comes from, and what to do next, so that a caller never has to add a
+//! sentence of its own.
 
 use chrono::NaiveDate;
 
@@ -18,7 +19,7 @@ pub struct Problem {
 
 impl Problem {
     pub(crate) fn new(value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> Self {
-        // One line, whatever was pasted in.
+        // Text that was pasted in may hold line breaks; an error is one line.
         let one_line = |text: String| text.replace(char::is_control, " ");
         Problem { value: one_line(value.into()), rule: one_line(rule.into()), source: source.into(), hint: hint.into() }
     }
@@ -117,9 +118,10 @@ impl CatalogError {
 
 /// "Did you mean X?", or `otherwise` when nothing is near.
 ///
-/// Near means an edit distance of at most a third of the word, and at least 2: one swapped or one missing pair. A name that differs in its digits
-/// only, or has another number of parts, is not a slip but another thing: raid0 is not offered for raid6, nor us-west-1 for us-gov-west-1. A digit too many or too
-/// few at the end is one: gp22.
+/// Near means an edit distance of at most a third of the word, and at least 2: one swapped or one
+/// missing pair. A name that differs in its digits only, or has another number of parts, is not a
+/// slip but another thing: raid0 is not offered for raid6, nor us-west-1 for us-gov-west-1. A digit
+/// too many or too few at the end is one: gp22.
 pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
     let given: Vec<char> = given.to_lowercase().chars().take(64).collect();
     let reach = (given.len() / 3).max(2);

@@ -45,10 +45,11 @@ pub struct InstanceLimits {
     pub instance_store_gb: u64,
     /// Number of local disks.
     pub instance_store_devices: u32,
-    /// EBS volumes that can be attached, the root volume among them; one network interface and the local disks have been
-    /// taken off where they share the slots. `None` where no source names it.
+    /// EBS volumes that can be attached, the root volume among them; one network interface and the
+    /// local disks have been taken off where they share the slots. `None` where no source names it.
     pub max_ebs_attachments: Option<u32>,
-    /// Further network interfaces take their slots from the same number (most Nitro types before 2023).
+    /// Further network interfaces take their slots from the same number (most Nitro types before
+    /// 2023).
     pub attachments_shared: bool,
     /// Where the attachment limit comes from: ids of `sources.csv`.
     pub attachments_source: String,
@@ -56,7 +57,8 @@ pub struct InstanceLimits {
     pub exists_since: NaiveDate,
     /// `x86_64`, `arm64`, `i386|x86_64`; empty where no source names it.
     pub arch: String,
-    /// Where the EBS limits come from, or the type itself where none are known: ids of `sources.csv`.
+    /// Where the EBS limits come from, or the type itself where none are known: ids of
+    /// `sources.csv`.
     pub limits_source: String,
     /// Days between which those limits were seen, `YYYY-MM-DD to YYYY-MM-DD`.
     pub limits_as_of: String,
@@ -110,7 +112,8 @@ pub(crate) struct LocalIops {
     as_of: NaiveDate,
 }
 
-/// A row of `instances_launch.csv`: a family (`m5`) or a type that was launched on another day than its family.
+/// A row of `instances_launch.csv`: a family (`m5`) or a type that was launched on another day than
+/// its family.
 #[derive(Debug, Clone, Deserialize)]
 struct LaunchRow {
     name: String,
@@ -133,13 +136,13 @@ pub(crate) struct Instances {
 }
 
 impl Instances {
-    pub(crate) fn parse(files: &crate::DataFiles<'_>, sources: &Sources, burst_seconds: u64) -> Result<Self, CatalogError> {
+    pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources, burst_seconds: u64) -> Result<Self, CatalogError> {
         let mut types = BTreeMap::new();
         for row in crate::table::rows::<TypeRow>("instances.csv", files.instances)? {
             let place = format!("instances.csv: {}: field", row.instance_type);
             sources.require(&row.source, &format!("{place} source"))?;
             if types.contains_key(&row.instance_type) {
-                return Err(broken(&format!("{place} instance_type"), "stands there twice"));
+                return Err(broken(&format!("{place} instance_type"), "is given twice"));
             }
             types.insert(row.instance_type.clone(), row);
         }
@@ -170,8 +173,9 @@ impl Instances {
         Ok(Instances { types, limits, local_iops, launches, family_seen, burst_seconds })
     }
 
-    /// The launch of a type: its own row, or that of its family where the type was among the first of it that a table showed.
-    /// Sizes that joined a family later have the day they were first seen.
+    /// The launch of a type: its own row, or that of its family where the type was among the first
+    /// of it that a table showed. Sizes that joined a family later have the day they were first
+    /// seen.
     fn launch(&self, row: &TypeRow) -> Option<&LaunchRow> {
         let family = family(&row.instance_type);
         let of_family = || self.launches.get(family).filter(|_| self.family_seen.get(family) == Some(&row.first_seen));
@@ -265,7 +269,7 @@ fn doubtful(launch: &LaunchRow) -> &'static str {
 }
 
 fn parse_launches(
-    files: &crate::DataFiles<'_>,
+    files: &crate::table::DataFiles<'_>,
     sources: &Sources,
     types: &BTreeMap<String, TypeRow>,
     family_seen: &HashMap<String, NaiveDate>,
@@ -294,7 +298,8 @@ fn check_limit_row(row: &LimitRow, types: &BTreeMap<String, TypeRow>, sources: &
         return Err(broken(&format!("{place}: field instance_type"), "is not a type of instances.csv"));
     }
     for (field, mb_s) in [("baseline_mb_s", row.baseline_mb_s), ("max_mb_s", row.max_mb_s)] {
-        // A million MB/s is beyond any instance; a finite bound keeps bytes per second inside 64 bits.
+        // A million MB/s is beyond any instance; a finite bound keeps bytes per second inside 64
+        // bits.
         if mb_s.is_some_and(|mb_s| !(0.0..=1e6).contains(&mb_s)) {
             return Err(broken(&format!("{place}: field {field}"), "must be from 0 to 1000000"));
         }

@@ -1,7 +1,7 @@
-//! Facts about cloud storage, by day: what a volume type allowed, what an instance type gave its volumes, what both
-//! cost. The facts are tables under `data/`, written to be read and corrected by people; this crate embeds them, reads
-//! them when first asked, and answers questions such as "what does `gp2:500` deliver on 2018-08-15, and how sure are
-//! we".
+//! Facts about cloud storage, by day: what a volume type allowed, what an instance type gave its
+//! volumes, what both cost. The facts are tables under `data/`, written to be read and corrected by
+//! people; this crate embeds them, reads them when first asked, and answers questions such as "what
+//! does `gp2:500` deliver on 2018-08-15, and how sure are we".
 //!
 //! ```
 //! use headrace_catalog::{Catalog, NaiveDate};
@@ -13,9 +13,9 @@
 //! assert_eq!(limits.io_burst.unwrap().capacity_ios, 5_400_000);
 //! ```
 //!
-//! It is the bottom crate: it depends on no other of this project. It holds no latency and no behaviour over time;
-//! those are the model's. A figure that is not confirmed, or that this project chose where sources are silent, comes
-//! with a [`Caveat`].
+//! It is the bottom crate: it depends on no other of this project. It holds no latency and no
+//! behaviour over time; those are the model's. A figure that is not confirmed, or that this project
+//! chose where sources are silent, comes with a [`Caveat`].
 
 mod attachments;
 mod commitment;
@@ -36,6 +36,7 @@ pub use limits::{ByteBurst, IoBurst, VolumeLimits};
 pub use price::{CostItem, Price, PriceItem, PricesSeen, RegionPrices};
 pub use source::{Caveat, Param, Source, SourceIds};
 pub use spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB, MAX_MEMBERS};
+pub use table::DataFiles;
 pub use volume::{Consistency, CreditRule, EraRules, IopsRule, Range, ThroughputRule, ThroughputTier, VolumeEra};
 
 use commitment::Commitments;
@@ -49,69 +50,8 @@ use std::sync::OnceLock;
 /// Named figures of one section of `data/rules.toml`.
 pub type Rules = BTreeMap<String, BTreeMap<String, Param<serde_json::Value>>>;
 
-/// The text of every data file, so that a changed file can be tried without building anew.
-#[derive(Debug, Clone)]
-pub struct DataFiles<'a> {
-    /// `sources.csv`
-    pub sources: &'a str,
-    /// `rules.toml`
-    pub rules: &'a str,
-    /// Name and text of each file of `volumes/`.
-    pub volumes: Vec<(&'a str, &'a str)>,
-    /// `instances.csv`
-    pub instances: &'a str,
-    /// `instances_limits.csv`
-    pub instances_limits: &'a str,
-    /// `instances_launch.csv`
-    pub instances_launch: &'a str,
-    /// `instances_local_iops.csv`
-    pub instances_local_iops: &'a str,
-    /// `prices_regions.csv`
-    pub prices_regions: &'a str,
-    /// `prices_volumes.csv`
-    pub prices_volumes: &'a str,
-    /// `prices_instances.csv`
-    pub prices_instances: &'a str,
-    /// `prices_commitments.csv`
-    pub prices_commitments: &'a str,
-}
-
-macro_rules! data {
-    ($file:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/", $file))
-    };
-}
-
-impl DataFiles<'static> {
-    /// The files this crate was built with.
-    pub fn embedded() -> Self {
-        DataFiles {
-            sources: data!("sources.csv"),
-            rules: data!("rules.toml"),
-            volumes: vec![
-                ("volumes/standard.toml", data!("volumes/standard.toml")),
-                ("volumes/gp2.toml", data!("volumes/gp2.toml")),
-                ("volumes/gp3.toml", data!("volumes/gp3.toml")),
-                ("volumes/io1.toml", data!("volumes/io1.toml")),
-                ("volumes/io2.toml", data!("volumes/io2.toml")),
-                ("volumes/io2-block-express.toml", data!("volumes/io2-block-express.toml")),
-                ("volumes/st1.toml", data!("volumes/st1.toml")),
-                ("volumes/sc1.toml", data!("volumes/sc1.toml")),
-                ("volumes/instance-store.toml", data!("volumes/instance-store.toml")),
-            ],
-            instances: data!("instances.csv"),
-            instances_limits: data!("instances_limits.csv"),
-            instances_launch: data!("instances_launch.csv"),
-            instances_local_iops: data!("instances_local_iops.csv"),
-            prices_regions: data!("prices_regions.csv"),
-            prices_volumes: data!("prices_volumes.csv"),
-            prices_instances: data!("prices_instances.csv"),
-            prices_commitments: data!("prices_commitments.csv"),
-        }
-    }
-}
-
-/// The tables in memory. Volume types and rules are read at once, instances and prices when first asked for.
+/// The tables in memory. Volume types and rules are read at once, instances and prices when first
+/// asked for.
 #[derive(Debug)]
 pub struct Catalog {
     files: DataFiles<'static>,
@@ -134,7 +74,8 @@ impl Catalog {
         CATALOG.get_or_init(|| Catalog::new(DataFiles::embedded()).unwrap_or_else(|error| panic!("shipped data: {error}")))
     }
 
-    /// A catalog of other files. Reads sources, rules and volume types; [`Catalog::check`] reads the rest.
+    /// A catalog of other files. Reads sources, rules and volume types; [`Catalog::check`] reads
+    /// the rest.
     ///
     /// # Errors
     /// [`CatalogError::Data`] naming file, row and field.
@@ -203,21 +144,24 @@ impl Catalog {
         })
     }
 
-    /// What a volume delivers on a day. With an instance that is not of the Nitro System, its lower caps apply; the
-    /// limits of the instance itself do not, they are shared by all its volumes.
+    /// What a volume delivers on a day. With an instance that is not of the Nitro System, its lower
+    /// caps apply; the limits of the instance itself do not, they are shared by all its volumes.
     ///
     /// # Errors
-    /// [`CatalogError::NotYet`] before the type existed, [`CatalogError::Limit`] for a size, IOPS or throughput the
-    /// type did not take on that day.
+    /// [`CatalogError::NotYet`] before the type existed, [`CatalogError::Limit`] for a size, IOPS
+    /// or throughput the type did not take on that day.
     pub fn volume_limits(&self, spec: &VolumeSpec, date: NaiveDate, instance: Option<&InstanceLimits>) -> Result<VolumeLimits, CatalogError> {
-        limits::Resolver::new(self, spec, date, instance)?.resolve()
+        // Only local disks have documented figures by instance type.
+        let instances = instance.and_then(|_| self.instance_table().ok());
+        limits::Resolver::new(&self.sources, self.volume_era(spec.volume_type, date)?, spec, date, instance.zip(instances)).resolve()
     }
 
     /// [`Catalog::volume_limits`] of each member, in the order of the array.
     ///
     /// # Errors
-    /// Of the first member that has one; [`CatalogError::Notation`] when the members do not form the level,
-    /// [`CatalogError::Limit`] when the instance does not take that many ([`Catalog::check_attachments`]).
+    /// Of the first member that has one; [`CatalogError::Notation`] when the members do not form
+    /// the level, [`CatalogError::Limit`] when the instance does not take that many
+    /// ([`Catalog::check_attachments`]).
     pub fn storage_limits(&self, storage: &StorageSpec, date: NaiveDate, instance: Option<&InstanceLimits>) -> Result<Vec<VolumeLimits>, CatalogError> {
         storage.check()?;
         if let Some(instance) = instance {
@@ -236,13 +180,15 @@ impl Catalog {
         Ok(limits)
     }
 
-    /// Whether all of `storages`, such as data and log, can be on one instance beside its root volume.
+    /// Whether all of `storages`, such as data and log, can be on one instance together with its
+    /// root volume.
     ///
     /// # Errors
-    /// [`CatalogError::Limit`] naming the attachment limit or the number of local disks. A type whose limit no source names
-    /// takes any number.
+    /// [`CatalogError::Limit`] naming the attachment limit or the number of local disks. A type
+    /// whose limit no source names takes any number.
     pub fn check_attachments(&self, storages: &[&StorageSpec], instance: &InstanceLimits) -> Result<(), CatalogError> {
-        attachments::check(self, storages, instance)
+        let roots = self.rule("instance_limits", "root_volumes").and_then(|rule| rule.value.as_u64()).unwrap_or(0) as usize;
+        attachments::check(&self.sources, storages, instance, roots)
     }
 
     /// What an instance type gives its volumes on a day.
@@ -258,7 +204,8 @@ impl Catalog {
         self.instance_table().map_or_else(|_| Vec::new(), |table| table.all(date))
     }
 
-    /// Price of an instance for an hour (Linux, on demand), or `None` where the tables have none for the region.
+    /// Price of an instance for an hour (Linux, on demand), or `None` where the tables have none
+    /// for the region.
     pub fn instance_price(&self, name: &str, region: &str, date: NaiveDate) -> Option<Price> {
         self.instance_price_table().ok()?.get(name, region, date, &self.sources)
     }
@@ -266,7 +213,8 @@ impl Catalog {
     /// What a commitment (`reserved-1y`, ...) saves on the hour of an instance type.
     ///
     /// # Errors
-    /// [`CatalogError::NoPrice`] for a commitment without a factor, [`CatalogError::NotYet`] before it was sold.
+    /// [`CatalogError::NoPrice`] for a commitment without a factor, [`CatalogError::NotYet`] before
+    /// it was sold.
     pub fn commitment(&self, commitment: &str, instance_type: &str, date: NaiveDate) -> Result<&Commitment, CatalogError> {
         self.commitment_table()?.get(commitment, instance_type, date)
     }
@@ -279,7 +227,8 @@ impl Catalog {
         self.volume_price_table()?.region(region, date)
     }
 
-    /// When the prices of a region that hold on a day were last seen: what a reader of a bill must know about its age.
+    /// When the prices of a region that hold on a day were last seen: what a reader of a bill must
+    /// know about its age.
     ///
     /// # Errors
     /// [`CatalogError::UnknownRegion`].
@@ -290,18 +239,19 @@ impl Catalog {
 
     /// The bill of a month for a storage, without the instance.
     ///
-    /// `million_ios_per_month` are the requests, in millions, that reach all members together; only magnetic volumes
-    /// bill them, by their share of the members.
+    /// `million_ios_per_month` are the requests, in millions, that reach all members together; only
+    /// magnetic volumes bill them, by their share of the members.
     ///
     /// # Errors
-    /// Those of [`Catalog::storage_limits`] and [`Catalog::volume_prices`]; [`CatalogError::NoPrice`] where the region
-    /// has no price of the type; [`CatalogError::Limit`] for a number of requests that is negative or no number.
+    /// Those of [`Catalog::storage_limits`] and [`Catalog::volume_prices`];
+    /// [`CatalogError::NoPrice`] where the region has no price of the type; [`CatalogError::Limit`]
+    /// for a number of requests that is negative or no number.
     pub fn monthly_cost(&self, storage: &StorageSpec, region: &str, date: NaiveDate, million_ios_per_month: f64) -> Result<Vec<CostItem>, CatalogError> {
         self.monthly_cost_at(storage, &self.volume_prices(region, date)?, million_ios_per_month)
     }
 
-    /// [`Catalog::monthly_cost`] by a price list at hand: that of many storages, or one with own rates. The limits are those of
-    /// the day of the list.
+    /// [`Catalog::monthly_cost`] by a price list at hand: that of many storages, or one with own
+    /// rates. The limits are those of the day of the list.
     ///
     /// # Errors
     /// As [`Catalog::monthly_cost`].
@@ -365,7 +315,7 @@ impl Catalog {
         self.rules.get(section)?.get(name)
     }
 
-    pub(crate) fn instance_table(&self) -> Result<&Instances, CatalogError> {
+    fn instance_table(&self) -> Result<&Instances, CatalogError> {
         let table = self.instances.get_or_init(|| {
             let minutes = self
                 .rule("instance_limits", "burst_minutes")

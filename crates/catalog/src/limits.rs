@@ -1,19 +1,20 @@
 //! What one volume delivers on a day: the rules of its era applied to its specification.
 
 use crate::error::{CatalogError, Problem};
-use crate::instance::InstanceLimits;
-use crate::source::{Caveat, Param};
+use crate::instance::{InstanceLimits, Instances};
+use crate::source::{Caveat, Param, Sources};
 use crate::spec::{VolumeSpec, VolumeType};
 use crate::volume::{Consistency, IopsRule, ThroughputRule, VolumeEra};
-use crate::Catalog;
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 
+/// Bytes of the binary units.
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * 1024 * 1024;
 
-/// The I/O credits of gp2. They refill at [`VolumeLimits::iops`] and are spent at what is delivered above it.
+/// The I/O credits of gp2. They refill at [`VolumeLimits::iops`] and are spent at what is delivered
+/// above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoBurst {
     /// I/Os per second while there are credits.
@@ -36,7 +37,8 @@ pub struct ByteBurst {
 }
 
 impl VolumeLimits {
-    /// What is left when every credit is spent: the baseline, for a load that presses on it day after day.
+    /// What is left when every credit is spent: the baseline, for a load that presses on it day
+    /// after day.
     pub fn without_burst(mut self) -> VolumeLimits {
         self.io_burst = None;
         if let Some(burst) = self.byte_burst.take() {
@@ -81,11 +83,12 @@ pub struct VolumeLimits {
 type Throughput = (u64, Option<ByteBurst>);
 
 pub(crate) struct Resolver<'a> {
-    catalog: &'a Catalog,
+    sources: &'a Sources,
     era: &'a VolumeEra,
     spec: &'a VolumeSpec,
     date: NaiveDate,
     instance: Option<&'a InstanceLimits>,
+    instances: Option<&'a Instances>,
     caveats: Vec<Caveat>,
 }
 
@@ -97,8 +100,16 @@ fn a_volume(volume_type: VolumeType) -> String {
 }
 
 impl<'a> Resolver<'a> {
-    pub(crate) fn new(catalog: &'a Catalog, spec: &'a VolumeSpec, date: NaiveDate, instance: Option<&'a InstanceLimits>) -> Result<Self, CatalogError> {
-        Ok(Resolver { catalog, era: catalog.volume_era(spec.volume_type, date)?, spec, date, instance, caveats: Vec::new() })
+    /// `instance` comes with the table it is from.
+    pub(crate) fn new(
+        sources: &'a Sources,
+        era: &'a VolumeEra,
+        spec: &'a VolumeSpec,
+        date: NaiveDate,
+        instance: Option<(&'a InstanceLimits, &'a Instances)>,
+    ) -> Self {
+        let (instance, instances) = instance.unzip();
+        Resolver { sources, era, spec, date, instance, instances, caveats: Vec::new() }
     }
 
     pub(crate) fn resolve(mut self) -> Result<VolumeLimits, CatalogError> {
@@ -106,7 +117,8 @@ impl<'a> Resolver<'a> {
         self.check_size()?;
         let (iops, io_burst) = self.iops()?;
         let (throughput_bytes_s, byte_burst) = self.throughput(iops)?;
-        // An HDD volume has no IOPS figure of its own: its bytes in I/Os of 1 MiB, rounded up so that bytes bind first.
+        // An HDD volume has no IOPS figure of its own: its bytes in I/Os of 1 MiB, rounded up so
+        // that bytes bind first.
         let iops = match era.iops {
             IopsRule::ThroughputBound { .. } => iops.min(throughput_bytes_s.div_ceil(MIB)),
             _ => iops,
@@ -145,7 +157,8 @@ impl<'a> Resolver<'a> {
         promise.value
     }
 
-    /// The first day of some eras is known to a few weeks only; a question inside them may belong to the era before.
+    /// The first day of some eras is known to a few weeks only; a question inside them may belong
+    /// to the era before.
     fn era_start_caveat(&mut self) {
         let evidence = &self.era.evidence;
         // SDK texts bracket the launches of 2015 within 28 days, all others closer.
@@ -156,7 +169,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn refuse<T>(&self, rule: &Param<T>, text: String, hint: impl Into<String>) -> CatalogError {
-        CatalogError::Limit(Box::new(Problem::new(self.spec.to_string(), text, self.catalog.cite(&rule.source.joined()), hint)))
+        CatalogError::Limit(Box::new(Problem::new(self.spec.to_string(), text, self.sources.cite(&rule.source.joined()), hint)))
     }
 
     /// The refusal of a field the type does not take.
@@ -181,7 +194,8 @@ impl<'a> Resolver<'a> {
                 format!("Use {} GiB, several volumes, or another type.", size.clamp(low, high)),
             ));
         }
-        // Only a bound that could matter is worth a caveat: the range as a whole is not a figure of this volume.
+        // Only a bound that could matter is worth a caveat: the range as a whole is not a figure of
+        // this volume.
         if size == low {
             min.used("size_gib.min", &mut self.caveats);
         }
@@ -225,7 +239,8 @@ impl<'a> Resolver<'a> {
                 None => included.used("iops.included", &mut self.caveats),
                 Some(iops) => {
                     self.check_iops(iops, included, max)?;
-                    // The included IOPS come with any size; the ratio binds what is bought above them.
+                    // The included IOPS come with any size; the ratio binds what is bought above
+                    // them.
                     if iops > included.value {
                         self.check_ratio(iops, per_gib)?;
                     }
@@ -311,14 +326,16 @@ impl<'a> Resolver<'a> {
                 format!("Use {} GiB or more, or at most {most} IOPS.", iops.div_ceil(per_gib.value.max(1))),
             ));
         }
-        // The ratio decides nothing about a volume well inside it; above half of it, an unconfirmed one may matter.
+        // The ratio decides nothing about a volume well inside it; above half of it, an unconfirmed
+        // one may matter.
         if iops * 2 > most {
             per_gib.used("iops.per_gib", &mut self.caveats);
         }
         Ok(())
     }
 
-    /// Applies a cap that holds on instances outside the Nitro System; `unit` turns the cap into the unit of `amount`.
+    /// Applies a cap that holds on instances outside the Nitro System; `unit` turns the cap into
+    /// the unit of `amount`.
     fn outside_nitro(&mut self, what: &str, amount: u64, cap: Option<&Param<u64>>, unit: u64) -> u64 {
         let (Some(cap), Some(instance)) = (cap, self.instance.filter(|instance| !instance.nitro)) else {
             return amount;
@@ -355,8 +372,8 @@ impl<'a> Resolver<'a> {
         Ok((bytes_s, None))
     }
 
-    /// gp2: a lower step for small volumes. Above it the figure with credits; without credits the baseline in I/Os of
-    /// 256 KiB binds by itself.
+    /// gp2: a lower step for small volumes. Above it the figure with credits; without credits the
+    /// baseline in I/Os of 256 KiB binds by itself.
     fn throughput_by_size(&mut self) -> u64 {
         let ThroughputRule::BySize { mib_s, small_mib_s, small_up_to_gib, credits_needed_below_gib } = &self.era.throughput else {
             return 0;
@@ -395,7 +412,8 @@ impl<'a> Resolver<'a> {
         Ok(mib_s * MIB)
     }
 
-    /// io1, io2: the step of the provisioned IOPS, so many KiB for each, up to the cap of the step.
+    /// io1, io2: the KiB/s for each provisioned IOPS in the step that these fall in, up to the cap
+    /// of the step.
     fn throughput_per_iops(&mut self) -> u64 {
         let ThroughputRule::PerIops { non_nitro_cap_mib_s, tier } = &self.era.throughput else {
             return 0;
@@ -438,7 +456,7 @@ impl<'a> Resolver<'a> {
     /// Documented write IOPS of one local disk of the instance, with what to know about it.
     fn documented_local(&self) -> Option<(u64, Caveat)> {
         let instance = self.instance?;
-        let row = self.catalog.instance_table().ok()?.local_iops(&instance.instance_type)?;
+        let row = self.instances?.local_iops(&instance.instance_type)?;
         let devices = u64::from(instance.instance_store_devices.max(1));
         let iops = row.write_iops_4k / devices;
         let text = format!(

@@ -1,5 +1,6 @@
-//! Prices: `data/prices_volumes.csv`, `prices_instances.csv` and `prices_regions.csv`. A row holds from the day it was
-//! first seen until the next row of the same thing; before the first row, the first is used and says so.
+//! Prices: `data/prices_volumes.csv`, `prices_instances.csv` and `prices_regions.csv`. A row holds
+//! from the day it was first seen until the next row of the same thing; before the first row, the
+//! first is used and says so.
 
 use crate::error::broken;
 use crate::error::{CatalogError, Problem};
@@ -29,9 +30,11 @@ pub struct Price {
 pub struct PriceItem {
     /// A volume type, or `snapshot`.
     pub product: String,
-    /// `storage`, `iops`, `throughput`, `million_ios`, `archive_storage`, `archive_retrieval` or `fast_restore`.
+    /// `storage`, `iops`, `throughput`, `million_ios`, `archive_storage`, `archive_retrieval` or
+    /// `fast_restore`.
     pub component: String,
-    /// The price holds for the quantity above this one (price steps; the included IOPS and MiB/s of gp3).
+    /// The price holds for the quantity above this one (price steps; the included IOPS and MiB/s of
+    /// gp3).
     pub from_quantity: u64,
     /// US dollars per unit.
     pub usd: f64,
@@ -66,8 +69,8 @@ impl RegionPrices {
         self.items.iter().filter(|item| item.product == product && item.component == component).collect()
     }
 
-    /// Name of a volume type in this price list, and its components that are billed; `None` for local disks, which are in
-    /// the price of the instance.
+    /// Name of a volume type in this price list, and its components that are billed; `None` for
+    /// local disks, which are in the price of the instance.
     pub fn billed_as(volume_type: VolumeType) -> Option<(&'static str, &'static [&'static str])> {
         Some(match volume_type {
             VolumeType::InstanceStore => return None,
@@ -80,7 +83,8 @@ impl RegionPrices {
     }
 }
 
-/// The days on which the prices of a region that hold on a day were last seen: the earliest and the latest of them.
+/// The days on which the prices of a region that hold on a day were last seen: the earliest and the
+/// latest of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PricesSeen {
     /// Of EBS prices.
@@ -190,8 +194,9 @@ fn check_price(place: &str, usd: f64, first: NaiveDate, last: NaiveDate, before:
     Ok(())
 }
 
-/// The region that was meant, when it is only misspelt. Another number of the same place (`ap-southeast-9`) or another partition
-/// (`cn-north-1`, which is not `eu-north-1`) is another region with other prices, so neither is offered.
+/// The region that was meant, when it is only misspelt. Another number of the same place
+/// (`ap-southeast-9`) or another partition (`cn-north-1`, which is not `eu-north-1`) is another
+/// region with other prices, so neither is offered.
 fn region_meant<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let place = |text: &str| {
         let letters: String = text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
@@ -212,7 +217,7 @@ fn region_meant<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 impl VolumePrices {
-    pub(crate) fn parse(files: &crate::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
+    pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
         let mut locations = BTreeMap::new();
         for row in crate::table::rows::<RegionRow>("prices_regions.csv", files.prices_regions)? {
             if row.currency != "USD" {
@@ -279,7 +284,7 @@ impl VolumePrices {
 }
 
 impl InstancePrices {
-    pub(crate) fn parse(files: &crate::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
+    pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
         let mut rows: HashMap<(String, String), Vec<InstanceRow>> = HashMap::new();
         for row in crate::table::rows::<InstanceRow>("prices_instances.csv", files.prices_instances)? {
             let place = format!("prices_instances.csv: {} {} {}", row.instance_type, row.region, row.first_seen);
@@ -312,8 +317,8 @@ impl InstancePrices {
     }
 }
 
-/// The note of the first source that is not sure: not of high confidence, or any for bare metal, whose rows may be of
-/// dedicated tenancy.
+/// The note of the first source that is not sure: not of high confidence, or any for bare metal,
+/// whose rows may be of dedicated tenancy.
 fn doubt(row: &InstanceRow, sources: &Sources) -> Option<String> {
     let metal = row.instance_type.contains(".metal");
     row.source.split('+').filter_map(|id| sources.find(id)).find(|source| metal || source.confidence != "high").map(|source| source.note.clone())

@@ -1,4 +1,5 @@
-//! Where a figure comes from: the rows of `data/sources.csv`, and the figure that carries its sources with it.
+//! Where a figure comes from: the rows of `data/sources.csv`, and the figure that carries its
+//! sources with it.
 
 use crate::error::{broken, CatalogError};
 use serde::{Deserialize, Serialize};

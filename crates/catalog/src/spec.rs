@@ -6,23 +6,28 @@
 //! group   = [count "x"] type ":" size_gib [":" [iops] [":" mib_s]]
 //! ```
 //!
-//! More than one member without a level is RAID 0. Unlike members are joined with `+`. The chunk is written only where
-//! it is not [`DEFAULT_CHUNK_KIB`]. Reading says nothing about limits: that is [`crate::Catalog::volume_limits`].
+//! More than one member without a level is RAID 0. Unlike members are joined with `+`. The chunk is
+//! written only where it is not [`DEFAULT_CHUNK_KIB`]. Reading says nothing about limits: that is
+//! [`crate::Catalog::volume_limits`].
 
 use crate::error::{did_you_mean, CatalogError, Problem};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Chunk of an array in KiB where none is written. The published RAID study on EBS used 256 KiB chunks; `mdadm` itself
-/// has taken 512 KiB since version 3.1 (2009).
+/// Chunk of an array in KiB where none is written. The published RAID study on EBS used 256 KiB
+/// chunks; `mdadm` itself has taken 512 KiB since version 3.1 (2009).
 pub const DEFAULT_CHUNK_KIB: u64 = 256;
 
 /// Most members of an array: the most EBS attachments of any type in `data/instances.csv`.
 pub const MAX_MEMBERS: usize = 128;
 
+/// What errors cite, and examples they give.
 const NOTATION: &str = "storage notation TYPE:SIZE_GIB[:IOPS[:MIB_S]]";
 const EXAMPLES: &str = "Write it like gp2:1000, io1:1024:10000, gp3:500:6000:250, 2xgp2:1700 or raid10:4xgp3:500.";
+
+/// RAID levels that exist elsewhere (md(4), hardware controllers) but have no model here.
+const NOT_MODELLED: [&str; 7] = ["raid2", "raid3", "raid4", "raid6", "raid01", "raid50", "raid60"];
 
 /// A kind of volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -175,12 +180,13 @@ impl FromStr for RaidLevel {
         let lower = text.to_ascii_lowercase();
         let names = RaidLevel::ALL.map(RaidLevel::as_str);
         RaidLevel::ALL.into_iter().find(|level| level.as_str() == lower).ok_or_else(|| {
-            CatalogError::UnknownType(Box::new(Problem::new(
-                text,
-                "is not a RAID level",
-                NOTATION,
-                did_you_mean(text, names, &format!("Known levels: {}.", names.join(", "))),
-            )))
+            let known = format!("Known levels: {}.", names.join(", "));
+            let problem = if NOT_MODELLED.contains(&lower.as_str()) {
+                Problem::new(text, "is a RAID level that is not modelled", NOTATION, format!("{known} No other level stands in for it."))
+            } else {
+                Problem::new(text, "is not a RAID level", NOTATION, did_you_mean(text, names, &known))
+            };
+            CatalogError::UnknownType(Box::new(problem))
         })
     }
 }
@@ -269,9 +275,9 @@ impl StorageSpec {
         Ok(storage)
     }
 
-    /// Space for a file system in GiB. RAID 0 holds the sum of its members: where the smallest ends, md stripes on over the
-    /// others (md(4), RAID0: zones); a GiB is a whole number of chunks. On every other level an unlike member counts as the
-    /// smallest.
+    /// Space for a file system in GiB. RAID 0 holds the sum of its members: where the smallest
+    /// ends, md stripes on over the others (md(4), RAID0: zones); a GiB is a whole number of
+    /// chunks. On every other level an unlike member counts as the smallest.
     pub fn usable_gib(&self) -> u64 {
         let sizes = || self.members.iter().map(|member| member.size_gib);
         if self.raid == Some(RaidLevel::Raid0) {

@@ -1,8 +1,70 @@
-//! Reading the CSV files so that an error names file, row and field.
+//! The data files, and reading the CSV files so that an error names file, row and field.
 
 use crate::error::broken;
 use crate::error::CatalogError;
 use serde::de::DeserializeOwned;
+
+/// The text of every data file, so that a changed file can be tried without building anew.
+#[derive(Debug, Clone)]
+pub struct DataFiles<'a> {
+    /// `sources.csv`
+    pub sources: &'a str,
+    /// `rules.toml`
+    pub rules: &'a str,
+    /// Name and text of each file of `volumes/`.
+    pub volumes: Vec<(&'a str, &'a str)>,
+    /// `instances.csv`
+    pub instances: &'a str,
+    /// `instances_limits.csv`
+    pub instances_limits: &'a str,
+    /// `instances_launch.csv`
+    pub instances_launch: &'a str,
+    /// `instances_local_iops.csv`
+    pub instances_local_iops: &'a str,
+    /// `prices_regions.csv`
+    pub prices_regions: &'a str,
+    /// `prices_volumes.csv`
+    pub prices_volumes: &'a str,
+    /// `prices_instances.csv`
+    pub prices_instances: &'a str,
+    /// `prices_commitments.csv`
+    pub prices_commitments: &'a str,
+}
+
+macro_rules! data {
+    ($file:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/", $file))
+    };
+}
+
+impl DataFiles<'static> {
+    /// The files this crate was built with.
+    pub fn embedded() -> Self {
+        DataFiles {
+            sources: data!("sources.csv"),
+            rules: data!("rules.toml"),
+            volumes: vec![
+                ("volumes/standard.toml", data!("volumes/standard.toml")),
+                ("volumes/gp2.toml", data!("volumes/gp2.toml")),
+                ("volumes/gp3.toml", data!("volumes/gp3.toml")),
+                ("volumes/io1.toml", data!("volumes/io1.toml")),
+                ("volumes/io2.toml", data!("volumes/io2.toml")),
+                ("volumes/io2-block-express.toml", data!("volumes/io2-block-express.toml")),
+                ("volumes/st1.toml", data!("volumes/st1.toml")),
+                ("volumes/sc1.toml", data!("volumes/sc1.toml")),
+                ("volumes/instance-store.toml", data!("volumes/instance-store.toml")),
+            ],
+            instances: data!("instances.csv"),
+            instances_limits: data!("instances_limits.csv"),
+            instances_launch: data!("instances_launch.csv"),
+            instances_local_iops: data!("instances_local_iops.csv"),
+            prices_regions: data!("prices_regions.csv"),
+            prices_volumes: data!("prices_volumes.csv"),
+            prices_instances: data!("prices_instances.csv"),
+            prices_commitments: data!("prices_commitments.csv"),
+        }
+    }
+}
 
 /// All rows of a file.
 pub(crate) fn rows<T: DeserializeOwned>(file: &str, text: &str) -> Result<Vec<T>, CatalogError> {

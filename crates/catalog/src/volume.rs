@@ -1,4 +1,5 @@
-//! Volume types as `data/volumes/*.toml` describes them: one [`VolumeEra`] for each span of days with the same rules.
+//! Volume types as `data/volumes/*.toml` describes them: one [`VolumeEra`] for each span of days
+//! with the same rules.
 
 use crate::error::broken;
 use crate::error::CatalogError;
@@ -186,7 +187,7 @@ pub struct VolumeEra {
     pub rules: EraRules,
 }
 
-/// What an `[[era]]` block of a file holds beside its first day.
+/// What an `[[era]]` block of a file holds besides its first day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EraRules {
@@ -307,7 +308,8 @@ fn check_rules(place: &str, rules: &EraRules) -> Result<(), CatalogError> {
     if rules.size_gib.min.value == 0 || rules.size_gib.min.value > rules.size_gib.max.value {
         return refuse("size_gib", "needs 0 < min <= max");
     }
-    // 2^20 GiB is an exbibyte over a thousand: far above any volume, and every product below stays inside 64 bits.
+    // 2^20 GiB is an exbibyte over a thousand: far above any volume, and every product below stays
+    // inside 64 bits.
     if rules.size_gib.max.value > 1 << 20 {
         return refuse("size_gib.max", "is above 1,048,576 GiB");
     }

@@ -43,7 +43,8 @@ fn every_era_resolves_from_its_first_to_its_last_day() {
     }
 }
 
-/// Source ids are checked while reading; here that every source has a day and a confidence, and none is unused.
+/// Source ids are checked while reading; here that every source has a day and a confidence, and
+/// none is unused.
 #[test]
 fn sources_are_whole_and_used() {
     let files = DataFiles::embedded();
@@ -63,7 +64,8 @@ fn sources_are_whole_and_used() {
     }
 }
 
-/// What is not confirmed must say why somewhere: a note, or the standing note of the source it names.
+/// What is not confirmed must say why somewhere: a note, or the standing note of the source it
+/// names.
 #[test]
 fn unconfirmed_figures_name_a_source() {
     let catalog = Catalog::embedded();

@@ -25,7 +25,8 @@ fn caveat(limits: &VolumeLimits, field: &str) -> bool {
 #[test]
 fn gp2_in_the_summer_of_2018() {
     let gp2 = limits("gp2:500", "2018-08-15");
-    // 3 x 500; above 170 GiB 160 MiB/s; bucket 5.4 million, full at first; burst 3,000 below 1,000 GiB.
+    // 3 x 500; above 170 GiB 160 MiB/s; bucket 5.4 million, full at first; burst 3,000 below 1,000
+    // GiB.
     assert_eq!(gp2.iops, 1_500);
     assert_eq!(gp2.throughput_bytes_s, 160 * MIB);
     let burst = gp2.io_burst.unwrap();
@@ -231,7 +232,8 @@ fn usd(items: &[CostItem]) -> f64 {
     items.iter().map(|item| item.usd).sum()
 }
 
-/// Sums of a few products of prices with at most five decimals: exact but for rounding in the last bits of a double.
+/// Sums of a few products of prices with at most five decimals: exact but for rounding in the last
+/// bits of a double.
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-6
 }
@@ -248,7 +250,8 @@ fn gp3_bill() {
 
 #[test]
 fn io2_bill_goes_by_steps() {
-    // 500 x 0.125 + 32,000 x 0.065 + 32,000 x 0.0455 + 36,000 x 0.03185 = 62.5 + 2,080 + 1,456 + 1,146.6.
+    // 500 x 0.125 + 32,000 x 0.065 + 32,000 x 0.0455 + 36,000 x 0.03185 = 62.5 + 2,080 + 1,456 +
+    // 1,146.6.
     let items = bill("io2:500:100000", "us-east-1", "2026-11-21");
     assert_eq!(items.len(), 4);
     assert!(close(usd(&items), 4_745.1), "{items:?}");
@@ -281,7 +284,8 @@ fn instance_prices() {
     let catalog = Catalog::embedded();
     let price = |name, region, date| catalog.instance_price(name, region, day(date));
     assert_eq!(price("m5.2xlarge", "us-east-1", "2026-11-21").unwrap().usd, 0.384);
-    // m3.xlarge in us-east-1: 0.50 in 2013, 0.45 in early 2014, 0.28 from mid-2014, 0.266 by 2015-08.
+    // m3.xlarge in us-east-1: 0.50 in 2013, 0.45 in early 2014, 0.28 from mid-2014, 0.266 by
+    // 2015-08.
     assert_eq!(price("m3.xlarge", "us-east-1", "2014-03-01").unwrap().usd, 0.45);
     let late = price("m3.xlarge", "us-east-1", "2018-08-15").unwrap();
     assert_eq!((late.usd, late.ebs_optimized_surcharge_usd), (0.266, Some(0.025)));
@@ -320,7 +324,8 @@ fn unknown_regions_offer_no_other() {
 #[test]
 fn instances_do_not_exist_before_their_launch() {
     let catalog = Catalog::embedded();
-    // Family, last day without it, first day with it: AWS announcements (data/instances_launch.csv).
+    // Family, last day without it, first day with it: AWS announcements
+    // (data/instances_launch.csv).
     let launches = [
         ("m5.large", "2017-11-27", "2017-11-28"),
         ("c5.large", "2017-11-05", "2017-11-06"),
@@ -331,7 +336,8 @@ fn instances_do_not_exist_before_their_launch() {
         ("m4.large", "2015-06-10", "2015-06-11"),
         ("m4.16xlarge", "2016-09-11", "2016-09-12"),
         ("m7i.48xlarge", "2023-08-01", "2023-08-02"),
-        // A size that joined its family later, with no row of its own: the day a table first showed it.
+        // A size that joined its family later, with no row of its own: the day a table first showed
+        // it.
         ("m5.8xlarge", "2019-06-26", "2019-06-27"),
     ];
     for (name, before, first) in launches {
@@ -344,7 +350,8 @@ fn instances_do_not_exist_before_their_launch() {
     }
     let error = catalog.instance("m5.large", day("2014-01-01")).unwrap_err();
     assert!(error.rule().contains("not confirmed") && error.source().contains("AWS What's New"), "{error}");
-    // Between the launch and the first table the launch is what the answer stands on, and it says so.
+    // Between the launch and the first table the launch is what the answer stands on, and it says
+    // so.
     assert!(catalog.instance("m5.large", day("2017-12-24")).unwrap().caveats.iter().any(|caveat| caveat.field == "exists_since"));
     assert!(!catalog.instance("m5.large", day("2019-12-24")).unwrap().caveats.iter().any(|caveat| caveat.field == "exists_since"));
 }
@@ -362,7 +369,8 @@ fn an_instance_takes_so_many_volumes() {
     assert_eq!((error.kind(), error.value()), ("limit", "27xgp3:500"));
     assert!(error.rule().contains("at most 27 EBS volumes") && error.rule().contains("network interface"), "{error}");
     assert!(error.source().contains("moto 5.2.5") && error.hint().contains("26 volumes or fewer"), "{error}");
-    // m5d.large: a local disk takes another slot of the 28. Local disks themselves are not attached.
+    // m5d.large: a local disk takes another slot of the 28. Local disks themselves are not
+    // attached.
     assert!(on("m5d.large", "25xgp3:500").is_ok() && on("m5d.large", "26xgp3:500").is_err());
     assert!(on("m5d.large", "instance-store:60").is_ok());
     let error = on("m5d.large", "2xinstance-store:60").unwrap_err();
@@ -385,7 +393,8 @@ fn an_instance_takes_so_many_volumes() {
 fn commitments_lower_the_hour() {
     let catalog = Catalog::embedded();
     let factor = |name, instance, date| catalog.commitment(name, instance, day(date)).unwrap().factor;
-    // 2017-10, us-east-1, m4: 0.062 of 0.10 for a year, 0.0432 for three (0.043 for m4.large, its last figure rounded).
+    // 2017-10, us-east-1, m4: 0.062 of 0.10 for a year, 0.0432 for three (0.043 for m4.large, its
+    // last figure rounded).
     assert_eq!(factor("reserved-1y", "m4.large", "2018-01-01"), 0.620);
     assert_eq!(factor("reserved-3y", "m4.xlarge", "2018-01-01"), 0.432);
     assert!(catalog.commitment("reserved-1y", "m4.large", day("2018-01-01")).unwrap().confirmed);

@@ -1,5 +1,6 @@
-//! The storage notation, and that no specification, however odd, ends in a panic or in an error without its four parts.
-//! A failing case prints its seed; proptest keeps it under `proptest-regressions/`.
+//! The storage notation, and that no specification, however odd, ends in a panic or in an error
+//! without its four parts. A failing case prints its seed; proptest keeps it under
+//! `proptest-regressions/`.
 
 use headrace_catalog::{Catalog, CatalogError, NaiveDate, RaidLevel, StorageSpec, VolumeSpec, VolumeType};
 use proptest::prelude::*;
@@ -33,8 +34,8 @@ fn usable_space() {
     let usable = |text| storage(text).usable_gib();
     assert_eq!(usable("gp2:100"), 100);
     assert_eq!(usable("3xgp2:100"), 300);
-    // Unlike members count as the smallest.
-    // md's RAID 0 stripes on over the larger members; mirrors and parity hold what the smallest has.
+    // Unlike members count as the smallest. md's RAID 0 stripes on over the larger members; mirrors
+    // and parity hold what the smallest has.
     assert_eq!(usable("raid0:gp2:100+gp2:40"), 140);
     assert_eq!(usable("2xgp3:50+gp3:20"), 120);
     assert_eq!(usable("raid1:gp2:100+gp2:40"), 40);
@@ -79,6 +80,9 @@ fn refuses_with_four_parts_and_a_suggestion() {
         assert_eq!(error.kind(), kind, "{text}: {error}");
         assert_four_parts(&error, text);
     }
+    // Another level would not do what was asked for: a hint to it is dangerous.
+    let raid6 = "raid6:4xgp3:100".parse::<StorageSpec>().unwrap_err();
+    assert!(raid6.rule().contains("not modelled") && !raid6.hint().contains("Did you mean"), "{raid6}");
     let typo = "gp22:5".parse::<StorageSpec>().unwrap_err();
     assert_eq!(typo.hint(), "Did you mean gp2?");
     let date = Catalog::embedded().newest_date();

@@ -1,6 +1,8 @@
-//! Lab time: Unix milliseconds that run `time_scale` times as fast as the wall, from the daemon's start.
+//! Lab time: Unix milliseconds that run `time_scale` times as fast as the wall, from the daemon's
+//! start.
 
-/// Turns a monotonic clock into lab time. A lab that is down stands still, so it goes on where it stopped and not where the wall is.
+/// Turns a monotonic clock into lab time. A lab that is down stands still, so it goes on where it
+/// stopped and not where the wall is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LabClock {
     anchor_lab_ms: u64,
@@ -9,8 +11,8 @@ pub struct LabClock {
 }
 
 impl LabClock {
-    /// A clock that shows `lab_ms` when the monotonic clock shows `monotonic_ns`: the Unix time for a new lab, the last known lab time
-    /// for one that was down.
+    /// A clock that shows `lab_ms` when the monotonic clock shows `monotonic_ns`: the Unix time for
+    /// a new lab, the last known lab time for one that was down.
     pub fn new(lab_ms: u64, monotonic_ns: u64, time_scale: u32) -> LabClock {
         LabClock { anchor_lab_ms: lab_ms, anchor_monotonic_ns: monotonic_ns, time_scale: time_scale.max(1) }
     }

@@ -1,40 +1,62 @@
-//! What can be asked of the lab. A volume is named by its id or its name. Commands marked *daemon* report how the daemon's part of an earlier one ended.
+//! What can be asked of the lab. A volume is named by its id or its name. Commands marked *daemon*
+//! report how the daemon's part of an earlier one ended.
 
-use crate::attachments::AttachedDevice;
-use crate::settings::ModificationTimes;
+use crate::record::AttachedDevice;
+use crate::settings::SettingsRequest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// A new volume or array.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CreateRequest {
+    /// Storage notation.
+    pub spec: String,
+    /// Unique name.
+    pub name: Option<String>,
+    /// Tags.
+    pub tags: BTreeMap<String, String>,
+    /// Day of its limits, `YYYY-MM-DD`; else the lab's.
+    pub as_of: Option<String>,
+    /// Credit balance to begin with, 0 to 100.
+    pub balance_percent: Option<f64>,
+}
+
+/// How a volume is attached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachRequest {
+    /// Attach name like `sdf` or `/dev/sdf`; else the first free one.
+    pub name: Option<String>,
+    /// Without the model's delays.
+    pub unpaced: bool,
+    /// Measure the machine's own latency and ceiling.
+    pub probe: bool,
+}
+
+/// What a modification changes; what is none stays as it is. Of an array: size is that of the
+/// array, the rest is of each member, as in the notation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModifyRequest {
+    /// Usable size afterwards, GiB.
+    pub size_gib: Option<u64>,
+    /// Type afterwards.
+    pub volume_type: Option<String>,
+    /// Provisioned IOPS (of each member) afterwards.
+    pub iops: Option<u64>,
+    /// Provisioned MiB/s (of each member) afterwards.
+    pub throughput_mib_s: Option<u64>,
+    /// GiB that hold data, all members together: how long optimizing takes follows from it.
+    /// Unknown: all.
+    pub used_gib: Option<u64>,
+}
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
     /// Changes the settings that are given.
-    Configure {
-        /// EC2 instance type whose limits all volumes share; `none` for no instance. Only while nothing is attached.
-        instance_type: Option<String>,
-        /// Day of the limits of new volumes, `YYYY-MM-DD`, or `newest`.
-        as_of: Option<String>,
-        /// How many times as fast as the wall lab time runs.
-        time_scale: Option<u32>,
-        /// Region, for prices.
-        region: Option<String>,
-        /// Durations of modifications in place of the model's guess.
-        modification_times: Option<ModificationTimes>,
-    },
+    Configure(SettingsRequest),
     /// A new volume or array.
-    CreateVolume {
-        /// Storage notation.
-        spec: String,
-        /// Unique name.
-        name: Option<String>,
-        /// Tags.
-        tags: BTreeMap<String, String>,
-        /// Day of its limits, `YYYY-MM-DD`; else the lab's.
-        as_of: Option<String>,
-        /// Credit balance to begin with, 0 to 100.
-        balance_percent: Option<f64>,
-    },
+    CreateVolume(CreateRequest),
     /// *Daemon*: its files are there.
     Created {
         /// Volume.
@@ -70,12 +92,8 @@ pub enum Command {
     Attach {
         /// Volume.
         volume: String,
-        /// Attach name like `sdf` or `/dev/sdf`; else the first free one.
-        name: Option<String>,
-        /// Without the model's delays.
-        unpaced: bool,
-        /// Measure the machine's own latency and ceiling.
-        probe: bool,
+        /// How.
+        request: AttachRequest,
     },
     /// *Daemon*: the device is there, or there again after a restart.
     Attached {
@@ -110,20 +128,12 @@ pub enum Command {
         /// Volume.
         volume: String,
     },
-    /// Changes size, type, IOPS or MiB/s. Of an array: size is that of the array, the rest is of each member, as in the notation.
+    /// Changes size, type, IOPS or MiB/s.
     Modify {
         /// Volume.
         volume: String,
-        /// Usable size afterwards, GiB.
-        size_gib: Option<u64>,
-        /// Type afterwards.
-        volume_type: Option<String>,
-        /// Provisioned IOPS (of each member) afterwards.
-        iops: Option<u64>,
-        /// Provisioned MiB/s (of each member) afterwards.
-        throughput_mib_s: Option<u64>,
-        /// GiB that hold data, all members together: how long optimizing takes follows from it. Unknown: all.
-        used_gib: Option<u64>,
+        /// What it becomes.
+        request: ModifyRequest,
     },
     /// *Daemon*: the device or its files could not grow.
     ModifyFailed {
@@ -159,7 +169,8 @@ pub enum Command {
         /// Index.
         member: u32,
     },
-    /// Ends slowness; brings back a lost member where nothing was written without it (no redundancy).
+    /// Ends slowness; brings back a lost member where nothing was written without it (no
+    /// redundancy).
     RestoreMember {
         /// Volume.
         volume: String,

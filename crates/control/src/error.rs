@@ -1,4 +1,5 @@
-//! What can be wrong with a command: the value, the rule, its source, what to do next, and a kind that says what the caller can do.
+//! What can be wrong with a command: the value, the rule, its source, what to do next, and a kind
+//! that says what the caller can do.
 
 use headrace_catalog::{Catalog, CatalogError};
 use serde::{Deserialize, Serialize};
@@ -8,31 +9,96 @@ pub(crate) const LAB_RULE: &str = "rule of the lab, docs/reference/lab-protocol.
 /// Read on 2026-11-21.
 pub(crate) const API_TEXT: &str = "EC2 API text, PyPI botocore 1.43.11";
 
-/// What a caller can do about an error; the names of the socket protocol.
+/// What kind of refusal it is. The names are those of the socket protocol; each stands for an error
+/// code of the EC2 API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
-    /// The command itself is wrong: correct it.
-    Input,
-    /// A rule forbids it as things are: do what the hint says, or something else.
-    Refused,
-    /// Something else is going on with the volume: wait, or end that.
-    Busy,
-    /// There is no such volume, member or attachment.
+    /// The call itself is wrong: correct it.
+    InvalidParameter,
+    /// There is no such volume, member or fault.
     NotFound,
-    /// The lab itself could not.
-    CouldNot,
+    /// The volume, member or attachment is in a state that does not allow it: wait, or bring it
+    /// into another state.
+    IncorrectState,
+    /// An earlier modification has not been completed, or none is under way.
+    IncorrectModificationState,
+    /// The volume is attached, mounted or in an array: detach or unmount it first.
+    InUse,
+    /// There are as many as the lab or the instance allows.
+    LimitExceeded,
+    /// The volume was modified as often as its day allows: wait.
+    RateExceeded,
+    /// A volume of this kind cannot do it at all.
+    Unsupported,
+    /// This caller may not use the lab.
+    InsufficientPermission,
+    /// The machine could not: disk, kernel, devices. What was half done was undone.
+    Unavailable,
 }
 
 impl ErrorKind {
+    /// Every kind, in the order of the reference.
+    pub const ALL: [ErrorKind; 10] = [
+        ErrorKind::InvalidParameter,
+        ErrorKind::NotFound,
+        ErrorKind::IncorrectState,
+        ErrorKind::IncorrectModificationState,
+        ErrorKind::InUse,
+        ErrorKind::LimitExceeded,
+        ErrorKind::RateExceeded,
+        ErrorKind::Unsupported,
+        ErrorKind::InsufficientPermission,
+        ErrorKind::Unavailable,
+    ];
+
     /// The name in the protocol.
     pub fn as_str(self) -> &'static str {
         match self {
-            ErrorKind::Input => "input",
-            ErrorKind::Refused => "refused",
-            ErrorKind::Busy => "busy",
+            ErrorKind::InvalidParameter => "invalid-parameter",
             ErrorKind::NotFound => "not-found",
-            ErrorKind::CouldNot => "could-not",
+            ErrorKind::IncorrectState => "incorrect-state",
+            ErrorKind::IncorrectModificationState => "incorrect-modification-state",
+            ErrorKind::InUse => "in-use",
+            ErrorKind::LimitExceeded => "limit-exceeded",
+            ErrorKind::RateExceeded => "rate-exceeded",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::InsufficientPermission => "insufficient-permission",
+            ErrorKind::Unavailable => "unavailable",
+        }
+    }
+
+    /// What it means and what the caller can do.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            ErrorKind::InvalidParameter => "the call itself is wrong: correct it",
+            ErrorKind::NotFound => "there is no such volume, member or fault",
+            ErrorKind::IncorrectState => "its state does not allow it: wait, or bring it into another state",
+            ErrorKind::IncorrectModificationState => "an earlier modification is not completed, or none is under way",
+            ErrorKind::InUse => "attached, mounted or in an array: detach or unmount it first",
+            ErrorKind::LimitExceeded => "there are as many as the lab or the instance allows",
+            ErrorKind::RateExceeded => "modified as often as its day allows: wait",
+            ErrorKind::Unsupported => "a volume of this kind cannot do it at all",
+            ErrorKind::InsufficientPermission => "this caller may not use the lab",
+            ErrorKind::Unavailable => "the machine could not: disk, kernel, devices. What was half done was undone",
+        }
+    }
+
+    /// The code of the EC2 API that says the same (EC2 user guide for developers, "Error codes for
+    /// the Amazon EC2 API"). Of a limit, the API names the resource: VolumeLimitExceeded,
+    /// AttachmentLimitExceeded or TagLimitExceeded, by the call.
+    pub fn ec2_code(self) -> &'static str {
+        match self {
+            ErrorKind::InvalidParameter => "InvalidParameterValue",
+            ErrorKind::NotFound => "InvalidVolume.NotFound",
+            ErrorKind::IncorrectState => "IncorrectState",
+            ErrorKind::IncorrectModificationState => "IncorrectModificationState",
+            ErrorKind::InUse => "VolumeInUse",
+            ErrorKind::LimitExceeded => "VolumeLimitExceeded",
+            ErrorKind::RateExceeded => "VolumeModificationRateExceeded",
+            ErrorKind::Unsupported => "UnsupportedOperation",
+            ErrorKind::InsufficientPermission => "UnauthorizedOperation",
+            ErrorKind::Unavailable => "Unavailable",
         }
     }
 }
@@ -40,7 +106,7 @@ impl ErrorKind {
 /// The five parts of an error, as the protocol writes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What the caller can do.
+    /// What kind of refusal it is.
     pub kind: ErrorKind,
     /// What was given.
     pub value: String,
@@ -71,16 +137,8 @@ impl ControlError {
         ControlError(Box::new(Problem { kind, value, rule: rule.into(), source: source.into(), hint: hint.into() }))
     }
 
-    pub(crate) fn input(value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> ControlError {
-        ControlError::new(ErrorKind::Input, value, rule, source, hint)
-    }
-
-    pub(crate) fn refused(value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> ControlError {
-        ControlError::new(ErrorKind::Refused, value, rule, source, hint)
-    }
-
-    pub(crate) fn busy(value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> ControlError {
-        ControlError::new(ErrorKind::Busy, value, rule, source, hint)
+    pub(crate) fn invalid(value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> ControlError {
+        ControlError::new(ErrorKind::InvalidParameter, value, rule, source, hint)
     }
 
     /// The kind.
@@ -98,8 +156,8 @@ impl From<CatalogError> for ControlError {
     fn from(error: CatalogError) -> ControlError {
         let kind = match error {
             // The shipped tables, not the question.
-            CatalogError::Data(_) => ErrorKind::CouldNot,
-            _ => ErrorKind::Input,
+            CatalogError::Data(_) => ErrorKind::Unavailable,
+            _ => ErrorKind::InvalidParameter,
         };
         ControlError::new(kind, error.value(), error.rule(), error.source(), error.hint())
     }

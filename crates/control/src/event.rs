@@ -1,9 +1,7 @@
-//! What happened. Written to the journal, so a name or a field is never changed or taken away; new fields have a default.
+//! What happened. Written to the journal, so a name or a field is never changed or taken away; new
+//! fields have a default.
 
-use crate::attachments::AttachedDevice;
-use crate::ids::VolumeId;
-use crate::modifications::Modification;
-use crate::record::NewVolume;
+use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,9 +1,7 @@
-//! What holds for the whole lab: the instance all volumes are attached to, the day whose limits new volumes get, the speed of lab time.
+//! What holds for the whole lab: the instance all volumes are attached to, the day whose limits new
+//! volumes get, the speed of lab time.
 
-use crate::command::Command;
-use crate::error::{ControlError, LAB_RULE};
-use crate::event::Change;
-use crate::Lab;
+use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits};
 use serde::{Deserialize, Serialize};
@@ -36,6 +34,23 @@ pub struct Settings {
     pub modification_times: Option<ModificationTimes>,
 }
 
+/// A change of the settings; what is none stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SettingsRequest {
+    /// EC2 instance type whose limits all volumes share; `none` for no instance. Only while nothing
+    /// is attached.
+    pub instance_type: Option<String>,
+    /// Day of the limits of new volumes, `YYYY-MM-DD`, or `newest`.
+    pub as_of: Option<String>,
+    /// How many times as fast as the wall lab time runs.
+    pub time_scale: Option<u32>,
+    /// Region, for prices.
+    pub region: Option<String>,
+    /// Durations of modifications in place of the model's guess.
+    pub modification_times: Option<ModificationTimes>,
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings { instance_type: None, as_of: None, time_scale: 1, region: "us-east-1".to_string(), modification_times: None }
@@ -59,58 +74,55 @@ impl Settings {
 }
 
 pub(crate) fn day(text: &str) -> Result<NaiveDate, ControlError> {
-    text.parse().map_err(|_| ControlError::input(text, "must be a day, YYYY-MM-DD", "--as-of", "Write it like 2018-08-15."))
+    text.parse().map_err(|_| ControlError::invalid(text, "must be a day, YYYY-MM-DD", "--as-of", "Write it like 2018-08-15."))
 }
 
-impl Lab {
-    pub(crate) fn configure(&self, command: &Command) -> Result<Vec<Change>, ControlError> {
-        let Command::Configure { instance_type, as_of, time_scale, region, modification_times } = command else {
-            return Ok(Vec::new());
-        };
-        let mut settings = self.settings.clone();
-        if let Some(name) = instance_type {
-            settings.instance_type = (name != "none").then(|| name.clone());
-        }
-        if let Some(text) = as_of {
-            settings.as_of = (text != "newest").then(|| day(text)).transpose()?;
-        }
-        if let Some(scale) = *time_scale {
-            if !(1..=MAX_TIME_SCALE).contains(&scale) {
-                let rule = format!("the time scale is 1 to {MAX_TIME_SCALE}");
-                return Err(ControlError::input(scale.to_string(), rule, LAB_RULE, "Use 1 for real time, 3600 for an hour a second."));
-            }
-            settings.time_scale = scale;
-        }
-        if let Some(name) = region {
-            let regions = Catalog::embedded().regions();
-            if !regions.contains(&name.as_str()) {
-                let hint = format!("Known regions: {}.", regions.join(", "));
-                return Err(ControlError::input(name.as_str(), "is not a region with known prices", "data/prices_regions.csv", hint));
-            }
-            settings.region.clone_from(name);
-        }
-        settings.modification_times = modification_times.or(settings.modification_times);
-        if settings == self.settings {
-            return Ok(Vec::new());
-        }
-        self.check_instance(&settings)?;
-        Ok(vec![Change::Configured { settings }])
+/// The settings after a request; none where nothing changes. `attached` names a volume that is
+/// attached.
+pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached: Option<&str>) -> Result<Option<Settings>, ControlError> {
+    let SettingsRequest { instance_type, as_of, time_scale, region, modification_times } = request;
+    let mut settings = before.clone();
+    if let Some(name) = instance_type {
+        settings.instance_type = (name != "none").then(|| name.clone());
     }
+    if let Some(text) = as_of {
+        settings.as_of = (text != "newest").then(|| day(text)).transpose()?;
+    }
+    if let Some(scale) = *time_scale {
+        if !(1..=MAX_TIME_SCALE).contains(&scale) {
+            let rule = format!("the time scale is 1 to {MAX_TIME_SCALE}");
+            return Err(ControlError::invalid(scale.to_string(), rule, LAB_RULE, "Use 1 for real time, 3600 for an hour a second."));
+        }
+        settings.time_scale = scale;
+    }
+    if let Some(name) = region {
+        let regions = Catalog::embedded().regions();
+        if !regions.contains(&name.as_str()) {
+            let hint = format!("Known regions: {}.", regions.join(", "));
+            return Err(ControlError::invalid(name.as_str(), "is not a region with known prices", "data/prices_regions.csv", hint));
+        }
+        settings.region.clone_from(name);
+    }
+    settings.modification_times = modification_times.or(settings.modification_times);
+    if settings == *before {
+        return Ok(None);
+    }
+    check_instance(before, &settings, attached)?;
+    Ok(Some(settings))
+}
 
-    /// The instance is what everything attached shares: it changes only while nothing is.
-    fn check_instance(&self, settings: &Settings) -> Result<(), ControlError> {
-        let limits = settings.instance()?;
-        if self.settings.instance().ok() == Some(limits) {
-            return Ok(());
-        }
-        let Some(attached) = self.volumes.values().find(|record| record.attachment.is_some()) else {
-            return Ok(());
-        };
-        Err(ControlError::busy(
-            settings.instance_type.as_deref().unwrap_or("none"),
-            format!("the instance cannot change while {} is attached", attached.label()),
-            "EC2: an instance changes its type only while stopped",
-            "Detach all volumes first.",
-        ))
+/// The instance is what everything attached shares: it changes only while nothing is.
+fn check_instance(before: &Settings, settings: &Settings, attached: Option<&str>) -> Result<(), ControlError> {
+    let limits = settings.instance()?;
+    if before.instance().ok() == Some(limits) {
+        return Ok(());
     }
+    let Some(attached) = attached else { return Ok(()) };
+    Err(ControlError::new(
+        ErrorKind::InUse,
+        settings.instance_type.as_deref().unwrap_or("none"),
+        format!("the instance cannot change while {attached} is attached"),
+        "EC2: an instance changes its type only while stopped",
+        "Detach all volumes first.",
+    ))
 }

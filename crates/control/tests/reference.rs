@@ -1,7 +1,12 @@
-//! Random commands against a naive lab: a few maps, with the rules written down once more and plainly. Both must accept and refuse the same, with the same
-//! kind, and be in the same state after every step. Along the way: deciding changes nothing, and the events alone make the same lab.
+//! Random commands against a naive lab: a few maps, with the rules written down once more and
+//! plainly. Both must accept and refuse the same, with the same kind, and be in the same state
+//! after every step. Along the way: deciding changes nothing, and the events alone make the same
+//! lab.
 
-use headrace_control::{AttachedDevice, AttachmentState, Command, Event, Lab, MemberState, ModificationState, ModificationTimes, Settings, VolumeStatus};
+use headrace_control::{
+    AttachRequest, AttachedDevice, AttachmentState, Command, CreateRequest, Event, Lab, MemberState, ModificationState, ModificationTimes, ModifyRequest,
+    Settings, VolumeStatus,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +14,8 @@ const MODIFYING_MS: u64 = 30_000;
 const OPTIMIZING_MS: u64 = 600_000;
 const DAY_MS: u64 = 86_400_000;
 
-/// Specifications with what the naive lab must know of them: (text, members, data members, type, member GiB, redundancy group).
+/// Specifications with what the naive lab must know of them: (text, members, data members, type,
+/// member GiB, redundancy group).
 const SPECS: [(&str, usize, u64, &str, u64); 7] = [
     ("gp2:100", 1, 1, "gp2", 100),
     ("gp3:200", 1, 1, "gp3", 200),
@@ -80,13 +86,13 @@ fn wait() -> impl Strategy<Value = u64> {
 fn command(act: &Act, volume: &str) -> Command {
     let (volume, reason) = (volume.to_string(), "because".to_string());
     match act.clone() {
-        Act::Create(spec, name) => Command::CreateVolume {
+        Act::Create(spec, name) => Command::CreateVolume(CreateRequest {
             spec: SPECS[spec].0.to_string(),
             name: name.map(|n| format!("name{n}")),
             tags: BTreeMap::new(),
             as_of: None,
             balance_percent: None,
-        },
+        }),
         Act::Created => Command::Created { volume },
         Act::Failed => Command::VolumeFailed { volume, reason },
         Act::Delete => Command::DeleteVolume { volume },
@@ -94,7 +100,10 @@ fn command(act: &Act, volume: &str) -> Command {
         Act::Tag(set, remove) => {
             Command::Tag { volume, set: (0..set).map(|n| (format!("k{n}"), "v".to_string())).collect(), remove: (0..remove).map(|n| format!("k{n}")).collect() }
         }
-        Act::Attach(name) => Command::Attach { volume, name: name.map(|n| format!("/dev/sd{}", ['f', 'g', 'x'][n as usize])), unpaced: false, probe: true },
+        Act::Attach(name) => {
+            let name = name.map(|n| format!("/dev/sd{}", ['f', 'g', 'x'][n as usize]));
+            Command::Attach { volume, request: AttachRequest { name, unpaced: false, probe: true } }
+        }
         Act::Attached => Command::Attached { volume, device: AttachedDevice { device: "/dev/loop9".to_string(), ..AttachedDevice::default() } },
         Act::AttachFailed => Command::AttachFailed { volume, reason },
         Act::Detach(force) => Command::Detach { volume, force },
@@ -102,7 +111,7 @@ fn command(act: &Act, volume: &str) -> Command {
         Act::Detached => Command::Detached { volume },
         Act::Modify(size_gib, gp3) => {
             let volume_type = gp3.map(|gp3| if gp3 { "gp3" } else { "gp2" }.to_string());
-            Command::Modify { volume, size_gib, volume_type, iops: None, throughput_mib_s: None, used_gib: None }
+            Command::Modify { volume, request: ModifyRequest { size_gib, volume_type, iops: None, throughput_mib_s: None, used_gib: None } }
         }
         Act::ModifyFailed => Command::ModifyFailed { volume, reason },
         Act::Balance(member, percent) => Command::SetBalance { volume, member, percent: f64::from(percent) },
@@ -179,14 +188,13 @@ impl Naive {
     }
 
     fn attachment_state(&self, volume: &str) -> Result<(&'static str, String, bool), Refusal> {
-        self.attachment.get(volume).cloned().ok_or("refused")
+        self.attachment.get(volume).cloned().ok_or("incorrect-state")
     }
 
     fn of_status(&self, volume: &str, allowed: &[&str]) -> Result<(), Refusal> {
         match self.status[volume] {
             status if allowed.contains(&status) => Ok(()),
-            "creating" | "deleting" => Err("busy"),
-            _ => Err("refused"),
+            _ => Err("incorrect-state"),
         }
     }
 
@@ -220,11 +228,11 @@ impl Naive {
         match act {
             Act::Create(..) => {}
             Act::Created => self.set_status(volume, &["creating"], "available")?,
-            Act::Failed if self.status[volume] == "deleting" => return Err("busy"),
+            Act::Failed if self.status[volume] == "deleting" => return Err("incorrect-state"),
             Act::Failed => {
                 self.status.insert(key, "error");
             }
-            Act::Delete if self.attachment.contains_key(volume) => return Err("busy"),
+            Act::Delete if self.attachment.contains_key(volume) => return Err("in-use"),
             Act::Delete => self.set_status(volume, &["available", "error"], "deleting")?,
             Act::Deleted => {
                 self.of_status(volume, &["deleting"])?;
@@ -240,7 +248,7 @@ impl Naive {
                 after.sort();
                 after.dedup();
                 if after.len() > 50 {
-                    return Err("input");
+                    return Err("limit-exceeded");
                 }
                 self.tags.insert(key, after);
             }
@@ -248,7 +256,7 @@ impl Naive {
             Act::Modify(size, gp3) => self.modify(volume, *size, *gp3, now)?,
             Act::ModifyFailed => match self.modifications.get_mut(volume).and_then(|history| history.last_mut()) {
                 Some(last) if last.1 == "modifying" => last.1 = "failed",
-                _ => return Err("refused"),
+                _ => return Err("incorrect-modification-state"),
             },
             _ => self.members(act, volume)?,
         }
@@ -257,7 +265,7 @@ impl Naive {
 
     fn create(&mut self, spec: usize, name: Option<u8>, born: Option<&str>) -> Result<(), Refusal> {
         if name.is_some() && self.name.values().any(|taken| Some(*taken) == name) {
-            return Err("refused");
+            return Err("invalid-parameter");
         }
         let volume = born.expect("a volume was born").to_string();
         let (_, members, _, kind, gib) = SPECS[spec];
@@ -277,16 +285,16 @@ impl Naive {
         let key = volume.to_string();
         if let Act::Attach(name) = act {
             if self.attachment.contains_key(volume) {
-                return Err("busy");
+                return Err("in-use");
             }
             self.of_status(volume, &["available"])?;
             if self.modifications.get(volume).and_then(|history| history.last()).is_some_and(|last| last.1 == "modifying") {
-                return Err("busy");
+                return Err("incorrect-state");
             }
             let taken = |name: &str| self.attachment.values().any(|(_, other, _)| other == name);
             let letters = ["sdf", "sdg", "sdx"];
             let name = match name {
-                Some(n) if taken(letters[*n as usize]) => return Err("refused"),
+                Some(n) if taken(letters[*n as usize]) => return Err("invalid-parameter"),
                 Some(n) => letters[*n as usize].to_string(),
                 None => ('f'..='p').map(|letter| format!("sd{letter}")).find(|name| !taken(name)).unwrap(),
             };
@@ -307,7 +315,7 @@ impl Naive {
                 }
                 return Ok(());
             }
-            _ => return Err("busy"),
+            _ => return Err("incorrect-state"),
         };
         self.attachment.insert(key, (next.0, name, next.1));
         Ok(())
@@ -317,29 +325,29 @@ impl Naive {
         self.of_status(volume, &["available", "in-use"])?;
         let history = self.modifications.entry(volume.to_string()).or_default().clone();
         if history.last().is_some_and(|last| ["modifying", "optimizing"].contains(&last.1)) {
-            return Err("busy");
+            return Err("incorrect-modification-state");
         }
         let (had, had_kind) = (self.member_gib[volume], self.kind[volume].clone());
         let gib = match size {
             None => had,
-            Some(size) if size < self.size(volume, had) => return Err("refused"),
+            Some(size) if size < self.size(volume, had) => return Err("invalid-parameter"),
             // Halves: a raid10f2 array does not grow.
-            Some(size) if size > self.size(volume, had) && SPECS[self.shape[volume]].2 == 0 => return Err("refused"),
+            Some(size) if size > self.size(volume, had) && SPECS[self.shape[volume]].2 == 0 => return Err("unsupported"),
             // Every size of a member up to the largest asked for: the slow way to divide.
             Some(size) => match (1..=size).find(|&gib| self.size(volume, gib) == size && (SPECS[self.shape[volume]].2 > 0 || gib % 2 == 0)) {
                 Some(gib) => gib,
-                None => return Err("input"),
+                None => return Err("invalid-parameter"),
             },
         };
         let kind = gp3.map_or(had_kind.clone(), |gp3| if gp3 { "gp3" } else { "gp2" }.to_string());
         if gib == had && kind == had_kind {
-            return Err("input");
+            return Err("invalid-parameter");
         }
         if self.size(volume, gib) > self.size(volume, had) && (0..self.members[volume].len()).any(|member| !self.alive(volume, member)) {
-            return Err("refused");
+            return Err("incorrect-state");
         }
         if history.iter().filter(|(start, ..)| now < start + DAY_MS).count() >= 4 {
-            return Err("refused");
+            return Err("rate-exceeded");
         }
         self.modifications.get_mut(volume).unwrap().push((now, "modifying", kind, gib));
         self.settle(now);
@@ -355,7 +363,7 @@ impl Naive {
                     self.member(volume, member)?;
                 }
                 if self.kind[volume] != "gp2" {
-                    return Err("refused");
+                    return Err("unsupported");
                 }
                 for index in 0..self.members[volume].len() as u32 {
                     if member.is_none_or(|member| member == index) {
@@ -366,7 +374,7 @@ impl Naive {
             Act::Slow(member) => {
                 let member = self.member(volume, member)?;
                 if !self.alive(volume, member) {
-                    return Err("refused");
+                    return Err("incorrect-state");
                 }
                 self.set_member(volume, member, "slow");
             }
@@ -383,7 +391,7 @@ impl Naive {
                 let member = self.member(volume, member)?;
                 let ok = self.alive(volume, member) || (!redundant && self.members[volume][member] == "failed");
                 if !ok {
-                    return Err("refused");
+                    return Err("incorrect-state");
                 }
                 self.set_member(volume, member, "ok");
             }
@@ -397,32 +405,33 @@ impl Naive {
             Act::Replace(member) => {
                 let member = self.member(volume, member)?;
                 if !redundant {
-                    return Err("refused");
+                    return Err("unsupported");
                 }
                 if self.members[volume][member].parse::<u64>().is_ok() {
-                    return Err("busy");
+                    return Err("incorrect-state");
                 }
                 if self.modifications.get(volume).and_then(|history| history.last()).is_some_and(|last| last.1 == "modifying") {
-                    return Err("busy");
+                    return Err("incorrect-state");
                 }
                 if !self.sources(volume, member) {
-                    return Err("refused");
+                    return Err("incorrect-state");
                 }
                 self.set_member(volume, member, "0");
                 self.balance.remove(&(volume.to_string(), member as u32));
             }
             Act::Rebuilding(member, bytes) => {
                 let member = self.member(volume, member)?;
-                let done: u64 = self.members[volume][member].parse().map_err(|_| "refused")?;
-                // Growing an array with a member in rebuild is refused, so this is the size the rebuild began with.
+                let done: u64 = self.members[volume][member].parse().map_err(|_| "incorrect-state")?;
+                // Growing an array with a member in rebuild is refused, so this is the size the
+                // rebuild began with.
                 if bytes < done || bytes > self.member_gib[volume] * 1_073_741_824 {
-                    return Err("input");
+                    return Err("invalid-parameter");
                 }
                 self.set_member(volume, member, &bytes.to_string());
             }
             Act::Rebuilt(member) => {
                 let member = self.member(volume, member)?;
-                self.members[volume][member].parse::<u64>().map_err(|_| "refused")?;
+                self.members[volume][member].parse::<u64>().map_err(|_| "incorrect-state")?;
                 self.set_member(volume, member, "ok");
             }
             _ => {}
@@ -496,7 +505,8 @@ proptest! {
             }
             naive.assert_same(&lab);
         }
-        // What the journal would hold, through its own text, makes the same lab; and so does a checkpoint half way.
+        // What the journal would hold, through its own text, makes the same lab; and so does a
+        // checkpoint half way.
         let text = serde_json::to_string(&journal).unwrap();
         let read: Vec<Event> = serde_json::from_str(&text).unwrap();
         let mut again = start;

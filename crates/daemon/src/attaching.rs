@@ -1,28 +1,27 @@
 //! Devices that come and go: a FUSE file, a loop device on it, stable names.
 
 use crate::engine::{held, Engine};
-use crate::leftovers;
-use crate::problem::{busy, could_not, of_io, Outcome};
-use headrace_control::{AttachedDevice, AttachmentState, Ceiling, Command, VolumeRecord};
-use headrace_device::line::{Line, Pace};
-use headrace_device::loopdev;
+use crate::problem::{could_not, in_use, of_io, Outcome};
+use headrace_control::{AttachRequest, AttachedDevice, AttachmentState, Ceiling, Command, VolumeRecord};
+use headrace_device::attached_volume::{AttachedVolume, Pace};
 use headrace_device::probe::{self, PathCost};
+use headrace_device::{loopdev, stale_mounts};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A measurement of the path counts so long: attaching many volumes measures once.
+/// How long a measurement of the path is used again: attaching many volumes measures once.
 const PATH_COUNTS_FOR: Duration = Duration::from_secs(60);
-/// The loop driver lets a device go in its own time.
+/// How long the loop driver may take to release a device. A guess: it takes milliseconds.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 
 impl Engine {
     /// Makes a block device of a volume.
-    pub fn attach(&self, volume: &str, name: Option<String>, unpaced: bool, probe: bool) -> Outcome<VolumeRecord> {
+    pub fn attach(&self, volume: &str, request: AttachRequest) -> Outcome<VolumeRecord> {
         let _work = held(&self.work);
-        self.command(&Command::Attach { volume: volume.to_string(), name, unpaced, probe })?;
+        self.command(&Command::Attach { volume: volume.to_string(), request })?;
         let record = self.find(volume)?;
         self.finish_attaching(&record)?;
         self.find(volume)
@@ -59,19 +58,19 @@ impl Engine {
     fn device_for(&self, record: &VolumeRecord) -> Outcome<AttachedDevice> {
         let attachment = record.attachment.as_ref().ok_or_else(|| could_not(record.label(), "has no attachment", "Try again."))?;
         let cost = if attachment.probe { Some(self.path_cost()?) } else { None };
-        let line = {
+        let attached = {
             let mut volumes = held(&self.volumes);
-            let opened = volumes.get_mut(&record.id).ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
-            let line = Arc::new(Line::new(opened.slot, record.id.as_str(), opened.power.clone(), self.shelf.clock.now()));
-            opened.line = Some(line.clone());
-            line
+            let files = volumes.get_mut(&record.id).ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
+            let attached = Arc::new(AttachedVolume::new(files.device_number, record.id.as_str(), files.power.clone(), self.devices.clock.now()));
+            files.attached = Some(attached.clone());
+            attached
         };
         if attachment.unpaced {
-            line.set_pace(Pace::Fixed(0));
+            attached.set_pace(Pace::Fixed(0));
         } else if let Some(cost) = &cost {
-            line.set_path(cost.own_ns);
+            attached.set_path(cost.own_ns);
         }
-        self.shelf.open(line);
+        self.devices.open(attached);
         let file = self.file_of(record)?;
         let device = loopdev::attach(&file).map_err(|error| of_io(format!("a loop device on {}", file.display()), &error))?;
         let links = self.link(record, &attachment.name, &device).map_err(|error| {
@@ -100,7 +99,7 @@ impl Engine {
         }
         let mount = held(&self.mount);
         let mount = mount.as_ref().ok_or_else(|| could_not("lab", "is going down", "Start it again."))?;
-        let cost = probe::measure(&self.shelf, mount, &self.volumes_folder()).map_err(|error| of_io("measuring the path", &error))?;
+        let cost = probe::measure(&self.devices, mount, &self.volumes_folder()).map_err(|error| of_io("measuring the path", &error))?;
         *known = Some((Instant::now(), cost));
         Ok(cost)
     }
@@ -132,7 +131,8 @@ impl Engine {
     fn link(&self, record: &VolumeRecord, name: &str, device: &Path) -> io::Result<Vec<PathBuf>> {
         let links = self.links_of(record, name);
         for link in &links {
-            // Over a link of an earlier life, in one step: it never points nowhere.
+            // Replaces a link of an earlier daemon in one step, so that the name always leads to a
+            // device.
             let fresh = link.with_extension("new");
             let _ = std::fs::remove_file(&fresh);
             std::os::unix::fs::symlink(device, &fresh)?;
@@ -147,20 +147,19 @@ impl Engine {
         let record = self.find(volume)?;
         self.command(&Command::Detach { volume: volume.to_string(), force })?;
         let device = device_path(&record);
-        let in_use = device.as_deref().is_some_and(loopdev::is_busy);
-        if in_use && !force {
+        if !force && device.as_deref().is_some_and(loopdev::is_busy) {
             let reason = format!("{} is mounted or in an array", device.unwrap_or_default().display());
             self.command(&Command::DetachBusy { volume: record.id.to_string(), reason: reason.clone() })?;
-            return Err(busy(record.label(), reason, "Unmount it first, or detach it with --force: whoever uses it then sees I/O errors."));
+            return Err(in_use(record.label(), reason, "Unmount it first, or detach it with --force: its users then see I/O errors."));
         }
         self.take_device(&record);
         self.command(&Command::Detached { volume: record.id.to_string() })?;
         self.find(volume)
     }
 
-    /// Device, line and links of a volume go. What was acknowledged is flushed first.
+    /// Device, attached and links of a volume go. What was acknowledged is flushed first.
     pub(crate) fn take_device(&self, record: &VolumeRecord) {
-        let line = held(&self.volumes).get_mut(&record.id).and_then(|opened| opened.line.take());
+        let attached = held(&self.volumes).get_mut(&record.id).and_then(|files| files.attached.take());
         if let Some(device) = device_path(record).filter(|device| self.is_device_of(device, record)) {
             if !loopdev::is_busy(&device) {
                 let _ = std::fs::File::open(&device).and_then(|file| file.sync_all());
@@ -173,13 +172,13 @@ impl Engine {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        if let Some(line) = line {
+        if let Some(attached) = attached {
             // Requests that come now, from who still has it open, fail at once.
-            line.gate.set_power(false);
-            if let Err(error) = line.backing.flush() {
+            attached.faults.set_power(false);
+            if let Err(error) = attached.backing.flush() {
                 tracing::error!(volume = record.id.as_str(), "flushing: {error}");
             }
-            self.shelf.close(line.slot);
+            self.devices.close(attached.device_number);
         }
         if let Some(attachment) = &record.attachment {
             self.links_of(record, &attachment.name).iter().for_each(|link| {
@@ -192,7 +191,8 @@ impl Engine {
         loopdev::file_of(device).is_some_and(|file| file == self.folder.join("mnt").join(record.id.as_str()))
     }
 
-    /// Ends the lab: devices go, attachments stay noted and come back with the next start. Without `force` not while something is mounted.
+    /// Ends the lab: devices go, attachments stay noted and come back with the next start. Without
+    /// `force` not while something is mounted.
     pub fn shut_down(&self, force: bool) -> Outcome<()> {
         let _work = held(&self.work);
         if self.is_down() {
@@ -201,26 +201,27 @@ impl Engine {
         let attached: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(|record| record.attachment.is_some()).cloned().collect());
         if let Some(record) = attached.iter().find(|record| !force && device_path(record).is_some_and(|device| loopdev::is_busy(&device))) {
             let device = device_path(record).unwrap_or_default();
-            return Err(busy(record.label(), format!("{} is mounted or in an array", device.display()), "Unmount it first, or use --force."));
+            return Err(in_use(record.label(), format!("{} is mounted or in an array", device.display()), "Unmount it first, or use --force."));
         }
         self.stopping.store(true, Ordering::Release);
-        let _ = self.shelf.stop_recording();
+        let _ = self.devices.stop_recording();
         let devices = attached.iter().filter_map(|record| {
-            let slot = self.slot(record).ok()?;
-            let (now, device) = self.shelf.saved_device(slot)?;
+            let device_number = self.device_number(record).ok()?;
+            let (now, device) = self.devices.saved_device(device_number)?;
             Some((record.id.clone(), now, device))
         });
         let devices = devices.collect();
         attached.iter().for_each(|record| self.take_device(record));
-        if let Err(problem) = self.note_balances(devices, self.shelf.saved_instance()) {
+        if let Err(problem) = self.note_balances(devices, self.devices.saved_instance()) {
             tracing::error!("noting balances: {}", problem.rule);
         }
         self.close_journal();
         if let Some(mount) = held(&self.mount).take() {
             if let Err(error) = mount.unmount() {
-                // Somebody still has a device open: he sees errors from now on, and the mount goes with the last of them.
-                tracing::warn!("unmounting: {error}; taken away under whoever uses it");
-                if let Err(error) = leftovers::release(&self.folder.join("mnt")) {
+                // A device is still open elsewhere. Its users get I/O errors from now on; the mount
+                // is released when the last one closes it.
+                tracing::warn!("unmounting: {error}; detached while it is still in use");
+                if let Err(error) = stale_mounts::release(&self.folder.join("mnt")) {
                     tracing::warn!("taking the mount away: {error}");
                 }
             }

@@ -1,50 +1,20 @@
-//! From JSON to the engine and back: the calls of the socket protocol.
+//! From a call of the protocol to the engine, and back to its answer.
 
 use crate::engine::Engine;
-use crate::faulting::FaultWish;
 use crate::metrics::{Resolution, COLUMNS};
-use crate::modifying::Wish;
-use crate::problem::{bad_input, of_io, Outcome};
+use crate::problem::{bad_input, could_not, of_io, refused, Outcome};
 use crate::view;
-use headrace_control::{Command, ErrorKind, Problem};
-use headrace_model::record::Change as ModelChange;
-use headrace_model::Op;
-use serde::de::DeserializeOwned;
-use serde::Deserialize;
-use serde_json::{json, Value};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use headrace_control::{AttachRequest, Command, CreateRequest, ErrorKind, ModifyRequest, VolumeRecord};
+use headrace_model::record::HostChange as ModelChange;
+use headrace_protocol::answers::{
+    CallNames, Cleared, Done, FaultAnswer, Faults, MetricsRows, MetricsText, Modifications, RecordStarted, RecordStopped, VolumeList,
+};
+use headrace_protocol::arguments::{Attach, Create, MetricsRequest, Modify, OneMember, Record, ReplaceMember, RestoreBalance, SetBalance, SlowMember, Tag};
+use headrace_protocol::{Call, CALLS};
+use serde::Serialize;
+use serde_json::Value;
+use std::path::Path;
 use std::sync::Arc;
-
-/// Every call, in the order of the reference.
-pub const CALLS: [&str; 26] = [
-    "lab.status",
-    "lab.down",
-    "volume.create",
-    "volume.list",
-    "volume.describe",
-    "volume.delete",
-    "volume.attach",
-    "volume.detach",
-    "volume.modify",
-    "volume.modifications",
-    "volume.balance",
-    "volume.set_balance",
-    "volume.restore_balance",
-    "volume.tag",
-    "volume.fault",
-    "volume.faults",
-    "volume.clear_fault",
-    "volume.fail_member",
-    "volume.slow_member",
-    "volume.restore_member",
-    "volume.replace_member",
-    "volume.metrics",
-    "volume.record",
-    "volume.record_stop",
-    "metrics.text",
-    "lab.calls",
-];
 
 /// What an answer is followed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,336 +25,169 @@ pub enum After {
     Down,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Down {
-    #[serde(default)]
-    force: bool,
+fn read(name: &str, args: Value) -> Outcome<Call> {
+    if CALLS.iter().all(|entry| entry.name != name) {
+        let names: Vec<&str> = CALLS.iter().map(|entry| entry.name).collect();
+        return Err(bad_input(name, "is not a call of this protocol", format!("The calls are {}.", names.join(", "))));
+    }
+    let hint = "Each call's arguments are in docs/reference/lab-protocol.md.";
+    Call::read(name, args).map_err(|error| bad_input("args", error.to_string(), hint))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Create {
-    spec: String,
-    name: Option<String>,
-    #[serde(default)]
-    tags: BTreeMap<String, String>,
-    as_of: Option<String>,
-    balance_percent: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct List {
-    volumes: Option<Vec<String>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct One {
-    volume: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Maybe {
-    volume: Option<String>,
-}
-
-fn yes() -> bool {
-    true
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Attach {
-    volume: String,
-    name: Option<String>,
-    #[serde(default)]
-    unpaced: bool,
-    #[serde(default = "yes")]
-    probe: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Detach {
-    volume: String,
-    #[serde(default)]
-    force: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Modify {
-    volume: String,
-    size_gib: Option<u64>,
-    volume_type: Option<String>,
-    iops: Option<u64>,
-    throughput_mib_s: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SetBalance {
-    volume: String,
-    percent: f64,
-    member: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RestoreBalance {
-    volume: String,
-    state: Value,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Tag {
-    volume: String,
-    #[serde(default)]
-    set: BTreeMap<String, String>,
-    #[serde(default)]
-    remove: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fault {
-    volume: String,
-    kind: String,
-    in_s: Option<f64>,
-    seconds: Option<f64>,
-    extra_ms: Option<f64>,
-    every: Option<u64>,
-    op: Option<String>,
-    member: Option<u32>,
-    caps_percent: Option<f64>,
-    seed: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClearFault {
-    volume: String,
-    fault: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MemberCall {
-    volume: String,
-    member: u32,
-    caps_percent: Option<f64>,
-    extra_ms: Option<f64>,
-    mib_s: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Metrics {
-    volume: String,
-    member: Option<u32>,
-    resolution: Option<String>,
-    last: Option<usize>,
-    since: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Record {
-    volume: String,
-    path: Option<PathBuf>,
-}
-
-fn read<T: DeserializeOwned>(args: Value) -> Outcome<T> {
-    serde_json::from_value(args).map_err(|error| bad_input("args", error.to_string(), "Each call's arguments stand in docs/reference/lab-protocol.md."))
+fn json(answer: impl Serialize) -> Outcome<Value> {
+    serde_json::to_value(answer).map_err(|error| could_not("answer", error.to_string(), "Report it: it cannot be written as JSON."))
 }
 
 /// Answers one call.
-pub fn answer(engine: &Arc<Engine>, call: &str, args: Value) -> (Outcome<Value>, After) {
+pub fn answer(engine: &Arc<Engine>, name: &str, args: Value) -> (Outcome<Value>, After) {
     if engine.is_stopping() {
-        let hint = "Start it again with `headrace lab up`.".into();
-        let problem = Problem { kind: ErrorKind::CouldNot, value: call.into(), rule: "the lab is going down".into(), source: "headraced".into(), hint };
-        return (Err(problem), After::Next);
+        return (Err(could_not(name, "the lab is going down", "Start it again with `headrace lab up`.")), After::Next);
     }
     // Rules look at what is so now: what was due until now comes first.
-    if let Err(problem) = engine.pass_due() {
-        return (Err(problem), After::Next);
+    let outcome = engine.pass_due().and_then(|()| read(name, args));
+    match outcome.and_then(|call| Ok((matches!(call, Call::LabDown(_)), dispatch(engine, call)?))) {
+        Ok((true, value)) => (Ok(value), After::Down),
+        Ok((false, value)) => (Ok(value), After::Next),
+        Err(problem) => (Err(problem), After::Next),
     }
-    if call == "lab.down" {
-        return match read::<Down>(args).and_then(|down| engine.shut_down(down.force)) {
-            Ok(()) => (Ok(json!({})), After::Down),
-            Err(problem) => (Err(problem), After::Next),
-        };
-    }
-    (dispatch(engine, call, args), After::Next)
 }
 
-fn dispatch(engine: &Arc<Engine>, call: &str, args: Value) -> Outcome<Value> {
+fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
+    let shown = |record: VolumeRecord| json(engine.view(&record));
     match call {
-        "lab.status" => read::<Nothing>(args).map(|_| engine.status()),
-        "lab.calls" => read::<Nothing>(args).map(|_| json!({"calls": CALLS})),
-        "metrics.text" => read::<Nothing>(args).map(|_| json!({"text": engine.exposition()})),
-        "volume.create" => read(args).and_then(|args| create(engine, args)),
-        "volume.list" => read(args).and_then(|args| list(engine, args)),
-        "volume.describe" => read::<One>(args).and_then(|args| engine.find(&args.volume)).map(|record| engine.view(&record)),
-        "volume.delete" => read::<One>(args).and_then(|args| engine.delete(&args.volume)).map(|()| json!({})),
-        "volume.attach" => {
-            let Attach { volume, name, unpaced, probe } = read(args)?;
-            engine.attach(&volume, name, unpaced, probe).map(|record| engine.view(&record))
-        }
-        "volume.detach" => read::<Detach>(args).and_then(|args| engine.detach(&args.volume, args.force)).map(|record| engine.view(&record)),
-        "volume.modify" => {
-            let Modify { volume, size_gib, volume_type, iops, throughput_mib_s } = read(args)?;
-            let modification = engine.modify(&volume, Wish { size_gib, volume_type, iops, throughput_mib_s })?;
-            Ok(view::modification(&modification, engine.lab_ms()))
-        }
-        "volume.modifications" => read(args).and_then(|args| modifications(engine, args)),
-        "volume.balance" => read::<One>(args).and_then(|args| engine.balance_view(&args.volume)),
-        "volume.set_balance" => read(args).and_then(|args| set_balance(engine, args)),
-        "volume.restore_balance" => read(args).and_then(|args| restore_balance(engine, args)),
-        "volume.tag" => {
-            let Tag { volume, set, remove } = read(args)?;
-            engine.command(&Command::Tag { volume: volume.clone(), set, remove })?;
-            engine.find(&volume).map(|record| engine.view(&record))
-        }
-        "volume.fault" => read(args).and_then(|args| fault(engine, args)),
-        "volume.faults" => {
-            let One { volume } = read(args)?;
-            let faults = engine.faults(&volume)?;
-            Ok(json!({"faults": faults.iter().map(|one| engine.fault_view(one)).collect::<Vec<_>>()}))
-        }
-        "volume.clear_fault" => {
-            let ClearFault { volume, fault } = read(args)?;
-            engine.clear_faults(&volume, fault.as_deref()).map(|cleared| json!({"cleared": cleared}))
-        }
-        "volume.fail_member" | "volume.slow_member" | "volume.restore_member" | "volume.replace_member" => member(engine, call, read(args)?),
-        "volume.metrics" => read(args).and_then(|args| metrics(engine, args)),
-        "volume.record" => read(args).and_then(|args| record(engine, args)),
-        "volume.record_stop" => read::<One>(args).and_then(|args| record_stop(engine, &args.volume)),
-        other => Err(bad_input(other, "is no call", format!("The calls are {}.", CALLS.join(", ")))),
+        Call::LabStatus(_) => json(engine.status()),
+        Call::LabCalls(_) => json(CallNames { calls: CALLS.iter().map(|entry| entry.name.to_string()).collect() }),
+        Call::LabDown(args) => engine.shut_down(args.force.unwrap_or(false)).and_then(|()| json(Done {})),
+        Call::MetricsText(_) => json(MetricsText { text: engine.exposition() }),
+        Call::VolumeCreate(args) => create(engine, args).and_then(shown),
+        Call::VolumeList(args) => list(engine, args.volumes),
+        Call::VolumeDescribe(args) => engine.find(&args.volume).and_then(shown),
+        Call::VolumeDelete(args) => engine.delete(&args.volume).and_then(|()| json(Done {})),
+        Call::VolumeAttach(args) => attach(engine, args).and_then(shown),
+        Call::VolumeDetach(args) => engine.detach(&args.volume, args.force.unwrap_or(false)).and_then(shown),
+        Call::VolumeModify(args) => modify(engine, args),
+        Call::VolumeModifications(args) => modifications(engine, args.volume.as_deref()),
+        Call::VolumeTag(args) => tag(engine, args).and_then(shown),
+        Call::VolumeBalance(args) => engine.balance_view(&args.volume).and_then(json),
+        Call::VolumeSetBalance(args) => set_balance(engine, &args).and_then(|()| engine.balance_view(&args.volume)).and_then(json),
+        Call::VolumeRestoreBalance(args) => restore_balance(engine, &args),
+        Call::VolumeFault(args) => engine.fault(&args).and_then(|set| json(FaultAnswer { fault: engine.fault_view(&set) })),
+        Call::VolumeFaults(args) => faults(engine, &args.volume),
+        Call::VolumeClearFault(args) => engine.clear_faults(&args.volume, args.fault.as_deref()).and_then(|cleared| json(Cleared { cleared })),
+        Call::VolumeFailMember(OneMember { volume, member }) => engine.member(&Command::FailMember { volume, member }).and_then(shown),
+        Call::VolumeSlowMember(args) => engine.member(&slow_member(args)).and_then(shown),
+        Call::VolumeRestoreMember(OneMember { volume, member }) => engine.member(&Command::RestoreMember { volume, member }).and_then(shown),
+        Call::VolumeReplaceMember(ReplaceMember { volume, member, mib_s }) => engine.member(&Command::ReplaceMember { volume, member, mib_s }).and_then(shown),
+        Call::VolumeMetrics(args) => metrics(engine, &args),
+        Call::VolumeRecord(args) => record(engine, args),
+        Call::VolumeRecordStop(args) => record_stop(engine, &args.volume),
     }
 }
 
-fn create(engine: &Arc<Engine>, args: Create) -> Outcome<Value> {
+fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
     let Create { spec, name, tags, as_of, balance_percent } = args;
-    let record = engine.create(&Command::CreateVolume { spec, name, tags, as_of, balance_percent })?;
-    Ok(engine.view(&record))
+    engine.create(&Command::CreateVolume(CreateRequest { spec, name, tags: tags.unwrap_or_default(), as_of, balance_percent }))
 }
 
-fn list(engine: &Arc<Engine>, args: List) -> Outcome<Value> {
-    let records = match args.volumes {
+fn attach(engine: &Arc<Engine>, args: Attach) -> Outcome<VolumeRecord> {
+    let Attach { volume, name, unpaced, probe } = args;
+    engine.attach(&volume, AttachRequest { name, unpaced: unpaced.unwrap_or(false), probe: probe.unwrap_or(true) })
+}
+
+fn modify(engine: &Arc<Engine>, args: Modify) -> Outcome<Value> {
+    let Modify { volume, size_gib, volume_type, iops, throughput_mib_s } = args;
+    let (record, modification) = engine.modify(&volume, ModifyRequest { size_gib, volume_type, iops, throughput_mib_s, used_gib: None })?;
+    json(view::modification(&record, &modification, engine.lab_ms()))
+}
+
+fn modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Value> {
+    let (now_ms, found) = (engine.lab_ms(), engine.modifications(volume)?);
+    json(Modifications { modifications: found.iter().map(|(record, one)| view::modification(record, one, now_ms)).collect() })
+}
+
+fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
+    let Tag { volume, set, remove } = args;
+    engine.command(&Command::Tag { volume: volume.clone(), set: set.unwrap_or_default(), remove: remove.unwrap_or_default() })?;
+    engine.find(&volume)
+}
+
+fn faults(engine: &Arc<Engine>, volume: &str) -> Outcome<Value> {
+    let found = engine.faults(volume)?;
+    json(Faults { faults: found.iter().map(|one| engine.fault_view(one)).collect() })
+}
+
+fn slow_member(args: SlowMember) -> Command {
+    let SlowMember { volume, member, caps_percent, extra_ms } = args;
+    Command::SlowMember { volume, member, caps_percent: caps_percent.unwrap_or(100.0), extra_ms: extra_ms.unwrap_or(0.0) }
+}
+
+fn list(engine: &Arc<Engine>, wanted: Option<Vec<String>>) -> Outcome<Value> {
+    let records = match wanted {
         Some(wanted) => wanted.iter().map(|volume| engine.find(volume)).collect::<Outcome<Vec<_>>>()?,
         None => engine.lab(|lab| lab.volumes.values().cloned().collect()),
     };
-    Ok(json!({"volumes": records.iter().map(|record| engine.view(record)).collect::<Vec<_>>()}))
+    json(VolumeList { volumes: records.iter().map(|record| engine.view(record)).collect() })
 }
 
-fn modifications(engine: &Arc<Engine>, args: Maybe) -> Outcome<Value> {
-    let now = engine.lab_ms();
-    let shown = engine.modifications(args.volume.as_deref())?.into_iter().map(|(record, one)| {
-        let mut shown = view::modification(&one, now);
-        shown["volume"] = json!(record.id.as_str());
-        shown
-    });
-    Ok(json!({"modifications": shown.collect::<Vec<_>>()}))
-}
-
-fn set_balance(engine: &Arc<Engine>, args: SetBalance) -> Outcome<Value> {
-    let SetBalance { volume, percent, member } = args;
+fn set_balance(engine: &Arc<Engine>, args: &SetBalance) -> Outcome<()> {
+    let &SetBalance { ref volume, percent, member } = args;
     engine.command(&Command::SetBalance { volume: volume.clone(), member, percent })?;
-    engine.change_model(&volume, |device| ModelChange::Balance { device, member: member.map(|member| member as usize), percent })?;
-    engine.balance_view(&volume)
+    let device = engine.device_number(&engine.find(volume)?)?;
+    engine.devices().change(&ModelChange::Balance { device, member: member.map(|member| member as usize), percent });
+    Ok(())
 }
 
-fn restore_balance(engine: &Arc<Engine>, args: RestoreBalance) -> Outcome<Value> {
+fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Value> {
     let wrong = || bad_input("state", "is not what volume.balance gives", "Give the `state` of `headrace volume balance --save`.");
-    if args.state["format"] != "headrace-balance/1" {
+    if args.state["format"] != view::BALANCE_FORMAT {
         return Err(wrong());
     }
     let members = args.state["members"].as_array().ok_or_else(wrong)?;
     let record = engine.find(&args.volume)?;
     if members.len() != record.members.len() {
-        return Err(bad_input(
-            "state",
-            format!("is of {} members, {} has {}", members.len(), record.label(), record.members.len()),
-            "Give one of this volume.",
-        ));
+        let rule = format!("is of {} members, {} has {}", members.len(), record.label(), record.members.len());
+        return Err(bad_input("state", rule, "Give one of this volume."));
     }
     for (index, member) in members.iter().enumerate().filter(|(_, member)| !member.is_null()) {
         let percent = member["percent"].as_f64().ok_or_else(wrong)?;
-        set_balance(engine, SetBalance { volume: args.volume.clone(), percent, member: Some(index as u32) })?;
+        set_balance(engine, &SetBalance { volume: args.volume.clone(), percent, member: Some(index as u32) })?;
     }
-    engine.balance_view(&args.volume)
+    engine.balance_view(&args.volume).and_then(json)
 }
 
-fn fault(engine: &Arc<Engine>, args: Fault) -> Outcome<Value> {
-    let Fault { volume, kind, in_s, seconds, extra_ms, every, op, member, caps_percent, seed } = args;
-    let op = match op.as_deref() {
-        None | Some("any") => None,
-        Some("read") => Some(Op::Read),
-        Some("write") => Some(Op::Write),
-        Some(other) => return Err(bad_input(other, "is no operation: read, write or any", "Name one of them.")),
-    };
-    let set = engine.fault(&volume, &FaultWish { kind, in_s, seconds, extra_ms, every, op, member, caps_percent, seed })?;
-    Ok(json!({"fault": engine.fault_view(&set)}))
-}
-
-fn member(engine: &Arc<Engine>, call: &str, args: MemberCall) -> Outcome<Value> {
-    let MemberCall { volume, member, caps_percent, extra_ms, mib_s } = args;
-    let named = volume.clone();
-    let command = match call {
-        "volume.fail_member" => Command::FailMember { volume, member },
-        "volume.restore_member" => Command::RestoreMember { volume, member },
-        "volume.replace_member" => Command::ReplaceMember { volume, member, mib_s },
-        _ => Command::SlowMember { volume, member, caps_percent: caps_percent.unwrap_or(100.0), extra_ms: extra_ms.unwrap_or(0.0) },
-    };
-    engine.member(&command, &named, member).map(|record| engine.view(&record))
-}
-
-fn metrics(engine: &Arc<Engine>, args: Metrics) -> Outcome<Value> {
+fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Value> {
     let record = engine.find(&args.volume)?;
     let resolution = match args.resolution.as_deref() {
         None | Some("second") => Resolution::Second,
         Some("minute") => Resolution::Minute,
-        Some(other) => return Err(bad_input(other, "is no resolution: second or minute", "Name one of them.")),
+        Some(other) => return Err(bad_input(other, "is not a resolution: second or minute", "Name one of them.")),
     };
     let rows = engine.metrics.rows(record.id.as_str(), args.member, resolution, args.since, args.last).map_err(|error| of_io("reading metrics", &error))?;
-    Ok(json!({"columns": COLUMNS, "rows": rows.iter().map(|row| row.to_json()).collect::<Vec<_>>()}))
+    json(MetricsRows { columns: COLUMNS.iter().map(ToString::to_string).collect(), rows: rows.iter().map(|row| row.to_json()).collect() })
 }
 
 fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Value> {
     let found = engine.find(&args.volume)?;
-    engine.slot(&found)?;
+    engine.device_number(&found)?;
     let path = match args.path {
         Some(path) if path.is_absolute() => path,
         Some(path) => return Err(bad_input(path.display().to_string(), "must be a path from the root: the daemon has another folder", "Write it whole.")),
         None => engine.folder.join("records").join(format!("{}-{}.rec", found.id, view::lab_time(engine.lab_ms()).replace(':', ""))),
     };
-    engine.shelf().record(&path).map_err(|error| of_io(format!("recording to {}", path.display()), &error))?;
-    Ok(json!({"path": path.display().to_string()}))
+    engine.devices().record(&path).map_err(|error| of_io(format!("recording to {}", path.display()), &error))?;
+    json(RecordStarted { path: text_of(&path) })
 }
 
 fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Value> {
-    // The record is of all volumes of the lab; a name that is none of them is a mistake all the same.
+    // The record is of the whole lab; a name that no volume has is still a mistake of the caller.
     engine.find(volume)?;
-    let (path, outcome) =
-        engine.shelf().stop_recording().ok_or_else(|| bad_input("record", "none is being written", "Begin one with `headrace volume record VOL start`."))?;
+    let hint = "Begin one with `headrace volume record VOL start`.";
+    let stopped = engine.devices().stop_recording();
+    let (path, outcome) = stopped.ok_or_else(|| refused(ErrorKind::IncorrectState, "record", "none is being written", hint))?;
     let requests = outcome.map_err(|error| of_io(format!("writing {}", path.display()), &error))?;
-    Ok(json!({"path": path.display().to_string(), "requests": requests}))
+    json(RecordStopped { path: text_of(&path), requests })
 }
 
-impl Engine {
-    /// A change of the model of one volume.
-    pub(crate) fn change_model(&self, volume: &str, change: impl FnOnce(usize) -> ModelChange) -> Outcome<()> {
-        let slot = self.slot(&self.find(volume)?)?;
-        self.shelf().change(&change(slot));
-        Ok(())
-    }
+fn text_of(path: &Path) -> String {
+    path.display().to_string()
 }

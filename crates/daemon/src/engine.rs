@@ -1,17 +1,31 @@
-//! State, journal, shelf and mount together: the one place where a lab changes.
+//! State, journal, devices and mount together: the one place where a lab changes.
+//!
+//! # Order of the locks
+//!
+//! A thread that holds one of these takes only locks further down the list:
+//!
+//! 1. `due`: one thread at a time does what is due, so that nothing is done twice.
+//! 2. `work`: one call at a time makes or takes devices and files, from its command to its report.
+//! 3. `path`: what the machine's own path costs; held while that is measured.
+//! 4. `mount`: the FUSE mount; held for a look at it, while the path is measured, and while it is
+//!    taken down.
+//! 5. `volumes`: the open volumes; held for a look or a change, never while files are read or
+//!    written.
+//! 6. `state`: the lab, the journal, the clock; held while an event is written down and applied.
+//! 7. locks inside [`Devices`], of an array, of a meter: each knows no other.
 
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
 use crate::metrics::Store;
-use crate::opened::{self, Opened};
-use crate::options::Options;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
-use crate::{leftovers, leftovers::Leftovers};
-use headrace_control::{Change, Command, Event, Lab, LabClock, VolumeId, VolumeRecord, VolumeStatus};
+use crate::volume_files::{self, VolumeFiles};
+use clap::Parser;
+use headrace_control::{Change, Command, Event, Lab, LabClock, SettingsRequest, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
-use headrace_device::Shelf;
-use headrace_model::instance::InstanceState;
-use headrace_model::record::{Change as ModelChange, SavedHost, SavedInstance};
+use headrace_device::stale_mounts::{self, StaleMounts};
+use headrace_device::Devices;
+use headrace_model::record::{HostChange as ModelChange, SavedHost, SavedInstance};
+use headrace_model::InstanceState;
 use headrace_model::{ModelOptions, Nanos, SavedDevice};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -19,6 +33,50 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Where a lab of the whole machine lives.
+pub const DEFAULT_FOLDER: &str = "/var/lib/headrace";
+const DEFAULT_SOCKET: &str = "/run/headrace/lab.sock";
+
+/// The daemon of a Headrace lab: volumes that perform like EBS volumes, as block devices of this
+/// machine.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "headraced", version, about)]
+pub struct Options {
+    /// Folder of the lab: journal, volumes, metrics.
+    #[arg(long, default_value = DEFAULT_FOLDER)]
+    pub data_dir: PathBuf,
+    /// Unix socket; else /run/headrace/lab.sock, or lab.sock in another --data-dir.
+    #[arg(long)]
+    pub socket: Option<PathBuf>,
+    /// EC2 instance type whose EBS limits all volumes share, or `none`. Else as it was.
+    #[arg(long)]
+    pub instance_type: Option<String>,
+    /// Day of the limits of new volumes, YYYY-MM-DD, or `newest`. Else as it was.
+    #[arg(long)]
+    pub as_of: Option<String>,
+    /// How many times as fast as the wall modifications go. Device timing is never scaled.
+    #[arg(long)]
+    pub time_scale: Option<u32>,
+    /// Port of 127.0.0.1 at which another process (`headrace lab up` starts one) serves the
+    /// metrics: the daemon only tells it. 0: none does.
+    #[arg(long, default_value_t = 0)]
+    pub metrics_port: u16,
+    /// Group whose members may use the socket, as its owner may.
+    #[arg(long)]
+    pub group: Option<u32>,
+}
+
+impl Options {
+    /// The socket's path.
+    pub fn socket(&self) -> PathBuf {
+        match &self.socket {
+            Some(path) => path.clone(),
+            None if self.data_dir.as_os_str() == DEFAULT_FOLDER => PathBuf::from(DEFAULT_SOCKET),
+            None => self.data_dir.join("lab.sock"),
+        }
+    }
+}
 
 /// What is written down.
 pub(crate) struct State {
@@ -38,15 +96,16 @@ pub struct Engine {
     pub started: Instant,
     /// What volumes did.
     pub metrics: Store,
-    /// What was left behind and released at the start.
-    pub leftovers: Leftovers,
+    /// Mounts and loop devices of an earlier daemon, released at the start.
+    pub stale_mounts: StaleMounts,
     /// Why the journal was shortened at the start, in words.
     pub repaired: Option<String>,
-    /// Port of the metrics, 0 for none.
-    pub metrics_port: AtomicU64,
-    pub(crate) shelf: Arc<Shelf>,
+    /// Port of 127.0.0.1 at which another process serves the metrics; 0: none does.
+    pub metrics_port: u16,
+    pub(crate) devices: Arc<Devices>,
     pub(crate) mount: Mutex<Option<Mount>>,
-    pub(crate) volumes: Mutex<HashMap<VolumeId, Opened>>,
+    pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
+    pub(crate) due: Mutex<()>,
     /// One at a time makes or takes devices and files.
     pub(crate) work: Mutex<()>,
     pub(crate) path: Mutex<Option<(Instant, PathCost)>>,
@@ -56,7 +115,8 @@ pub struct Engine {
     state: Mutex<State>,
 }
 
-/// A lock whatever happened to its last holder: state is only changed when whole.
+/// Takes a lock even when a thread panicked while holding it: state is only changed when it is
+/// complete.
 pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -65,7 +125,7 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
 }
 
-/// Chance of the operating system.
+/// A random number from the operating system.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
@@ -87,7 +147,7 @@ impl Engine {
         let (journal, recovered) = Journal::open(&folder).map_err(of_journal)?;
         let mnt = folder.join("mnt");
         // Before anything else: a dead mount can neither be looked at nor be made again.
-        let leftovers = leftovers::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
+        let released = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
         for name in ["volumes", "metrics", "mnt", "dev/by-id", "records"] {
             made_with(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
         }
@@ -99,19 +159,20 @@ impl Engine {
             last => last,
         };
         let clock = LabClock::new(last_ms, 0, lab.settings.time_scale);
-        let shelf = Arc::new(Shelf::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
-        let mount = Mount::new(shelf.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
+        let devices = Arc::new(Devices::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
+        let mount = Mount::new(devices.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
         let metrics = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
         let engine = Engine {
             socket: options.socket(),
             started: Instant::now(),
             metrics,
-            leftovers,
+            stale_mounts: released,
             repaired,
-            metrics_port: AtomicU64::new(0),
-            shelf,
+            metrics_port: options.metrics_port,
+            devices,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
+            due: Mutex::new(()),
             work: Mutex::new(()),
             path: Mutex::new(None),
             stopping: AtomicBool::new(false),
@@ -126,14 +187,13 @@ impl Engine {
     }
 
     fn configure(&self, options: &Options) -> Outcome<()> {
-        let command = Command::Configure {
+        let command = Command::Configure(SettingsRequest {
             instance_type: options.instance_type.clone(),
             as_of: options.as_of.clone(),
             time_scale: options.time_scale,
-            region: None,
-            modification_times: None,
-        };
-        // Devices of an earlier life are gone: nothing is attached while settings change.
+            ..SettingsRequest::default()
+        });
+        // The devices of the earlier daemon are gone: nothing is attached while settings change.
         let mut state = held(&self.state);
         let mut detached = state.lab.clone();
         detached.volumes.values_mut().for_each(|record| record.attachment = None);
@@ -144,9 +204,9 @@ impl Engine {
         let instance = state.lab.settings.instance().map_err(of_control)?;
         let kept = state.balances.instance.as_ref().and_then(|saved| saved.state.read::<InstanceState>().ok());
         drop(state);
-        self.shelf.set_instance(instance.as_ref());
+        self.devices.set_instance(instance.as_ref());
         if let (Some(limits), Some(levels)) = (instance, kept) {
-            self.shelf.restore_instance(&SavedInstance { limits, state: levels });
+            self.devices.restore_instance(&SavedInstance { limits, state: levels });
         }
         Ok(())
     }
@@ -158,11 +218,11 @@ impl Engine {
             let volume = record.id.to_string();
             match record.status {
                 VolumeStatus::Deleting => {
-                    opened::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+                    volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
                     self.command(&Command::Deleted { volume })?;
                 }
                 VolumeStatus::Creating => {
-                    let _ = opened::remove_files(&self.volumes_folder(), &record);
+                    let _ = volume_files::remove_files(&self.volumes_folder(), &record);
                     self.finish_creation(&record)?;
                 }
                 VolumeStatus::Error => {}
@@ -186,20 +246,20 @@ impl Engine {
         let saved = self.state(|state| state.balances.devices.get(&record.id).cloned());
         let limits = self.lab(|lab| record.limits(&lab.settings)).map_err(of_control)?;
         let kept = saved.as_ref().and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));
-        let device = opened::device_of(record, &limits, &self.model_options()?, kept);
-        let slot = self.shelf.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Delete some."))?;
-        let opened = Opened::open(&self.volumes_folder(), record, slot).map_err(|error| {
-            self.shelf.remove(slot);
+        let device = volume_files::device_of(record, &limits, &self.model_options()?, kept);
+        let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Delete some."))?;
+        let files = VolumeFiles::open(&self.volumes_folder(), record, device_number).map_err(|error| {
+            self.devices.remove(device_number);
             could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")
         })?;
-        held(&self.volumes).insert(record.id.clone(), opened);
+        held(&self.volumes).insert(record.id.clone(), files);
         for (index, member) in record.members.iter().enumerate() {
             // Set after the last balance was noted.
             if let Some(set) = member.balance.filter(|set| saved.as_ref().is_none_or(|saved| set.at_ms >= saved.at_ms)) {
                 let percent = f64::from(set.per_million) / 10_000.0;
-                self.shelf.change(&ModelChange::Balance { device: slot, member: Some(index), percent });
+                self.devices.change(&ModelChange::Balance { device: device_number, member: Some(index), percent });
             }
-            self.slow_in_model(slot, index, &member.state);
+            self.slow_in_model(device_number, index, &member.state);
         }
         Ok(())
     }
@@ -216,9 +276,9 @@ impl Engine {
 
     fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let volume = record.id.to_string();
-        let made = opened::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
+        let made = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
         if let Err(problem) = made.and_then(|()| self.bring_up(record)) {
-            let _ = opened::remove_files(&self.volumes_folder(), record);
+            let _ = volume_files::remove_files(&self.volumes_folder(), record);
             self.command(&Command::VolumeFailed { volume: volume.clone(), reason: problem.rule.clone() })?;
             return Err(problem);
         }
@@ -231,10 +291,10 @@ impl Engine {
         let _work = held(&self.work);
         let record = self.find(volume)?;
         self.command(&Command::DeleteVolume { volume: volume.to_string() })?;
-        if let Some(opened) = held(&self.volumes).remove(&record.id) {
-            self.shelf.remove(opened.slot);
+        if let Some(files) = held(&self.volumes).remove(&record.id) {
+            self.devices.remove(files.device_number);
         }
-        opened::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+        volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
         self.command(&Command::Deleted { volume: record.id.to_string() })?;
         self.metrics.forget(record.id.as_str());
         Ok(())
@@ -250,7 +310,7 @@ impl Engine {
     }
 
     /// What is due, without applying it.
-    pub(crate) fn due(&self) -> Vec<Event> {
+    pub(crate) fn due_events(&self) -> Vec<Event> {
         let state = held(&self.state);
         state.lab.due(self.lab_ms_of(&state))
     }
@@ -314,9 +374,12 @@ impl Engine {
         self.lab(|lab| lab.find(volume).cloned()).map_err(of_control)
     }
 
-    pub(crate) fn slot(&self, record: &VolumeRecord) -> Outcome<usize> {
+    pub(crate) fn device_number(&self, record: &VolumeRecord) -> Outcome<usize> {
         let volumes = held(&self.volumes);
-        volumes.get(&record.id).map(|opened| opened.slot).ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
+        volumes
+            .get(&record.id)
+            .map(|files| files.device_number)
+            .ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
     }
 
     pub(crate) fn model_options(&self) -> Outcome<ModelOptions> {
@@ -333,18 +396,19 @@ impl Engine {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Whether it is down: devices gone, everything on disk. Before that the process must not end: a flush that waits for its own threads would never.
+    /// Whether it is down: devices gone, everything on disk. Before that the process must not end:
+    /// a flush that waits for its own threads would never.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Acquire)
     }
 
-    /// The shelf, for the bench.
-    pub fn shelf(&self) -> &Arc<Shelf> {
-        &self.shelf
+    /// The volumes as devices of the model.
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.devices
     }
 }
 
-/// Durable before anyone is told.
+/// Writes events down, durably where they must last, before they are applied and answered.
 fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
     if events.is_empty() {
         return Ok(());

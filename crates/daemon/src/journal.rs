@@ -6,14 +6,19 @@
 //!  record = length(u32) crc32c(u32) sequence(u64) synced(u64) payload(length bytes of JSON: an Entry)
 //! ```
 //!
-//! Integers are little-endian; the CRC covers length, sequence, synced and payload. `synced` is the sequence of the newest record that had been forced to disk when
-//! this one was written; `checkpoint` that of the checkpoint the file begins with, on disk before the file had its name, or 0. They tell damage from a crash: a power
-//! cut can only take what was not forced yet, and nothing of it was acknowledged.
+//! Integers are little-endian; the CRC covers length, sequence, synced and payload. `synced` is the
+//! sequence of the newest record that had been forced to disk when this one was written;
+//! `checkpoint` that of the checkpoint the file begins with, on disk before the file had its name,
+//! or 0. They tell damage from a crash: a power cut can only take what was not forced yet, and
+//! nothing of it was acknowledged.
 //!
-//! * The damaged record is the last, or every valid one after it says that it was not yet on disk: cut off there, and said.
-//! * A valid record after it says that it had been on disk, or it is the checkpoint: the medium lost what was acknowledged. Refused in words, nothing is touched.
+//! * The damaged record is the last, or every valid one after it says that it was not yet on disk:
+//!   cut off there, and said.
+//! * A valid record after it says that it had been on disk, or it is the checkpoint: the medium
+//!   lost what was acknowledged. Refused in words, nothing is touched.
 //!
-//! Before a durable record everything earlier is forced to disk, so that a hole before it can only be damage.
+//! Before a durable record everything earlier is forced to disk, so that a hole before it can only
+//! be damage.
 //!
 //! A folder is open once: `lock` in it is held with flock(2) as long as the journal is.
 
@@ -31,11 +36,14 @@ use std::path::{Path, PathBuf};
 const MAGIC: &[u8; 8] = b"HRJOURNL";
 /// Raised when an older daemon could not read what a newer one writes.
 const VERSION: u32 = 1;
+/// Sizes of the header and of what precedes a payload: the layout above.
 const HEADER_BYTES: u64 = 24;
 const RECORD_HEADER_BYTES: usize = 24;
-/// Most payload of a record: a checkpoint of the largest lab, 1,000 volumes with 50 tags of up to 1.5 KiB and some KiB of balances each, is a third of it.
+/// Most payload of a record: a checkpoint of the largest lab, 1,000 volumes with 50 tags of up to
+/// 1.5 KiB and some KiB of balances each, is a third of it.
 const MAX_PAYLOAD_BYTES: usize = 256 << 20;
-/// A journal is compacted long before; what is larger is not one of ours, and is not read into memory.
+/// A journal is compacted long before; what is larger is not one of ours, and is not read into
+/// memory.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Size from which a checkpoint is worth writing.
 const COMPACT_ABOVE_BYTES: u64 = 16 << 20;
@@ -131,7 +139,8 @@ pub struct Saved {
     pub state: Json,
 }
 
-/// Credits and caps as they were. One entry may hold some of the volumes; the others stay as they were.
+/// Credits and caps as they were. One entry may hold some of the volumes; the others stay as they
+/// were.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Balances {
@@ -249,7 +258,8 @@ impl Journal {
         let recovered = Recovered { state: scan.state, records: scan.records, skipped: scan.skipped, repair: scan.repair };
         let journal =
             Journal { path, file, end: scan.end, next_sequence: scan.next_sequence, synced: scan.next_sequence - 1, compacted: 0, stopped: None, _lock: lock };
-        // What was read may be in memory only, of a daemon that was killed: from here on it counts, so it goes to disk with the cut.
+        // What was read may be in memory only, of a daemon that was killed: from here on it counts,
+        // so it goes to disk with the cut.
         let settle = || -> io::Result<()> {
             journal.file.set_len(journal.end)?;
             journal.file.sync_all()
@@ -258,11 +268,14 @@ impl Journal {
         Ok((journal, recovered))
     }
 
-    /// Adds a record and gives its sequence number. With `durable` it is on disk on return, and so is all before it. On an error nothing was added, and the state must
-    /// stay as it was. (Where forcing it to disk failed nobody knows what the disk holds: the record is taken back, but the next start may find it.)
+    /// Adds a record and gives its sequence number. With `durable` it is on disk on return, and so
+    /// is all before it. On an error nothing was added, and the state must stay as it was. (Where
+    /// forcing it to disk failed, it is not known what the disk holds: the record is taken back,
+    /// but the next start may find it.)
     ///
     /// # Errors
-    /// [`JournalError::Io`] when the disk is full or failed, [`JournalError::Stopped`] after it failed, [`JournalError::TooLarge`].
+    /// [`JournalError::Io`] when the disk is full or failed, [`JournalError::Stopped`] after it
+    /// failed, [`JournalError::TooLarge`].
     pub fn append(&mut self, entry: &Entry, durable: bool) -> Result<u64, JournalError> {
         self.check_running()?;
         if durable && self.synced + 1 < self.next_sequence {
@@ -302,7 +315,8 @@ impl Journal {
                 self.synced = self.next_sequence - 1;
                 Ok(())
             }
-            // Linux may drop what it could not write and answer the next fsync with success: only a new start reads what is true.
+            // Linux may drop what it could not write and answer the next fsync with success: only a
+            // new start reads what is true.
             Err(error) => Err(self.stop("forcing to disk", error)),
         }
     }
@@ -312,15 +326,18 @@ impl Journal {
         self.end
     }
 
-    /// Whether [`Journal::compact`] is worth it: above 16 MiB, and twice what the last checkpoint left, so that a large lab is not written over and over.
+    /// Whether [`Journal::compact`] is worth it: above 16 MiB, and twice what the last checkpoint
+    /// left, so that a large lab is not written over and over.
     pub fn needs_compaction(&self) -> bool {
         self.end > COMPACT_ABOVE_BYTES.max(2 * self.compacted)
     }
 
-    /// Puts a checkpoint in place of all records. The old journal counts until the new one is complete on disk.
+    /// Puts a checkpoint in place of all records. The old journal counts until the new one is
+    /// complete on disk.
     ///
     /// # Errors
-    /// As [`Journal::append`]; the journal goes on as it was, or, when it is not known which of the two is on disk, takes no more records.
+    /// As [`Journal::append`]; the journal goes on as it was, or, when it is not known which of the
+    /// two is on disk, takes no more records.
     pub fn compact(&mut self, state: &Checkpoint) -> Result<(), JournalError> {
         self.check_running()?;
         let sequence = self.next_sequence;
@@ -509,7 +526,7 @@ fn scan(bytes: &[u8], path: &Path) -> Result<Scan, JournalError> {
         };
         match serde_json::from_slice(raw.payload) {
             Ok(entry) => scan.state.take(entry),
-            // Credits are worth less than the volumes: they begin anew rather than keep the lab down.
+            // Credits matter less than the volumes: they start over rather than keep the lab down.
             Err(_) if raw.payload.starts_with(b"{\"balances\":") => scan.skipped += 1,
             Err(error) => {
                 let what = format!("record {} is whole, but cannot be read: {error}", raw.sequence);
@@ -543,10 +560,11 @@ fn checked_header(bytes: &[u8], path: &Path) -> Result<u64, JournalError> {
     if head.starts_with(MAGIC) && whole {
         return refuse("it has a version this daemon does not know", "Start the version of headraced that wrote it.");
     }
-    refuse("the header is damaged, or this is no journal", "Restore it from a copy, or move it away to begin an empty lab.")
+    refuse("the header is damaged, or the file is not a journal", "Restore it from a copy, or move it away to begin an empty lab.")
 }
 
-/// What shows that the damaged record at the beginning of `rest` had been on disk, if anything does.
+/// What shows that the damaged record at the beginning of `rest` had been on disk, if anything
+/// does.
 fn acknowledged(rest: &[u8], scan: &Scan) -> Option<String> {
     let damaged = scan.next_sequence;
     // Each record takes its header at least, so a sequence further on cannot be one of this file.

@@ -2,60 +2,47 @@
 
 use crate::attaching::device_path;
 use crate::engine::{held, Engine};
-use crate::problem::{of_control, of_io, Outcome};
-use headrace_control::{Change, Command, Modification, VolumeRecord};
+use crate::problem::{could_not, of_control, of_io, Outcome};
+use headrace_control::{Change, Command, Modification, ModifyRequest, VolumeRecord};
 use headrace_device::loopdev;
-use headrace_model::modification::Modification as ModelModification;
-use headrace_model::record::Change as ModelChange;
+use headrace_model::rates::VolumeModification as ModelModification;
+use headrace_model::record::HostChange as ModelChange;
 use headrace_store::Backing;
-
-/// What a modification asks for; none: as it is.
-#[derive(Clone, Debug, Default)]
-pub struct Wish {
-    /// Usable GiB.
-    pub size_gib: Option<u64>,
-    /// Type.
-    pub volume_type: Option<String>,
-    /// IOPS, of each member.
-    pub iops: Option<u64>,
-    /// MiB/s, of each member.
-    pub throughput_mib_s: Option<u64>,
-}
 
 impl Engine {
     /// Starts a modification.
-    pub fn modify(&self, volume: &str, wish: Wish) -> Outcome<Modification> {
+    pub fn modify(&self, volume: &str, request: ModifyRequest) -> Outcome<(VolumeRecord, Modification)> {
         let _work = held(&self.work);
         let record = self.find(volume)?;
-        let used = held(&self.volumes).get(&record.id).and_then(|opened| opened.power.allocated().ok());
-        let Wish { size_gib, volume_type, iops, throughput_mib_s } = wish;
-        let used_gib = used.map(|bytes| bytes.div_ceil(1 << 30));
-        let command = Command::Modify { volume: volume.to_string(), size_gib, volume_type, iops, throughput_mib_s, used_gib };
+        let used = held(&self.volumes).get(&record.id).and_then(|files| files.power.allocated().ok());
+        let request = ModifyRequest { used_gib: used.map(|bytes| bytes.div_ceil(1 << 30)), ..request };
+        let command = Command::Modify { volume: volume.to_string(), request };
         let events = self.command(&command)?;
         let started = events.into_iter().find_map(|event| match event.change {
             Change::ModificationStarted { modification, .. } => Some(modification),
             _ => None,
         });
-        let modification = started.ok_or_else(|| crate::problem::could_not(volume, "no modification began", "Try again."))?;
+        let modification = started.ok_or_else(|| could_not(volume, "no modification began", "Try again."))?;
         self.modify_model(&record, &modification)?;
-        Ok(modification)
+        Ok((self.find(volume)?, modification))
     }
 
     fn modify_model(&self, record: &VolumeRecord, modification: &Modification) -> Outcome<()> {
         let after = VolumeRecord { spec: modification.to.clone(), ..record.clone() };
         let limits = self.lab(|lab| after.limits(&lab.settings)).map_err(of_control)?;
-        let now = self.shelf.clock.now();
+        let now = self.devices.clock.now();
         let modifying = self.device_span(modification.modifying_until_ms - modification.started_ms);
         let optimizing = self.device_span(modification.optimizing_until_ms - modification.modifying_until_ms);
         let (modifying_until, optimizing_until) = (now + modifying, now + modifying + optimizing);
         let targets = limits.into_iter().map(|target| ModelModification { target, modifying_until, optimizing_until }).collect();
-        self.shelf.change(&ModelChange::Modify { device: self.slot(record)?, targets });
+        self.devices.change(&ModelChange::Modify { device: self.device_number(record)?, targets });
         Ok(())
     }
 
     /// What happens by itself, as of now: volumes that grow do so as they begin to optimize.
     pub(crate) fn pass_due(&self) -> Outcome<()> {
-        for event in self.due() {
+        let _due = held(&self.due);
+        for event in self.due_events() {
             if let Change::ModificationOptimizing { volume, .. } = &event.change {
                 if let Err(problem) = self.grow(volume.as_str()) {
                     tracing::error!(volume = volume.as_str(), "{}: {}", problem.value, problem.rule);
@@ -75,7 +62,7 @@ impl Engine {
         let record = self.find(volume)?;
         let Some(modification) = record.modification() else { return Ok(()) };
         let bytes = modification.to.usable_gib() << 30;
-        let power = held(&self.volumes).get(&record.id).map(|opened| opened.power.clone());
+        let power = held(&self.volumes).get(&record.id).map(|files| files.power.clone());
         let Some(power) = power.filter(|power| power.bytes() < bytes) else { return Ok(()) };
         power.grow(bytes).map_err(|error| of_io(format!("growing {volume} to {} GiB", bytes >> 30), &error))?;
         let Some(device) = device_path(&record) else { return Ok(()) };
@@ -88,10 +75,10 @@ impl Engine {
     /// A modification that failed leaves the limits as they were.
     fn undo_in_model(&self, volume: &str) -> Outcome<()> {
         let record = self.find(volume)?;
-        let slot = self.slot(&record)?;
-        if let Some((_, mut saved)) = self.shelf.saved_device(slot) {
+        let device_number = self.device_number(&record)?;
+        if let Some((_, mut saved)) = self.devices.saved_device(device_number) {
             saved.members.iter_mut().for_each(|member| member.modification = None);
-            self.shelf.change(&ModelChange::Put { device: slot, saved: Box::new(saved) });
+            self.devices.change(&ModelChange::Put { device: device_number, saved: Box::new(saved) });
         }
         Ok(())
     }

@@ -9,19 +9,23 @@ pub type Outcome<T> = Result<T, Problem>;
 
 /// An error of the machine, not of the caller.
 pub fn could_not(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
-    Problem { kind: ErrorKind::CouldNot, value: value.into(), rule: rule.into(), source: "operating system".into(), hint: hint.into() }
+    Problem { kind: ErrorKind::Unavailable, value: value.into(), rule: rule.into(), source: "operating system".into(), hint: hint.into() }
+}
+
+/// A rule of the protocol that a call breaks.
+pub fn refused(kind: ErrorKind, value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
+    let source = "docs/reference/lab-protocol.md".into();
+    Problem { kind, value: value.into(), rule: rule.into(), source, hint: hint.into() }
 }
 
 /// An argument that is not what the protocol asks for.
 pub fn bad_input(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
-    let source = "docs/reference/lab-protocol.md".into();
-    Problem { kind: ErrorKind::Input, value: value.into(), rule: rule.into(), source, hint: hint.into() }
+    refused(ErrorKind::InvalidParameter, value, rule, hint)
 }
 
-/// Something is in use.
-pub fn busy(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
-    let source = "docs/reference/lab-protocol.md".into();
-    Problem { kind: ErrorKind::Busy, value: value.into(), rule: rule.into(), source, hint: hint.into() }
+/// The volume is mounted or in an array.
+pub fn in_use(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
+    refused(ErrorKind::InUse, value, rule, hint)
 }
 
 /// The parts of a rule's error.
@@ -29,7 +33,7 @@ pub fn of_control(error: ControlError) -> Problem {
     error.problem().clone()
 }
 
-/// A journal that took nothing.
+/// An error of the journal: nothing was written.
 pub fn of_journal(error: JournalError) -> Problem {
     could_not("journal", error.to_string(), "Nothing was changed. Free space or repair the disk, then try again.")
 }

@@ -1,9 +1,10 @@
-//! Connections: a Unix socket, one JSON object a line. Who may call is decided by the kernel's word on who calls.
+//! Connections: a Unix socket, one JSON object a line. Who may call is decided by the kernel's word
+//! on who calls.
 
 use crate::calls::{self, After};
 use crate::engine::Engine;
-use crate::problem::{bad_input, of_io, Outcome};
-use headrace_control::Problem;
+use crate::problem::{bad_input, of_io, refused, Outcome};
+use headrace_control::{ErrorKind, Problem};
 use rustix::fs::{chmod, chown, Gid, Mode};
 use rustix::net::sockopt::socket_peercred;
 use serde::Deserialize;
@@ -23,6 +24,7 @@ const MOST_CALLERS: usize = 64;
 /// A caller may be silent between calls for an hour, and inside a line or an answer this long.
 const IDLE: Duration = Duration::from_secs(3_600);
 const STALLED: Duration = Duration::from_secs(30);
+/// How often the listener looks for callers and for the end. A guess: not felt by a caller.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Deserialize)]
@@ -43,7 +45,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens at `path`. The file of a daemon that died is replaced, that of one that answers is not.
+    /// Listens at `path`. The file of a daemon that died is replaced, that of one that answers is
+    /// not.
     ///
     /// # Errors
     /// Another daemon answers there, or the folder cannot be written.
@@ -53,7 +56,7 @@ impl Socket {
             std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
         }
         if UnixStream::connect(path).is_ok() {
-            return Err(bad_input(path.display().to_string(), "another daemon answers there", "Stop that one, or use another --socket."));
+            return Err(refused(ErrorKind::InUse, path.display().to_string(), "another daemon answers there", "Stop that one, or use another --socket."));
         }
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -61,7 +64,8 @@ impl Socket {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        // Between bind and here the umask decides; who calls is looked at again for each connection.
+        // Between bind and here the umask decides; who calls is looked at again for each
+        // connection.
         chmod(path, Mode::from_raw_mode(0o660)).map_err(|error| failed(error.into()))?;
         if let Some(group) = group {
             chown(path, None, Some(Gid::from_raw(group))).map_err(|error| failed(error.into()))?;
@@ -93,12 +97,18 @@ impl Socket {
     fn take(&self, stream: UnixStream, engine: &Arc<Engine>, callers: &Arc<AtomicUsize>) {
         if let Err(why) = self.check(&stream) {
             tracing::warn!("a caller was refused: {why}");
-            let _ = send(&stream, &json!({"id": null, "error": bad_input("caller", why, "Call as root or as the daemon's user, or start it with --group.")}));
+            let _ = send(
+                &stream,
+                &json!({"id": null, "error": refused(ErrorKind::InsufficientPermission, "caller", why, "Call as root or as the daemon's user, or start it with --group.")}),
+            );
             return;
         }
         if callers.fetch_add(1, Ordering::AcqRel) >= MOST_CALLERS {
             callers.fetch_sub(1, Ordering::AcqRel);
-            let _ = send(&stream, &json!({"id": null, "error": bad_input("caller", format!("{MOST_CALLERS} call already"), "Close some connections.")}));
+            let _ = send(
+                &stream,
+                &json!({"id": null, "error": refused(ErrorKind::LimitExceeded, "caller", format!("{MOST_CALLERS} call already"), "Close some connections.")}),
+            );
             return;
         }
         let (engine, counted) = (engine.clone(), callers.clone());

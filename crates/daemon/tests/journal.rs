@@ -1,6 +1,7 @@
-//! The journal against everything that happens to files: reopened, cut, flipped, compacted, full, opened twice, its writer killed.
+//! The journal against everything that happens to files: reopened, cut, flipped, compacted, full,
+//! opened twice, its writer killed.
 
-use headrace_control::{Command, Event, Lab, VolumeId};
+use headrace_control::{Command, CreateRequest, Event, Lab, VolumeId};
 use headrace_daemon::journal::{Balances, Checkpoint, Entry, Journal, JournalError, Json, Recovered, Saved};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -10,10 +11,12 @@ use std::path::Path;
 use std::process::{Command as Process, Stdio};
 use tempfile::TempDir;
 
-/// Bytes of the header of the file and of a record, written down here once more: they are the format.
+/// Bytes of the header of the file and of a record, written down here once more: they are the
+/// format.
 const HEADER: usize = 24;
 
-/// `PROPTEST_CASES` asks for more (`make soak`); each case writes a file and forces it to disk, so at most 300.
+/// `PROPTEST_CASES` asks for more (`make soak`); each case writes a file and forces it to disk, so
+/// at most 300.
 fn cases(usual: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual).min(300)
 }
@@ -88,7 +91,7 @@ impl Bench {
 
 fn created(lab: &Lab, counter: &mut u64, tag_chars: usize) -> Vec<Event> {
     let tags = [("note".to_string(), "x".repeat(tag_chars.min(256)))].into();
-    let command = Command::CreateVolume { spec: "raid1:2xgp2:10".to_string(), name: None, tags, as_of: None, balance_percent: Some(12.5) };
+    let command = Command::CreateVolume(CreateRequest { spec: "raid1:2xgp2:10".to_string(), name: None, tags, as_of: None, balance_percent: Some(12.5) });
     lab.decide(&command, 1_700_000_000_000, &mut || {
         *counter += 1;
         *counter
@@ -217,12 +220,14 @@ fn a_hole_in_what_was_not_forced_to_disk_is_a_crash() {
     holed[begins[1]..begins[2]].fill(0);
     let recovered = opened(&holed).unwrap();
     assert_eq!((recovered.state, recovered.repair.unwrap().offset), (before, begins[1] as u64));
-    // The same hole with an acknowledged record behind it is damage: that one forced all before it first.
+    // The same hole with an acknowledged record behind it is damage: that one forced all before it
+    // first.
     bench.create(10, true);
     let mut holed = bench.bytes();
     holed[begins[1]..begins[2]].fill(0);
     assert!(matches!(opened(&holed), Err(JournalError::Damaged { offset, .. }) if offset == begins[1] as u64));
-    // And so is one in the record before the balances, which was acknowledged although only balances follow.
+    // And so is one in the record before the balances, which was acknowledged although only
+    // balances follow.
     let mut holed = bytes;
     holed[begins[0]..begins[1]].fill(0);
     assert!(matches!(opened(&holed), Err(JournalError::Damaged { offset, .. }) if offset == begins[0] as u64));
@@ -246,7 +251,8 @@ fn compaction_keeps_the_state_and_its_checkpoint_is_never_given_up() {
     fs::write(bench.folder.path().join("journal.new"), &compacted[..100]).unwrap();
     bench.reopen();
     assert!(!bench.folder.path().join("journal.new").exists());
-    // The only record, but no crash can have taken it: an empty lab in its place would be the end of all volumes.
+    // The only record, but no crash can have taken it: an empty lab in its place would be the end
+    // of all volumes.
     for damage in [HEADER, HEADER + 30, compacted.len() - 1] {
         let mut flipped = compacted.clone();
         flipped[damage] ^= 1;
@@ -324,7 +330,8 @@ fn a_folder_that_cannot_be_is_said() {
     assert!(text.contains("making the folder") && text.contains("--data-dir"), "{text}");
 }
 
-/// Fills a disk, and checks that the journal ends at its last good record and goes on when there is space again.
+/// Fills a disk, and checks that the journal ends at its last good record and goes on when there is
+/// space again.
 fn fill(bench: &mut Bench, make_room: impl FnOnce()) {
     let mut appended = 0;
     let error = loop {
@@ -359,7 +366,8 @@ fn a_full_disk_leaves_the_good_end() {
             rustix::process::setrlimit(rustix::process::Resource::Fsize, none).unwrap();
         });
     }
-    // A limit for files in place of a full disk; past it the kernel writes what fits and then fails, as a disk does. In 512 bytes (POSIX sh).
+    // A limit for files in place of a full disk; past it the kernel writes what fits and then
+    // fails, as a disk does. In 512 bytes (POSIX sh).
     let test = std::env::current_exe().unwrap();
     let script = r#"trap '' XFSZ; ulimit -S -f 41; exec "$0" --exact a_full_disk_leaves_the_good_end --nocapture"#;
     let child = Process::new("sh").args(["-c", script]).arg(test).env("JOURNAL_TEST_FILE_LIMIT", "1").output().unwrap();

@@ -1,4 +1,5 @@
-//! The store of metrics against a list in memory: rows over wraps of the rings, reopened in the middle, torn, on jumping clocks and full disks; its writer killed.
+//! The store of metrics against a list in memory: rows over wraps of the rings, reopened in the
+//! middle, torn, on jumping clocks and full disks; its writer killed.
 
 use headrace_daemon::metrics::{CreditUnit, ErrorFactor, Extra, Resolution, Row, Store, CLASSES, COLUMNS};
 use headrace_device::meter::{bounds_of, bucket_of, class_of, Sample};
@@ -84,7 +85,8 @@ fn shared_span(row: &Row) -> Row {
     Row { span_us: if idle { 0 } else { row.span_us }, ..row.clone() }
 }
 
-/// `PROPTEST_CASES` asks for more (`make soak`); a case is some thousand files opened, so at most 200.
+/// `PROPTEST_CASES` asks for more (`make soak`); a case is some thousand files opened, so at most
+/// 200.
 fn cases(usual: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual).min(200)
 }
@@ -184,7 +186,8 @@ fn minutes_are_the_sums_of_their_seconds() {
         let times: [fn(&Row) -> u64; 4] =
             [|row| row.read_time_us, |row| row.write_time_us, |row| row.volume_iops_exceeded_us, |row| row.instance_throughput_exceeded_us];
         for of in times.into_iter().chain([(|row: &Row| row.span_us) as fn(&Row) -> u64]) {
-            // Each of 60 seconds and the minute is rounded to the nearest microsecond: 61 halves, less than 31.
+            // Each of 60 seconds and the minute is rounded to the nearest microsecond: 61 halves,
+            // less than 31.
             assert!(of(&minute).abs_diff(sum(of)) <= 31);
         }
         let of_second = |t_s: u64| store.histogram(VOLUME, None, Resolution::Second, Some(t_s), Some(t_s + 60)).unwrap();
@@ -224,7 +227,8 @@ fn quantiles_are_within_the_stated_error() {
                 for q in [0.01, 0.5, 0.9, 0.99, 0.999] {
                     let exact = took[((q * took.len() as f64).ceil() as usize).clamp(1, took.len()) - 1] as f64;
                     let shown = latencies.quantile(op, Some(class), q).unwrap() as f64;
-                    // Both lie in the same joined bucket, or, where counts were spread and rounded to whole requests in 30 rows, a hair beyond its edge.
+                    // Both lie in the same joined bucket, or, where counts were spread and rounded
+                    // to whole requests in 30 rows, a hair beyond its edge.
                     assert!(shown / exact <= error * 1.02 && exact / shown <= error * 1.02, "{op:?} {class} {q}: {shown} for {exact}, stated {error}");
                 }
             }
@@ -263,7 +267,8 @@ fn a_torn_slot_is_skipped_and_nothing_else() {
     assert_eq!(last[1].t_s, 5_000);
 }
 
-/// A file of seconds put back from a copy: numbers that were given meanwhile are missing, and the rows in their places are of an earlier round.
+/// A file of seconds put back from a copy: numbers that were given meanwhile are missing, and the
+/// rows in their places are of an earlier round.
 #[test]
 fn rows_of_an_earlier_round_are_not_shown_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -278,7 +283,8 @@ fn rows_of_an_earlier_round_are_not_shown_again() {
     }
     fs::write(&seconds, copy).unwrap();
     let rows = Store::open(folder.path()).unwrap().rows(VOLUME, None, Resolution::Second, None, None).unwrap();
-    // Minutes hold the seconds to 6,959, so that is the newest number known; of the 3,600 up to it the copy has those before 5,000.
+    // Minutes hold the seconds to 6,959, so that is the newest number known; of the 3,600 up to it
+    // the copy has those before 5,000.
     assert_eq!(rows.iter().map(|row| row.t_s).collect::<Vec<_>>(), (6_960 - SECONDS.0 as u64..5_000).collect::<Vec<_>>());
 }
 
@@ -328,7 +334,8 @@ fn an_idle_volume_takes_little() {
         t_s += 1;
     }
     let blocks = |name: &str| fs::metadata(folder.path().join(VOLUME).join(name)).unwrap().blocks() * 512;
-    // 1,440 runs of a minute in slots of 1 KiB, 24 of an hour in slots of 2 KiB; rounded up to what a file system may allocate ahead.
+    // 1,440 runs of a minute in slots of 1 KiB, 24 of an hour in slots of 2 KiB; rounded up to what
+    // a file system may allocate ahead.
     assert!(blocks("seconds") <= 3 << 20 && blocks("minutes") <= 1 << 18, "{} {}", blocks("seconds"), blocks("minutes"));
     assert_eq!(store.rows(VOLUME, None, Resolution::Second, None, None).unwrap().len(), SECONDS.0);
     assert_eq!(store.rows(VOLUME, None, Resolution::Minute, None, None).unwrap().len(), 1_440);

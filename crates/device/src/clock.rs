@@ -23,7 +23,8 @@ impl Clock {
         Nanos(self.offset + self.base.elapsed().as_nanos() as u64)
     }
 
-    /// The wall-clock time at which it shows `at`; for people: the wall clock may have been set since.
+    /// The wall-clock time at which it shows `at`; for people: the wall clock may have been set
+    /// since.
     pub fn wall(&self, at: Nanos) -> SystemTime {
         if at.0 >= self.offset {
             self.begun + Duration::from_nanos(at.0 - self.offset)

@@ -1,36 +1,36 @@
 //! Clock two: block devices that answer when the model says.
 //!
 //! ```text
-//!  reader threads:  request -> line -> decision of the model -> the backing reads or writes -> answered now, or put to the timer
-//!  timer thread:                                                                               answered when its time has come
+//!  reader threads:  request -> attached volume -> decision of the model -> its bytes are read or written -> answered now, or put to the timer
+//!  timer thread:                                                                                           answered when its time has come
 //! ```
 //!
 //! | file | idea |
 //! |---|---|
-//! | `clock` | monotonic nanoseconds that go on over a restart |
+//! | `clock` | monotonic nanoseconds that continue after a restart |
 //! | `timer` | answers that wait for their time |
 //! | `meter` | what a volume did: counts, times, histograms |
-//! | `gate` | faults that are not the model's: pauses, errors, a power cut |
-//! | `line` | one attached volume: slot in the model, bytes, meter, gate |
-//! | `shelf` | the model behind one lock, the lines, the timer |
-//! | `raid` | the bytes of an array over its members |
+//! | `fault_injector` | faults that are not the model's: pauses, latency, errors, a power cut |
+//! | `attached_volume` | one attached volume: its device number in the model, bytes, meter, faults |
+//! | `devices` | the model behind one lock, and the attached volumes |
 //! | `recorder` | the journal of decisions |
-//! | `mount` | the FUSE file system: one file a volume. The only file that names fuser |
+//! | `mount` | the FUSE file system: one file a volume. The only file that names the FUSE library |
 //! | `loopdev` | loop devices on those files |
-//! | `probe` | the path's own latency, and the most it can carry |
+//! | `stale_mounts` | mounts and loop devices that an earlier daemon left |
+//! | `probe` | the latency of the machine's own path, and the most it can carry |
 
+pub mod attached_volume;
 pub mod clock;
-pub mod gate;
-pub mod line;
+pub mod devices;
+pub mod fault_injector;
 pub mod loopdev;
 pub mod meter;
 pub mod mount;
 pub mod probe;
-pub mod raid;
 pub mod recorder;
-pub mod shelf;
+pub mod stale_mounts;
 pub mod timer;
 
+pub use attached_volume::AttachedVolume;
 pub use clock::Clock;
-pub use line::Line;
-pub use shelf::Shelf;
+pub use devices::Devices;

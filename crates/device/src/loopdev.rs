@@ -1,4 +1,5 @@
-//! Loop devices: making one on a file, telling it that the file grew, letting it go, and finding those of an earlier life.
+//! Loop devices: making one on a file, telling it that the file grew, releasing it, and finding
+//! those that an earlier daemon left.
 
 use rustix::ioctl::{ioctl, IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter};
 use std::fs::{File, OpenOptions};
@@ -7,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+/// Numbers of linux/loop.h.
 const LOOP_CLR_FD: Opcode = 0x4C01;
 const LOOP_SET_CAPACITY: Opcode = 0x4C07;
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
@@ -19,8 +21,10 @@ const TRIES: usize = 32;
 /// EBS volumes show 512-byte sectors.
 const BLOCK_BYTES: u32 = 512;
 
-/// The largest request FUSE takes whole, and the unit of st1 and sc1. The driver's own limit, 1,280 KiB, would make every one of 1,280 two, of 1,024 and 256. It also takes
-/// 128 pieces of memory at most, which cannot be changed: 1 MiB in single pages of 4 KiB is split into halves, in larger ones (page cache, huge pages) it is not.
+/// The largest request FUSE takes whole, and the unit of st1 and sc1. The driver's own limit, 1,280
+/// KiB, would make every one of 1,280 two, of 1,024 and 256. It also takes 128 pieces of memory at
+/// most, which cannot be changed: 1 MiB in single pages of 4 KiB is split into halves, in larger
+/// ones (page cache, huge pages) it is not.
 const LARGEST_KIB: u32 = 1_024;
 
 /// struct loop_info64 of linux/loop.h.
@@ -125,7 +129,8 @@ pub fn attach(file: &Path) -> io::Result<PathBuf> {
     Err(last)
 }
 
-/// Sets the largest request of a device, KiB. A kernel that refuses only splits large requests at other places.
+/// Sets the largest request of a device, KiB. A kernel that refuses only splits large requests at
+/// other places.
 fn set_largest(path: &Path, kib: u32) {
     if let Some(name) = path.file_name() {
         let _ = std::fs::write(Path::new("/sys/block").join(name).join("queue/max_sectors_kb"), kib.to_string());
@@ -143,7 +148,8 @@ fn add(control: &File, number: i32) -> io::Result<()> {
 /// Tells the device that its file grew.
 pub fn resized(path: &Path) -> io::Result<()> {
     let opened = device(path)?;
-    // Kernels before 6.17 believe the size they saw last: they see it anew when it is asked for.
+    // Kernels before 6.17 believe the size they saw last: asking for the size makes them look
+    // again.
     if let Some(file) = file_of(path) {
         std::fs::metadata(file)?;
     }
@@ -154,16 +160,17 @@ pub fn resized(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether somebody uses it: a mounted file system, an md array, swap. An open file descriptor alone does not count.
+/// Whether it is in use: by a mounted file system, an md array or swap. An open file descriptor
+/// alone does not count.
 pub fn is_busy(path: &Path) -> bool {
     let exclusive = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::EXCL.bits() as i32).open(path);
     exclusive.is_err_and(|error| error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()))
 }
 
-/// Lets the device go; at once, or when the last who uses it is done.
+/// Releases the device: at once, or when its last user closes it.
 pub fn release(path: &Path) -> io::Result<()> {
     let opened = device(path)?;
-    // 0: the driver's own again, for whoever gets the device next.
+    // 0 restores the driver's own limit for the next user of the device.
     set_largest(path, 0);
     // SAFETY: LOOP_CLR_FD takes no argument.
     #[allow(unsafe_code)]
@@ -173,7 +180,8 @@ pub fn release(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file behind a loop device, none when it is free. A file that is gone has " (deleted)" behind its name.
+/// The file behind a loop device, none when it is free. A file that is gone has " (deleted)" behind
+/// its name.
 pub fn file_of(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?;
     let text = std::fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file")).ok()?;
@@ -182,7 +190,8 @@ pub fn file_of(path: &Path) -> Option<PathBuf> {
 
 /// Loop devices whose file lies in `folder`.
 pub fn under(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    // The kernel shows paths without links. The folder itself may be a dead mount, which cannot be asked.
+    // The kernel shows paths without links. The folder itself may be a dead mount, which cannot be
+    // asked.
     let folder = match (folder.canonicalize(), folder.parent(), folder.file_name()) {
         (Ok(real), ..) => real,
         (Err(_), Some(parent), Some(name)) => parent.canonicalize()?.join(name),

@@ -1,12 +1,13 @@
-//! What a volume did since it was last asked: operations, bytes, times, queue, idle time, time beyond each cap, latencies by size.
+//! What a volume did since it was last asked: operations, bytes, times, queue, idle time, time
+//! beyond each cap, latencies by size.
 
 use headrace_model::{Cap, Decision, Io, Nanos, Op, Verdict};
 use std::sync::{Mutex, PoisonError};
 
 /// Upper bounds of the size classes, bytes; the last has none.
 pub const SIZE_CLASSES: [u32; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
-/// Buckets of a histogram: four an octave from 1 us on, so one is at most a quarter as wide as its lower bound and its middle within 12.5 % of any value in it; the
-/// last takes all from 235 s on.
+/// Buckets of a histogram: four an octave from 1 us on, so one is at most a quarter as wide as its
+/// lower bound and its middle within 12.5 % of any value in it; the last takes all from 235 s on.
 pub const BUCKETS: usize = 4 * 28 + 1;
 
 /// A histogram of durations.
@@ -31,7 +32,7 @@ pub fn class_of(bytes: u32) -> usize {
     SIZE_CLASSES.iter().position(|&most| bytes <= most).unwrap_or(SIZE_CLASSES.len())
 }
 
-/// A stretch of a volume's life.
+/// What a volume did in a stretch of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Its length, ns.
@@ -185,7 +186,8 @@ impl Meter {
         });
     }
 
-    /// A member of an array was asked at `now` and answers as decided: nobody sees it arrive or leave, so all of it is counted at once.
+    /// A member of an array was asked at `now` and answers as decided: its arrival and answer are
+    /// not seen one by one, so both are counted at once.
     pub fn decided(&self, now: Nanos, io: &Io, decision: &Decision) {
         let took = decision.complete.since(now).0;
         self.with(|state| {

@@ -1,10 +1,12 @@
-//! The FUSE file system: a folder with one file a volume. The only file that names fuser.
+//! The FUSE file system: a folder with one file a volume. The only file that names the FUSE library
+//! (fuser).
 //!
-//! Reader threads take requests from /dev/fuse, each over a descriptor of its own, ask the model, read or write the backing at once, and answer, or leave the answer to
-//! the timer. Data is copied once between the backing and a buffer, and once between the buffer and the kernel.
+//! Reader threads take requests from /dev/fuse, each over a descriptor of its own, ask the model,
+//! read or write the backing at once, and answer, or leave the answer to the timer. Data is copied
+//! once between the backing and a buffer, and once between the buffer and the kernel.
 
-use crate::line::{Line, Pace};
-use crate::shelf::Shelf;
+use crate::attached_volume::{AttachedVolume, Pace};
+use crate::devices::Devices;
 use crate::timer::Timer;
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
@@ -30,13 +32,17 @@ const MOST_BYTES: u32 = 1 << 20;
 const KEPT_BYTES: usize = 64 << 20;
 /// Answers closer than this to their time leave at once.
 const AT_ONCE: u64 = 1_000;
+/// Inode of the folder, as FUSE has it, and of the volume with device number 0: a guess that
+/// leaves room for other files.
 const ROOT: u64 = 1;
 const FIRST: u64 = 16;
+/// Flags of linux/falloc.h.
 const FALLOC_KEEP_SIZE: i32 = 1;
 const FALLOC_PUNCH_HOLE: i32 = 2;
 const FALLOC_ZERO_RANGE: i32 = 16;
 
-/// Reader threads for `cores` processors: two each keeps one ready while another copies, up to eight.
+/// Reader threads for `cores` processors: two each keeps one ready while another copies, up to
+/// eight.
 pub fn reader_threads(cores: usize) -> usize {
     (2 * cores).clamp(2, 8)
 }
@@ -49,16 +55,16 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts the volumes of a shelf on an existing folder.
-    pub fn new(shelf: Arc<Shelf>, folder: &Path) -> io::Result<Mount> {
-        let late = shelf.clone();
+    /// Mounts the attached volumes of `devices` on an existing folder.
+    pub fn new(devices: Arc<Devices>, folder: &Path) -> io::Result<Mount> {
+        let late = devices.clone();
         let pool = Arc::new(Pool::default());
         let back = pool.clone();
-        let timer = Arc::new(Timer::start(shelf.clock, move |waiting: Waiting, at, last| waiting.due(&late, &back, at, last))?);
+        let timer = Arc::new(Timer::start(devices.clock, move |waiting: Waiting, at, last| waiting.due(&late, &back, at, last))?);
         let mut config = Config::default();
         config.n_threads = Some(reader_threads(std::thread::available_parallelism().map_or(2, usize::from)));
         config.clone_fd = true;
-        let files = Files { shelf, timer: timer.clone(), pool };
+        let files = Files { devices, timer: timer.clone(), pool };
         let folder = folder.canonicalize()?;
         let channel = mount(&folder)?;
         match Session::from_fd(files, channel, SessionACL::Owner, config).and_then(Session::spawn) {
@@ -80,7 +86,8 @@ impl Mount {
         self.timer.waiting()
     }
 
-    /// Unmounts; an error when a loop device or anybody else still holds a file: everything goes on then, and can be tried again.
+    /// Unmounts; an error when a loop device or another process still holds a file: the mount then
+    /// stays as it was, and unmounting can be tried again.
     pub fn unmount(&self) -> io::Result<()> {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         if session.is_none() {
@@ -88,7 +95,8 @@ impl Mount {
         }
         match rustix::mount::unmount(&self.folder, UnmountFlags::empty()) {
             Ok(()) => session.take().map_or(Ok(()), BackgroundSession::join),
-            // Somebody else has unmounted it. The threads end when its last user does: nobody waits for that.
+            // It was unmounted by another process. The threads end with its last user, which is not
+            // waited for.
             Err(rustix::io::Errno::INVAL) => {
                 *session = None;
                 Ok(())
@@ -107,7 +115,8 @@ impl Drop for Mount {
     }
 }
 
-/// Mounts on `folder`; the descriptor its requests come from. Not left to fuser, whose unmounting cannot be tried again after it was refused.
+/// Mounts on `folder`; the descriptor its requests come from. Not left to fuser, whose unmounting
+/// cannot be tried again after it was refused.
 fn mount(folder: &Path) -> io::Result<OwnedFd> {
     let channel = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -118,7 +127,7 @@ fn mount(folder: &Path) -> io::Result<OwnedFd> {
 }
 
 struct Files {
-    shelf: Arc<Shelf>,
+    devices: Arc<Devices>,
     timer: Arc<Timer<Waiting>>,
     pool: Arc<Pool>,
 }
@@ -130,7 +139,7 @@ enum Reply {
 
 /// A request whose answer is known, waiting for its time.
 struct Waiting {
-    line: Arc<Line>,
+    volume: Arc<AttachedVolume>,
     arrived: Nanos,
     io: Io,
     failed: bool,
@@ -139,20 +148,20 @@ struct Waiting {
 
 impl Waiting {
     /// Answers, unless a pause holds it; then it comes back with the pause's end.
-    fn due(self, shelf: &Shelf, pool: &Pool, at: Nanos, last: bool) -> Option<(Nanos, Waiting)> {
-        if let Some(until) = self.line.gate.held(shelf.clock.now(), self.io.op).filter(|_| !last) {
+    fn due(self, devices: &Devices, pool: &Pool, at: Nanos, last: bool) -> Option<(Nanos, Waiting)> {
+        if let Some(until) = self.volume.faults.held(devices.clock.now(), self.io.op).filter(|_| !last) {
             return Some((until, self));
         }
-        self.answer(shelf, pool, at);
+        self.answer(devices, pool, at);
         None
     }
 
-    fn answer(self, shelf: &Shelf, pool: &Pool, at: Nanos) {
-        let Waiting { line, arrived, io, failed, reply } = self;
-        // Before the answer: who waits for it may look at the counters at once.
-        let now = shelf.clock.now();
+    fn answer(self, devices: &Devices, pool: &Pool, at: Nanos) {
+        let Waiting { volume, arrived, io, failed, reply } = self;
+        // Counted before the answer: its receiver may read the counters at once.
+        let now = devices.clock.now();
         let late = now.0.saturating_sub(at.0);
-        line.meter.answered(arrived, now, io.op, io.bytes, late, failed);
+        volume.meter.answered(arrived, now, io.op, io.bytes, late, failed);
         match reply {
             Reply::Read(reply, buffer, bytes) => {
                 if failed {
@@ -165,41 +174,41 @@ impl Waiting {
             Reply::Write(reply) if failed => reply.error(Errno::EIO),
             Reply::Write(reply) => reply.written(io.bytes),
         }
-        shelf.late(late);
+        devices.late(late);
     }
 }
 
 impl Files {
-    fn line(&self, inode: INodeNo) -> Option<Arc<Line>> {
-        self.shelf.line(usize::try_from(inode.0.checked_sub(FIRST)?).ok()?)
+    fn volume(&self, inode: INodeNo) -> Option<Arc<AttachedVolume>> {
+        self.devices.volume(usize::try_from(inode.0.checked_sub(FIRST)?).ok()?)
     }
 
     /// Arrival, when to answer, and whether with an error.
-    fn decide(&self, line: &Line, io: Io) -> (Nanos, Nanos, bool) {
-        let (now, decision) = match line.pace() {
-            Pace::Model => self.shelf.decide(line.slot, io),
+    fn decide(&self, volume: &AttachedVolume, io: Io) -> (Nanos, Nanos, bool) {
+        let (now, decision) = match volume.pace() {
+            Pace::Model => self.devices.decide(volume.device_number, io),
             Pace::Fixed(after) => {
-                let now = self.shelf.clock.now();
+                let now = self.devices.clock.now();
                 (now, Decision { start: now, complete: now + Nanos(after), cap: Cap::None, verdict: Verdict::Ok })
             }
         };
-        line.meter.arrived(now, Some(&decision));
-        let passed = line.gate.pass(now, io.op, decision.complete);
-        (now, Nanos(passed.at.0.saturating_sub(line.path().0)).max(now), passed.fail || decision.verdict == Verdict::Failed)
+        volume.meter.arrived(now, Some(&decision));
+        let passed = volume.faults.pass(now, io.op, decision.complete);
+        (now, Nanos(passed.at.0.saturating_sub(volume.path().0)).max(now), passed.fail || decision.verdict == Verdict::Failed)
     }
 
     fn finish(&self, waiting: Waiting, at: Nanos) {
-        if at.0 > self.shelf.clock.now().0 + AT_ONCE {
+        if at.0 > self.devices.clock.now().0 + AT_ONCE {
             self.timer.push(at, waiting);
-        } else if let Some((at, waiting)) = waiting.due(&self.shelf, &self.pool, at, false) {
+        } else if let Some((at, waiting)) = waiting.due(&self.devices, &self.pool, at, false) {
             self.timer.push(at, waiting);
         }
     }
 }
 
-fn attributes(inode: u64, line: Option<&Line>) -> FileAttr {
+fn attributes(inode: u64, volume: Option<&AttachedVolume>) -> FileAttr {
     let begin = SystemTime::UNIX_EPOCH;
-    let size = line.map_or(0, |line| line.backing.bytes());
+    let size = volume.map_or(0, |volume| volume.backing.bytes());
     FileAttr {
         ino: INodeNo(inode),
         size,
@@ -208,8 +217,8 @@ fn attributes(inode: u64, line: Option<&Line>) -> FileAttr {
         mtime: begin,
         ctime: begin,
         crtime: begin,
-        kind: if line.is_some() { FileType::RegularFile } else { FileType::Directory },
-        perm: if line.is_some() { 0o600 } else { 0o700 },
+        kind: if volume.is_some() { FileType::RegularFile } else { FileType::Directory },
+        perm: if volume.is_some() { 0o600 } else { 0o700 },
         nlink: 1,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -235,22 +244,22 @@ impl Filesystem for Files {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match name.to_str().filter(|_| parent.0 == ROOT).and_then(|name| self.shelf.line_of(name)) {
-            Some(line) => reply.entry(&UNCACHED, &attributes(line.slot as u64 + FIRST, Some(&line)), Generation(0)),
+        match name.to_str().filter(|_| parent.0 == ROOT).and_then(|name| self.devices.by_id(name)) {
+            Some(volume) => reply.entry(&UNCACHED, &attributes(volume.device_number as u64 + FIRST, Some(&volume)), Generation(0)),
             None => reply.error(Errno::ENOENT),
         }
     }
 
     fn getattr(&self, _request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
-        match self.line(inode) {
-            Some(line) => reply.attr(&UNCACHED, &attributes(inode.0, Some(&line))),
+        match self.volume(inode) {
+            Some(volume) => reply.attr(&UNCACHED, &attributes(inode.0, Some(&volume))),
             None if inode.0 == ROOT => reply.attr(&UNCACHED, &attributes(ROOT, None)),
             None => reply.error(Errno::ENOENT),
         }
     }
 
     fn open(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match self.line(inode) {
+        match self.volume(inode) {
             // Never through the page cache: every request must reach the model.
             Some(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES),
             None => reply.error(Errno::ENOENT),
@@ -261,8 +270,8 @@ impl Filesystem for Files {
         if inode.0 != ROOT {
             return reply.error(Errno::ENOTDIR);
         }
-        for (place, line) in self.shelf.lines().iter().enumerate().skip(offset as usize) {
-            if reply.add(INodeNo(line.slot as u64 + FIRST), place as u64 + 1, FileType::RegularFile, &line.id) {
+        for (place, volume) in self.devices.attached().iter().enumerate().skip(offset as usize) {
+            if reply.add(INodeNo(volume.device_number as u64 + FIRST), place as u64 + 1, FileType::RegularFile, &volume.id) {
                 break;
             }
         }
@@ -280,17 +289,17 @@ impl Filesystem for Files {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some(line) = self.line(inode) else { return reply.error(Errno::EIO) };
+        let Some(volume) = self.volume(inode) else { return reply.error(Errno::EIO) };
         // A read at the end of the file is answered short, as of any file.
-        let size = size.min(line.backing.bytes().saturating_sub(offset).min(u64::from(MOST_BYTES)) as u32);
+        let size = size.min(volume.backing.bytes().saturating_sub(offset).min(u64::from(MOST_BYTES)) as u32);
         if size == 0 {
             return reply.data(&[]);
         }
         let io = Io { op: Op::Read, offset, bytes: size };
-        let (arrived, at, mut failed) = self.decide(&line, io);
+        let (arrived, at, mut failed) = self.decide(&volume, io);
         let mut buffer = self.pool.take(size as usize);
-        failed = failed || line.backing.read(&mut buffer[..size as usize], offset).is_err();
-        self.finish(Waiting { line, arrived, io, failed, reply: Reply::Read(reply, buffer, size as usize) }, at);
+        failed = failed || volume.backing.read(&mut buffer[..size as usize], offset).is_err();
+        self.finish(Waiting { volume, arrived, io, failed, reply: Reply::Read(reply, buffer, size as usize) }, at);
     }
 
     fn write(
@@ -305,31 +314,31 @@ impl Filesystem for Files {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let Some(line) = self.line(inode) else { return reply.error(Errno::EIO) };
-        if data.is_empty() || offset.saturating_add(data.len() as u64) > line.backing.bytes() {
+        let Some(volume) = self.volume(inode) else { return reply.error(Errno::EIO) };
+        if data.is_empty() || offset.saturating_add(data.len() as u64) > volume.backing.bytes() {
             return reply.error(Errno::ENOSPC);
         }
         let io = Io { op: Op::Write, offset, bytes: data.len() as u32 };
-        let (arrived, at, mut failed) = self.decide(&line, io);
-        failed = failed || line.backing.write(data, offset).is_err();
-        self.finish(Waiting { line, arrived, io, failed, reply: Reply::Write(reply) }, at);
+        let (arrived, at, mut failed) = self.decide(&volume, io);
+        failed = failed || volume.backing.write(data, offset).is_err();
+        self.finish(Waiting { volume, arrived, io, failed, reply: Reply::Write(reply) }, at);
     }
 
     fn fsync(&self, _request: &Request, inode: INodeNo, _file: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        let Some(line) = self.line(inode).filter(|line| !line.gate.is_off()) else { return reply.error(Errno::EIO) };
-        line.meter.flushed();
-        match line.backing.flush() {
+        let Some(volume) = self.volume(inode).filter(|volume| !volume.faults.is_off()) else { return reply.error(Errno::EIO) };
+        volume.meter.flushed();
+        match volume.backing.flush() {
             // After a power cut that came meanwhile there was nothing left to flush.
-            Ok(()) if !line.gate.is_off() => reply.ok(),
+            Ok(()) if !volume.faults.is_off() => reply.ok(),
             _ => reply.error(Errno::EIO),
         }
     }
 
     fn fallocate(&self, _request: &Request, inode: INodeNo, _file: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
-        let Some(line) = self.line(inode).filter(|line| !line.gate.is_off()) else { return reply.error(Errno::EIO) };
+        let Some(volume) = self.volume(inode).filter(|volume| !volume.faults.is_off()) else { return reply.error(Errno::EIO) };
         let done = match mode & !FALLOC_KEEP_SIZE {
-            FALLOC_PUNCH_HOLE => line.backing.discard(offset, length),
-            FALLOC_ZERO_RANGE => line.backing.zero(offset, length),
+            FALLOC_PUNCH_HOLE => volume.backing.discard(offset, length),
+            FALLOC_ZERO_RANGE => volume.backing.zero(offset, length),
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
         match done {

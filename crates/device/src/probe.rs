@@ -1,9 +1,10 @@
-//! What the path from a block device to us and back costs by itself, and the most it carries. Measured on a scratch volume of its own, so that nobody's data is touched.
+//! The latency of the machine's own path, from a block device to this process and back, and the
+//! most it can carry. Both are measured on a scratch volume, so that no user's data is touched.
 
-use crate::line::{Line, Pace};
+use crate::attached_volume::{AttachedVolume, Pace};
+use crate::devices::{Devices, MOST_VOLUMES};
 use crate::loopdev;
 use crate::mount::Mount;
-use crate::shelf::{Shelf, MOST_VOLUMES};
 use headrace_store::{Backing, SparseFile};
 use rand_core::{RngCore, SeedableRng};
 use rustix::fs::OFlags;
@@ -15,11 +16,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Size of the scratch volume and of a read: InnoDB's page. The size is a guess that no cache of the
+/// loop driver changes, for I/O is direct.
 const SCRATCH_BYTES: u64 = 64 << 20;
 const BLOCK: usize = 16 << 10;
 /// Answers are held back this long while the path is measured, so that the timer's part is in it.
 const HELD_NS: u64 = 400_000;
+/// Reads at depth 1: some 300 ms. A guess at what makes a steady median.
 const SAMPLES: usize = 600;
+/// Depth at which the ceiling is measured, and for how long. Guesses: more depth gave no more.
 const DEPTH: usize = 16;
 const CEILING_FOR: Duration = Duration::from_millis(200);
 const NAME: &str = ".probe";
@@ -40,39 +45,39 @@ pub struct PathCost {
 struct Aligned([u8; 256 << 10]);
 
 /// Measures the path through `mount`: some 900 ms. `folder` holds the scratch file while it lasts.
-pub fn measure(shelf: &Arc<Shelf>, mount: &Mount, folder: &Path) -> io::Result<PathCost> {
+pub fn measure(devices: &Arc<Devices>, mount: &Mount, folder: &Path) -> io::Result<PathCost> {
     let scratch = folder.join(NAME);
     let _ = std::fs::remove_file(&scratch);
     let backing = SparseFile::create(&scratch, SCRATCH_BYTES)?;
     std::fs::remove_file(&scratch)?;
     // Written once: holes would be faster than data.
     (0..SCRATCH_BYTES >> 20).try_for_each(|at| backing.write(&[0x5a; 1 << 20], at << 20))?;
-    let line = Arc::new(Line::new(MOST_VOLUMES, NAME, Arc::new(backing), shelf.clock.now()));
-    shelf.open(line.clone());
+    let volume = Arc::new(AttachedVolume::new(MOST_VOLUMES, NAME, Arc::new(backing), devices.clock.now()));
+    devices.open(volume.clone());
     let device = loopdev::attach(&mount.file(NAME));
     let measured = device.and_then(|device| {
-        let measured = measure_on(&line, &device);
+        let measured = measure_on(&volume, &device);
         loopdev::release(&device)?;
         measured
     });
-    shelf.close(MOST_VOLUMES);
+    devices.close(MOST_VOLUMES);
     measured
 }
 
-fn measure_on(line: &Line, device: &Path) -> io::Result<PathCost> {
+fn measure_on(volume: &AttachedVolume, device: &Path) -> io::Result<PathCost> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(device)?;
-    line.set_pace(Pace::Fixed(HELD_NS));
+    volume.set_pace(Pace::Fixed(HELD_NS));
     let mut buffer = Box::new(Aligned([0; 256 << 10]));
-    let mut chance = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+    let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(1);
     let mut times = Vec::with_capacity(SAMPLES);
     for _ in 0..SAMPLES {
-        let offset = chance.next_u64() % (SCRATCH_BYTES / BLOCK as u64) * BLOCK as u64;
+        let offset = random.next_u64() % (SCRATCH_BYTES / BLOCK as u64) * BLOCK as u64;
         let begun = Instant::now();
         file.read_exact_at(&mut buffer.0[..BLOCK], offset)?;
         times.push(begun.elapsed().as_nanos() as u64);
     }
     times.sort_unstable();
-    line.set_pace(Pace::Fixed(0));
+    volume.set_pace(Pace::Fixed(0));
     let iops = ceiling(&file, BLOCK)?;
     let mib_s = ceiling(&file, 256 << 10)? * 0.25;
     Ok(PathCost { own_ns: times[SAMPLES / 2].saturating_sub(HELD_NS), iops, mib_s })
@@ -88,9 +93,9 @@ fn ceiling(file: &File, block: usize) -> io::Result<f64> {
                 let done = &done;
                 scope.spawn(move || {
                     let mut buffer = Box::new(Aligned([0; 256 << 10]));
-                    let mut chance = rand_chacha::ChaCha8Rng::seed_from_u64(worker as u64);
+                    let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(worker as u64);
                     while begun.elapsed() < CEILING_FOR {
-                        let offset = chance.next_u64() % (SCRATCH_BYTES / block as u64) * block as u64;
+                        let offset = random.next_u64() % (SCRATCH_BYTES / block as u64) * block as u64;
                         file.read_exact_at(&mut buffer.0[..block], offset)?;
                         done.fetch_add(1, Ordering::Relaxed);
                     }

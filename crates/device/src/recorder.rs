@@ -1,4 +1,4 @@
-//! Writes the journal of decisions beside the requests, without holding them up.
+//! Writes the journal of decisions in a thread of its own, so that requests do not wait for it.
 
 use headrace_model::record::{Frame, SavedHost};
 use std::fs::{File, OpenOptions};
@@ -9,8 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Frames that may wait for the disk: some 60 MB. A disk slower than that breaks the record, not the volume.
+/// Frames that may wait for the disk: some 60 MB. A disk slower than that breaks the record, not
+/// the volume.
 const MOST_WAITING: usize = 1 << 20;
+/// How often frames are written, so that writes are few and large. A guess.
 const WRITE_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
@@ -34,7 +36,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// The file of a record, which must not exist yet. Apart from [`Recorder::start`], because the file may lie on a volume that waits for whoever calls that.
+    /// The file of a record, which must not exist yet. This is separate from [`Recorder::start`]
+    /// because the file may lie on a volume that waits for the lock its caller holds.
     pub fn file(path: &Path) -> io::Result<File> {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
     }

@@ -1,10 +1,12 @@
 //! Answers that wait for their time, good to some tens of microseconds.
 //!
-//! An answer may leave a little before its time, by [`EARLY_SHARE`] of its wait, when the thread is awake for another: at tens of thousands a second that halves the
-//! wake-ups, and no wait is wrong by more than the machine's own scatter.
+//! An answer may leave a little before its time, by [`EARLY_SHARE`] of its wait, when the thread is
+//! awake for another: at tens of thousands a second that halves the wake-ups, and no wait is wrong
+//! by more than the machine's own scatter.
 //!
-//! One thread sleeps until shortly before the earliest deadline and spins the rest. How long before is learnt: the kernel's wake-ups are late by an amount that
-//! changes with the machine and its load. A spin is at most [`MOST_MARGIN`] long, so an idle device costs nothing.
+//! One thread sleeps until shortly before the earliest deadline and spins the rest. How long before
+//! is learnt: the kernel's wake-ups are late by an amount that changes with the machine and its
+//! load. A spin is at most [`MOST_MARGIN`] long, so an idle device costs nothing.
 
 use crate::clock::Clock;
 use headrace_model::Nanos;
@@ -15,19 +17,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Bounds of how long before a deadline the thread wakes, ns: measured wake-ups of idle and loaded
+/// machines lie between them.
 const LEAST_MARGIN: u64 = 4_000;
 const MOST_MARGIN: u64 = 60_000;
 /// Closer than two answers can follow each other.
 const LEAST_EARLY: u64 = 1_000;
-/// The most an answer may leave early, ns, and as a share of its wait: one part in so many.
+/// The most by which an answer may leave early: ns, and the divisor of its wait.
 const MOST_EARLY: u64 = 30_000;
 const EARLY_SHARE: u64 = 32;
-/// A thing that cannot be handed over at its time is asked about again after so many ns at most.
+/// A thing that cannot be handed over at its time is asked about again after this many ns at most.
 const AGAIN: u64 = 5_000_000;
 
 struct Due<T> {
     at: u64,
-    /// So many ns before `at` are near enough.
+    /// This many ns before `at` are near enough.
     early: u64,
     order: u64,
     what: T,
@@ -51,14 +55,15 @@ impl<T> Ord for Due<T> {
     }
 }
 
-/// Called with a thing, its deadline, and whether it must be done with now. What it gives back is asked about again, at that time or within 5 ms.
+/// Called with a thing, its deadline, and whether it must be done with now. What it gives back is
+/// asked about again, at that time or within 5 ms.
 type Handle<T> = Box<dyn Fn(T, Nanos, bool) -> Option<(Nanos, T)> + Send + Sync>;
 
 struct Queue<T> {
     heap: BinaryHeap<Due<T>>,
     order: u64,
     stopping: bool,
-    /// The thread has ended: whoever pushes now hands over himself.
+    /// The thread has ended: from now on `push` completes each request on the calling thread.
     ended: bool,
 }
 
@@ -80,8 +85,8 @@ pub struct Timer<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> Timer<T> {
-    /// Starts the thread; `handle` is called in it with each thing, its deadline, and whether this is the last time: else it may give the thing back with a later
-    /// deadline.
+    /// Starts the thread; `handle` is called in it with each thing, its deadline, and whether this
+    /// is the last time: else it may give the thing back with a later deadline.
     pub fn start(clock: Clock, handle: impl Fn(T, Nanos, bool) -> Option<(Nanos, T)> + Send + Sync + 'static) -> std::io::Result<Timer<T>> {
         let queue = Mutex::new(Queue { heap: BinaryHeap::new(), order: 0, stopping: false, ended: false });
         let (earliest, sleeping_for) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
@@ -95,7 +100,8 @@ impl<T: Send + 'static> Timer<T> {
         Ok(Timer { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Hands `what` over at `at`, or as soon as possible when that is past or the timer was stopped: nothing is ever left behind.
+    /// Hands `what` over at `at`, or as soon as possible when that is past or the timer was
+    /// stopped: nothing is ever left behind.
     pub fn push(&self, at: Nanos, what: T) {
         let mut queue = self.shared.lock();
         if queue.ended {
@@ -216,7 +222,8 @@ impl Margin {
     }
 
     fn learn(&mut self, late: u64) {
-        // Down slowly, up quickly, and no single stall counts for more than the most that can be waited out.
+        // Down slowly, up quickly, and no single stall counts for more than the most that can be
+        // waited out.
         let late = late.min(MOST_MARGIN);
         self.late = if late > self.late { (self.late + late) / 2 } else { (self.late * 15 + late) / 16 };
     }

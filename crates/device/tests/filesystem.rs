@@ -3,7 +3,7 @@
 mod common;
 
 use common::{outcome, run, unmounted, wait_for, Lab};
-use headrace_device::line::Pace;
+use headrace_device::attached_volume::Pace;
 use headrace_device::loopdev;
 use headrace_store::Backing;
 use std::fs;
@@ -36,23 +36,23 @@ fn xfs_is_made_mounted_used_grown_and_clean() {
     for spec in ["io2:4:1000", "raid5:3xio2:4:1000"] {
         let mut lab = Lab::new(None);
         let volume = lab.attach(spec);
-        volume.line.set_pace(Pace::Fixed(0));
+        volume.volume.set_pace(Pace::Fixed(0));
         let device = text(&volume.device).to_string();
         let place = lab.place("used");
         run("mkfs.xfs", &["-q", "-f", &device]);
         run("mount", &[&device, text(&place)]);
         lab.used.push(place.clone());
         fill(&place, 30);
-        let full = volume.line.backing.allocated().expect("space");
+        let full = volume.volume.backing.allocated().expect("space");
         (10..30).for_each(|number| fs::remove_file(place.join(format!("file-{number}"))).expect("removed"));
         // Mounted anew: xfs frees what was removed in the background.
         unmounted(&place);
         run("mount", &[&device, text(&place)]);
         run("fstrim", &[text(&place)]);
-        let left = volume.line.backing.allocated().expect("space");
+        let left = volume.volume.backing.allocated().expect("space");
         // The files removed had 20 x 100,000 + 7,000 x (10 + ... + 29) = 4.7 MB.
         assert!(left + 4_000_000 < full, "{spec}: {left} after {full} bytes");
-        let bytes = volume.line.backing.bytes();
+        let bytes = volume.volume.backing.bytes();
         volume.power.grow(2 * bytes).expect("grown");
         loopdev::resized(&volume.device).expect("told");
         run("xfs_growfs", &[text(&place)]);
@@ -67,13 +67,14 @@ fn xfs_is_made_mounted_used_grown_and_clean() {
     }
 }
 
-/// A power cut under a file system: what was flushed is there after the log is replayed, and the check is clean.
+/// A power cut under a file system: what was flushed is there after the log is replayed, and the
+/// check is clean.
 #[test]
 fn a_power_cut_leaves_a_file_system_that_recovers() {
     for seed in 1..=3 {
         let mut lab = Lab::new(None);
         let volume = lab.attach("io2:4:1000");
-        volume.line.set_pace(Pace::Fixed(0));
+        volume.volume.set_pace(Pace::Fixed(0));
         let device = text(&volume.device).to_string();
         let place = lab.place("used");
         run("mkfs.xfs", &["-q", "-f", &device]);
@@ -85,10 +86,10 @@ fn a_power_cut_leaves_a_file_system_that_recovers() {
         fs::File::open(&place).expect("the folder").sync_all().expect("flushed");
         // Not flushed: these may be gone.
         (0..50).for_each(|number| fs::write(place.join(format!("lost-{number}")), vec![7; 50_000]).expect("written"));
-        volume.line.gate.set_power(false);
+        volume.volume.faults.set_power(false);
         volume.power.cut(seed).expect("cut");
         unmounted(&place);
-        volume.line.gate.set_power(true);
+        volume.volume.faults.set_power(true);
         run("mount", &[&device, text(&place)]);
         check(&place, 12);
         unmounted(&place);
@@ -97,12 +98,13 @@ fn a_power_cut_leaves_a_file_system_that_recovers() {
     }
 }
 
-/// In use, a device is busy; released all the same, it serves whoever uses it until that ends, and goes then.
+/// In use, a device is busy; released all the same, it serves whoever uses it until that ends, and
+/// goes then.
 #[test]
 fn a_device_in_use_is_busy_and_goes_when_its_last_user_does() {
     let mut lab = Lab::new(None);
     let volume = lab.attach("io2:4:1000");
-    volume.line.set_pace(Pace::Fixed(0));
+    volume.volume.set_pace(Pace::Fixed(0));
     let device = text(&volume.device).to_string();
     let place = lab.place("used");
     assert!(!loopdev::is_busy(&volume.device), "free");
@@ -139,10 +141,10 @@ fn a_record_onto_the_volume_itself_does_not_hang() {
     run("mkfs.xfs", &["-q", "-f", &device]);
     run("mount", &[&device, text(&place)]);
     lab.used.push(place.clone());
-    lab.shelf.record(&place.join("record")).expect("a record");
+    lab.devices.record(&place.join("record")).expect("a record");
     fill(&place, 5);
     run("sync", &["-f", text(&place)]);
-    let (_, outcome) = lab.shelf.stop_recording().expect("it was recording");
+    let (_, outcome) = lab.devices.stop_recording().expect("it was recording");
     assert!(outcome.expect("all was written") > 0);
     unmounted(&place);
     lab.used.clear();

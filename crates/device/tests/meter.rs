@@ -58,7 +58,8 @@ fn a_stretch_worked_out_by_hand() {
     let sample = meter.take(Nanos(14 * S));
     assert_eq!((sample.span_ns, sample.ops, sample.bytes, sample.time_ns), (4 * S, [1, 1], [16_384, 4_096], [S, 2 * S]));
     assert_eq!((sample.errors, sample.flushes, sample.queue_max), (1, 1, 2));
-    // One in flight from 11 to 11.5 and from 12 to 13.5, two from 11.5 to 12; none from 10 to 11 and from 13.5 to 14.
+    // One in flight from 11 to 11.5 and from 12 to 13.5, two from 11.5 to 12; none from 10 to 11
+    // and from 13.5 to 14.
     assert_eq!((sample.queue_ns, sample.idle_ns), (3 * S, S + S / 2));
     // Waits from 11 to 11.5 and from 11.5 to 11.75: they touch and do not overlap.
     assert_eq!(sample.exceeded_ns[1], S / 2 + S / 4);

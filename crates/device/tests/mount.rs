@@ -1,11 +1,12 @@
-//! Block devices for real: FUSE, loop device, direct I/O. Bytes, sizes of requests, flush, discard, growth, faults, and taking everything down again.
+//! Block devices for real: FUSE, loop device, direct I/O. Bytes, sizes of requests, flush, discard,
+//! growth, faults, and taking everything down again.
 
 mod common;
 mod huge;
 
 use common::{direct, outcome, pattern, run, saved, wait_for, Aligned, Lab, MIB};
-use headrace_device::gate::{Fault, Kind};
-use headrace_device::line::Pace;
+use headrace_device::attached_volume::Pace;
+use headrace_device::fault_injector::{Fault, FaultKind};
 use headrace_device::{loopdev, probe};
 use headrace_model::record::{Frame, SavedHost};
 use headrace_model::{Io, ModelOptions, Nanos, Op};
@@ -36,47 +37,49 @@ fn requests(path: &Path) -> Vec<Io> {
 fn recorded(lab: &Lab, act: impl FnOnce()) -> Vec<Io> {
     let path = lab.folder.path().join("record");
     let _ = std::fs::remove_file(&path);
-    lab.shelf.record(&path).expect("a record");
+    lab.devices.record(&path).expect("a record");
     act();
-    lab.shelf.stop_recording().expect("it was recording").1.expect("all was written");
+    lab.devices.stop_recording().expect("it was recording").1.expect("all was written");
     requests(&path)
 }
 
-/// The pattern, written through the device at scattered places, is what the device and the bytes behind it hold.
+/// The pattern, written through the device at scattered places, is what the device and the bytes
+/// behind it hold.
 #[test]
 fn what_is_written_to_the_device_is_read_and_lies_in_the_file() {
     let mut lab = Lab::new(None);
     for spec in ["instance-store:75", "raid5:3xio2:20:10000@64k", "raid10f2:3xio2:20:10000"] {
         let volume = lab.attach(spec);
-        volume.line.set_pace(Pace::Fixed(0));
+        volume.volume.set_pace(Pace::Fixed(0));
         let (file, mut buffer, mut back) = (volume.direct(), Aligned::new(), Aligned::new());
         let places: Vec<(u64, usize)> = (0..40).map(|at| (at * 37 * 4_096 + at * 512, 512 << (at % 12))).collect();
         // The far end too.
-        let places = places.into_iter().chain([(volume.line.backing.bytes() - MIB, MIB as usize)]);
+        let places = places.into_iter().chain([(volume.volume.backing.bytes() - MIB, MIB as usize)]);
         for (offset, bytes) in places {
             pattern(&mut buffer.0[..bytes], offset, 3);
             file.write_all_at(&buffer.0[..bytes], offset).expect("written");
             file.read_exact_at(&mut back.0[..bytes], offset).expect("read");
             assert!(back.0[..bytes] == buffer.0[..bytes], "{spec}: {bytes} bytes at {offset} through the device");
             back.0[..bytes].fill(0);
-            volume.line.backing.read(&mut back.0[..bytes], offset).expect("read");
+            volume.volume.backing.read(&mut back.0[..bytes], offset).expect("read");
             assert!(back.0[..bytes] == buffer.0[..bytes], "{spec}: {bytes} bytes at {offset} behind it");
         }
         let mut zeros = Aligned::new();
         file.read_exact_at(&mut zeros.0, 64 * MIB).expect("read");
         assert!(zeros.0.iter().all(|&byte| byte == 0), "never written");
-        assert_eq!(run("blockdev", &["--getsize64", volume.device.to_str().expect("a path")]).trim(), volume.line.backing.bytes().to_string());
+        assert_eq!(run("blockdev", &["--getsize64", volume.device.to_str().expect("a path")]).trim(), volume.volume.backing.bytes().to_string());
         assert_eq!((volume.queue("logical_block_size").as_str(), volume.queue("write_cache").as_str()), ("512", "write back"));
         lab.detach(&volume);
     }
 }
 
-/// st1 and sc1 count in 1 MiB, so a request of 1 MiB must arrive as one. The loop driver takes 128 pieces of memory at most: scattered pages of 4 KiB make two of 512 KiB.
+/// st1 and sc1 count in 1 MiB, so a request of 1 MiB must arrive as one. The loop driver takes 128
+/// pieces of memory at most: scattered pages of 4 KiB make two of 512 KiB.
 #[test]
 fn a_mebibyte_arrives_as_one_request() {
     let mut lab = Lab::new(None);
     let volume = lab.attach("st1:500");
-    volume.line.set_pace(Pace::Model);
+    volume.volume.set_pace(Pace::Model);
     let file = volume.direct();
     let mut page = HugePage::new();
     let found = recorded(&lab, || {
@@ -115,7 +118,7 @@ fn small_requests_arrive_as_they_are() {
     let expected =
         sizes.iter().enumerate().flat_map(|(index, &bytes)| [Op::Write, Op::Read].map(|op| Io { op, offset: index as u64 * MIB + 512, bytes: bytes as u32 }));
     assert_eq!(found, expected.collect::<Vec<_>>());
-    let sample = volume.line.meter.take(lab.shelf.clock.now());
+    let sample = volume.volume.meter.take(lab.devices.clock.now());
     assert_eq!((sample.ops, sample.errors), ([sizes.len() as u64; 2], 0));
     assert_eq!(sample.bytes, [sizes.iter().sum::<usize>() as u64; 2]);
 }
@@ -125,13 +128,13 @@ fn discards_free_space_and_growth_is_seen_online() {
     let mut lab = Lab::new(None);
     let volume = lab.attach("io2:4:1000");
     let device = volume.device.to_str().expect("a path").to_string();
-    volume.line.set_pace(Pace::Fixed(0));
+    volume.volume.set_pace(Pace::Fixed(0));
     let (file, mut buffer) = (volume.direct(), Aligned::new());
     pattern(&mut buffer.0, 0, 1);
     (0..32).for_each(|at| file.write_all_at(&buffer.0, at * MIB).expect("written"));
-    assert!(volume.line.backing.allocated().expect("space") >= 32 * MIB);
+    assert!(volume.volume.backing.allocated().expect("space") >= 32 * MIB);
     run("blkdiscard", &["--offset", "0", "--length", &(24 * MIB).to_string(), &device]);
-    let left = volume.line.backing.allocated().expect("space");
+    let left = volume.volume.backing.allocated().expect("space");
     assert!((8 * MIB..9 * MIB).contains(&left), "{left}");
     run("blkdiscard", &["--zeroout", "--offset", &(24 * MIB).to_string(), "--length", &(4 * MIB).to_string(), &device]);
     let mut back = Aligned::new();
@@ -140,7 +143,7 @@ fn discards_free_space_and_growth_is_seen_online() {
         assert_eq!(back.0.iter().all(|&byte| byte == 0), zeros, "MiB {at}");
     }
     run("blkdiscard", &[&device]);
-    assert!(volume.line.backing.allocated().expect("space") < MIB);
+    assert!(volume.volume.backing.allocated().expect("space") < MIB);
 
     volume.power.grow(5 << 30).expect("grown");
     loopdev::resized(&volume.device).expect("told");
@@ -150,26 +153,27 @@ fn discards_free_space_and_growth_is_seen_online() {
     assert!(back.0 == buffer.0);
 }
 
-/// fsync of the device reaches the file: what was flushed is out of the reach of a power cut, what was not need not be there.
+/// fsync of the device reaches the file: what was flushed is out of the reach of a power cut, what
+/// was not need not be there.
 #[test]
 fn a_flush_reaches_the_backing() {
     let mut lab = Lab::new(None);
     let volume = lab.attach("io2:4:1000");
-    volume.line.set_pace(Pace::Fixed(0));
+    volume.volume.set_pace(Pace::Fixed(0));
     volume.power.arm().expect("armed");
     let (file, mut buffer) = (volume.direct(), Aligned::new());
     pattern(&mut buffer.0, 0, 1);
     file.write_all_at(&buffer.0, 0).expect("written");
     // The loop driver flushed once when it was made.
-    volume.line.meter.take(lab.shelf.clock.now());
+    volume.volume.meter.take(lab.devices.clock.now());
     file.sync_all().expect("flushed");
-    assert_eq!(volume.line.meter.take(lab.shelf.clock.now()).flushes, 1);
+    assert_eq!(volume.volume.meter.take(lab.devices.clock.now()).flushes, 1);
     (0..16).for_each(|at| file.write_all_at(&buffer.0[..4_096], 8 * MIB + at * 4_096).expect("written"));
-    volume.line.gate.set_power(false);
+    volume.volume.faults.set_power(false);
     let report = volume.power.cut(7).expect("cut");
     assert_eq!(report.unflushed, 16, "the flushed ones are no longer among them");
     let mut back = Aligned::new();
-    volume.line.backing.read(&mut back.0, 0).expect("read");
+    volume.volume.backing.read(&mut back.0, 0).expect("read");
     assert!(back.0 == buffer.0, "flushed before the cut");
 }
 
@@ -179,36 +183,37 @@ fn without_power_everything_is_an_i_o_error() {
     let volume = lab.attach("io2:4:1000");
     let (file, mut buffer) = (volume.direct(), Aligned::new());
     file.write_all_at(&buffer.0[..4_096], 0).expect("written");
-    volume.line.gate.set_power(false);
+    volume.volume.faults.set_power(false);
     let code = |outcome: std::io::Result<()>| outcome.expect_err("no power").raw_os_error();
     assert_eq!(code(file.read_exact_at(&mut buffer.0[..4_096], 0)), Some(EIO));
     assert_eq!(code(file.write_all_at(&buffer.0[..4_096], 0)), Some(EIO));
     assert_eq!(code(file.sync_all()), Some(EIO));
-    assert_eq!(volume.line.meter.take(lab.shelf.clock.now()).errors, 2, "the read and the write");
+    assert_eq!(volume.volume.meter.take(lab.devices.clock.now()).errors, 2, "the read and the write");
     let device = volume.device.to_str().expect("a path");
     assert!(!outcome("blkdiscard", &["--force", device]).status.success());
-    volume.line.gate.set_power(true);
+    volume.volume.faults.set_power(true);
     file.read_exact_at(&mut buffer.0[..4_096], 0).expect("power again");
 }
 
-/// Faults reach whoever uses the device: errors as EIO, a pause that ends by being waited out, a model that lost its volume.
+/// Faults reach whoever uses the device: errors as EIO, a pause that ends by being waited out, a
+/// model that lost its volume.
 #[test]
 fn faults_are_seen_by_the_user_of_the_device() {
     let mut lab = Lab::new(None);
     let volume = lab.attach("io2:4:1000");
     let (file, mut buffer) = (volume.direct(), Aligned::new());
-    let now = lab.shelf.clock.now();
+    let now = lab.devices.clock.now();
     let fault = |id, kind, length: u64| Fault { id, kind, op: Some(Op::Write), from: now, until: now + Nanos(length) };
-    volume.line.gate.add(fault(1, Kind::Error(2), HOUR));
+    volume.volume.faults.add(fault(1, FaultKind::Error(2), HOUR));
     let failed: Vec<bool> = (0..4).map(|_| file.write_all_at(&buffer.0[..512], 0).is_err()).collect();
     assert_eq!(failed, [true, false, true, false]);
     file.read_exact_at(&mut buffer.0[..512], 0).expect("reads have no such fault");
-    assert_eq!(volume.line.gate.clear(None), 1);
-    volume.line.gate.add(fault(2, Kind::Pause, 1_000_000_000));
+    assert_eq!(volume.volume.faults.clear(None), 1);
+    volume.volume.faults.add(fault(2, FaultKind::Pause, 1_000_000_000));
     file.write_all_at(&buffer.0[..512], 0).expect("after the pause");
-    assert!(lab.shelf.clock.now() >= now + Nanos(1_000_000_000), "answered in the pause");
-    volume.line.gate.clear(None);
-    lab.shelf.change(&headrace_model::record::Change::Failed { device: volume.slot, member: 0, failed: true });
+    assert!(lab.devices.clock.now() >= now + Nanos(1_000_000_000), "answered in the pause");
+    volume.volume.faults.clear(None);
+    lab.devices.change(&headrace_model::record::HostChange::Failed { device: volume.device_number, member: 0, failed: true });
     assert_eq!(file.read_exact_at(&mut buffer.0[..512], 0).expect_err("lost").raw_os_error(), Some(EIO));
 }
 
@@ -252,35 +257,37 @@ fn devices_of_two_labs_side_by_side_are_told_apart() {
     second.direct().read_exact_at(&mut buffer.0[..4_096], 0).expect("the other lab is still there");
 }
 
-/// A pause that begins while a request waits for its time holds it; one that is cleared lets it go long before its end.
+/// A pause that begins while a request waits for its time holds it; one that is cleared lets it go
+/// long before its end.
 #[test]
 fn a_pause_holds_what_already_waits_and_lets_it_go_when_cleared() {
     let mut lab = Lab::new(None);
     let volume = lab.attach("io2:4:1000");
-    let now = lab.shelf.clock.now();
-    let gate = &volume.line.gate;
-    gate.add(Fault { id: 1, kind: Kind::Latency(300_000_000), op: None, from: now, until: now + Nanos(HOUR) });
+    let now = lab.devices.clock.now();
+    let faults = &volume.volume.faults;
+    faults.add(Fault { id: 1, kind: FaultKind::Latency(300_000_000), op: None, from: now, until: now + Nanos(HOUR) });
     std::thread::scope(|scope| {
         let file = volume.direct();
         let reader = scope.spawn(move || file.read_exact_at(&mut Aligned::new().0[..4_096], 0));
         wait_for("a request waiting", || lab.mount.waiting() == 1);
-        let from = lab.shelf.clock.now();
-        gate.add(Fault { id: 2, kind: Kind::Pause, op: None, from, until: from + Nanos(HOUR) });
+        let from = lab.devices.clock.now();
+        faults.add(Fault { id: 2, kind: FaultKind::Pause, op: None, from, until: from + Nanos(HOUR) });
         // Its own time is over by then.
         std::thread::sleep(std::time::Duration::from_millis(400));
         assert_eq!((lab.mount.waiting(), reader.is_finished()), (1, false), "held");
-        assert_eq!(gate.clear(Some(2)), 1);
+        assert_eq!(faults.clear(Some(2)), 1);
         reader.join().expect("a thread").expect("answered");
     });
 }
 
-/// An unmount while requests wait is refused and loses none of them; when they are answered and the device is let go, it succeeds.
+/// An unmount while requests wait is refused and loses none of them; when they are answered and the
+/// device is let go, it succeeds.
 #[test]
 fn an_unmount_with_requests_waiting_is_refused_and_harmless() {
     let mut lab = Lab::new(None);
     let volume = lab.attach("io2:4:1000");
-    let now = lab.shelf.clock.now();
-    volume.line.gate.add(Fault { id: 1, kind: Kind::Pause, op: None, from: now, until: now + Nanos(1_500_000_000) });
+    let now = lab.devices.clock.now();
+    volume.volume.faults.add(Fault { id: 1, kind: FaultKind::Pause, op: None, from: now, until: now + Nanos(1_500_000_000) });
     std::thread::scope(|scope| {
         let waiting: Vec<_> = (0..4u64)
             .map(|thread| {
@@ -329,11 +336,11 @@ fn the_folder_shows_the_volumes() {
 fn the_path_is_measured_without_a_trace() {
     let mut lab = Lab::new(None);
     let volume = lab.attach("io2:4:1000");
-    let before = lab.shelf.lines().len();
-    let cost = probe::measure(&lab.shelf, &lab.mount, lab.folder.path()).expect("measured");
+    let before = lab.devices.attached().len();
+    let cost = probe::measure(&lab.devices, &lab.mount, lab.folder.path()).expect("measured");
     println!("path {} ns, {:.0} IOPS, {:.0} MiB/s", cost.own_ns, cost.iops, cost.mib_s);
     assert!(cost.iops > 0.0 && cost.mib_s > 0.0);
-    assert_eq!(lab.shelf.lines().len(), before);
+    assert_eq!(lab.devices.attached().len(), before);
     assert!(!lab.folder.path().join(".probe").exists());
     assert_eq!(loopdev::under(&lab.folder.path().join("mnt")).expect("a list"), std::slice::from_ref(&volume.device));
 }

@@ -1,4 +1,5 @@
-//! The timer: everything is handed over once, in order, never before its time, also when it is stopped under load.
+//! The timer: everything is handed over once, in order, never before its time, also when it is
+//! stopped under load.
 
 use headrace_device::timer::Timer;
 use headrace_device::Clock;
@@ -8,7 +9,8 @@ use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// An answer may leave so much before its time when the thread is awake for another: the timer's own bound.
+/// An answer may leave so much before its time when the thread is awake for another: the timer's
+/// own bound.
 const EARLY: u64 = 30_000;
 const LONG: Duration = Duration::from_secs(60);
 
@@ -86,7 +88,8 @@ fn many_threads_push_and_none_is_lost_or_doubled() {
     assert!(take.try_recv().is_err(), "no more than was pushed");
 }
 
-/// Threads go on pushing while the timer is stopped: what comes after it is handed over by whoever pushes, so nothing waits for ever.
+/// Threads go on pushing while the timer is stopped: what comes after it is handed over by whoever
+/// pushes, so nothing waits for ever.
 #[test]
 fn a_stop_hands_over_everything_pushed_before_and_after() {
     const THREADS: u64 = 4;
@@ -114,7 +117,8 @@ fn a_stop_hands_over_everything_pushed_before_and_after() {
     assert_eq!(timer.waiting(), 0);
 }
 
-/// What is given back comes again with its later deadline, or, when that is far, is asked about on the way there; the last time it cannot be given back.
+/// What is given back comes again with its later deadline, or, when that is far, is asked about on
+/// the way there; the last time it cannot be given back.
 #[test]
 fn what_is_given_back_comes_again() {
     let clock = Clock::starting_at(Nanos::ZERO);

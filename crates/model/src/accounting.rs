@@ -1,20 +1,24 @@
 //! What a request costs in tokens: the 256 KiB and 1 MiB rules.
 //!
-//! SSD types (gp2, gp3, io1, io2): one I/O per started 256 KiB; bytes are bytes.
-//! HDD types (st1, sc1): throughput is what is metered. A sequential request costs its bytes, any other one at least 1 MiB
-//! ("each non-sequential I/O of up to 1 MiB costs a whole 1 MiB credit"); small sequential requests are only put together when they are
-//! larger than 32 KiB. A disk that reads in units of 1 MiB cannot tell requests of one such stretch apart by their order, and several queues of a host
-//! deliver them out of order: what begins within a unit of where the last one ended is sequential (guessed; the documents do not say how near). Sources: EC2 user guide, volume types (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
+//! SSD types (gp2, gp3, io1, io2): one I/O per started 256 KiB; bytes are bytes. HDD types (st1,
+//! sc1): throughput is what is metered. A sequential request costs its bytes, any other one at
+//! least 1 MiB ("each non-sequential I/O of up to 1 MiB costs a whole 1 MiB credit"); small
+//! sequential requests are only put together when they are larger than 32 KiB. Several queues of a
+//! host deliver requests out of order, and a disk that reads in units of 1 MiB cannot tell the
+//! order inside a unit: a request that begins within a unit of the end of the last one counts as
+//! sequential (guess; the documents do not say how near). Sources: EC2 user guide, volume types
+//! (2018-2023); AWS knowledge centre, ebs-low-throughput-performance.
 
-use crate::array::Amplification;
-use crate::io::Io;
-use headrace_catalog::{RaidLevel, StorageSpec, VolumeLimits};
-use serde::Serialize;
+use crate::array::{copies, Amplification};
+use crate::io::{Io, Nanos, Op};
+use headrace_catalog::{StorageSpec, VolumeLimits};
+use serde::{Deserialize, Serialize};
 
 /// HDD types put sequential requests together only above this size (AWS knowledge centre).
 pub const HDD_SEQUENTIAL_MIN_BYTES: u32 = 32 * 1024;
 
-/// SSD types and instances count I/Os in units of this size (EC2 user guide, "I/O size and throughput").
+/// SSD types and instances count I/Os in units of this size (EC2 user guide, "I/O size and
+/// throughput").
 pub const SSD_UNIT_BYTES: u64 = 256 * 1024;
 
 /// HDD types charge a request that is not sequential for a whole unit of this size (the same page).
@@ -47,12 +51,13 @@ impl Accounting {
         Accounting { unit_bytes: SSD_UNIT_BYTES, random_charges_full_unit: false }
     }
 
-    /// The rule of HDD types, for who asks what a demand would cost on them before there is a volume.
+    /// The rule of HDD types, for the cost of a demand before a volume is chosen.
     pub fn hdd() -> Accounting {
         Accounting { unit_bytes: HDD_UNIT_BYTES, random_charges_full_unit: true }
     }
 
-    /// Whether a request that begins at `offset` continues the one that ended at `end`, for what it is charged.
+    /// Whether a request that begins at `offset` is charged as a continuation of the request that
+    /// ended at `end`.
     #[inline]
     pub fn continues(&self, end: u64, offset: u64) -> bool {
         let near = if self.random_charges_full_unit { self.unit_bytes } else { 0 };
@@ -73,7 +78,8 @@ impl Accounting {
         Charge { ios, bytes }
     }
 
-    /// Mean tokens of requests of `bytes` of which a share is sequential: the interval form of [`Accounting::charge`].
+    /// Mean tokens of requests of `bytes` of which a share is sequential: the interval form of
+    /// [`Accounting::charge`].
     pub fn mean_charge(&self, bytes: f64, sequential_share: f64) -> (f64, f64) {
         if bytes <= 0.0 {
             return (0.0, 0.0);
@@ -87,7 +93,8 @@ impl Accounting {
     }
 }
 
-/// What one read and one write of a storage's user become on its volumes, and the units they are counted in there.
+/// What one read and one write of a storage's user become on its volumes, and the units they are
+/// counted in there.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StorageCost {
     /// Volumes.
@@ -118,15 +125,11 @@ impl StorageCost {
         let members = storage.members.len();
         let (data, share) = storage.raid.map_or((1, 1), |level| level.data_members(members as u64));
         let amplification = Amplification::of(storage.raid, members);
-        let copies = match storage.raid {
-            Some(RaidLevel::Raid1) => members as f64,
-            Some(RaidLevel::Raid10 | RaidLevel::Raid10F2) => 2.0,
-            None | Some(RaidLevel::Raid0 | RaidLevel::Raid5) => 1.0,
-        };
+        let copies = storage.raid.map_or(1, |level| copies(level, members as u64));
         StorageCost {
             members,
             data_members: data as f64 / share as f64,
-            copies,
+            copies: copies as f64,
             ios_per_read: amplification.reads_per_read,
             ios_per_write: amplification.reads_per_write + amplification.writes_per_write,
             reads_per_write: amplification.reads_per_write,
@@ -138,10 +141,61 @@ impl StorageCost {
     }
 }
 
+/// Requests behind which merging begins: above the depth at which it was measured not to happen.
+const MIN_WAITING: u32 = 4;
+
+/// The last request that waits in the limiter, grown by those that joined it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct WaitingIo {
+    op: Op,
+    end: u64,
+    bytes: u64,
+    start: Nanos,
+}
+
+/// Remembers what the next request could join.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Merger {
+    limit_bytes: u64,
+    last: Option<WaitingIo>,
+    // Starts of the last few requests: the oldest still ahead of `now` means more than MIN_WAITING
+    // wait.
+    recent_starts: [Nanos; MIN_WAITING as usize],
+    cursor: usize,
+}
+
+impl Merger {
+    /// Merges up to `limit_bytes` into one I/O.
+    pub fn new(limit_bytes: u64) -> Merger {
+        Merger { limit_bytes, last: None, recent_starts: [Nanos::ZERO; MIN_WAITING as usize], cursor: 0 }
+    }
+
+    /// The start of the I/O that `io` may join, if there is one: it costs no I/O token then.
+    #[inline]
+    pub fn joins(&mut self, now: Nanos, io: &Io) -> Option<Nanos> {
+        let last = self.last.as_mut()?;
+        let deep = self.recent_starts[self.cursor] > now;
+        let bytes = last.bytes + u64::from(io.bytes);
+        if !deep || last.start <= now || last.op != io.op || last.end != io.offset || bytes > self.limit_bytes {
+            return None;
+        }
+        last.end += u64::from(io.bytes);
+        last.bytes = bytes;
+        Some(last.start)
+    }
+
+    /// Records a request that got tokens of its own and starts at `start`.
+    #[inline]
+    pub fn admitted(&mut self, io: &Io, start: Nanos) {
+        self.last = Some(WaitingIo { op: io.op, end: io.offset + u64::from(io.bytes), bytes: u64::from(io.bytes), start });
+        self.recent_starts[self.cursor] = start;
+        self.cursor = (self.cursor + 1) % MIN_WAITING as usize;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::Op;
 
     fn io(bytes: u32) -> Io {
         Io { op: Op::Read, offset: 0, bytes }
@@ -176,7 +230,8 @@ mod tests {
         }
     }
 
-    /// What a storage is said to cost is what its geometry does: mean parts of small requests, each inside one chunk, over every chunk of many stripes.
+    /// What a storage is said to cost is what its geometry does: mean parts of small requests, each
+    /// inside one chunk, over every chunk of many stripes.
     #[test]
     fn the_cost_of_a_storage_is_what_its_layout_splits_a_small_request_into() {
         use crate::array::{Layout, Part};

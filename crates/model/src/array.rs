@@ -1,8 +1,9 @@
 //! RAID: which members a request touches.
 //!
-//! Pure geometry, as Linux md lays it out (md(4)): chunks go round the members; `raid10` is md's near-2 layout; `raid10f2` its far-2 layout, whose
-//! second copy lies in the other half of the next member; `raid5` is left-symmetric. What a member then does is the volume's business, which is why a slow member
-//! slows the stripe and a lost one loses a RAID 0 without a word about either here.
+//! Pure geometry, as Linux md lays it out (md(4)): chunks go round the members; `raid10` is md's
+//! near-2 layout; `raid10f2` its far-2 layout, whose second copy lies in the other half of the next
+//! member; `raid5` is left-symmetric. How fast a member answers, and whether it has failed, is
+//! known to the volume alone: nothing here needs to know that a slow member slows the stripe.
 
 use crate::io::{Io, Op};
 use headrace_catalog::RaidLevel;
@@ -27,7 +28,7 @@ pub struct Piece {
     pub at: u64,
     /// Length.
     pub bytes: u32,
-    /// Every member that holds it and where; RAID 5: the one that holds the data.
+    /// Every member that holds it and where; for RAID 5 the member that holds the data.
     pub copies: Vec<(usize, u64)>,
     /// RAID 5: the member that holds the parity, at the same offset.
     pub parity: Option<usize>,
@@ -41,7 +42,8 @@ pub struct Layout {
     chunk: u64,
     /// Where the far copies begin on each member.
     far_offset: u64,
-    /// RAID 0 of unlike members: where the smaller end, the rest goes on over the others. Empty for like members.
+    /// RAID 0 of unlike members: where the smaller end, the rest goes on over the others. Empty for
+    /// like members.
     zones: Vec<Zone>,
 }
 
@@ -57,7 +59,7 @@ struct Zone {
 
 /// A run of bytes inside one chunk.
 #[derive(Clone, Copy)]
-struct Run {
+struct ChunkRun {
     chunk: u64,
     within: u64,
     bytes: u32,
@@ -70,7 +72,8 @@ impl Layout {
         Layout { level, members: members as u64, chunk: chunk_bytes, far_offset: half, zones: Vec::new() }
     }
 
-    /// Members of these sizes: unlike ones matter to RAID 0 alone, every other level uses as much of each as the smallest has.
+    /// Members of these sizes: unlike ones matter to RAID 0 alone, on every other level md uses as
+    /// much of each member as the smallest has.
     pub fn of_sizes(level: RaidLevel, sizes: &[u64], chunk_bytes: u64) -> Layout {
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let mut layout = Layout::new(level, sizes.len(), chunk_bytes, smallest);
@@ -87,9 +90,28 @@ impl Layout {
         layout
     }
 
-    /// Bytes from the start in which every row has a chunk of each member: all of them, but for RAID 0 of unlike members.
+    /// Bytes from the start in which every row has a chunk of each member: all of them, but for
+    /// RAID 0 of unlike members.
     pub fn even_bytes(&self) -> u64 {
         self.zones.get(1).map_or(u64::MAX, |zone| zone.first * self.chunk)
+    }
+
+    /// Length of a chunk, bytes.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk
+    }
+
+    /// Where copy number `copy` of a chunk's data lies: the member, and the first byte on it.
+    fn place(&self, chunk: u64, copy: u64) -> (usize, u64) {
+        let n = self.members;
+        let row = |chunks: u64| chunk / chunks * self.chunk;
+        match self.level {
+            RaidLevel::Raid0 => self.striped(chunk),
+            RaidLevel::Raid1 => (copy as usize, row(1)),
+            RaidLevel::Raid10 => ((chunk % (n / 2) * 2 + copy) as usize, row(n / 2)),
+            RaidLevel::Raid10F2 => (((chunk + copy) % n) as usize, row(n) + copy * self.far_offset),
+            RaidLevel::Raid5 => (self.raid5_member(chunk / (n - 1), chunk % (n - 1)), row(n - 1)),
+        }
     }
 
     /// RAID 0: the member that holds a chunk, and where.
@@ -103,13 +125,22 @@ impl Layout {
         }
     }
 
-    /// Where `bytes` from `at` on lie, for whoever moves the data itself.
+    /// Places of a run's copies.
+    fn places(&self, run: ChunkRun) -> impl Iterator<Item = (usize, u64)> + Clone + '_ {
+        (0..copies(self.level, self.members)).map(move |copy| {
+            let (member, first) = self.place(run.chunk, copy);
+            (member, first + run.within)
+        })
+    }
+
+    /// Where `bytes` from `at` on lie: for moving the data itself.
     pub fn pieces(&self, at: u64, bytes: u32) -> Vec<Piece> {
         let io = Io { op: Op::Read, offset: at, bytes };
         self.runs(&io).map(|run| self.piece(run)).collect()
     }
 
-    /// The pieces of a mirrored array that have a copy on `member` in `bytes` from `offset` on, as the member counts; empty for RAID 0 and 5.
+    /// The pieces of a mirrored array that have a copy on `member` in `bytes` from `offset` on, as
+    /// the member counts; empty for RAID 0 and 5.
     pub fn pieces_on(&self, member: usize, offset: u64, bytes: u32) -> Vec<Piece> {
         let (n, m) = (self.members, member as u64);
         let on_member = Io { op: Op::Read, offset, bytes };
@@ -121,29 +152,15 @@ impl Layout {
             _ => None,
         };
         // `far_offset` is whole chunks, so runs of a member end where chunks do.
-        self.runs(&on_member).filter_map(|run| chunk_at(run.chunk, run.chunk * self.chunk + run.within).map(|chunk| self.piece(Run { chunk, ..run }))).collect()
+        self.runs(&on_member)
+            .filter_map(|run| chunk_at(run.chunk, run.chunk * self.chunk + run.within).map(|chunk| self.piece(ChunkRun { chunk, ..run })))
+            .collect()
     }
 
-    fn piece(&self, run: Run) -> Piece {
-        let (n, chunk) = (self.members, run.chunk);
-        let row = |members: u64| chunk / members * self.chunk + run.within;
-        let (copies, parity): (Vec<(usize, u64)>, Option<usize>) = match self.level {
-            RaidLevel::Raid0 => {
-                let (member, offset) = self.striped(chunk);
-                (vec![(member, offset + run.within)], None)
-            }
-            RaidLevel::Raid1 => ((0..n as usize).map(|member| (member, row(1))).collect(), None),
-            RaidLevel::Raid10 => {
-                let first = (chunk % (n / 2) * 2) as usize;
-                (vec![(first, row(n / 2)), (first + 1, row(n / 2))], None)
-            }
-            RaidLevel::Raid10F2 => ((0..2).map(|copy| (((chunk + copy) % n) as usize, row(n) + copy * self.far_offset)).collect(), None),
-            RaidLevel::Raid5 => {
-                let stripe = chunk / (n - 1);
-                (vec![(self.raid5_member(stripe, chunk % (n - 1)), row(n - 1))], Some(self.raid5_member(stripe, n - 1)))
-            }
-        };
-        Piece { at: chunk * self.chunk + run.within, bytes: run.bytes, copies, parity }
+    fn piece(&self, run: ChunkRun) -> Piece {
+        let n = self.members;
+        let parity = (self.level == RaidLevel::Raid5).then(|| self.raid5_member(run.chunk / (n - 1), n - 1));
+        Piece { at: run.chunk * self.chunk + run.within, bytes: run.bytes, copies: self.places(run).collect(), parity }
     }
 
     /// Whether some of the data has no copy left; `failed` tells which members are lost.
@@ -160,7 +177,8 @@ impl Layout {
         }
     }
 
-    /// Splits `io` into the parts its members see; `failed` tells which members are lost. Empty when the data is lost.
+    /// Splits `io` into the parts its members see; `failed` tells which members are lost. Empty
+    /// when the data is lost.
     pub fn split(&self, io: &Io, failed: impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
         parts.clear();
         if self.level == RaidLevel::Raid5 {
@@ -168,29 +186,15 @@ impl Layout {
         }
         self.runs(io).all(|run| match self.level {
             RaidLevel::Raid0 => {
-                let (member, offset) = self.striped(run.chunk);
-                parts.push(part(member, io.op, offset + run.within, run.bytes));
+                let (member, first) = self.striped(run.chunk);
+                parts.push(part(member, io.op, first + run.within, run.bytes));
                 !failed(member)
             }
-            RaidLevel::Raid1 => {
-                let offset = run.chunk * self.chunk + run.within;
-                self.mirrored(io.op, run, &|copy| (copy as usize, offset), self.members, &failed, parts)
-            }
-            RaidLevel::Raid10 => {
-                let pairs = self.members / 2;
-                let offset = run.chunk / pairs * self.chunk + run.within;
-                let first = run.chunk % pairs * 2;
-                self.mirrored(io.op, run, &|copy| ((first + copy) as usize, offset), 2, &failed, parts)
-            }
-            _ => {
-                let offset = run.chunk / self.members * self.chunk + run.within;
-                let place = |copy: u64| (((run.chunk + copy) % self.members) as usize, offset + copy * self.far_offset);
-                self.mirrored(io.op, run, &place, 2, &failed, parts)
-            }
+            _ => self.split_mirrored(io.op, run, &failed, parts),
         })
     }
 
-    fn runs(&self, io: &Io) -> impl Iterator<Item = Run> {
+    fn runs(&self, io: &Io) -> impl Iterator<Item = ChunkRun> {
         let (mut at, end, chunk) = (io.offset, io.offset + u64::from(io.bytes), self.chunk);
         std::iter::from_fn(move || {
             if at >= end {
@@ -198,23 +202,24 @@ impl Layout {
             }
             let within = at % chunk;
             let bytes = (chunk - within).min(end - at);
-            let run = Run { chunk: at / chunk, within, bytes: bytes as u32 };
+            let run = ChunkRun { chunk: at / chunk, within, bytes: bytes as u32 };
             at += bytes;
             Some(run)
         })
     }
 
-    fn mirrored(&self, op: Op, run: Run, place: &dyn Fn(u64) -> (usize, u64), copies: u64, failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
-        let live = || (0..copies).map(place).filter(|&(member, _)| !failed(member));
+    fn split_mirrored(&self, op: Op, run: ChunkRun, failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
+        let live = || self.places(run).filter(|&(member, _)| !failed(member));
         if op == Op::Write {
             let before = parts.len();
             parts.extend(live().map(|(member, offset)| part(member, op, offset, run.bytes)));
             return parts.len() > before;
         }
-        // md's far layout reads the first copy, so that reads stripe over all members; the others go where less is waiting.
+        // md's far layout reads the first copy, so that reads stripe over all members; the others
+        // go where less is waiting.
         let far = self.level == RaidLevel::Raid10F2;
         // Start the choice at another copy for each chunk, so that ties are shared out.
-        let turn = if far { 0 } else { run.chunk % copies };
+        let turn = if far { 0 } else { run.chunk % copies(self.level, self.members) };
         let mut choices = live().cycle().skip(turn as usize).take(2);
         let Some((member, offset)) = choices.next() else { return false };
         let mut read = part(member, op, offset, run.bytes);
@@ -236,7 +241,7 @@ impl Layout {
                 group.push(run);
             }
             match io.op {
-                Op::Read => group.iter().for_each(|run| self.raid5_read(stripe, run, &failed, parts)),
+                Op::Read => group.iter().for_each(|run| self.raid5_read(run, &failed, parts)),
                 Op::Write => self.raid5_write(stripe, &group, &failed, parts),
             }
         }
@@ -249,9 +254,9 @@ impl Layout {
         ((parity + 1 + index) % self.members) as usize
     }
 
-    fn raid5_read(&self, stripe: u64, run: &Run, failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
-        let offset = stripe * self.chunk + run.within;
-        let member = self.raid5_member(stripe, run.chunk % (self.members - 1));
+    fn raid5_read(&self, run: &ChunkRun, failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
+        let (member, first) = self.place(run.chunk, 0);
+        let offset = first + run.within;
         if !failed(member) {
             parts.push(part(member, Op::Read, offset, run.bytes));
             return;
@@ -260,9 +265,10 @@ impl Layout {
         parts.extend(others.map(|other| part(other, Op::Read, offset, run.bytes)));
     }
 
-    /// A write to part of a stripe needs the old contents for the parity. md reads whichever is less: the old data and parity
-    /// (read-modify-write) or the rest of the stripe (reconstruct-write), the latter on a tie (raid5.c, handle_stripe_dirtying).
-    fn raid5_write(&self, stripe: u64, group: &[Run], failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
+    /// A write to part of a stripe needs the old contents for the parity. md reads whichever is
+    /// less: the old data and parity (read-modify-write) or the rest of the stripe
+    /// (reconstruct-write), the latter on a tie (raid5.c, handle_stripe_dirtying).
+    fn raid5_write(&self, stripe: u64, group: &[ChunkRun], failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
         let data = self.members - 1;
         let from = group.iter().map(|run| run.within).min().unwrap_or(0);
         let to = group.iter().map(|run| run.within + u64::from(run.bytes)).max().unwrap_or(0);
@@ -296,8 +302,9 @@ impl Layout {
     }
 }
 
-/// Mean member requests per logical read and write of `bytes`, all members together: for the interval form. Chunk-aligned random placement in
-/// units of 4 KiB is assumed for the share that straddles a chunk.
+/// Mean member requests per logical read and write of `bytes`, all members together: for the
+/// interval form. Chunk-aligned random placement in units of 4 KiB is assumed for the share that
+/// straddles a chunk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Amplification {
     /// Member reads per logical read.
@@ -320,6 +327,15 @@ impl Amplification {
             Some(RaidLevel::Raid5) => ((n - 2.0).min(2.0), 2.0),
         };
         Amplification { reads_per_read: 1.0, reads_per_write, writes_per_write }
+    }
+}
+
+/// Copies of every byte in an array; the parity of RAID 5 is none.
+pub(crate) fn copies(level: RaidLevel, members: u64) -> u64 {
+    match level {
+        RaidLevel::Raid1 => members,
+        RaidLevel::Raid10 | RaidLevel::Raid10F2 => 2,
+        RaidLevel::Raid0 | RaidLevel::Raid5 => 1,
     }
 }
 
@@ -389,7 +405,8 @@ mod tests {
         assert_eq!(split(RaidLevel::Raid5, 5, io(Op::Write, 0, 16_384)).iter().filter(|p| p.io.op == Op::Read).count(), 2);
     }
 
-    /// md(4): of members of 4, 2 and 3 chunks, two rows go over all, one over the first and the third, one over the first.
+    /// md(4): of members of 4, 2 and 3 chunks, two rows go over all, one over the first and the
+    /// third, one over the first.
     #[test]
     fn raid0_of_unlike_members_uses_all_of_each() {
         let layout = Layout::of_sizes(RaidLevel::Raid0, &[4 * CHUNK, 2 * CHUNK, 3 * CHUNK], CHUNK);
@@ -404,13 +421,14 @@ mod tests {
             let all: Vec<(usize, u64)> = (0..4).flat_map(|member| (0..sizes[member]).map(move |chunk| (member, chunk * CHUNK))).collect();
             assert_eq!(used, all);
         }
-        // Like members lie as ever.
+        // Members of one size are laid out as without zones.
         let (like, plain) = (Layout::of_sizes(RaidLevel::Raid0, &[1 << 30; 3], CHUNK), Layout::new(RaidLevel::Raid0, 3, CHUNK, 1 << 30));
         assert!((0..99).all(|chunk| like.pieces(chunk * CHUNK, 9) == plain.pieces(chunk * CHUNK, 9)));
         assert_eq!(like.even_bytes(), u64::MAX);
     }
 
-    /// The data path and the charging path must mean the same places: a mirrored or striped write goes to exactly the copies of its pieces.
+    /// The data path and the charging path must mean the same places: a mirrored or striped write
+    /// goes to exactly the copies of its pieces.
     #[test]
     fn pieces_lie_where_the_parts_of_a_write_go() {
         for (level, members) in [(RaidLevel::Raid0, 3), (RaidLevel::Raid1, 2), (RaidLevel::Raid10, 4), (RaidLevel::Raid10F2, 3), (RaidLevel::Raid5, 4)] {

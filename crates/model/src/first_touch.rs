@@ -1,17 +1,18 @@
 //! First touch: a volume made from a snapshot loads each block when it is first used.
 //!
-//! Measured: about 30 ms for a first access; 17 MiB/s when read through at low depth; never-written blocks cost nothing
-//! (ldoughty.com 2018; ebs_behaviour notes d). Chunk size and the share of very slow ones are guesses. A provisioned initialization
-//! rate (100-300 MiB/s) bounds the whole volume; without one the service's own bound is not published and 100 MiB/s is assumed.
+//! Measured: about 30 ms for a first access; 17 MiB/s when read through at low depth; never-written
+//! blocks cost nothing (ldoughty.com 2018; ebs_behaviour notes d). Chunk size and the share of very
+//! slow ones are guesses. A provisioned initialization rate (100-300 MiB/s) bounds the whole
+//! volume; without one the service's own bound is not published and 100 MiB/s is assumed.
 
 use crate::bucket::{Bucket, BucketState};
-use crate::io::Io;
-use crate::time::Nanos;
+use crate::chance::{open_unit, quick_normal_quantile};
+use crate::io::{Io, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Bytes fetched at once (guess).
 pub const CHUNK_BYTES: u64 = 512 * 1024;
-/// Median of a fetch, ns, and its lognormal sigma.
+/// Median of a fetch, ns (measured: see the module's header), and its lognormal sigma (guess).
 pub const FETCH_MEDIAN_NS: f64 = 30e6;
 const FETCH_SIGMA: f64 = 0.5;
 /// Mean of a fetch, ns: median x exp(sigma^2 / 2).
@@ -109,7 +110,8 @@ impl FirstTouch {
         self.background = Some((rate, reached.max(done)));
     }
 
-    /// When the chunks that `io` touches are there, if it starts at `start`; `start` itself when they are already.
+    /// When the chunks that `io` touches are there, if it starts at `start`; `start` itself when
+    /// they are already.
     pub fn ready(&mut self, start: Nanos, io: &Io, uniform: u64) -> Nanos {
         if self.cold_chunks == 0 {
             return start;
@@ -129,10 +131,10 @@ impl FirstTouch {
     }
 }
 
-/// LN(30 ms, 0.5) by a logistic approximation of the normal quantile (within 2 % from p1 to p99, far inside what is known of it).
+/// A lognormal draw with this median and sigma. The approximation of the quantile errs far less
+/// than what is known of the distribution.
 fn fetch_latency(uniform: u64) -> Nanos {
-    let p = ((uniform >> 11) as f64 + 0.5) / 9_007_199_254_740_992.0;
-    let z = libm::log(p / (1.0 - p)) / 1.702;
+    let z = quick_normal_quantile(open_unit(uniform));
     Nanos((FETCH_MEDIAN_NS * libm::exp(FETCH_SIGMA * z)) as u64)
 }
 

@@ -4,15 +4,207 @@
 //!  request -> instance limits -> array layout -> member volumes -> answered when the last part is
 //! ```
 //!
-//! One host may have several devices (data, redo log, binary log), which share the instance's limits.
+//! One host may have several devices (data, redo log, binary log), which share the instance's
+//! limits. The instance comes first: a request leaves the host in order of arrival, then meets its
+//! volume's own limiter.
+//!
+//! Every instance type has EBS limits in IOPS (of 16 KiB) and bytes a second. Small sizes have a
+//! baseline and a maximum: AWS promises the maximum for at least 30 minutes once every 24 hours.
+//! How its burst bucket works is not published. Assumed is one that holds 30 minutes of (maximum -
+//! baseline), refills with the part of the baseline that is not used, and is full again after 24
+//! hours in any case. I/Os and bytes have balances of their own (CloudWatch: EBSIOBalance%,
+//! EBSByteBalance%).
 
+use crate::accounting::Accounting;
 use crate::array::{Layout, Part};
-use crate::instance::Instance;
-use crate::io::{Decision, Io, Verdict};
-use crate::time::Nanos;
-use crate::volume::{Arrival, ModelOptions, SavedVolume, Volume, FAILURE_TAKES};
-use headrace_catalog::{StorageSpec, VolumeLimits, VolumeType};
+use crate::bucket::{Bucket, BucketState};
+use crate::io::{Cap, Decision, Io, Nanos, Verdict};
+use crate::rates::{Degradation, VolumeModification};
+use crate::volume::{Arrival, Balance, ModelOptions, SavedVolume, Volume, FAILURE_TAKES};
+use headrace_catalog::{InstanceLimits, StorageSpec, VolumeLimits, VolumeType};
 use serde::{Deserialize, Serialize};
+
+/// The burst bucket is full again this often.
+pub const TOP_UP_EVERY: Nanos = Nanos::from_secs(24 * 3_600);
+
+/// One limit with its burst bucket.
+#[derive(Clone, Debug)]
+struct Limit {
+    cap: Bucket,
+    credits: Option<Bucket>,
+}
+
+/// The EBS limits of one instance, shared by every volume attached to it.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    iops: Option<Limit>,
+    bytes: Option<Limit>,
+    accounting: Accounting,
+    last_start: Nanos,
+    next_top_up: Nanos,
+}
+
+/// Balances of the two burst buckets; none where the type has no burst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InstanceBalances {
+    /// I/Os, as EBSIOBalance%.
+    pub ios: Option<Balance>,
+    /// Bytes, as EBSByteBalance%.
+    pub bytes: Option<Balance>,
+}
+
+/// What changes in an instance, for saving.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InstanceState {
+    iops: Option<(BucketState, Option<BucketState>)>,
+    bytes: Option<(BucketState, Option<BucketState>)>,
+    last_start: Nanos,
+    next_top_up: Nanos,
+}
+
+impl Limit {
+    fn new(baseline: Option<u64>, max: Option<u64>, burst_seconds: u64, saved_second: bool) -> Option<Limit> {
+        let max = max.or(baseline)?;
+        let baseline = baseline.unwrap_or(max);
+        let credits = (baseline < max && burst_seconds > 0).then(|| {
+            let capacity = (max - baseline) * burst_seconds;
+            Bucket::credits(baseline, capacity, capacity)
+        });
+        // A type whose limits differ but that has no burst stays at its baseline.
+        let rate = if credits.is_some() { max } else { baseline };
+        Some(Limit { cap: Bucket::cap(rate, saved_second), credits })
+    }
+
+    #[inline]
+    fn earliest(&self, from: Nanos, tokens: u64, cap: Cap, best: (Nanos, Cap)) -> (Nanos, Cap) {
+        let mut best = best;
+        let at = self.cap.earliest(from, tokens);
+        if at > best.0 {
+            best = (at, cap);
+        }
+        if let Some(credits) = &self.credits {
+            let at = credits.earliest(from, tokens);
+            if at > best.0 {
+                best = (at, Cap::InstanceCredits);
+            }
+        }
+        best
+    }
+
+    #[inline]
+    fn take(&mut self, at: Nanos, tokens: u64) {
+        self.cap.take(at, tokens);
+        if let Some(credits) = &mut self.credits {
+            credits.take(at, tokens);
+        }
+    }
+
+    fn top_up(&mut self, now: Nanos) {
+        if let Some(credits) = &mut self.credits {
+            credits.set_level(now, credits.capacity());
+        }
+    }
+
+    fn balance(&self, now: Nanos) -> Option<Balance> {
+        self.credits.as_ref().map(|credits| Balance { credits: credits.available(now), capacity: credits.capacity() })
+    }
+
+    fn set_balance_percent(&mut self, now: Nanos, percent: f64) {
+        if let Some(credits) = &mut self.credits {
+            let tokens = credits.capacity() as f64 * (percent / 100.0).clamp(0.0, 1.0);
+            credits.set_level(now, tokens as u64);
+        }
+    }
+
+    fn state(&self) -> (BucketState, Option<BucketState>) {
+        (self.cap.state(), self.credits.as_ref().map(Bucket::state))
+    }
+
+    fn restore(&mut self, state: &(BucketState, Option<BucketState>)) {
+        self.cap.restore(&state.0);
+        if let (Some(credits), Some(state)) = (&mut self.credits, &state.1) {
+            credits.restore(state);
+        }
+    }
+}
+
+impl Instance {
+    /// An instance with full burst buckets.
+    pub fn new(limits: &InstanceLimits, saved_second: bool) -> Instance {
+        let limit = |baseline, max| Limit::new(baseline, max, limits.burst_seconds, saved_second);
+        Instance {
+            iops: limit(limits.baseline_iops, limits.max_iops),
+            bytes: limit(limits.baseline_bytes_s, limits.max_bytes_s),
+            accounting: Accounting::instance(),
+            last_start: Nanos::ZERO,
+            next_top_up: TOP_UP_EVERY,
+        }
+    }
+
+    /// When a request that reaches the host at `now` leaves it for its volume, and what held it.
+    #[inline]
+    pub fn admit(&mut self, now: Nanos, io: &Io) -> (Nanos, Cap) {
+        let charge = self.accounting.charge(io, false);
+        let from = now.max(self.last_start);
+        while self.next_top_up <= from {
+            let at = self.next_top_up;
+            self.iops.iter_mut().chain(self.bytes.iter_mut()).for_each(|limit| limit.top_up(at));
+            self.next_top_up += TOP_UP_EVERY;
+        }
+        let mut best = (from, Cap::None);
+        if let Some(limit) = &self.iops {
+            best = limit.earliest(from, charge.ios, Cap::InstanceIops, best);
+        }
+        if let Some(limit) = &self.bytes {
+            best = limit.earliest(from, charge.bytes, Cap::InstanceThroughput, best);
+        }
+        if let Some(limit) = &mut self.iops {
+            limit.take(best.0, charge.ios);
+        }
+        if let Some(limit) = &mut self.bytes {
+            limit.take(best.0, charge.bytes);
+        }
+        self.last_start = best.0;
+        if best.0 > now && best.1 == Cap::None {
+            best.1 = Cap::InstanceThroughput;
+        }
+        best
+    }
+
+    /// The two burst balances.
+    pub fn balances(&self, now: Nanos) -> InstanceBalances {
+        let of = |limit: &Option<Limit>| limit.as_ref().and_then(|limit| limit.balance(now));
+        InstanceBalances { ios: of(&self.iops), bytes: of(&self.bytes) }
+    }
+
+    /// Sets both burst balances.
+    pub fn set_balance_percent(&mut self, now: Nanos, percent: f64) {
+        self.iops.iter_mut().chain(self.bytes.iter_mut()).for_each(|limit| limit.set_balance_percent(now, percent));
+    }
+
+    /// What changes, for saving.
+    pub fn state(&self) -> InstanceState {
+        InstanceState {
+            iops: self.iops.as_ref().map(Limit::state),
+            bytes: self.bytes.as_ref().map(Limit::state),
+            last_start: self.last_start,
+            next_top_up: self.next_top_up,
+        }
+    }
+
+    /// Goes on where [`Instance::state`] was taken, on an instance of the same limits.
+    pub fn restore(&mut self, state: &InstanceState) {
+        let put = |limit: &mut Option<Limit>, state: &Option<(BucketState, Option<BucketState>)>| {
+            if let (Some(limit), Some(state)) = (limit, state) {
+                limit.restore(state);
+            }
+        };
+        put(&mut self.iops, &state.iops);
+        put(&mut self.bytes, &state.bytes);
+        self.last_start = state.last_start;
+        self.next_top_up = state.next_top_up;
+    }
+}
 
 /// A device as the host sees it: one volume, or an array of them.
 #[derive(Clone, Debug)]
@@ -42,7 +234,8 @@ pub struct Host {
 }
 
 impl Device {
-    /// A device of `spec` whose members have these limits. Each member draws from a seed of its own, derived from `seed`.
+    /// A device of `spec` whose members have these limits. Each member draws from a seed of its
+    /// own, derived from `seed`.
     pub fn new(spec: &StorageSpec, limits: &[VolumeLimits], options: &ModelOptions, seed: u64) -> Device {
         let member_seed = |index: usize| seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let members: Vec<Volume> = limits.iter().enumerate().map(|(index, limits)| Volume::new(limits.clone(), options.clone(), member_seed(index))).collect();
@@ -85,7 +278,8 @@ impl Device {
         }
     }
 
-    /// What the last request to an array became: member, request and answer of each part. Empty for a single volume.
+    /// What the last request to an array became: member, request and answer of each part. Empty for
+    /// a single volume.
     pub fn last_parts(&self) -> impl Iterator<Item = (usize, Io, Decision)> + '_ {
         self.parts.iter().zip(&self.answers).map(|(part, answer)| (part.member, part.io, *answer))
     }
@@ -157,7 +351,8 @@ impl Host {
         self.devices[device].submit(self.instance.as_mut(), now, io)
     }
 
-    /// Answers one request to a member alone, as a rebuild makes them; none when there is no such member.
+    /// Answers one request to a member alone, as a rebuild makes them; none when there is no such
+    /// member.
     pub fn submit_member(&mut self, device: usize, member: usize, now: Nanos, io: Io) -> Option<Decision> {
         let volume = self.devices.get_mut(device)?.members.get_mut(member)?;
         Some(through(self.instance.as_mut(), volume, now, now, io))
@@ -173,9 +368,168 @@ impl Host {
         self.devices.iter().filter_map(Device::next_wakeup).min()
     }
 
-    /// The lowest credit balance of a device's members in percent; none where no member has credits.
+    /// The lowest credit balance of a device's members in percent; none where no member has
+    /// credits.
     pub fn lowest_balance_percent(&self, device: usize, now: Nanos) -> Option<f64> {
         let percents = self.devices[device].members.iter().filter_map(|member| member.balance(now));
         percents.map(|balance| balance.percent()).min_by(f64::total_cmp)
+    }
+}
+
+/// An instance at rest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedInstance {
+    /// Its limits.
+    pub limits: InstanceLimits,
+    /// Levels.
+    pub state: InstanceState,
+}
+
+/// A host at rest: what a record begins with, and what a daemon keeps over a restart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedHost {
+    /// The moment it was saved.
+    pub now: Nanos,
+    /// Limits all devices share.
+    pub instance: Option<SavedInstance>,
+    /// Devices by slot; none where nothing is attached.
+    pub devices: Vec<Option<SavedDevice>>,
+}
+
+/// Something done to the model from outside while it is used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostChange {
+    /// A device takes a slot.
+    Put {
+        /// Slot.
+        device: usize,
+        /// What comes.
+        saved: Box<SavedDevice>,
+    },
+    /// Credits of one member, or of all.
+    Balance {
+        /// Slot.
+        device: usize,
+        /// Member; none: all.
+        member: Option<usize>,
+        /// 0-100.
+        percent: f64,
+    },
+    /// Another instance; none: no limits beyond the volumes'.
+    Instance {
+        /// What comes.
+        saved: Option<Box<SavedInstance>>,
+    },
+    /// Burst buckets of the instance.
+    InstanceBalance {
+        /// 0-100.
+        percent: f64,
+    },
+    /// A degradation event of a member.
+    Degrade {
+        /// Slot.
+        device: usize,
+        /// Member.
+        member: usize,
+        /// When and how much.
+        event: Degradation,
+    },
+    /// A member has no degradation events any more.
+    Recover {
+        /// Slot.
+        device: usize,
+        /// Member.
+        member: usize,
+    },
+    /// A member is lost, or back.
+    Failed {
+        /// Slot.
+        device: usize,
+        /// Member.
+        member: usize,
+        /// Lost.
+        failed: bool,
+    },
+    /// A modification of every member, in order.
+    Modify {
+        /// Slot.
+        device: usize,
+        /// One a member.
+        targets: Vec<VolumeModification>,
+    },
+}
+
+/// The instance of a record, with the saved second that rested ones have: the same at its beginning
+/// and in a change.
+fn recorded_instance(saved: &SavedInstance) -> Instance {
+    let mut instance = Instance::new(&saved.limits, true);
+    instance.restore(&saved.state);
+    instance
+}
+
+impl Host {
+    /// Makes a change at `now`; those of slots that do not exist change nothing.
+    pub fn change(&mut self, now: Nanos, change: &HostChange) {
+        let member_of = |host: &mut Host, device: usize, member: usize, act: &mut dyn FnMut(&mut Volume)| {
+            if let Some(volume) = host.devices.get_mut(device).and_then(|device| device.members_mut().get_mut(member)) {
+                act(volume);
+            }
+        };
+        // Planned changes that were due before this one come first, even if no request came
+        // meanwhile.
+        self.advance(now);
+        match change {
+            // A record has 16 bits for the number of a device, so no request could name this slot.
+            HostChange::Put { device, .. } if *device > usize::from(u16::MAX) => {}
+            HostChange::Put { device, saved } => {
+                let fresh = Device::from_saved(saved, now);
+                while self.devices.len() < *device {
+                    self.devices.push(Device::from_saved(&SavedDevice { storage: saved.storage.clone(), members: Vec::new() }, now));
+                }
+                match self.devices.get_mut(*device) {
+                    Some(slot) => *slot = fresh,
+                    None => self.devices.push(fresh),
+                }
+            }
+            HostChange::Balance { device, member, percent } => {
+                let Some(device) = self.devices.get_mut(*device) else { return };
+                let chosen = device.members_mut().iter_mut().enumerate().filter(|(index, _)| member.is_none_or(|wanted| wanted == *index));
+                chosen.for_each(|(_, volume)| {
+                    volume.set_balance_percent(now, *percent);
+                });
+            }
+            HostChange::Instance { saved } => {
+                self.instance = saved.as_deref().map(recorded_instance);
+            }
+            HostChange::InstanceBalance { percent } => {
+                if let Some(instance) = &mut self.instance {
+                    instance.set_balance_percent(now, *percent);
+                }
+            }
+            HostChange::Degrade { device, member, event } => member_of(self, *device, *member, &mut |volume| volume.degrade(now, [*event])),
+            HostChange::Recover { device, member } => member_of(self, *device, *member, &mut |volume| volume.recover(now)),
+            HostChange::Failed { device, member, failed } => member_of(self, *device, *member, &mut |volume| volume.set_failed(*failed)),
+            HostChange::Modify { device, targets } => {
+                for (member, target) in targets.iter().enumerate() {
+                    member_of(self, *device, member, &mut |volume| {
+                        volume.modify(now, target.clone());
+                    });
+                }
+            }
+        }
+    }
+
+    /// The host a record begins with. A record is of real devices, whose volumes and instances have
+    /// the saved second.
+    pub fn from_saved(saved: &SavedHost) -> Host {
+        let instance = saved.instance.as_ref().map(recorded_instance);
+        let mut host = Host { instance, devices: Vec::new() };
+        for (slot, device) in saved.devices.iter().enumerate() {
+            if let Some(device) = device {
+                host.change(saved.now, &HostChange::Put { device: slot, saved: Box::new(device.clone()) });
+            }
+        }
+        host
     }
 }

@@ -1,7 +1,9 @@
-//! One request to a volume, and what the model decided about it.
+//! One request to a volume, what the model decided about it, and the time both are given in.
+//!
+//! The model has no clock: a [`Nanos`] is virtual time in `sim` and monotonic time in a device.
 
-use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
+use std::ops::{Add, AddAssign, Sub};
 
 /// What a request does. A flush costs nothing on its own: an EBS write is durable when acknowledged
 /// (no separate flush cost was found in any published run).
@@ -113,5 +115,65 @@ impl Decision {
         let (late, early) = if other.complete > self.complete { (other, self) } else { (self, other) };
         let verdict = if late.verdict == Verdict::Ok && early.verdict == Verdict::Ok { Verdict::Ok } else { Verdict::Failed };
         Decision { start: late.start.max(early.start), verdict, ..late }
+    }
+}
+
+/// Nanoseconds since the start of a run (or a span of that many).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+/// Nanoseconds in one second.
+pub const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+impl Nanos {
+    /// The start of a run.
+    pub const ZERO: Nanos = Nanos(0);
+    /// Later than any event.
+    pub const NEVER: Nanos = Nanos(u64::MAX);
+
+    /// Whole seconds.
+    pub const fn from_secs(seconds: u64) -> Nanos {
+        Nanos(seconds * NANOS_PER_SECOND)
+    }
+
+    /// Whole microseconds.
+    pub const fn from_micros(micros: u64) -> Nanos {
+        Nanos(micros * 1_000)
+    }
+
+    /// From seconds, rounded down to whole nanoseconds.
+    pub fn from_secs_f64(seconds: f64) -> Nanos {
+        Nanos((seconds * 1e9) as u64)
+    }
+
+    /// As seconds, for people and charts; never fed back into the model.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / NANOS_PER_SECOND as f64
+    }
+
+    /// The span from `earlier` to here, zero when `earlier` is later.
+    pub const fn since(self, earlier: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Nanos;
+    fn add(self, span: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, span: Nanos) {
+        *self = *self + span;
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Nanos;
+    fn sub(self, span: Nanos) -> Nanos {
+        Nanos(self.0 - span.0)
     }
 }

@@ -1,7 +1,7 @@
 //! How long a request takes once the limiters let it through.
 //!
-//! Below its cap the latency of an EBS volume does not depend on its load (gp3: p50 0.44 ms from 800 to 14,400 IOPS; scylladb/diskplorer 2022),
-//! so it is an independent draw:
+//! Below its cap the latency of an EBS volume does not depend on its load (gp3: p50 0.44 ms from
+//! 800 to 14,400 IOPS; scylladb/diskplorer 2022), so it is an independent draw:
 //!
 //! ```text
 //! latency = base + LN(body)          most of the time
@@ -9,11 +9,12 @@
 //!         = base + LN(stall)         once in some hundred thousand requests
 //! ```
 //!
-//! plus a term for requests larger or smaller than the 16 KiB the parameters belong to. The parameters are the rows of
-//! `data/latency.csv`, each with its source and confidence.
+//! plus a term for requests larger or smaller than the 16 KiB the parameters belong to. The
+//! parameters are the rows of `data/latency.csv`, each with its source and confidence.
 //!
-//! A draw must cost nanoseconds and be the same on every machine. The inverse of the distribution function is therefore tabulated once
-//! (in software floating point, `libm`), and a draw is a table look-up with integer interpolation:
+//! A draw must cost nanoseconds and be the same on every machine. The inverse of the distribution
+//! function is therefore tabulated once (in software floating point, `libm`), and a draw is a table
+//! look-up with integer interpolation:
 //!
 //! ```text
 //! u in [0, 15/16)  1,024 cells of equal probability per 1.0
@@ -21,6 +22,7 @@
 //! ```
 //! Error against the exact quantile: below 0.5 % from p1 to p99.999 (tested).
 
+use crate::chance::{lognormal_above, lognormal_mean};
 use crate::io::Op;
 use chrono::NaiveDate;
 use headrace_catalog::VolumeType;
@@ -28,13 +30,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// The body has 2^10 cells of equal probability: see the module's header for why.
 const BODY_BITS: u32 = 10;
 const BODY_CELLS: usize = 1 << BODY_BITS;
 /// The tail begins where the distance to 1 has this many leading zero bits.
 const TAIL_FROM: u32 = 4;
+/// The tail ends there: one request in 10^12.
 const TAIL_TO: u32 = 40;
+/// Cells for each halving of the distance to 1.
 const TAIL_CELLS: usize = 64;
-/// A stall is one odd request, so its spread is not measured: half a decade either way covers the maxima seen (34-250 ms).
+/// A stall is one odd request, so its spread is not measured: half a decade either way covers the
+/// maxima seen (34-250 ms).
 const STALL_SIGMA: f64 = 0.6;
 /// Size the parameters belong to, KiB.
 const REFERENCE_KIB: f64 = 16.0;
@@ -62,7 +68,8 @@ pub struct LatencyProfile {
     pub tail_sigma: f64,
     /// Added per KiB above 16 KiB, us.
     pub size_us_per_kib: f64,
-    /// Taken off per KiB below 16 KiB, us. Nothing for EBS: 4 KiB and 16 KiB reads were measured alike.
+    /// Taken off per KiB below 16 KiB, us. Nothing for EBS: 4 KiB and 16 KiB reads were measured
+    /// alike.
     pub small_us_per_kib: f64,
     /// Probability of a stall.
     pub stall_per_io: f64,
@@ -104,21 +111,20 @@ impl LatencyProfile {
         if above <= 0.0 {
             return 1.0;
         }
-        let body = upper(above, self.body_median_us, self.body_sigma);
-        let tail = upper(above, self.tail_median_us, self.tail_sigma);
-        let stall = upper(above, self.stall_median_ms * 1e3, STALL_SIGMA);
+        let body = lognormal_above(above, self.body_median_us, self.body_sigma);
+        let tail = lognormal_above(above, self.tail_median_us, self.tail_sigma);
+        let stall = lognormal_above(above, self.stall_median_ms * 1e3, STALL_SIGMA);
         let rest = 1.0 - self.tail_weight - self.stall_per_io;
         rest * body + self.tail_weight * tail + self.stall_per_io * stall
     }
 
     /// Mean of a 16 KiB request, us.
     pub fn mean_us(&self) -> f64 {
-        let mean = |median: f64, sigma: f64| median * libm::exp(sigma * sigma / 2.0);
         let rest = 1.0 - self.tail_weight - self.stall_per_io;
         self.base_us
-            + rest * mean(self.body_median_us, self.body_sigma)
-            + self.tail_weight * mean(self.tail_median_us, self.tail_sigma)
-            + self.stall_per_io * mean(self.stall_median_ms * 1e3, STALL_SIGMA)
+            + rest * lognormal_mean(self.body_median_us, self.body_sigma)
+            + self.tail_weight * lognormal_mean(self.tail_median_us, self.tail_sigma)
+            + self.stall_per_io * lognormal_mean(self.stall_median_ms * 1e3, STALL_SIGMA)
     }
 
     /// What a size other than 16 KiB adds, us; negative where smaller is faster.
@@ -127,7 +133,8 @@ impl LatencyProfile {
         kib * if kib > 0.0 { self.size_us_per_kib } else { self.small_us_per_kib }
     }
 
-    /// The latency that a share `exceed` of requests exceeds, us; between `floor_us` and one minute.
+    /// The latency that a share `exceed` of requests exceeds, us; between `floor_us` and one
+    /// minute.
     fn quantile_us(&self, exceed: f64, floor_us: f64) -> f64 {
         let (mut low, mut high) = (floor_us, 60e6);
         // Each step halves the interval on a log scale; 44 steps leave a relative error near 1e-12.
@@ -141,11 +148,6 @@ impl LatencyProfile {
         }
         high
     }
-}
-
-/// P(LN(median, sigma) > x).
-fn upper(x: f64, median: f64, sigma: f64) -> f64 {
-    0.5 * libm::erfc(libm::log(x / median) / (sigma * core::f64::consts::SQRT_2))
 }
 
 /// The inverse distribution function as a table of nanoseconds.
@@ -166,7 +168,8 @@ impl LatencyTable {
             floor_us = profile.quantile_us(exceed, floor_us);
             (floor_us * 1e3) as u64
         };
-        // The lowest cell starts at its own middle: a lognormal's zeroth quantile is the base, which nobody has seen.
+        // The lowest cell starts at its own middle: the zeroth quantile of a lognormal is the base
+        // itself, which no run has measured.
         let body = (0..=BODY_CELLS).map(|i| at(1.0 - (i as f64).max(0.5) / BODY_CELLS as f64)).take(BODY_CELLS - (BODY_CELLS >> TAIL_FROM) + 1).collect();
         let mut tail = Vec::new();
         for zeros in TAIL_FROM..=TAIL_TO {
@@ -252,7 +255,8 @@ mod tests {
 
     #[test]
     fn the_table_keeps_the_distribution() {
-        // Cells are 1/1024 wide in the body and 1/128 of the distance to 1 in the tail, so linear interpolation is off by well under 0.5 %.
+        // Cells are 1/1024 wide in the body and 1/128 of the distance to 1 in the tail, so linear
+        // interpolation is off by well under 0.5 %.
         for profile in LatencyProfile::all() {
             let table = LatencyTable::new(profile);
             for q in [0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.985, 0.99, 0.995, 0.999, 0.9999, 0.99999] {

@@ -1,7 +1,9 @@
-//! The journal of decisions: every request with its arrival and what the model decided, every change made to the model meanwhile, as a file.
+//! The journal of decisions: every request with its arrival and what the model decided, every
+//! change made to the model meanwhile, as a file.
 //!
-//! A wall-clock device writes it; replaying the arrivals through the same model on a virtual clock must give the same decisions to the nanosecond. How late the wall
-//! clock answered stands beside each answer and takes no part in that.
+//! A wall-clock device writes it; replaying the arrivals through the same model on a virtual clock
+//! must give the same decisions to the nanosecond. A frame of its own after a request says how late
+//! the wall clock answered; the replay does not use it.
 //!
 //! ```text
 //!  "HRREC1\n"  header length u32  check u32  header JSON  frames ...
@@ -9,110 +11,26 @@
 //!         2  now u64  length u32  check u32  change JSON
 //!         3  late u32 (ns, at most 4.29 s)
 //! ```
-//! Numbers are little-endian; a check is the 32-bit FNV-1a of the text behind it. A file may end inside a frame (its writer was killed): what was whole counts.
+//! Numbers are little-endian; a check is the 32-bit FNV-1a of the text behind it. A file may end
+//! inside a frame (its writer was killed): what was whole counts.
 
-use crate::fault::Degradation;
-use crate::host::{Device, Host, SavedDevice};
-use crate::instance::{Instance, InstanceState};
-use crate::io::{Cap, Decision, Io, Op, Verdict};
-use crate::modification::Modification;
-use crate::time::Nanos;
-use headrace_catalog::InstanceLimits;
-use serde::{Deserialize, Serialize};
+use crate::host::SavedDevice;
+pub use crate::host::{HostChange, SavedHost, SavedInstance};
+use crate::io::{Cap, Decision, Io, Nanos, Op, Verdict};
+use serde::Serialize;
 use std::fmt;
 
+/// What a record begins with; the digit is the version of the format.
 const MAGIC: &[u8; 7] = b"HRREC1\n";
-/// No header or change is larger: 64 arrays of 32 members stay far below.
+/// Longest header or change that is read, bytes: 64 arrays of 32 members stay far below. A longer
+/// one means that the file is damaged.
 const MOST_JSON: u32 = 64 << 20;
+/// Kinds of frames, the length of a request's, and the member that stands for the whole device.
 const REQUEST: u8 = 1;
 const REQUEST_BYTES: usize = 43;
 const WHOLE: u8 = 255;
 const CHANGE: u8 = 2;
 const LATE: u8 = 3;
-
-/// An instance at rest.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SavedInstance {
-    /// Its limits.
-    pub limits: InstanceLimits,
-    /// Levels.
-    pub state: InstanceState,
-}
-
-/// A host at rest: what a record begins with, and what a daemon keeps over a restart.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SavedHost {
-    /// The moment it was saved.
-    pub now: Nanos,
-    /// Limits all devices share.
-    pub instance: Option<SavedInstance>,
-    /// Devices by slot; none where nothing is attached.
-    pub devices: Vec<Option<SavedDevice>>,
-}
-
-/// Something done to the model from outside while it is used.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Change {
-    /// A device takes a slot.
-    Put {
-        /// Slot.
-        device: usize,
-        /// What comes.
-        saved: Box<SavedDevice>,
-    },
-    /// Credits of one member, or of all.
-    Balance {
-        /// Slot.
-        device: usize,
-        /// Member; none: all.
-        member: Option<usize>,
-        /// 0-100.
-        percent: f64,
-    },
-    /// Another instance; none: no limits beyond the volumes'.
-    Instance {
-        /// What comes.
-        saved: Option<Box<SavedInstance>>,
-    },
-    /// Burst buckets of the instance.
-    InstanceBalance {
-        /// 0-100.
-        percent: f64,
-    },
-    /// A degradation event of a member.
-    Degrade {
-        /// Slot.
-        device: usize,
-        /// Member.
-        member: usize,
-        /// When and how much.
-        event: Degradation,
-    },
-    /// A member has no degradation events any more.
-    Recover {
-        /// Slot.
-        device: usize,
-        /// Member.
-        member: usize,
-    },
-    /// A member is lost, or back.
-    Failed {
-        /// Slot.
-        device: usize,
-        /// Member.
-        member: usize,
-        /// Lost.
-        failed: bool,
-    },
-    /// A modification of every member, in order.
-    Modify {
-        /// Slot.
-        device: usize,
-        /// One a member.
-        targets: Vec<Modification>,
-    },
-}
 
 /// A frame of a record.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,81 +53,10 @@ pub enum Frame {
         /// When.
         now: Nanos,
         /// What.
-        change: Change,
+        change: HostChange,
     },
     /// How late one answer left the wall clock, ns.
     Late(u32),
-}
-
-/// The instance of a record, with the saved second that rested ones have: the same at its beginning and in a change.
-fn recorded_instance(saved: &SavedInstance) -> Instance {
-    let mut instance = Instance::new(&saved.limits, true);
-    instance.restore(&saved.state);
-    instance
-}
-
-impl Host {
-    /// Makes a change at `now`; those of slots that do not exist change nothing.
-    pub fn change(&mut self, now: Nanos, change: &Change) {
-        let member_of = |host: &mut Host, device: usize, member: usize, act: &mut dyn FnMut(&mut crate::Volume)| {
-            if let Some(volume) = host.devices.get_mut(device).and_then(|device| device.members_mut().get_mut(member)) {
-                act(volume);
-            }
-        };
-        // What was due before comes first, whether or not anything was asked meanwhile.
-        self.advance(now);
-        match change {
-            // No request could name it.
-            Change::Put { device, .. } if *device > usize::from(u16::MAX) => {}
-            Change::Put { device, saved } => {
-                let fresh = Device::from_saved(saved, now);
-                while self.devices.len() < *device {
-                    self.devices.push(Device::from_saved(&SavedDevice { storage: saved.storage.clone(), members: Vec::new() }, now));
-                }
-                match self.devices.get_mut(*device) {
-                    Some(slot) => *slot = fresh,
-                    None => self.devices.push(fresh),
-                }
-            }
-            Change::Balance { device, member, percent } => {
-                let Some(device) = self.devices.get_mut(*device) else { return };
-                let chosen = device.members_mut().iter_mut().enumerate().filter(|(index, _)| member.is_none_or(|wanted| wanted == *index));
-                chosen.for_each(|(_, volume)| {
-                    volume.set_balance_percent(now, *percent);
-                });
-            }
-            Change::Instance { saved } => {
-                self.instance = saved.as_deref().map(recorded_instance);
-            }
-            Change::InstanceBalance { percent } => {
-                if let Some(instance) = &mut self.instance {
-                    instance.set_balance_percent(now, *percent);
-                }
-            }
-            Change::Degrade { device, member, event } => member_of(self, *device, *member, &mut |volume| volume.degrade(now, [*event])),
-            Change::Recover { device, member } => member_of(self, *device, *member, &mut |volume| volume.recover(now)),
-            Change::Failed { device, member, failed } => member_of(self, *device, *member, &mut |volume| volume.set_failed(*failed)),
-            Change::Modify { device, targets } => {
-                for (member, target) in targets.iter().enumerate() {
-                    member_of(self, *device, member, &mut |volume| {
-                        volume.modify(now, target.clone());
-                    });
-                }
-            }
-        }
-    }
-
-    /// The host a record begins with. A record is of real devices, whose volumes and instances have the saved second.
-    pub fn from_saved(saved: &SavedHost) -> Host {
-        let instance = saved.instance.as_ref().map(recorded_instance);
-        let mut host = Host { instance, devices: Vec::new() };
-        for (slot, device) in saved.devices.iter().enumerate() {
-            if let Some(device) = device {
-                host.change(saved.now, &Change::Put { device: slot, saved: Box::new(device.clone()) });
-            }
-        }
-        host
-    }
 }
 
 /// Why bytes are no record.
@@ -237,7 +84,8 @@ impl SavedHost {
         bytes
     }
 
-    /// The host a record begins with, and how many bytes that took; none while `bytes` are too few to tell.
+    /// The host a record begins with, and how many bytes that took; none while `bytes` are too few
+    /// to tell.
     pub fn decode(bytes: &[u8]) -> Result<Option<(SavedHost, usize)>, NotARecord> {
         let begun = bytes.len().min(MAGIC.len());
         if bytes[..begun] != MAGIC[..begun] {
@@ -286,7 +134,7 @@ impl Frame {
                 let Some(now) = bytes.get(1..9) else { return Ok(None) };
                 let Some((json, used)) = text_at(bytes, 9)? else { return Ok(None) };
                 match serde_json::from_slice(json) {
-                    Ok(Change::Put { saved, .. }) if sound(&saved).is_err() => wrong("a device that is put has members other than its storage says"),
+                    Ok(HostChange::Put { saved, .. }) if sound(&saved).is_err() => wrong("a device that is put has members other than its storage says"),
                     Ok(change) => Ok(Some((Frame::Change { now: Nanos(u64_of(now)), change }, used))),
                     Err(error) => wrong(format!("a change cannot be read: {error}")),
                 }

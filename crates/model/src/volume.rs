@@ -9,29 +9,28 @@
 //!                              holds, deep-queue spread, first touch, degradation
 //! ```
 //!
-//! Behaviour and numbers: EC2 user guide on volume types (2018-2023; the limits of each day are in `data/volumes`), and the measured runs named in
-//! `pacing`, `latency`, `bucket`, `first_touch` and `fault`. Not modelled: the replication inside EBS, multi-attach contention, network loss.
+//! Behaviour and numbers: EC2 user guide on volume types (2018-2023; the limits of each day are in
+//! `data/volumes`), and the measured runs named in `bucket`, `latency`, `first_touch` and `rates`.
+//! Not modelled: the replication inside EBS, multi-attach contention, network loss.
 //!
-//! The volume has no clock and no hidden chance: time is an argument and the generator is seeded. Requests must come in order of time; an answer
-//! is final when it is given, because the limiters are first-in first-out.
+//! The volume has no clock and no hidden chance: time is an argument and the generator is seeded.
+//! Requests must come in order of time; an answer is final when it is given, because the limiters
+//! are first-in first-out.
 
-use crate::accounting::{Accounting, Charge};
-use crate::bucket::{Bucket, BucketState};
-use crate::fault::Degradation;
+use crate::accounting::{Accounting, Charge, Merger};
+use crate::bucket::{Bucket, BucketState, DeepQueueSpread, HoldProfile};
 use crate::first_touch::{FirstTouch, SavedTouch, SnapshotOrigin};
-use crate::io::{Cap, Decision, Io, Op, Verdict};
+use crate::io::{Cap, Decision, Io, Nanos, Op, Verdict};
 use crate::latency::LatencyTable;
-use crate::merge::Merger;
-use crate::modification::{Modification, ModificationState, Rates};
-use crate::pacing::{DeepQueueSpread, HoldProfile};
-use crate::time::Nanos;
+use crate::rates::{Degradation, ModificationPhase, Rates, VolumeModification};
 use headrace_catalog::{InstanceLimits, VolumeLimits};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How long a request to a lost volume takes to come back as an error: not measured, but never nothing, or a client that retries would stop time.
+/// How long a request to a lost volume takes to come back as an error: not measured, but never
+/// nothing, or a client that retries would stop time.
 pub const FAILURE_TAKES: Nanos = Nanos::from_micros(1_000);
 
 /// What of the model is switched on.
@@ -45,7 +44,8 @@ pub struct ModelOptions {
     pub holds: bool,
     /// Draw each request's own latency; off: requests are answered when they start (for counting).
     pub latency: bool,
-    /// Delivered over nominal rate, in thousandths: 1000 on Nitro; 1021-1026 was measured on Xen (2017-2020).
+    /// Delivered over nominal rate, in thousandths: 1000 on Nitro; 1021-1026 was measured on Xen
+    /// (2017-2020).
     pub rate_per_mille: u64,
     /// The host is Xen: longer holds.
     pub xen: bool,
@@ -66,7 +66,8 @@ impl ModelOptions {
         ModelOptions { xen: instance.is_some_and(|instance| !instance.nitro), ..ModelOptions::default() }
     }
 
-    /// Only what is documented: caps and credits, no saved second, no latency, no chance. For exact counts.
+    /// Only what is documented: caps and credits, no saved second, no latency, no chance. For exact
+    /// counts.
     pub fn counting() -> Self {
         ModelOptions { merge: false, saved_second: false, holds: false, latency: false, ..ModelOptions::default() }
     }
@@ -88,7 +89,8 @@ impl Balance {
     }
 }
 
-/// Everything that changes in a volume while it is used, but for its latency generator's position (kept too) and cold chunks.
+/// Everything that changes in a volume while it is used, but for its latency generator's position
+/// (kept too) and cold chunks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VolumeState {
     /// IOPS cap.
@@ -119,7 +121,7 @@ pub struct SavedVolume {
     /// Events that had not ended.
     pub degradations: Vec<Degradation>,
     /// A modification in progress.
-    pub modification: Option<Modification>,
+    pub modification: Option<VolumeModification>,
     sequential_end: u64,
     merger: Option<Merger>,
     touch: Option<SavedTouch>,
@@ -132,8 +134,8 @@ pub struct Arrival {
     pub at_host: Nanos,
     /// Left the host's own limits for the volume.
     pub at_volume: Nanos,
-    /// Cannot start before: the write half of a RAID 5 read-modify-write takes its place in line with the rest, but needs what it reads first. It does not hold up
-    /// those behind it.
+    /// Cannot start before: the write half of a RAID 5 read-modify-write takes its place in line
+    /// with the rest, but needs what it reads first. It does not hold up those behind it.
     pub ready: Nanos,
 }
 
@@ -155,7 +157,7 @@ pub struct Volume {
     sequential_end: u64,
     touch: Option<FirstTouch>,
     degradations: Vec<Degradation>,
-    modification: Option<Modification>,
+    modification: Option<VolumeModification>,
     // Next moment at which rates change; NEVER when nothing is planned.
     boundary: Nanos,
     extra_latency: Nanos,
@@ -164,7 +166,8 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// A volume with full caps and its type's initial credits; `seed` decides every latency it will ever draw.
+    /// A volume with full caps and its type's initial credits; `seed` decides every latency it will
+    /// ever draw.
     pub fn new(limits: VolumeLimits, options: ModelOptions, seed: u64) -> Volume {
         let accounting = Accounting::new(&limits);
         let table = |op| LatencyTable::cached(limits.spec.volume_type, op, limits.as_of);
@@ -205,7 +208,8 @@ impl Volume {
         self.submit_at(Arrival { at_host: now, at_volume: now, ready: now }, io)
     }
 
-    /// Answers a request that came through an instance or belongs to an array. `at_volume` must not be before that of the request before.
+    /// Answers a request that came through an instance or belongs to an array. `at_volume` must not
+    /// be before that of the request before.
     #[inline]
     pub fn submit_at(&mut self, arrival: Arrival, io: Io) -> Decision {
         let now = arrival.at_volume;
@@ -353,7 +357,7 @@ impl Volume {
     fn cross_boundary(&mut self) {
         let now = self.boundary;
         if let Some(change) = &self.modification {
-            if change.state(now) == ModificationState::Completed {
+            if change.state(now) == ModificationPhase::Completed {
                 let target = change.target.clone();
                 self.modification = None;
                 self.become_limits(now, target);
@@ -363,11 +367,12 @@ impl Volume {
         self.apply_rates(now);
     }
 
-    /// Sets the buckets to what modification and degradation leave at `now`, and finds the next boundary.
+    /// Sets the buckets to what modification and degradation leave at `now`, and finds the next
+    /// boundary.
     fn apply_rates(&mut self, now: Nanos) {
         let mut rates = Rates::of(&self.limits);
         if let Some(change) = &self.modification {
-            if change.state(now) == ModificationState::Optimizing {
+            if change.state(now) == ModificationPhase::Optimizing {
                 rates = rates.lower(Rates::of(&change.target));
             }
         }
@@ -451,7 +456,7 @@ impl Volume {
     }
 
     /// Starts a modification at `now`. Returns false when one is still in progress.
-    pub fn modify(&mut self, now: Nanos, modification: Modification) -> bool {
+    pub fn modify(&mut self, now: Nanos, modification: VolumeModification) -> bool {
         if self.modification.is_some() {
             return false;
         }
@@ -461,7 +466,7 @@ impl Volume {
     }
 
     /// Where a modification stands; none when nothing is in progress.
-    pub fn modification_state(&self, now: Nanos) -> Option<ModificationState> {
+    pub fn modification_state(&self, now: Nanos) -> Option<ModificationPhase> {
         self.modification.as_ref().map(|change| change.state(now))
     }
 
@@ -492,10 +497,12 @@ impl Volume {
         }
     }
 
-    /// Everything, to go on from `now` elsewhere or later. The volume itself goes on too, from the same state.
+    /// Everything, to go on from `now` elsewhere or later. The volume itself goes on too, from the
+    /// same state.
     pub fn save(&mut self, now: Nanos) -> SavedVolume {
         self.advance(now);
-        // Buckets are brought to `now` at the rates that hold there; the saved volume starts with full rates and must not accrue by them.
+        // Buckets are brought to `now` at the rates that hold there; the saved volume starts with
+        // full rates and must not accrue by them.
         self.apply_rates(now);
         SavedVolume {
             limits: self.limits.clone(),

@@ -1,9 +1,9 @@
 //! What the model promises, each in numbers that can be worked out by hand.
 
 use headrace_catalog::{Catalog, NaiveDate, StorageSpec, VolumeLimits};
-use headrace_model::fault::{draw_degradations, Degradation};
 use headrace_model::first_touch::SnapshotOrigin;
-use headrace_model::modification::{Modification, ModificationState};
+use headrace_model::rates::{draw_degradations, Degradation};
+use headrace_model::rates::{ModificationPhase, VolumeModification};
 use headrace_model::{Device, Host, Instance, Io, ModelOptions, Nanos, Op, Verdict, Volume};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
@@ -50,8 +50,9 @@ fn a_stripe_runs_at_its_slowest_member() {
     let options = ModelOptions { holds: false, saved_second: false, ..ModelOptions::default() };
     let fast = closed_rate(&mut device("4xgp3:500", &options), Op::Read, 512, 0, 10);
     let slow = closed_rate(&mut device("raid0:gp3:500+gp3:500+gp3:500+gp2:500", &options), Op::Read, 512, 0, 10);
-    // Four of 3,000. With one member at 3,000 and no credits at 1,500: four times 1,500, because every fourth request needs it. Clients
-    // wait unevenly, and 512 first requests and 1/64 s of each cap come on top of ten seconds: 5 %.
+    // Four of 3,000. With one member at 3,000 and no credits at 1,500: four times 1,500, because
+    // every fourth request needs it. Clients wait unevenly, and 512 first requests and 1/64 s of
+    // each cap come on top of ten seconds: 5 %.
     assert!((fast / 12_000.0 - 1.0).abs() < 0.05, "{fast}");
     assert!((slow / 12_000.0 - 1.0).abs() < 0.05, "gp2 still bursts: {slow}");
     let mut dry = device("raid0:gp3:500+gp3:500+gp3:500+gp2:500", &options);
@@ -74,8 +75,9 @@ fn a_lost_member_loses_a_raid_0_but_not_a_mirror() {
 
 #[test]
 fn writes_cost_what_the_level_says() {
-    // Caps only, no latency: clients are limited by tokens. 3 members of 3,000 or 4. RAID 10 writes twice: 4 x 3,000 / 2. RAID 5 on three
-    // members: one read and two writes for each small write: 3 x 3,000 / 3. RAID 1 writes all members.
+    // Caps only, no latency: clients are limited by tokens. 3 members of 3,000 or 4. RAID 10 writes
+    // twice: 4 x 3,000 / 2. RAID 5 on three members: one read and two writes for each small write:
+    // 3 x 3,000 / 3. RAID 1 writes all members.
     let options = ModelOptions::counting();
     for (storage, expected) in
         [("4xgp3:500", 12_000.0), ("raid10:4xgp3:500", 6_000.0), ("raid10f2:4xgp3:500", 6_000.0), ("raid5:3xgp3:500", 3_000.0), ("raid1:2xgp3:500", 3_000.0)]
@@ -87,7 +89,8 @@ fn writes_cost_what_the_level_says() {
 
 #[test]
 fn an_instance_is_shared_by_its_devices() {
-    // Two gp3 of 16,000 on an m5.xlarge (baseline 6,000, at most 18,750): together the instance's, each about half.
+    // Two gp3 of 16,000 on an m5.xlarge (baseline 6,000, at most 18,750): together the instance's,
+    // each about half.
     let limits = Catalog::embedded().instance("m5.xlarge", day()).unwrap();
     let options = ModelOptions { saved_second: false, ..ModelOptions::counting() };
     let devices = vec![device("gp3:500:16000:1000", &options), device("gp3:500:16000:1000", &options)];
@@ -106,7 +109,8 @@ fn an_instance_is_shared_by_its_devices() {
     assert!(starts[0].abs_diff(starts[1]) <= 1);
 }
 
-/// 256 KiB requests of one stream that pass each other on the way cost their bytes; 1 MiB apart and more, each costs a MiB.
+/// 256 KiB requests of one stream that pass each other on the way cost their bytes; 1 MiB apart and
+/// more, each costs a MiB.
 #[test]
 fn hdd_streams_stay_sequential_when_neighbours_change_places() {
     let mib = |order: &[u64], step: u64| {
@@ -141,7 +145,8 @@ fn sequential_requests_merge_only_when_they_wait_together() {
             done += 1;
         }
     };
-    // Measured: 3,068 at depth 4 on a cap of 3,000 (not merged). Cap plus its 1/64 s (47) over ten seconds.
+    // Measured: 3,068 at depth 4 on a cap of 3,000 (not merged). Cap plus its 1/64 s (47) over ten
+    // seconds.
     assert!((sequential(4, true) - 3_004.7).abs() < 1.0, "{}", sequential(4, true));
     assert!(sequential(64, true) > 20_000.0, "{}", sequential(64, true));
     // Not merged, the 64 clients' last requests come on top.
@@ -167,7 +172,8 @@ fn a_degraded_minute_caps_and_slows_then_ends() {
 
 #[test]
 fn events_take_the_share_of_time_asked_for() {
-    // 20,000 days at 1 %: about 80,000 events of 230 s; the share's deviation is under 1 % of itself, 5 % is five sigma.
+    // 20,000 days at 1 %: about 80,000 events of 230 s; the share's deviation is under 1 % of
+    // itself, 5 % is five sigma.
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let horizon = Nanos::from_secs(20_000 * 86_400);
     let events = draw_degradations(&mut rng, 0.01, horizon);
@@ -180,16 +186,18 @@ fn events_take_the_share_of_time_asked_for() {
 #[test]
 fn a_modification_goes_through_its_states() {
     let mut device = device("gp3:500:6000:500", &ModelOptions::counting());
-    let modification = Modification { target: limits("gp3:500:12000:500"), modifying_until: Nanos::from_secs(10), optimizing_until: Nanos::from_secs(40) };
+    let modification =
+        VolumeModification { target: limits("gp3:500:12000:500"), modifying_until: Nanos::from_secs(10), optimizing_until: Nanos::from_secs(40) };
     let volume = &mut device.members_mut()[0];
     assert!(volume.modify(Nanos::ZERO, modification.clone()));
     assert!(!volume.modify(Nanos::from_secs(1), modification), "one at a time");
-    assert_eq!(volume.modification_state(Nanos::from_secs(1)), Some(ModificationState::Modifying));
-    assert_eq!(volume.modification_state(Nanos::from_secs(20)), Some(ModificationState::Optimizing));
+    assert_eq!(volume.modification_state(Nanos::from_secs(1)), Some(ModificationPhase::Modifying));
+    assert_eq!(volume.modification_state(Nanos::from_secs(20)), Some(ModificationPhase::Optimizing));
     // Never below the source while raising; the target only when completed.
     let optimizing = closed_rate(&mut device, Op::Read, 64, 20, 10);
     let completed = closed_rate(&mut device, Op::Read, 64, 41, 10);
-    // On top of ten seconds: 1/64 s that the cap saved and the 64 clients' last requests, together 0.3 %.
+    // On top of ten seconds: 1/64 s that the cap saved and the 64 clients' last requests, together
+    // 0.3 %.
     assert!((optimizing / 6_000.0 - 1.0).abs() < 0.003, "{optimizing}");
     assert!((completed / 12_000.0 - 1.0).abs() < 0.003, "{completed}");
     assert_eq!(device.members()[0].limits().iops, 12_000);
@@ -201,7 +209,7 @@ fn gp2_keeps_its_balance_when_it_grows() {
     let mut volume = Volume::new(limits("gp2:100"), ModelOptions::counting(), 1);
     volume.set_balance_percent(Nanos::ZERO, 50.0);
     let target = limits("gp2:300");
-    volume.modify(Nanos::ZERO, Modification { target, modifying_until: Nanos::from_secs(1), optimizing_until: Nanos::from_secs(2) });
+    volume.modify(Nanos::ZERO, VolumeModification { target, modifying_until: Nanos::from_secs(1), optimizing_until: Nanos::from_secs(2) });
     volume.advance(Nanos::from_secs(2));
     // 2.7 M and two seconds of 300.
     assert_eq!(volume.balance(Nanos::from_secs(2)).unwrap().credits, 2_700_600);
@@ -221,7 +229,8 @@ fn a_volume_from_a_snapshot_is_slow_once_per_block() {
     };
     let first = median((0..500).map(|n| read(&mut volume, n, 0)).collect());
     let second = median((0..500).map(|n| read(&mut volume, n, 100)).collect());
-    // LN(30 ms, 0.5): the median of 500 lies within 30 x exp(+-5 x 0.5 x 1.25 / sqrt(500)) = 26-34.5; the volume's own half millisecond comes on top.
+    // LN(30 ms, 0.5): the median of 500 lies within 30 x exp(+-5 x 0.5 x 1.25 / sqrt(500)) =
+    // 26-34.5; the volume's own half millisecond comes on top.
     assert!((26.0..35.5).contains(&first), "{first}");
     assert!(second < 1.0, "{second}");
     assert!((volume.cold_share() - (2_048.0 - 500.0) / 2_048.0).abs() < 1e-9);
@@ -241,7 +250,8 @@ fn a_saved_volume_goes_on_as_if_nothing_had_happened() {
     let mut second = make();
     second.restore(&serde_json::from_str(&saved).unwrap());
     got.extend(run(&mut second, 9_000, 20_000));
-    // What a limiter's queue could merge with is not state worth saving; pages here are never sequential.
+    // What a limiter's queue could merge with is not state worth saving; pages here are never
+    // sequential.
     assert_eq!(got, expected);
     assert_eq!(second.balance(Nanos::from_secs(9)), whole.balance(Nanos::from_secs(9)));
 }
@@ -258,7 +268,8 @@ fn the_same_seed_draws_the_same_and_another_another() {
 
 #[test]
 fn draws_are_the_same_on_every_machine() {
-    // Golden: integer tables from software floating point and ChaCha8; a change here changes every published run and needs a CHANGELOG entry.
+    // Golden: integer tables from software floating point and ChaCha8; a change here changes every
+    // published run and needs a CHANGELOG entry.
     let mut volume = Volume::new(limits("gp2:500"), ModelOptions::default(), 1);
     let sum = (0..10_000u64).fold(0u64, |sum, n| sum.wrapping_mul(31).wrapping_add(volume.submit(Nanos(n * 250_000), page(Op::Read, n)).complete.0));
     assert_eq!(sum, GOLDEN_SUM, "the model's answers have changed");

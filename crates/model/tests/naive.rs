@@ -1,10 +1,12 @@
-//! The model against a second, naive implementation: every start equal to the nanosecond, for random volumes and random requests.
+//! The model against a second, naive implementation: every start equal to the nanosecond, for
+//! random volumes and random requests.
 //!
-//! The naive one shares no code with the model. It keeps every request ever taken, replays them all to know a bucket's level at a moment, and finds the first
-//! moment at which all buckets have enough by halving the interval, where the model divides.
+//! The naive one shares no code with the model. It keeps every request ever taken, replays them all
+//! to know a bucket's level at a moment, and finds the first moment at which all buckets have
+//! enough by halving the interval, where the model divides.
 
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate, VolumeLimits};
-use headrace_model::instance::{Instance, TOP_UP_EVERY};
+use headrace_model::host::{Instance, TOP_UP_EVERY};
 use headrace_model::{Cap, Io, ModelOptions, Nanos, Op, Volume};
 use proptest::prelude::*;
 
@@ -33,7 +35,8 @@ impl NaiveBucket {
         NaiveBucket { rate: refill.into(), main, reserve: 0, initial: i128::from(initial) * SCALE, full_every: None, taken: Vec::new() }
     }
 
-    /// Levels (main, reserve) at `t`, main allowed to hold `room` at the end: everything that happened is gone through again.
+    /// Levels (main, reserve) at `t`, main allowed to hold `room` at the end: everything that
+    /// happened is gone through again.
     fn replay(&self, t: u64, room: i128) -> (i128, i128) {
         let (mut main, mut reserve, mut at) = (self.initial, self.reserve, 0u64);
         let mut events: Vec<(u64, i128, bool)> = self.taken.iter().map(|&(when, tokens)| (when, tokens, false)).collect();
@@ -78,7 +81,8 @@ struct Naive {
 }
 
 impl Naive {
-    /// First nanosecond from `now` on, not before the request ahead, at which every bucket has enough.
+    /// First nanosecond from `now` on, not before the request ahead, at which every bucket has
+    /// enough.
     fn submit(&mut self, now: u64, ios: u64, bytes: u64) -> u64 {
         let from = now.max(self.last);
         let fits = |t: u64| self.buckets.iter().all(|(bucket, tokens)| bucket.has(t, tokens(ios, bytes)));
@@ -247,8 +251,9 @@ fn started_within(volume: &mut Volume, bytes: u32, seconds: u64) -> u64 {
 
 #[test]
 fn depletion_is_exact_to_the_request() {
-    // gp2:500: baseline 1,500, 5.4 M credits. Credits cover c + 1500 t; the cap covers 3000/64 = 46.875 + 3000 t. They meet at
-    // t = (5,400,000 - 46.875) / 1500 = 3,599.97 s; from then on 1,500 a second: at 3,700 s floor(5,400,000 + 1500 x 3,700).
+    // gp2:500: baseline 1,500, 5.4 M credits. Credits cover c + 1500 t; the cap covers 3000/64 =
+    // 46.875 + 3000 t. They meet at t = (5,400,000 - 46.875) / 1500 = 3,599.97 s; from then on
+    // 1,500 a second: at 3,700 s floor(5,400,000 + 1500 x 3,700).
     let mut volume = Volume::new(limits("gp2:500", "2020-07-13"), ModelOptions::counting(), 1);
     assert_eq!(started_within(&mut volume, 16_384, 3_700), 5_400_000 + 1_500 * 3_700);
     // A second before depletion only the cap counts: floor(46.875 + 3000 x 3599).
@@ -268,7 +273,8 @@ fn refill_is_exact_to_the_credit() {
 
 #[test]
 fn st1_and_sc1_spend_a_tebibyte_per_tebibyte() {
-    // st1:1024: burst 250 MiB/s, baseline 40 MiB/s, bucket 1 TiB = 1,048,576 MiB. Lasts 1,048,576 / 210 = 4,993.2 s; sc1:1024: 80 and 12 MiB/s: 15,420.2 s.
+    // st1:1024: burst 250 MiB/s, baseline 40 MiB/s, bucket 1 TiB = 1,048,576 MiB. Lasts 1,048,576 /
+    // 210 = 4,993.2 s; sc1:1024: 80 and 12 MiB/s: 15,420.2 s.
     for (storage, burst, baseline) in [("st1:1024", 250u64, 40u64), ("sc1:1024", 80, 12)] {
         let limits = limits(storage, "2026-01-01");
         assert_eq!(limits.byte_burst.as_ref().unwrap().capacity_bytes, 1 << 40);

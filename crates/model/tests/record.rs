@@ -1,11 +1,12 @@
-//! Records and saved hosts: what is written is read again, what is damaged is said, and a host that was saved and made again in the middle of its life goes on to the
-//! nanosecond as the one that was not.
+//! Records and saved hosts: what is written is read again, what is damaged is said, and a host that
+//! was saved and made again in the middle of its life goes on to the nanosecond as the one that was
+//! not.
 
 use headrace_catalog::{Catalog, NaiveDate, StorageSpec};
-use headrace_model::fault::Degradation;
 use headrace_model::first_touch::SnapshotOrigin;
-use headrace_model::modification::Modification;
-use headrace_model::record::{Change, Frame, SavedHost, SavedInstance};
+use headrace_model::rates::Degradation;
+use headrace_model::rates::VolumeModification;
+use headrace_model::record::{Frame, HostChange, SavedHost, SavedInstance};
 use headrace_model::{Cap, Decision, Device, Host, Instance, Io, ModelOptions, Nanos, Op, SavedDevice, Verdict};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -64,7 +65,7 @@ fn save(host: &mut Host, saved: &SavedHost, now: Nanos) -> SavedHost {
 enum Event {
     Ask(Io),
     AskMember(usize, Io),
-    Change(Change),
+    Change(HostChange),
 }
 
 fn io() -> impl Strategy<Value = Io> {
@@ -77,36 +78,37 @@ fn io() -> impl Strategy<Value = Io> {
     })
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = HostChange> {
     let member = 0usize..4;
     let span = || (0u64..3_000_000_000).prop_map(Nanos);
     prop_oneof![
-        (prop::option::of(member.clone()), 0.0f64..100.0).prop_map(|(member, percent)| Change::Balance {
+        (prop::option::of(member.clone()), 0.0f64..100.0).prop_map(|(member, percent)| HostChange::Balance {
             device: 0,
             member,
             percent: percent * percent / 100.0
         }),
-        (0.0f64..100.0).prop_map(|percent| Change::InstanceBalance { percent }),
+        (0.0f64..100.0).prop_map(|percent| HostChange::InstanceBalance { percent }),
         // Left of the caps: never so little that a cap of 100 falls to one token a second.
-        (member.clone(), span(), span(), 20u64..=1_000, 0u64..2_000_000).prop_map(|(member, from, length, caps_per_mille, extra)| Change::Degrade {
+        (member.clone(), span(), span(), 20u64..=1_000, 0u64..2_000_000).prop_map(|(member, from, length, caps_per_mille, extra)| HostChange::Degrade {
             device: 0,
             member,
             event: Degradation { from, until: from + length, caps_per_mille, extra_latency: Nanos(extra) },
         }),
-        member.clone().prop_map(|member| Change::Recover { device: 0, member }),
-        (member, any::<bool>()).prop_map(|(member, failed)| Change::Failed { device: 0, member, failed }),
+        member.clone().prop_map(|member| HostChange::Recover { device: 0, member }),
+        (member, any::<bool>()).prop_map(|(member, failed)| HostChange::Failed { device: 0, member, failed }),
         (span(), span(), prop::sample::select(vec!["gp2:40", "gp3:30:5000:250", "io2:30:3000", "st1:500"])).prop_map(|(modifying, optimizing, spec)| {
             let target = Catalog::embedded().volume_limits(&spec.parse().expect("a volume"), day(), None).expect("limits");
-            let change = Modification { target, modifying_until: modifying, optimizing_until: modifying + optimizing };
-            Change::Modify { device: 0, targets: vec![change; 4] }
+            let change = VolumeModification { target, modifying_until: modifying, optimizing_until: modifying + optimizing };
+            HostChange::Modify { device: 0, targets: vec![change; 4] }
         }),
-        prop::sample::select(STORAGES.to_vec()).prop_map(|spec| Change::Put { device: 1, saved: Box::new(saved(spec, 99, false)) }),
+        prop::sample::select(STORAGES.to_vec()).prop_map(|spec| HostChange::Put { device: 1, saved: Box::new(saved(spec, 99, false)) }),
         prop::option::of(prop::sample::select(INSTANCES.to_vec()))
-            .prop_map(|name| Change::Instance { saved: name.and_then(|name| saved_host(Some(name), &[]).instance).map(Box::new) }),
+            .prop_map(|name| HostChange::Instance { saved: name.and_then(|name| saved_host(Some(name), &[]).instance).map(Box::new) }),
     ]
 }
 
-/// What happens and how long after the thing before, ns: mostly close together, now and then far apart.
+/// What happens and how long after the thing before, ns: mostly close together, now and then far
+/// apart.
 fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
     let gap = prop_oneof![6 => 0u64..2_000_000, 1 => Just(0), 1 => 0u64..60_000_000_000];
     let event = prop_oneof![20 => io().prop_map(Event::Ask), 1 => (0usize..5, io()).prop_map(|(member, io)| Event::AskMember(member, io)), 2 => change().prop_map(Event::Change)];
@@ -114,11 +116,11 @@ fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
 }
 
 /// Times in a change are from the moment it is made on.
-fn placed(change: &Change, now: Nanos) -> Change {
+fn placed(change: &HostChange, now: Nanos) -> HostChange {
     let mut placed = change.clone();
     match &mut placed {
-        Change::Degrade { event, .. } => (event.from, event.until) = (event.from + now, event.until + now),
-        Change::Modify { targets, .. } => {
+        HostChange::Degrade { event, .. } => (event.from, event.until) = (event.from + now, event.until + now),
+        HostChange::Modify { targets, .. } => {
             for target in targets {
                 (target.modifying_until, target.optimizing_until) = (target.modifying_until + now, target.optimizing_until + now);
             }
@@ -139,7 +141,8 @@ fn happen(host: &mut Host, device: usize, now: Nanos, event: &Event) -> Option<D
     }
 }
 
-/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and tried first on the next run.
+/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and
+/// tried first on the next run.
 fn cases(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let file = FileFailurePersistence::Direct("proptest-regressions/record.txt");
@@ -169,10 +172,10 @@ proptest! {
                 let json = serde_json::to_string(&save(&mut host, &kept, now)).expect("JSON");
                 other = Some(Host::from_saved(&serde_json::from_str(&json).expect("what was written")));
             }
-            if let Event::Change(Change::Put { saved, .. }) = event {
+            if let Event::Change(HostChange::Put { saved, .. }) = event {
                 kept.devices[1] = Some(*saved.clone());
             }
-            if let Event::Change(Change::Instance { saved }) = event {
+            if let Event::Change(HostChange::Instance { saved }) = event {
                 kept.instance = saved.as_deref().cloned();
             }
             let original = happen(&mut host, number % 2, now, event);
@@ -255,7 +258,7 @@ fn what_is_no_record_is_refused_with_words() {
     host.devices[0].as_mut().expect("a device").members.pop();
     assert!(refused(&host.encode()).contains("1 members"), "{}", refused(&host.encode()));
     let mut frame = Vec::new();
-    Frame::Change { now: Nanos(1), change: Change::Put { device: 3, saved: Box::new(host.devices[0].clone().expect("a device")) } }.encode(&mut frame);
+    Frame::Change { now: Nanos(1), change: HostChange::Put { device: 3, saved: Box::new(host.devices[0].clone().expect("a device")) } }.encode(&mut frame);
     assert!(Frame::decode(&frame).expect_err("members are missing").to_string().contains("members"));
     assert!(Frame::decode(&[9]).expect_err("unknown").to_string().contains("kind 9"));
     let decision = Decision { start: Nanos(1), complete: Nanos(2), cap: Cap::None, verdict: Verdict::Ok };
@@ -275,29 +278,30 @@ fn changes_of_what_is_not_there_change_nothing() {
     let before = save(&mut host, &kept, Nanos(5));
     for device in [0, 1, 70_000] {
         for change in [
-            Change::Balance { device: device.max(1), member: None, percent: 5.0 },
-            Change::Recover { device, member: 1 },
-            Change::Failed { device, member: 9, failed: true },
-            Change::InstanceBalance { percent: 5.0 },
-            Change::Modify { device: device.max(1), targets: Vec::new() },
+            HostChange::Balance { device: device.max(1), member: None, percent: 5.0 },
+            HostChange::Recover { device, member: 1 },
+            HostChange::Failed { device, member: 9, failed: true },
+            HostChange::InstanceBalance { percent: 5.0 },
+            HostChange::Modify { device: device.max(1), targets: Vec::new() },
         ] {
             host.change(Nanos(5), &change);
         }
     }
-    host.change(Nanos(5), &Change::Put { device: usize::MAX, saved: Box::new(saved("gp2:10", 1, false)) });
+    host.change(Nanos(5), &HostChange::Put { device: usize::MAX, saved: Box::new(saved("gp2:10", 1, false)) });
     assert_eq!(host.devices.len(), 1);
     assert_eq!(save(&mut host, &kept, Nanos(5)), before);
 }
 
-/// A modification that ended while nothing was asked ends before a change that comes later is made, as it would have with a request in between.
+/// A modification that ended while nothing was asked ends before a change that comes later is made,
+/// as it would have with a request in between.
 #[test]
 fn what_was_due_comes_before_a_change() {
     let target = Catalog::embedded().volume_limits(&"gp2:40".parse().expect("a volume"), day(), None).expect("limits");
-    let modification = Modification { target: target.clone(), modifying_until: Nanos::from_secs(1), optimizing_until: Nanos::from_secs(2) };
+    let modification = VolumeModification { target: target.clone(), modifying_until: Nanos::from_secs(1), optimizing_until: Nanos::from_secs(2) };
     let kept = saved_host(None, &[("gp2:10", false)]);
     let mut host = Host::from_saved(&kept);
-    host.change(Nanos::ZERO, &Change::Modify { device: 0, targets: vec![modification] });
-    host.change(Nanos::from_secs(5), &Change::Recover { device: 0, member: 0 });
+    host.change(Nanos::ZERO, &HostChange::Modify { device: 0, targets: vec![modification] });
+    host.change(Nanos::from_secs(5), &HostChange::Recover { device: 0, member: 0 });
     assert_eq!(host.devices[0].members()[0].limits(), &target);
     assert_eq!(host.devices[0].members()[0].modification_state(Nanos::from_secs(5)), None);
 }

@@ -1,6 +1,6 @@
 //! The catalog: volume types, instances, prices, storage notation.
 
-use crate::{catalog_error, date, to_python};
+use crate::convert::{catalog_error, date, to_python};
 use headrace_catalog::{Catalog, CostItem, RegionPrices, StorageSpec, VolumeType};
 use pyo3::prelude::*;
 
@@ -50,7 +50,8 @@ fn commitment<'py>(py: Python<'py>, commitment: &str, instance_type: &str, as_of
     to_python(py, Catalog::embedded().commitment(commitment, instance_type, date(as_of)?).map_err(|error| catalog_error(&error))?)
 }
 
-/// Raises where storages together are more than an instance takes beside its root volume.
+/// Raises where storages together are more volumes than an instance takes in addition to its root
+/// volume.
 #[pyfunction]
 #[pyo3(signature = (storages, instance, as_of=None))]
 fn check_attachments(storages: Vec<String>, instance: &str, as_of: Option<&str>) -> PyResult<()> {
@@ -72,7 +73,8 @@ fn volume_prices<'py>(py: Python<'py>, region: &str, as_of: Option<&str>) -> PyR
     to_python(py, &prices)
 }
 
-/// First and last day on which the prices of a region in force on a day were last seen: `volumes`, `instances`.
+/// First and last day on which the prices of a region in force on a day were last seen: `volumes`,
+/// `instances`.
 #[pyfunction]
 #[pyo3(signature = (region, as_of=None))]
 fn prices_seen<'py>(py: Python<'py>, region: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
@@ -126,7 +128,8 @@ fn storage_limits<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>, inst
     to_python(py, &found.map_err(|error| catalog_error(&error))?)
 }
 
-/// The price list given as a dict (`volume_prices`, its rates perhaps changed), or that of a region on a day.
+/// The price list given as a dict (`volume_prices`, its rates perhaps changed), or that of a region
+/// on a day.
 fn price_list(prices: Option<&Bound<'_, PyAny>>, region: &str, as_of: Option<&str>) -> PyResult<RegionPrices> {
     match prices {
         Some(prices) => Ok(pythonize::depythonize(prices)?),
@@ -149,7 +152,7 @@ fn monthly_cost<'py>(
     to_python(py, &items.map_err(|error| catalog_error(&error))?)
 }
 
-/// Totals of many storages' monthly bills, USD; NaN where there is no price or the storage does not exist.
+/// Monthly totals of many storages, USD; NaN where there is no price or the storage does not exist.
 #[pyfunction]
 #[pyo3(signature = (storages, region, as_of=None, million_ios_per_month=0.0, prices=None))]
 fn monthly_totals(

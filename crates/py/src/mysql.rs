@@ -1,13 +1,12 @@
 //! MySQL on a storage: transactions a second.
 
-use crate::simulate::tell;
-use crate::{date, sim_error, to_python};
+use crate::convert::{date, sim_error, tell, to_python, CoreError};
 use headrace_catalog::{Catalog, InstanceLimits};
 use headrace_sim::mysql::clients::{self, ClientsRun};
-use headrace_sim::mysql::interval::{run, Load, Scenario, Second, Start};
+use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
 use headrace_sim::mysql::standard::tpcc;
 use headrace_sim::mysql::sysbench::{Oltp, SPREADS};
-use headrace_sim::mysql::{Database, Engine, WarmUp};
+use headrace_sim::mysql::{Database, StorageEngine, WarmUp};
 use headrace_sim::{Setup, SimError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -41,28 +40,33 @@ enum StartArg {
     Named(String),
 }
 
+/// A start that is not known.
+pub(crate) fn wrong_start(name: &str) -> SimError {
+    SimError::refused("start", name, "must be cold or warm", "Give cold, warm, or the number of transactions done before.")
+}
+
 pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
     pythonize::depythonize(database).map_err(|error: pythonize::PythonizeError| {
-        crate::CoreError::new_err(("database".to_string(), error.to_string(), "docs/reference/workload-file.md", "`headrace calibrate` writes the whole table"))
+        CoreError::new_err(("database".to_string(), error.to_string(), "docs/reference/workload-file.md", "`headrace calibrate` writes the whole table"))
     })
 }
 
-struct Resolved {
+struct ResolvedRun {
     data: Setup,
     log: Option<Setup>,
     instance: Option<InstanceLimits>,
 }
 
 impl RunArgs {
-    fn resolve(&self) -> PyResult<Resolved> {
+    fn resolve(&self) -> PyResult<ResolvedRun> {
         let day = date(self.as_of.as_deref())?;
         let setup = |storage: &str| -> Result<Setup, SimError> {
             let setup = Setup::resolve(storage, self.instance.as_deref(), day)?;
             Ok(Setup { start_balance_percent: self.start_balance_percent, ..setup })
         };
-        let resolve = || -> Result<Resolved, SimError> {
+        let resolve = || -> Result<ResolvedRun, SimError> {
             let instance = self.instance.as_deref().map(|name| Catalog::embedded().instance(name, day)).transpose()?;
-            Ok(Resolved { data: setup(&self.storage)?, log: self.log_storage.as_deref().map(setup).transpose()?, instance })
+            Ok(ResolvedRun { data: setup(&self.storage)?, log: self.log_storage.as_deref().map(setup).transpose()?, instance })
         };
         resolve().map_err(sim_error)
     }
@@ -72,14 +76,14 @@ impl RunArgs {
             StartArg::Transactions(tx) => Ok(Start::Transactions(*tx)),
             StartArg::Named(name) if name == "cold" => Ok(Start::Cold),
             StartArg::Named(name) if name == "warm" => Ok(Start::Warm),
-            StartArg::Named(name) => Err(SimError::Load { what: "start", value: name.clone(), rule: "must be cold or warm".into() }),
+            StartArg::Named(name) => Err(wrong_start(name)),
         }
     }
 
-    fn scenario<'a>(&'a self, database: &'a Database, warm_up: &'a WarmUp, resolved: &'a Resolved) -> Result<Scenario<'a>, SimError> {
+    fn scenario<'a>(&'a self, database: &'a Database, warm_up: &'a WarmUp, resolved: &'a ResolvedRun) -> Result<Scenario<'a>, SimError> {
         let load = match (&self.clients, &self.arrivals) {
-            (Some(clients), _) => Load::Clients(*clients),
-            (None, arrivals) => Load::Arrivals(arrivals.clone().unwrap_or_default()),
+            (Some(clients), _) => TransactionLoad::Clients(*clients),
+            (None, arrivals) => TransactionLoad::Arrivals(arrivals.clone().unwrap_or_default()),
         };
         Ok(Scenario {
             database,
@@ -97,7 +101,8 @@ impl RunArgs {
     }
 }
 
-/// Simulates a database on several storages; each run is a dict (see `headrace.mysql_model`). Returns columns per run.
+/// Simulates a database on several storages; each run is a dict (see `headrace.mysql_model`).
+/// Returns columns per run.
 #[pyfunction]
 fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let database = database_of(database)?;
@@ -118,7 +123,8 @@ fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'
     rows.map_err(sim_error)?.iter().map(|rows| columns(py, rows)).collect()
 }
 
-/// The per-I/O form of one run: every request of every client. Returns columns and a summary of response times, ms, and I/Os.
+/// The per-I/O form of one run: every request of every client. Returns columns and a summary of
+/// response times, ms, and I/Os.
 #[pyfunction]
 #[pyo3(signature = (database, run, progress=None))]
 fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound<'py, PyAny>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
@@ -173,21 +179,17 @@ fn mysql_grown<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, factor: f64) 
 /// sysbench-tpcc with no run measured: a database over `warehouses`.
 #[pyfunction]
 fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64) -> PyResult<Bound<'py, PyAny>> {
-    let engine: Engine = pythonize::depythonize(engine)?;
+    let engine: StorageEngine = pythonize::depythonize(engine)?;
     to_python(py, &tpcc(engine, warehouses).map_err(sim_error)?)
 }
 
-/// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them. Returns the database, its pages' GiB and, for each of its classes,
-/// the share of touches that change a page.
+/// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them.
+/// Returns the database, its pages' GiB and, for each of its classes, the share of touches that
+/// change a page.
 #[pyfunction]
 fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let options: Oltp = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {
-        crate::CoreError::new_err((
-            "sysbench".to_string(),
-            error.to_string(),
-            "sysbench --help; docs/reference/workload-file.md",
-            "check the option's name and value",
-        ))
+        CoreError::new_err(("sysbench".to_string(), error.to_string(), "sysbench --help; docs/reference/workload-file.md", "check the option's name and value"))
     })?;
     let database = options.database().map_err(sim_error)?;
     let answer = PyDict::new(py);

@@ -1,11 +1,10 @@
 //! Many candidates under one database, for the planner.
 
-use crate::mysql::database_of;
-use crate::simulate::tell;
-use crate::{date, sim_error};
+use crate::convert::{date, sim_error, tell};
+use crate::mysql::{database_of, wrong_start};
 use headrace_catalog::{Catalog, StorageSpec};
-use headrace_sim::mysql::candidates::{evaluate, Candidate, Figures, Outcome, Search, WarmUps};
-use headrace_sim::mysql::interval::{Load, Start};
+use headrace_sim::mysql::interval::{Start, TransactionLoad};
+use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, WarmUps};
 use headrace_sim::mysql::Database;
 use headrace_sim::SimError;
 use pyo3::prelude::*;
@@ -32,10 +31,10 @@ struct SearchArgs {
 }
 
 impl SearchArgs {
-    fn load(&self, arrivals_by: f64) -> Load {
+    fn load(&self, arrivals_by: f64) -> TransactionLoad {
         match (self.clients, self.arrivals_tps) {
-            (_, Some(rate)) => Load::Arrivals(vec![rate * arrivals_by]),
-            (clients, None) => Load::Clients(clients.unwrap_or(0)),
+            (_, Some(rate)) => TransactionLoad::Arrivals(vec![rate * arrivals_by]),
+            (clients, None) => TransactionLoad::Clients(clients.unwrap_or(0)),
         }
     }
 
@@ -43,7 +42,7 @@ impl SearchArgs {
         match self.start.as_str() {
             "cold" => Ok(Start::Cold),
             "warm" => Ok(Start::Warm),
-            other => Err(SimError::Load { what: "start", value: other.into(), rule: "must be cold or warm".into() }),
+            other => Err(wrong_start(other)),
         }
     }
 }
@@ -65,8 +64,10 @@ impl TransactionCandidates {
     }
 }
 
-/// Evaluates the same candidates under several databases, given as columns of indices into `search`'s storages (`data`, `log`), instances and caches; `arrivals_by` multiplies
-/// the arrivals of each database. Returns for each database columns in the candidates' order: `status` ("ran", "bounded", "invalid"), `why`, `cap` and every number of the figures.
+/// Evaluates the same candidates under several databases, given as columns of indices into
+/// `search`'s storages (`data`, `log`), instances and caches; `arrivals_by` multiplies the arrivals
+/// of each database. Returns for each database columns in the candidates' order: `status` ("ran",
+/// "bounded", "invalid"), `why`, `cap` and every number of the figures.
 #[pyfunction]
 #[pyo3(signature = (databases, search, data, log, instance, cache, *, arrivals_by, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -83,11 +84,11 @@ fn transaction_candidates<'py>(
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let args: SearchArgs = pythonize::depythonize(search)?;
     let day = date(args.as_of.as_deref())?;
-    let candidates: Vec<Candidate> = data
+    let candidates: Vec<DatabaseCandidate> = data
         .into_iter()
         .zip(log)
         .zip(instance.into_iter().zip(cache))
-        .map(|((data, log), (instance, cache))| Candidate { data, log, instance, cache })
+        .map(|((data, log), (instance, cache))| DatabaseCandidate { data, log, instance, cache })
         .collect();
     let worlds: Vec<(&TransactionCandidates, f64)> = databases.iter().map(Py::get).zip(arrivals_by).collect();
     let outcomes = py.detach(|| {
@@ -96,7 +97,7 @@ fn transaction_candidates<'py>(
         let storages = args.storages.iter().map(|text| text.parse()).collect::<Result<Vec<StorageSpec>, _>>()?;
         let start = args.start()?;
         let search = |world: &(&'_ TransactionCandidates, f64), told: &mut (dyn FnMut(usize) -> bool + Send)| {
-            let search = Search {
+            let search = DatabaseSearch {
                 database: &world.0.database,
                 storages: &storages,
                 instances: &instances,
@@ -121,21 +122,24 @@ fn transaction_candidates<'py>(
     outcomes.map_err(sim_error)?.iter().map(|outcomes| columns(py, outcomes)).collect()
 }
 
-fn columns<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bound<'py, PyDict>> {
+fn columns<'py>(py: Python<'py>, outcomes: &[DatabaseOutcome]) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
-    let status = |outcome: &Outcome| match outcome {
-        Outcome::Ran(_) => "ran",
-        Outcome::Bounded(_) => "bounded",
-        Outcome::Invalid(_) => "invalid",
+    let status = |outcome: &DatabaseOutcome| match outcome {
+        DatabaseOutcome::Ran(_) => "ran",
+        DatabaseOutcome::Bounded(_) => "bounded",
+        DatabaseOutcome::Invalid(_) => "invalid",
     };
-    let figures = |outcome: &Outcome| -> Option<Figures> {
+    let figures = |outcome: &DatabaseOutcome| -> Option<Figures> {
         match outcome {
-            Outcome::Ran(figures) | Outcome::Bounded(figures) => Some(**figures),
-            Outcome::Invalid(_) => None,
+            DatabaseOutcome::Ran(figures) | DatabaseOutcome::Bounded(figures) => Some(**figures),
+            DatabaseOutcome::Invalid(_) => None,
         }
     };
     answer.set_item("status", outcomes.iter().map(status).collect::<Vec<_>>())?;
-    answer.set_item("why", outcomes.iter().map(|outcome| if let Outcome::Invalid(why) = outcome { Some(why.as_str()) } else { None }).collect::<Vec<_>>())?;
+    answer.set_item(
+        "why",
+        outcomes.iter().map(|outcome| if let DatabaseOutcome::Invalid(why) = outcome { Some(why.as_str()) } else { None }).collect::<Vec<_>>(),
+    )?;
     answer.set_item("cap", outcomes.iter().map(|outcome| figures(outcome).map(|figures| figures.binding.name())).collect::<Vec<_>>())?;
     macro_rules! plain { ($($name:ident),*) => { $( answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).map(|figures| figures.$name)).collect::<Vec<_>>())?; )* }; }
     macro_rules! optional { ($($name:ident),*) => { $( answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).and_then(|figures| figures.$name)).collect::<Vec<_>>())?; )* }; }

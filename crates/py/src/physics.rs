@@ -1,13 +1,13 @@
 //! Rules of the model that Python asks for one by one, so that it needs no copy of them.
 
+use crate::convert::{catalog_error, date, sim_error, to_python, CoreError};
 use crate::mysql::database_of;
 use crate::simulate::open_load;
-use crate::{catalog_error, sim_error, to_python, CoreError};
 use headrace_catalog::{Catalog, StorageSpec};
 use headrace_model::accounting::StorageCost;
-use headrace_model::modification::default_optimizing;
+use headrace_model::rates::default_optimizing;
 use headrace_sim::measure;
-use headrace_sim::mysql::settings::{self, Settings};
+use headrace_sim::mysql::settings::{self, ServerSettings};
 use headrace_sim::mysql::{database, interval};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,15 +16,17 @@ fn parse(storage: &str) -> PyResult<StorageSpec> {
     storage.parse().map_err(|error| catalog_error(&error))
 }
 
-/// What reads and writes of a storage become on its volumes, and the units they are counted in: members, data_members, copies, ios_per_read, ios_per_write, reads_per_write
-/// (of those), chunk_kib (None for a single volume), unit_kib, hdd_unit_kib, hdd_merge_kib.
+/// What reads and writes of a storage become on its volumes, and the units they are counted in:
+/// members, data_members, copies, ios_per_read, ios_per_write, reads_per_write (of those),
+/// chunk_kib (None for a single volume), unit_kib, hdd_unit_kib, hdd_merge_kib.
 #[pyfunction]
 fn storage_cost<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound<'py, PyAny>> {
     to_python(py, &StorageCost::of(&parse(storage)?))
 }
 
-/// What an open load asks of all volumes of a storage together, copies and parity included. Columns: t_s, duration_s, iops (units of 256 KiB), mib_s, hdd_mib_s (as HDD types
-/// count, whatever the type is).
+/// What an open load asks of all volumes of a storage together, copies and parity included.
+/// Columns: t_s, duration_s, iops (units of 256 KiB), mib_s, hdd_mib_s (as HDD types count, for
+/// volumes of any type).
 #[pyfunction]
 fn demand_on_volumes<'py>(py: Python<'py>, load: &Bound<'py, PyAny>, storage: &str) -> PyResult<Bound<'py, PyDict>> {
     let rows = measure::on_volumes(&open_load(load)?, &parse(storage)?);
@@ -34,24 +36,28 @@ fn demand_on_volumes<'py>(py: Python<'py>, load: &Bound<'py, PyAny>, storage: &s
     Ok(columns)
 }
 
-/// GiB of cache a memory has room for: `share` of it (None: CACHE_SHARE), with room left for everything else.
+/// GiB of cache a memory has room for: `share` of it (None: CACHE_SHARE), with room left for
+/// everything else.
 #[pyfunction]
 #[pyo3(signature = (memory_gib, share=None))]
 fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
     settings::cache_gib_for(memory_gib, share)
 }
 
-/// A database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog (given one of the three, the others are 1, as the database writes, and 1), doublewrite,
-/// io_capacity, io_capacity_max, redo_bytes with measured_redo_bytes, compaction_write_bytes_s. What is not given (or None) stays.
+/// A database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog (given one
+/// of the three, the others are 1, as the database writes, and 1), doublewrite, io_capacity,
+/// io_capacity_max, redo_bytes with measured_redo_bytes, compaction_write_bytes_s. What is not
+/// given (or None) stays.
 #[pyfunction]
 fn database_under<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, settings: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let settings: Settings = pythonize::depythonize(settings).map_err(|error: pythonize::PythonizeError| {
+    let settings: ServerSettings = pythonize::depythonize(settings).map_err(|error: pythonize::PythonizeError| {
         CoreError::new_err(("settings".to_string(), error.to_string(), "docs/reference/run-description.md", "check the setting's name and value"))
     })?;
     to_python(py, &settings.on(&database_of(database)?).map_err(sim_error)?)
 }
 
-/// A database calibrated with a cache of `cache_bytes` behind one of `other_bytes`; `changed`: per class of pages the share of touches that change one, where known.
+/// A database calibrated with a cache of `cache_bytes` behind one of `other_bytes`; `changed`: per
+/// class of pages the share of touches that change one, where known.
 #[pyfunction]
 #[pyo3(signature = (database, cache_bytes, other_bytes, changed=None))]
 fn cache_after<'py>(
@@ -67,7 +73,8 @@ fn cache_after<'py>(
     to_python(py, &settings::behind_cache(&database_of(database)?, cache_bytes, other_bytes, changed.as_deref()))
 }
 
-/// Share of `tps` that so many virtual processors leave of it; `clients`: the table of a database (cpu_ms and sharpness decide).
+/// Share of `tps` that `vcpus` virtual processors let through; `clients`: the table of a database
+/// (cpu_ms and sharpness decide).
 #[pyfunction]
 fn processor_share(tps: f64, vcpus: f64, clients: &Bound<'_, PyAny>) -> PyResult<f64> {
     Ok(interval::processor_share(tps, vcpus, &pythonize::depythonize(clients)?))
@@ -80,11 +87,12 @@ fn page_write_cost(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
     database::page_write(page_bytes, doublewrite)
 }
 
-/// How a volume may be modified on a day: `available`; `max_per_24_hours` or else `wait_hours` (the rule in force; None where it is the other); `optimizing_s`, how long
-/// `optimizing` lasts for a volume of `used_gib` (a guess of the model's); `can_exceed_hours`; `source`.
+/// How a volume may be modified on a day: `available`; `max_per_24_hours` or else `wait_hours` (the
+/// rule in force; None where it is the other); `optimizing_s`, how long `optimizing` lasts for a
+/// volume of `used_gib` (a guess of the model's); `can_exceed_hours`; `source`.
 #[pyfunction]
 fn modification_rules<'py>(py: Python<'py>, as_of: &str, used_gib: u64) -> PyResult<Bound<'py, PyDict>> {
-    let (day, catalog) = (crate::date(Some(as_of))?, Catalog::embedded());
+    let (day, catalog) = (date(Some(as_of))?, Catalog::embedded());
     let in_force = |name: &str| catalog.rule("modify_volume", name).filter(|rule| rule.from.is_none_or(|from| from <= day));
     let number = |name: &str| in_force(name).and_then(|rule| rule.value.as_u64());
     let often = if in_force("max_per_24_hours").is_some() { "max_per_24_hours" } else { "wait_hours" };

@@ -1,14 +1,14 @@
 //! Records of real devices, replayed.
 
-use crate::simulate::tell;
-use crate::{to_python, CoreError};
+use crate::convert::{tell, to_python, CoreError};
 use headrace_sim::replay::{self, ReplayError};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Replays the record in a file; `progress` is told the share done. Returns a dict: requests, changes, equal, first_difference, lateness, span, cut_tail.
+/// Replays the record in a file; `progress` is told the share done. Returns a dict: requests,
+/// changes, equal, first_difference, lateness, span, cut_tail.
 #[pyfunction]
 #[pyo3(signature = (path, progress=None))]
 fn replay_record(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {

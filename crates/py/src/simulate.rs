@@ -1,13 +1,13 @@
 //! Simulations: one storage in either form, or many candidates at once.
 
-use crate::{date, sim_error, to_python, CoreError};
+use crate::convert::{catalog_error, date, sim_error, tell, to_python, CoreError};
 use headrace_catalog::Catalog;
 use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::latency::LatencyTable;
-use headrace_model::modification::Modification;
+use headrace_model::rates::VolumeModification;
 use headrace_model::{Nanos, Op};
-use headrace_sim::candidates::{self, Candidate, Outcome, Search};
-use headrace_sim::cycle::{Cycle, Repeated};
+use headrace_sim::cycle::{self, Cycle, Repeated};
+use headrace_sim::demand::search::{self, DemandCandidate, DemandOutcome, DemandSearch};
 use headrace_sim::{events, interval, ClosedLoad, OpenLoad, Point, Run, Setup, SimError, Summary};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 /// A load as Python hands it over: `kind` tells which.
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Load {
+enum LoadArgs {
     Closed(ClosedLoad),
     Open(OpenColumns),
 }
@@ -61,21 +61,21 @@ impl OpenColumns {
 /// What of the model is switched on, and what happens to the volumes.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Options {
+struct SimulationOptions {
     merge: Option<bool>,
     saved_second: Option<bool>,
     holds: Option<bool>,
     latency: Option<bool>,
     rate_per_mille: Option<u64>,
     snapshot: Option<SnapshotOrigin>,
-    degradations: Vec<(usize, headrace_model::fault::Degradation)>,
-    modify: Option<Modify>,
+    degradations: Vec<(usize, headrace_model::rates::Degradation)>,
+    modify: Option<ModificationArgs>,
     failed_members: Vec<usize>,
 }
 
 /// A modification: target storage (of the same layout) and the ends of its states, s.
 #[derive(Deserialize)]
-struct Modify {
+struct ModificationArgs {
     storage: String,
     modifying_until_s: f64,
     optimizing_until_s: f64,
@@ -86,10 +86,11 @@ fn member_exists(setup: &Setup, member: usize) -> Result<(), SimError> {
     if member < members {
         return Ok(());
     }
-    Err(SimError::Load { what: "member", value: member.to_string(), rule: format!("of {} must be below {members}: members count from 0", setup.storage) })
+    let rule = format!("of {} must be below {members}: members count from 0", setup.storage);
+    Err(SimError::refused("member", member, rule, format!("Give 0 to {}.", members - 1)))
 }
 
-fn apply(setup: &mut Setup, options: Options, as_of: headrace_catalog::NaiveDate) -> Result<(), SimError> {
+fn apply(setup: &mut Setup, options: SimulationOptions, as_of: headrace_catalog::NaiveDate) -> Result<(), SimError> {
     for &member in options.degradations.iter().map(|(member, _)| member).chain(&options.failed_members) {
         member_exists(setup, member)?;
     }
@@ -107,21 +108,16 @@ fn apply(setup: &mut Setup, options: Options, as_of: headrace_catalog::NaiveDate
         let (before, after) = (setup.limits[0].spec.size_gib, limits[0].spec.size_gib);
         if after < before {
             let rule = format!("cannot follow {before} GiB: a volume never shrinks (AWS ModifyVolume)");
-            return Err(SimError::Load { what: "size (GiB) of the modification", value: after.to_string(), rule });
+            return Err(SimError::refused("size (GiB) of the modification", after, rule, format!("Give {before} GiB or more.")));
         }
         let at = |seconds: f64| Nanos((seconds.max(0.0) * 1e9) as u64);
-        setup.modification =
-            Some(Modification { target: limits[0].clone(), modifying_until: at(modify.modifying_until_s), optimizing_until: at(modify.optimizing_until_s) });
+        setup.modification = Some(VolumeModification {
+            target: limits[0].clone(),
+            modifying_until: at(modify.modifying_until_s),
+            optimizing_until: at(modify.optimizing_until_s),
+        });
     }
     Ok(())
-}
-
-/// Calls a Python progress function with a share and lets signals in; false stops.
-pub(crate) fn tell(progress: &Option<Py<PyAny>>, done: f64) -> bool {
-    Python::attach(|py| {
-        let called = progress.as_ref().map_or(Ok(()), |function| function.call1(py, (done,)).map(|_| ()));
-        called.and_then(|()| py.check_signals()).is_ok()
-    })
 }
 
 fn cycle_named(name: &str) -> PyResult<Cycle> {
@@ -132,8 +128,10 @@ fn cycle_named(name: &str) -> PyResult<Cycle> {
     }
 }
 
-/// Simulates a load on a storage. `form` is "interval" or "events"; `cycle` is "first" or "settled" (an open load in the interval form, repeated until its balances settle).
-/// Returns {"rows": columns, "summary": dict, "repeated": None, or {"settled", "loses_percent_per_cycle", "dry_after_s", "first": summary of the first cycle}}.
+/// Simulates a load on a storage. `form` is "interval" or "events"; `cycle` is "first" or "settled"
+/// (an open load in the interval form, repeated until its balances settle). Returns {"rows":
+/// columns, "summary": dict, "repeated": None, or {"settled", "loses_percent_per_cycle",
+/// "dry_after_s", "first": summary of the first cycle}}.
 #[pyfunction]
 #[pyo3(signature = (
     storage, load, *, form, interval_s, seconds=None, instance=None, as_of=None, seed=1, start_balance_percent=None, options=None, progress=None, cycle="first"
@@ -156,8 +154,8 @@ fn simulate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let day = date(as_of)?;
     let cycle = cycle_named(cycle)?;
-    let load: Load = pythonize::depythonize(load)?;
-    let options: Options = options
+    let load: LoadArgs = pythonize::depythonize(load)?;
+    let options: SimulationOptions = options
         .map(pythonize::depythonize)
         .transpose()
         .map_err(|error: pythonize::PythonizeError| {
@@ -178,7 +176,7 @@ fn simulate<'py>(
     let run = py.detach(|| {
         let mut report = |done: f64| tell(&progress, done);
         match &load {
-            Load::Closed(load) => {
+            LoadArgs::Closed(load) => {
                 let seconds = seconds.unwrap_or(60.0);
                 if by_event {
                     events::closed(&setup, load, seconds, interval_s, &mut report)
@@ -186,7 +184,7 @@ fn simulate<'py>(
                     interval::closed(&setup, load, seconds, interval_s)
                 }
             }
-            Load::Open(columns) => {
+            LoadArgs::Open(columns) => {
                 let load = columns.load();
                 if by_event {
                     events::open(&setup, &load, interval_s, &mut report)
@@ -199,8 +197,8 @@ fn simulate<'py>(
     run_to_python(py, &run.map_err(sim_error)?, None)
 }
 
-fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &Load, by_event: bool, interval_s: f64) -> PyResult<Bound<'py, PyDict>> {
-    let Load::Open(columns) = load else {
+fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &LoadArgs, by_event: bool, interval_s: f64) -> PyResult<Bound<'py, PyDict>> {
+    let LoadArgs::Open(columns) = load else {
         let hint = "leave the cycle out, or give demand over time";
         return Err(CoreError::new_err(("closed", "a settled cycle needs demand over time: a closed load has no day that repeats", "headrace", hint)));
     };
@@ -208,7 +206,7 @@ fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &Load, by_event:
         let hint = "choose the interval form, or give a recording of several days to the per-I/O form";
         return Err(CoreError::new_err(("events", "a settled cycle needs the interval form: it repeats the load many times", "headrace", hint)));
     }
-    let (rows, repeated) = py.detach(|| interval::open_settled(setup, &columns.load(), interval_s)).map_err(sim_error)?;
+    let (rows, repeated) = py.detach(|| cycle::open_settled(setup, &columns.load(), interval_s)).map_err(sim_error)?;
     run_to_python(py, &Run { rows, summary: repeated.summary.clone() }, Some(&repeated))
 }
 
@@ -238,19 +236,22 @@ fn run_to_python<'py>(py: Python<'py>, run: &Run, repeated: Option<&Repeated>) -
 /// An open load as Python hands it over.
 pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
     match pythonize::depythonize(load)? {
-        Load::Open(columns) => Ok(columns.load()),
-        Load::Closed(_) => {
+        LoadArgs::Open(columns) => Ok(columns.load()),
+        LoadArgs::Closed(_) => {
             Err(CoreError::new_err(("closed", "a plan needs demand over time", "headrace", "give an open workload (constant, daily or recorded)")))
         }
     }
 }
 
-/// Evaluates many storages against one open load. Returns columns in the candidates' order: `status` ("simulated", "bounded", "invalid"),
-/// `overload` (asked over sustainable, where bounded), `why` (where invalid) and every number of the summary (None where not simulated).
+/// Evaluates many storages against one open load. Returns columns in the candidates' order:
+/// `status` ("simulated", "bounded", "invalid"), `overload` (asked over sustainable, where
+/// bounded), `why` (where invalid) and every number of the summary (None where not simulated).
 ///
-/// `cycle` is "settled" (the load repeated until its balances settle; not with a start balance) or "first". The figures are those of that cycle; `settled` says whether there
-/// is one (None: not looked at), `loses_percent_per_cycle` what the worst balance loses each time, `dry_after_s` when credits were first gone, and
-/// `first_throttled_s`, `first_worst_p99_ms`, `first_lowest_balance_percent` tell of the first cycle.
+/// `cycle` is "settled" (the load repeated until its balances settle; not with a start balance) or
+/// "first". The figures are those of that cycle; `settled` says whether there is one (None: not
+/// looked at), `loses_percent_per_cycle` what the worst balance loses each time, `dry_after_s` when
+/// credits were first gone, and `first_throttled_s`, `first_worst_p99_ms`,
+/// `first_lowest_balance_percent` tell of the first cycle.
 #[pyfunction]
 #[pyo3(signature = (load, storages, instance_index, instances, *, as_of=None, start_balance_percent=None, prune_above=1.0, progress=None, cycle="first"))]
 #[allow(clippy::too_many_arguments)]
@@ -275,26 +276,30 @@ fn evaluate<'py>(
         let candidates = storages
             .iter()
             .zip(&instance_index)
-            .map(|(storage, &instance)| Ok(Candidate { storage: storage.parse()?, instance }))
+            .map(|(storage, &instance)| Ok(DemandCandidate { storage: storage.parse()?, instance }))
             .collect::<Result<Vec<_>, SimError>>()?;
-        let search = Search { load: &load, as_of: day, instances: &instances, start_balance_percent, cycle, prune_above };
+        let asked = DemandSearch { load: &load, as_of: day, instances: &instances, start_balance_percent, cycle, prune_above };
         let total = candidates.len().max(1) as f64;
-        candidates::evaluate(&search, &candidates, &mut |done| tell(&progress, done as f64 / total))
+        search::evaluate(&asked, &candidates, &mut |done| tell(&progress, done as f64 / total))
     });
     outcomes_to_python(py, &outcomes.map_err(sim_error)?)
 }
 
-fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bound<'py, PyDict>> {
+fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[DemandOutcome]) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
-    let status = |outcome: &Outcome| match outcome {
-        Outcome::Simulated(_) => "simulated",
-        Outcome::Bounded(_) => "bounded",
-        Outcome::Invalid(_) => "invalid",
+    let status = |outcome: &DemandOutcome| match outcome {
+        DemandOutcome::Simulated(_) => "simulated",
+        DemandOutcome::Bounded(_) => "bounded",
+        DemandOutcome::Invalid(_) => "invalid",
     };
     columns.set_item("status", outcomes.iter().map(status).collect::<Vec<_>>())?;
-    columns.set_item("overload", outcomes.iter().map(|outcome| if let Outcome::Bounded(by) = outcome { Some(*by) } else { None }).collect::<Vec<_>>())?;
-    columns.set_item("why", outcomes.iter().map(|outcome| if let Outcome::Invalid(why) = outcome { Some(why.as_str()) } else { None }).collect::<Vec<_>>())?;
-    let simulated = |outcome: &Outcome, get: &dyn Fn(&Repeated) -> Option<f64>| if let Outcome::Simulated(repeated) = outcome { get(repeated) } else { None };
+    columns.set_item("overload", outcomes.iter().map(|outcome| if let DemandOutcome::Bounded(by) = outcome { Some(*by) } else { None }).collect::<Vec<_>>())?;
+    columns.set_item(
+        "why",
+        outcomes.iter().map(|outcome| if let DemandOutcome::Invalid(why) = outcome { Some(why.as_str()) } else { None }).collect::<Vec<_>>(),
+    )?;
+    let simulated =
+        |outcome: &DemandOutcome, get: &dyn Fn(&Repeated) -> Option<f64>| if let DemandOutcome::Simulated(repeated) = outcome { get(repeated) } else { None };
     let of_cycles = |get: &dyn Fn(&Repeated) -> Option<f64>| outcomes.iter().map(|outcome| simulated(outcome, get)).collect::<Vec<_>>();
     let number = |get: &dyn Fn(&Summary) -> Option<f64>| of_cycles(&|repeated| get(&repeated.summary));
     macro_rules! plain { ($($name:ident),*) => { $( columns.set_item(stringify!($name), number(&|summary| Some(summary.$name)))?; )* }; }
@@ -309,10 +314,10 @@ fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bo
     columns.set_item("first_throttled_s", of_cycles(&|repeated| Some(repeated.first().throttled_s)))?;
     columns.set_item("first_worst_p99_ms", of_cycles(&|repeated| repeated.first().worst_p99_ms))?;
     columns.set_item("first_lowest_balance_percent", of_cycles(&|repeated| repeated.first().lowest_balance_percent))?;
-    let settled = |outcome: &Outcome| if let Outcome::Simulated(repeated) = outcome { repeated.settled } else { None };
+    let settled = |outcome: &DemandOutcome| if let DemandOutcome::Simulated(repeated) = outcome { repeated.settled } else { None };
     columns.set_item("settled", outcomes.iter().map(settled).collect::<Vec<_>>())?;
-    let blamed = |outcome: &Outcome| match outcome {
-        Outcome::Simulated(repeated) => repeated.summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("none", |(cap, _)| cap.name()),
+    let blamed = |outcome: &DemandOutcome| match outcome {
+        DemandOutcome::Simulated(repeated) => repeated.summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("none", |(cap, _)| cap.name()),
         _ => "none",
     };
     columns.set_item("cap", outcomes.iter().map(blamed).collect::<Vec<_>>())?;
@@ -323,7 +328,7 @@ fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[Outcome]) -> PyResult<Bo
 #[pyfunction]
 #[pyo3(signature = (volume_type, op, quantiles, *, bytes=16_384, as_of=None))]
 fn latency_quantiles(volume_type: &str, op: &str, quantiles: Vec<f64>, bytes: u32, as_of: Option<&str>) -> PyResult<Vec<f64>> {
-    let volume_type = volume_type.parse().map_err(|error| crate::catalog_error(&error))?;
+    let volume_type = volume_type.parse().map_err(|error| catalog_error(&error))?;
     let op = match op {
         "read" => Op::Read,
         "write" => Op::Write,

@@ -1,12 +1,13 @@
 //! How fast the two forms run, for `make bench`: one JSON object per line.
 //!
-//! Measures are the best and the median of several repetitions of the same work (same seed), and a checksum that shows the work was done.
+//! Measures are the best and the median of several repetitions of the same work (same seed), and a
+//! checksum that shows the work was done.
 
 use headrace_catalog::NaiveDate;
 use headrace_model::{Io, ModelOptions, Nanos, Op, Volume};
-use headrace_sim::mysql::interval::{run, Load, Scenario, Start};
+use headrace_sim::mysql::interval::{run, Scenario, Start, TransactionLoad};
 use headrace_sim::mysql::standard::tpcc;
-use headrace_sim::mysql::{Engine, WarmUp};
+use headrace_sim::mysql::{StorageEngine, WarmUp};
 use headrace_sim::{events, interval, ClosedLoad, OpenLoad, Pattern, Point, Setup};
 use std::time::Instant;
 
@@ -37,7 +38,8 @@ fn measure(name: &str, unit: &str, mut work: impl FnMut() -> (f64, u64)) {
     );
 }
 
-/// Requests straight through one gp2 volume: 16 in flight, each submitted when the one 16 before it was answered or its own turn came.
+/// Requests straight through one gp2 volume: 16 in flight, each submitted when the one 16 before it
+/// was answered or its own turn came.
 fn through_one_volume(options: ModelOptions) -> (f64, u64) {
     const REQUESTS: u64 = 3_000_000;
     let mut volume = Volume::new(setup("gp2:500").limits.remove(0), options, 1);
@@ -87,10 +89,11 @@ fn main() {
     database_hours();
 }
 
-/// An hour of a database at one-second steps, with scatter; and following its cache through that hour, which is done once per database and cache size.
+/// An hour of a database at one-second steps, with scatter; and following its cache through that
+/// hour, which is done once per database and cache size.
 fn database_hours() {
     const HOURS: u32 = 20;
-    let database = tpcc(Engine::Innodb, 5_000.0).unwrap();
+    let database = tpcc(StorageEngine::Innodb, 5_000.0).unwrap();
     let cache_bytes = 50.0 * (1u64 << 30) as f64;
     measure("database: its cache followed from a cold start", "caches/s", || {
         let warm_up = WarmUp::new(&database, cache_bytes);
@@ -108,7 +111,7 @@ fn database_hours() {
                     data: &data,
                     log: None,
                     instance: None,
-                    load: Load::Clients(72),
+                    load: TransactionLoad::Clients(72),
                     start: Start::Cold,
                     seconds: 3_600,
                     step_s: 1.0,

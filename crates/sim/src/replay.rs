@@ -1,25 +1,29 @@
-//! Replays a record of a real device on the virtual clock: one model, two clocks, the same decisions.
+//! Replays a record of a real device on the virtual clock: one model, two clocks, the same
+//! decisions.
 //!
-//! The record holds the host as it was, then every request with its arrival and its decision, and every change made meanwhile. Here the host is built again, asked again,
-//! and each answer (start, completion, cap, verdict) compared to the nanosecond. How late the wall clock answered stands in the record too; it is summed up and judged by
-//! nobody.
+//! The record holds the host as it was, then every request with its arrival and its decision, and
+//! every change made meanwhile. Here the host is built again, asked again, and each answer (start,
+//! completion, cap, verdict) compared to the nanosecond. The record also says how late the wall
+//! clock answered; this is summed up, and no verdict depends on it.
 
 use hdrhistogram::Histogram;
-use headrace_model::record::{Change, Frame, NotARecord, SavedHost};
+use headrace_model::record::{Frame, HostChange, NotARecord, SavedHost};
 use headrace_model::{Decision, Host, Io, Nanos};
 use serde::Serialize;
 use std::fmt;
 use std::io::{ErrorKind, Read};
 
+/// Bytes that are read from the file at once.
 const READ_AT_ONCE: usize = 1 << 20;
-/// Lateness is kept up to what a frame can say (4.29 s) with three significant digits: an error of at most 0.1 %.
+/// Lateness is kept up to what a frame can say (4.29 s) with three significant digits: an error of
+/// at most 0.1 %.
 const LATEST_NS: u64 = u32::MAX as u64;
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Later than this (292 years) is no time of a device.
+/// No device runs longer than this (292 years): a later time means a damaged record.
 const LAST_MOMENT: Nanos = Nanos(i64::MAX as u64);
 
 /// Told how many bytes are done; returning false stops.
-pub type Progress<'a> = &'a mut dyn FnMut(u64) -> bool;
+pub type BytesProgress<'a> = &'a mut dyn FnMut(u64) -> bool;
 
 type Decode<T> = fn(&[u8]) -> Result<Option<(T, usize)>, NotARecord>;
 
@@ -29,7 +33,7 @@ pub enum ReplayError {
     /// It could not be read.
     #[error("reading the record: {0}")]
     Read(#[from] std::io::Error),
-    /// It is no record, or a damaged one.
+    /// It is not a record, or a damaged one.
     #[error("byte {at}: {rule}")]
     Damaged {
         /// Where the part begins that cannot be.
@@ -47,7 +51,7 @@ pub enum ReplayError {
 pub struct Difference {
     /// Which request, from 1 on.
     pub request: u64,
-    /// The request in words.
+    /// The request as text.
     pub asked: String,
     /// What the device decided.
     pub recorded: String,
@@ -61,7 +65,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How late the wall clock answered, ns: quantiles by rank, each at most 0.1 % above the value of that rank.
+/// How late the wall clock answered, ns: quantiles by rank, each at most 0.1 % above the value of
+/// that rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lateness {
     /// Answers that were timed.
@@ -76,7 +81,8 @@ pub struct Lateness {
     pub p99_9_ns: u64,
     /// Latest; all above 4.29 s count as that.
     pub max_ns: u64,
-    /// Upper bounds (1, 2, 5, 10, ... us) and how many answers were that late or less but later than the bound before; up to the latest.
+    /// Upper bounds (1, 2, 5, 10, ... us) and how many answers were that late or less but later
+    /// than the bound before; up to the latest.
     pub histogram: Vec<(u64, u64)>,
 }
 
@@ -102,9 +108,10 @@ pub struct Replayed {
 /// Replays the record that `input` holds.
 ///
 /// # Errors
-/// [`ReplayError::Damaged`] for bytes that are no record of this program: nothing is guessed behind them.
-pub fn replay(input: impl Read, progress: Progress<'_>) -> Result<Replayed, ReplayError> {
-    let mut source = Source { input, bytes: Vec::new(), used: 0, before: 0, part_at: 0, ended: false };
+/// [`ReplayError::Damaged`] for bytes that are no record of this program: nothing is guessed behind
+/// them.
+pub fn replay(input: impl Read, progress: BytesProgress<'_>) -> Result<Replayed, ReplayError> {
+    let mut source = RecordReader { input, bytes: Vec::new(), used: 0, before: 0, part_at: 0, ended: false };
     let Some(saved) = source.next(SavedHost::decode, progress)? else {
         let rule = "it ends before the state of the host does, with which a record begins".to_string();
         return Err(ReplayError::Damaged { at: source.before + source.bytes.len() as u64, rule });
@@ -117,7 +124,7 @@ pub fn replay(input: impl Read, progress: Progress<'_>) -> Result<Replayed, Repl
 }
 
 /// A file read bit by bit.
-struct Source<R> {
+struct RecordReader<R> {
     input: R,
     bytes: Vec<u8>,
     /// Of `bytes`, decoded already.
@@ -129,9 +136,9 @@ struct Source<R> {
     ended: bool,
 }
 
-impl<R: Read> Source<R> {
+impl<R: Read> RecordReader<R> {
     /// The next part; none at the end or where too few bytes are left.
-    fn next<T>(&mut self, decode: Decode<T>, progress: Progress<'_>) -> Result<Option<T>, ReplayError> {
+    fn next<T>(&mut self, decode: Decode<T>, progress: BytesProgress<'_>) -> Result<Option<T>, ReplayError> {
         self.part_at = self.before + self.used as u64;
         loop {
             match decode(&self.bytes[self.used..]) {
@@ -198,7 +205,7 @@ impl Replay {
             Frame::Change { now, change } => {
                 self.reach(*now)?;
                 self.changes += 1;
-                if let Change::Put { device, .. } = change {
+                if let HostChange::Put { device, .. } = change {
                     if *device > usize::from(u16::MAX) {
                         return Err(format!("slot {device} is beyond the last one, {}", u16::MAX));
                     }
@@ -227,7 +234,7 @@ impl Replay {
             return Err(format!("{asked}: there is no such device in the record"));
         }
         if asked.io.offset.checked_add(u64::from(asked.io.bytes)).is_none() {
-            return Err(format!("{asked}: no volume has so many bytes"));
+            return Err(format!("{asked}: no volume is that large"));
         }
         let replayed = match asked.member {
             None => Some(self.host.submit(asked.device, asked.now, asked.io)),

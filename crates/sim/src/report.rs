@@ -3,9 +3,12 @@
 use headrace_model::Cap;
 use serde::Serialize;
 
+/// Bytes of a MiB.
+pub(crate) const MIB: f64 = 1_048_576.0;
+
 /// One interval of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Row {
+pub struct RunRow {
     /// Start, s.
     pub t_s: f64,
     /// Length, s.
@@ -18,7 +21,8 @@ pub struct Row {
     pub iops: f64,
     /// MiB/s answered.
     pub mib_s: f64,
-    /// Requests not yet answered at the end of the interval (in the per-I/O form: with those in service).
+    /// Requests not yet answered at the end of the interval (in the per-I/O form: with those in
+    /// service).
     pub queue: f64,
     /// Lowest credit balance of the members at the end, percent; none for types without credits.
     pub balance_percent: Option<f64>,
@@ -63,7 +67,8 @@ pub struct Summary {
     pub peak_queue_at_s: Option<f64>,
     /// Longest wait for a limit, s.
     pub longest_wait_s: f64,
-    /// When the last backlog was worked off, s; none: it was still there at the end, or there was none.
+    /// When the last backlog was worked off, s; none: it was still there at the end, or there was
+    /// none.
     pub recovered_at_s: Option<f64>,
     /// Requests still waiting at the end.
     pub queue_at_end: f64,
@@ -91,8 +96,9 @@ pub struct Summary {
     pub p99_ms: Option<f64>,
     /// 99.9th percentile, ms.
     pub p999_ms: Option<f64>,
-    /// Mean latency of the worst five minutes, ms; none where nothing was answered. Each of these five figures is the highest of any window of 300 s (a run shorter than
-    /// that is one window); windows begin every minute.
+    /// Mean latency of the worst five minutes, ms; none where nothing was answered. Each of these
+    /// five figures is the highest of any window of 300 s (a run shorter than that is one window);
+    /// windows begin every minute.
     pub worst_mean_ms: Option<f64>,
     /// The same of the median, ms; none where the form does not know it.
     pub worst_p50_ms: Option<f64>,
@@ -102,11 +108,13 @@ pub struct Summary {
     pub worst_p99_ms: Option<f64>,
     /// Of the 99.9th percentile, ms.
     pub worst_p999_ms: Option<f64>,
-    /// Start of the window with the highest 99th percentile, s; none where no request waited: no window stands out.
+    /// Start of the window with the highest 99th percentile, s; none where no request waited,
+    /// because all windows are alike then.
     pub worst_at_s: Option<f64>,
     /// Requests answered with an error (a lost array).
     pub failed_ios: f64,
-    /// From when on the array is lost, and with it all data, s: it serves nothing from then on. None: it is not.
+    /// From when on the array is lost, and with it all data, s: it serves nothing from then on.
+    /// None: it is not.
     pub lost_at_s: Option<f64>,
 }
 
@@ -114,7 +122,7 @@ pub struct Summary {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Run {
     /// In order of time.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RunRow>,
     /// Over all rows.
     pub summary: Summary,
 }

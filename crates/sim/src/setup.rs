@@ -1,11 +1,11 @@
 //! From a storage spec and a date to a host that can be driven.
 
-use crate::SimError;
+use crate::error::SimError;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits, RaidLevel, StorageSpec, VolumeLimits, VolumeType};
-use headrace_model::fault::Degradation;
 use headrace_model::first_touch::SnapshotOrigin;
-use headrace_model::modification::{Modification, ModificationState, Rates};
+use headrace_model::rates::Degradation;
+use headrace_model::rates::{ModificationPhase, Rates, VolumeModification};
 use headrace_model::{Device, Host, Instance, ModelOptions, Nanos};
 
 /// Storage, instance and date of a simulation, resolved against the catalog.
@@ -28,7 +28,7 @@ pub struct Setup {
     /// Degradation events by member.
     pub degradations: Vec<(usize, Degradation)>,
     /// A modification of every member, with the moments at which its states end.
-    pub modification: Option<Modification>,
+    pub modification: Option<VolumeModification>,
     /// Members lost from the start.
     pub failed_members: Vec<usize>,
 }
@@ -72,7 +72,8 @@ impl Setup {
             }
         }
         if let Some(origin) = &self.snapshot {
-            // A stripe's snapshot is one snapshot per member, each with its share of what is written.
+            // A stripe's snapshot is one snapshot per member, each with its share of what is
+            // written.
             let share = SnapshotOrigin { written_bytes: origin.written_bytes / self.data_members(), ..*origin };
             device.members_mut().iter_mut().for_each(|member| member.created_from_snapshot(&share));
         }
@@ -95,15 +96,16 @@ impl Setup {
         !self.degradations.is_empty() || self.modification.is_some()
     }
 
-    /// Rates of a member on average over an interval, and the limits its accounting and credits follow.
+    /// Rates of a member on average over an interval, and the limits its accounting and credits
+    /// follow.
     pub(crate) fn rates_around<'a>(&'a self, member: usize, limits: &'a VolumeLimits, t_s: f64, seconds: f64) -> (Rates, &'a VolumeLimits) {
         let middle = Nanos(((t_s + seconds / 2.0) * 1e9) as u64);
         let mut rates = Rates::of(limits);
         if let Some(change) = &self.modification {
             let target = Rates::of(&change.target);
             match change.state(middle) {
-                ModificationState::Optimizing => rates = rates.lower(target),
-                ModificationState::Completed => {
+                ModificationPhase::Optimizing => rates = rates.lower(target),
+                ModificationPhase::Completed => {
                     rates = Rates { iops: rates.iops.and(target.iops), credit_refill: rates.credit_refill.and(target.credit_refill), ..target }
                 }
                 _ => {}
@@ -123,8 +125,9 @@ impl Setup {
         (data / share).max(1)
     }
 
-    /// Share of the requests that goes to each member, random ones over the whole device: alike, but for RAID 0 of unlike members, which is
-    /// striped over the larger ones alone where the smaller end.
+    /// Share of the requests that goes to each member, random ones over the whole device: alike,
+    /// but for RAID 0 of unlike members, which is striped over the larger ones alone where the
+    /// smaller end.
     pub(crate) fn member_shares(&self) -> Vec<f64> {
         let members = &self.storage.members;
         if self.storage.raid == Some(RaidLevel::Raid0) && self.storage.has_unlike_sizes() {

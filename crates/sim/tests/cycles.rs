@@ -1,9 +1,10 @@
-//! A load repeated: against the same load written out many times, and against arithmetic. The worst five minutes: against the rows, and between the forms.
+//! A load repeated: against the same load written out many times, and against arithmetic. The worst
+//! five minutes: against the rows, and between the forms.
 
 use headrace_catalog::NaiveDate;
-use headrace_sim::candidates::{evaluate, Candidate, Outcome, Search};
-use headrace_sim::cycle::{Cycle, Repeated};
-use headrace_sim::{events, interval, Arrivals, OpenLoad, Point, Row, Setup};
+use headrace_sim::cycle::{self, Cycle, Repeated};
+use headrace_sim::demand::search::{evaluate, DemandCandidate, DemandOutcome, DemandSearch};
+use headrace_sim::{events, interval, Arrivals, OpenLoad, Point, RunRow, Setup};
 use proptest::prelude::*;
 
 const DAY_S: f64 = 86_400.0;
@@ -22,7 +23,7 @@ fn even(points: Vec<Point>) -> OpenLoad {
 }
 
 fn settled(setup: &Setup, load: &OpenLoad) -> Repeated {
-    interval::open_settled(setup, load, load.points[0].duration_s).unwrap().1
+    cycle::open_settled(setup, load, load.points[0].duration_s).unwrap().1
 }
 
 /// Few credits, so that an hour decides.
@@ -37,7 +38,8 @@ fn with_few_credits(mut setup: Setup) -> Setup {
 
 #[test]
 fn a_day_that_takes_more_than_comes_back_is_dry_when_arithmetic_says() {
-    // gp2:100: 300 a second come back, 5.4 million are saved. Six hours of 500 take 4.32 of them; 18 hours of 200 bring them all back.
+    // gp2:100: 300 a second come back, 5.4 million are saved. Six hours of 500 take 4.32 of them;
+    // 18 hours of 200 bring them all back.
     let good = settled(&setup("gp2:100", None), &even(vec![reads(18.0 * 3_600.0, 200.0), reads(6.0 * 3_600.0, 500.0)]));
     assert_eq!((good.settled, good.loses_percent_per_cycle, good.dry_after_s), (Some(true), None, None));
     // 18 hours of 260 bring back 2.592 million only.
@@ -64,7 +66,8 @@ fn a_slow_leak_is_found_without_living_through_every_day() {
 
 #[test]
 fn an_instance_is_full_again_every_day_and_not_in_between() {
-    // m5.large: 30 minutes of (maximum - baseline) a day. An hour of 300 MiB/s a day takes 233 MB/s x 3,600 s of 922.5 GB: it lasts, and is full the next day whatever came back.
+    // m5.large: 30 minutes of (maximum - baseline) a day. An hour of 300 MiB/s a day takes 233 MB/s
+    // x 3,600 s of 922.5 GB: it lasts, and is full the next day, however much came back.
     let point = |duration_s: f64, reads_per_s: f64| Point { read_bytes: 262_144.0, ..reads(duration_s, reads_per_s) };
     let setup = setup("gp3:1000:16000:1000", Some("m5.large"));
     let daily = settled(&setup, &even(vec![point(DAY_S - 3_600.0, 300.0), point(3_600.0, 1_200.0)]));
@@ -84,7 +87,7 @@ fn storages_without_credits_settle_at_once() {
 #[test]
 fn what_happens_once_is_refused() {
     let setup = Setup { failed_members: vec![0], ..setup("raid1:2xgp3:100", None) };
-    assert!(interval::open_settled(&setup, &even(vec![reads(60.0, 100.0)]), 60.0).is_err());
+    assert!(cycle::open_settled(&setup, &even(vec![reads(60.0, 100.0)]), 60.0).is_err());
 }
 
 fn hours() -> impl Strategy<Value = Vec<Point>> {
@@ -99,7 +102,8 @@ proptest! {
     fn repeating_is_like_writing_it_out(storage in prop_oneof![Just("gp2:30"), Just("gp2:100"), Just("2xgp2:60"), Just("gp2:200")], points in hours()) {
         let setup = with_few_credits(setup(storage, None));
         let repeated = settled(&setup, &even(points.clone()));
-        // 35 cycles of at most 2,160 s: less than a day. Credits of 400,000 that lose less than a 35th each time are not dry by then.
+        // 35 cycles of at most 2,160 s: less than a day. Credits of 400,000 that lose less than a
+        // 35th each time are not dry by then.
         const CYCLES: usize = 35;
         let seconds: f64 = points.iter().map(|point| point.duration_s).sum();
         let written = interval::open(&setup, &even(std::iter::repeat_n(points.clone(), CYCLES).flatten().collect()), 240.0).unwrap();
@@ -112,10 +116,11 @@ proptest! {
             Some(_) => {}
             None => prop_assert_eq!(written.summary.credits_empty_at_s, None),
         }
-        let last: Vec<&Row> = written.rows.iter().filter(|row| row.t_s >= (CYCLES as f64 - 1.0) * seconds - 1e-6).collect();
+        let last: Vec<&RunRow> = written.rows.iter().filter(|row| row.t_s >= (CYCLES as f64 - 1.0) * seconds - 1e-6).collect();
         let end = last.last().unwrap();
         if repeated.settled == Some(true) {
-            // A millionth of the depth is what settled means: 0.4 I/Os of each member, at 30 to 600 a second.
+            // A millionth of the depth is what settled means: 0.4 I/Os of each member, at 30 to 600
+            // a second.
             let throttled: f64 = last.iter().map(|row| row.throttled_s).sum();
             prop_assert!((throttled - repeated.summary.throttled_s).abs() < 0.1, "{throttled} for {}", repeated.summary.throttled_s);
             prop_assert!((end.queue - repeated.summary.queue_at_end).abs() < 2.0, "{} for {}", end.queue, repeated.summary.queue_at_end);
@@ -133,7 +138,7 @@ proptest! {
         // Minutes, so that rows are slots.
         let points: Vec<Point> = points.into_iter().map(|(minutes, rate)| reads(f64::from(minutes) * 60.0, rate.floor())).collect();
         let run = interval::open(&setup("gp3:100", None), &even(points.clone()), 60.0).unwrap();
-        let mean = |rows: &[Row]| {
+        let mean = |rows: &[RunRow]| {
             let answered: f64 = rows.iter().map(|row| row.iops).sum();
             rows.iter().map(|row| row.mean_ms.unwrap_or(0.0) * row.iops).sum::<f64>() / answered
         };
@@ -142,9 +147,11 @@ proptest! {
         prop_assert!((summary.worst_mean_ms.unwrap() / worst - 1.0).abs() < 1e-9, "{:?} for {worst}", summary.worst_mean_ms);
         let [p50, p95, p99, p999] = [summary.worst_p50_ms, summary.worst_p95_ms, summary.worst_p99_ms, summary.worst_p999_ms].map(Option::unwrap);
         prop_assert!(p50 <= p95 && p95 <= p99 && p99 <= p999);
-        // A window is part of the run: the run's percentile cannot exceed every window's, but for the width of a cell of waits, an eighth.
+        // A window is part of the run: the run's percentile cannot exceed every window's, but for
+        // the width of a cell of waits, an eighth.
         prop_assert!(p99 * 1.13 >= summary.p99_ms.unwrap() && p50 * 1.13 >= summary.p50_ms.unwrap(), "{summary:?}");
-        // Written down by the hour or by the minute, the worst five minutes are the same; rows of ten minutes are cut where something waits.
+        // Written down by the hour or by the minute, the worst five minutes are the same; rows of
+        // ten minutes are cut where something waits.
         let coarse = interval::open(&setup("gp3:100", None), &even(points), 600.0).unwrap().summary;
         prop_assert!((coarse.worst_p99_ms.unwrap() / p99 - 1.0).abs() < 1e-3, "{:?} for {p99}", coarse.worst_p99_ms);
     }
@@ -152,15 +159,18 @@ proptest! {
 
 #[test]
 fn a_spike_of_three_minutes_shows_in_the_worst_five_of_both_forms_and_not_in_the_day() {
-    // 3 minutes of 4,700 on 3,000: the last request of them waits some (4,700 x 180 - 3,000 x 181) / 3,000 = 101 s.
+    // 3 minutes of 4,700 on 3,000: the last request of them waits some (4,700 x 180 - 3,000 x 181)
+    // / 3,000 = 101 s.
     let load = OpenLoad::new(vec![reads(1_200.0, 1_500.0), reads(180.0, 4_700.0), reads(18_000.0, 1_500.0)]);
     let setup = setup("gp3:100", None);
     let by_interval = interval::open(&setup, &load, 60.0).unwrap().summary;
     let by_event = events::open(&setup, &load, 60.0, &mut events::quiet).unwrap().summary;
     let (a, b) = (by_interval.worst_p99_ms.unwrap(), by_event.worst_p99_ms.unwrap());
-    // Cells of waits are an eighth wide; the per-I/O form's queue scatters by sqrt(846,000) / 3,000 = 0.3 s.
+    // Cells of waits are an eighth wide; the per-I/O form's queue scatters by sqrt(846,000) / 3,000
+    // = 0.3 s.
     assert!((95e3..115e3).contains(&b) && (a / b - 1.0).abs() < 0.13, "{a} and {b}");
-    // Windows that hold the whole end of the spike are as bad as each other: they begin within five minutes.
+    // Windows that hold the whole end of the spike are as bad as each other: they begin within five
+    // minutes.
     let (a, b) = (by_interval.worst_at_s.unwrap(), by_event.worst_at_s.unwrap());
     assert!((a - b).abs() < 300.0 && (1_080.0..=1_440.0).contains(&a), "{a} and {b}");
 }
@@ -168,17 +178,18 @@ fn a_spike_of_three_minutes_shows_in_the_worst_five_of_both_forms_and_not_in_the
 #[test]
 fn candidates_are_judged_by_the_cycle_that_is_asked_for() {
     let load = even(vec![reads(18.0 * 3_600.0, 260.0), reads(6.0 * 3_600.0, 500.0)]);
-    let candidates = ["gp2:100", "gp3:100"].map(|storage| Candidate { storage: storage.parse().unwrap(), instance: None });
+    let candidates = ["gp2:100", "gp3:100"].map(|storage| DemandCandidate { storage: storage.parse().unwrap(), instance: None });
     let ask = |cycle, start_balance_percent, prune_above| {
-        let search = Search { load: &load, as_of: "2024-06-01".parse().unwrap(), instances: &[], start_balance_percent, cycle, prune_above };
+        let search = DemandSearch { load: &load, as_of: "2024-06-01".parse().unwrap(), instances: &[], start_balance_percent, cycle, prune_above };
         evaluate(&search, &candidates, &mut |_| true).unwrap()
     };
-    let throttled = |outcome: &Outcome| if let Outcome::Simulated(repeated) = outcome { repeated.summary.throttled_s } else { f64::NAN };
+    let throttled = |outcome: &DemandOutcome| if let DemandOutcome::Simulated(repeated) = outcome { repeated.summary.throttled_s } else { f64::NAN };
     assert_eq!(throttled(&ask(Cycle::First, None, 1.0)[0]), 0.0);
-    // The credits of a start help a first day, and not a settled one: 320 a second on average over 300.
-    assert!(matches!(ask(Cycle::Settled, None, 1.0)[0], Outcome::Bounded(by) if (by - 320.0 / 300.0).abs() < 1e-9));
+    // The credits of a start help a first day, and not a settled one: 320 a second on average over
+    // 300.
+    assert!(matches!(ask(Cycle::Settled, None, 1.0)[0], DemandOutcome::Bounded(by) if (by - 320.0 / 300.0).abs() < 1e-9));
     assert!(throttled(&ask(Cycle::Settled, None, f64::INFINITY)[0]) > 0.0);
     // A start balance asks for the first day.
     assert_eq!(throttled(&ask(Cycle::Settled, Some(100.0), 1.0)[0]), 0.0);
-    assert!(matches!(&ask(Cycle::Settled, None, 1.0)[1], Outcome::Simulated(repeated) if repeated.settled == Some(true)));
+    assert!(matches!(&ask(Cycle::Settled, None, 1.0)[1], DemandOutcome::Simulated(repeated) if repeated.settled == Some(true)));
 }

@@ -1,10 +1,12 @@
-//! The two forms held together: the same storage and load, every request by itself and in closed form.
+//! The two forms held together: the same storage and load, every request by itself and in closed
+//! form.
 //!
-//! Tolerances. Delivered requests: 0.1 % of what is delivered, plus what the forms may differ by at the edges: requests in flight at the end (at most the outstanding ones) and
-//! the last point's share of a second. Moment of depletion: within one interval.
+//! Tolerances. Delivered requests: 0.1 % of what is delivered, plus what the forms may differ by at
+//! the edges: requests in flight at the end (at most the outstanding ones) and the last point's
+//! share of a second. Moment of depletion: within one interval.
 
 use headrace_catalog::NaiveDate;
-use headrace_model::fault::Degradation;
+use headrace_model::rates::Degradation;
 use headrace_model::Nanos;
 use headrace_model::{Cap, ModelOptions};
 use headrace_sim::{events, interval, Arrivals, ClosedLoad, OpenLoad, Pattern, Point, Run, Setup, Summary};
@@ -13,7 +15,8 @@ use proptest::prelude::*;
 fn setup(storage: &str, instance: Option<&str>) -> Setup {
     let day: NaiveDate = "2024-06-01".parse().unwrap();
     let mut setup = Setup::resolve(storage, instance, day).unwrap();
-    // Chance (holds) is what the interval form leaves out by design; merging needs offsets it does not have.
+    // Chance (holds) is what the interval form leaves out by design; merging needs offsets it does
+    // not have.
     setup.options = ModelOptions { holds: false, merge: false, ..ModelOptions::default() };
     setup
 }
@@ -95,12 +98,15 @@ proptest! {
         let by_interval = interval::open(&setup, &load, 1.0).unwrap();
         prop_assert_eq!(by_event.rows.len(), by_interval.rows.len());
         let (one, other) = (delivered(&by_event), delivered(&by_interval));
-        // Requests in service at a row's end are answered in the next: 0.05 s of the highest rate covers HDD latencies. The members of a stripe get random
-        // shares of the requests, and the one with the most sets the pace once the host's outstanding requests all wait for it: 2.5 sigma of a binomial share, times the members.
+        // Requests in service at a row's end are answered in the next: 0.05 s of the highest rate
+        // covers HDD latencies. The members of a stripe get random shares of the requests, and the
+        // one with the most sets the pace once the host's outstanding requests all wait for it: 2.5
+        // sigma of a binomial share, times the members.
         let peak = load.points.iter().map(|point| point.reads_per_s + point.writes_per_s).fold(0.0, f64::max);
         let members = setup.limits.len() as f64;
         let chance = |total: f64| if members > 1.0 { f64::from(load.max_outstanding) + 2.5 * (total * members).sqrt() } else { 16.0 };
-        // Where the cost of requests changes under a backlog, the members of a stripe reach the change one after the other: an array may be an interval early or late.
+        // Where the cost of requests changes under a backlog, the members of a stripe reach the
+        // change one after the other: an array may be an interval early or late.
         let slack = usize::from(members > 1.0);
         for (second, a) in one.iter().enumerate() {
             let (low, high) = (other[second.saturating_sub(slack)], other[(second + slack).min(other.len() - 1)]);
@@ -116,8 +122,10 @@ proptest! {
         (from, length, left) in (0u64..60, 10u64..120, 50u64..1_000),
         share in 0.0f64..=1.0,
     ) {
-        // What is left to the interval form: caps of a single volume that are lower for a while, and what HDD types charge for sequential requests. Latency of an event,
-        // mirrors that route round it, first touch and merging are the per-I/O form's, which is chosen for them (tests/unit/test_forms.py).
+        // What is left to the interval form: caps of a single volume that are lower for a while,
+        // and what HDD types charge for sequential requests. Latency of an event, mirrors that
+        // route round it, first touch and merging are the per-I/O form's, which is chosen for them
+        // (tests/unit/test_forms.py).
         let event = Degradation { from: Nanos::from_secs(from), until: Nanos::from_secs(from + length), caps_per_mille: left, extra_latency: Nanos::ZERO };
         let setup = Setup { degradations: vec![(0, event)], ..with_few_credits(setup(storage, None), 0.5) };
         let load = OpenLoad { arrivals: Arrivals::Even, sequential_read_share: share, sequential_write_share: share, ..OpenLoad::new(points) };
@@ -126,7 +134,8 @@ proptest! {
         let (one, other) = (delivered(&by_event), delivered(&by_interval));
         let peak = load.points.iter().map(|point| point.reads_per_s + point.writes_per_s).fold(0.0, f64::max);
         for (second, (a, b)) in one.iter().zip(&other).enumerate() {
-            // As above; sequential or not is a draw per request, and streams of reads and writes break each other: 3 sigma of a share, and the difference itself for HDD.
+            // As above; sequential or not is a draw per request, and streams of reads and writes
+            // break each other: 3 sigma of a share, and the difference itself for HDD.
             let drawn = 3.0 * b.sqrt();
             let hdd = if setup.limits[0].random_charges_full_unit { f64::INFINITY } else { 0.0 };
             let allowed = 0.001 * b + 0.05 * peak + 16.0 + drawn;
@@ -141,7 +150,8 @@ proptest! {
         magnitude in 0.0f64..6.0,
         rates in prop::collection::vec((0.0f64..1.0, 0.0f64..1.0, 512.0f64..5e6, 512.0f64..1e6, any::<bool>(), any::<bool>()), 1..60),
     ) {
-        // Rates over six decades, sizes over four, idle reads or writes here and there: every time scale at which something can run empty.
+        // Rates over six decades, sizes over four, idle reads or writes here and there: every time
+        // scale at which something can run empty.
         let scale = 10f64.powf(magnitude);
         let point = |&(reads, writes, read_bytes, write_bytes, some_reads, some_writes): &(f64, f64, f64, f64, bool, bool)| Point {
             duration_s: seconds,
@@ -190,9 +200,12 @@ proptest! {
         let by_event = events::closed(&setup, &load, 60.0, 1.0, &mut events::quiet).unwrap();
         let by_interval = interval::closed(&setup, &load, 60.0, 1.0).unwrap();
         let (a, b) = (by_event.summary.delivered_ios, by_interval.summary.delivered_ios);
-        // When limits decide, the forms agree to 0.1 %. When latency decides, the rate is outstanding over mean latency; the per-I/O form's mean
-        // is a sample mean of a heavy-tailed distribution (deviation at most 6 x the mean, rare stalls): 5 sigma / sqrt(n) on top. In between (a stripe whose members are
-        // limited in turn), clients wait for the slower member of the moment, which only the per-I/O form sees: up to 1/sqrt(depth per member) of the rate.
+        // When limits decide, the forms agree to 0.1 %. When latency decides, the rate is
+        // outstanding over mean latency; the per-I/O form's mean is a sample mean of a heavy-tailed
+        // distribution (deviation at most 6 x the mean, rare stalls): 5 sigma / sqrt(n) on top. In
+        // between (a stripe whose members are limited in turn), clients wait for the member that is
+        // slower at that time, which only the per-I/O form sees: up to 1/sqrt(depth per member) of
+        // the rate.
         let sampling = 30.0 / a.sqrt();
         let limited = by_interval.rows.last().unwrap().cap != Cap::Clients;
         let members = setup.limits.len() as f64;
@@ -216,8 +229,9 @@ fn the_same_seed_gives_the_same_run_and_another_another() {
 
 #[test]
 fn an_instance_burst_bucket_runs_dry_when_arithmetic_says() {
-    // m5.large: 650 Mbit/s baseline, 4,750 maximum, 30 minutes of the difference. At 300 MiB/s = 314,572,800 B/s the bucket of (593.75 - 81.25) MB/s x 1,800 s =
-    // 922.5 GB loses 314.57 - 81.25 = 233.32 MB/s: it lasts 3,953.8 s. Delivered then: 81.25 MB/s.
+    // m5.large: 650 Mbit/s baseline, 4,750 maximum, 30 minutes of the difference. At 300 MiB/s =
+    // 314,572,800 B/s the bucket of (593.75 - 81.25) MB/s x 1,800 s = 922.5 GB loses 314.57 - 81.25
+    // = 233.32 MB/s: it lasts 3,953.8 s. Delivered then: 81.25 MB/s.
     let setup = setup("gp3:1000:16000:1000", Some("m5.large"));
     let point = Point { duration_s: 7_200.0, reads_per_s: 1_200.0, writes_per_s: 0.0, read_bytes: 262_144.0, write_bytes: 0.0 };
     let run = interval::open(&setup, &OpenLoad::new(vec![point]), 60.0).unwrap();
@@ -233,7 +247,8 @@ fn an_instance_burst_bucket_runs_dry_when_arithmetic_says() {
 
 #[test]
 fn a_backlog_builds_up_is_worked_off_and_is_told() {
-    // 4,000 a second for 30 s on 3,000: 30,000 pile up less the saved second (3,000) and are worked off at 2,000 a second in 13.5 s.
+    // 4,000 a second for 30 s on 3,000: 30,000 pile up less the saved second (3,000) and are worked
+    // off at 2,000 a second in 13.5 s.
     let setup = setup("gp3:100", None);
     let point = |duration_s: f64, iops: f64| Point { duration_s, reads_per_s: iops, writes_per_s: 0.0, read_bytes: 16_384.0, write_bytes: 0.0 };
     let load = OpenLoad { arrivals: Arrivals::Even, ..OpenLoad::new(vec![point(30.0, 4_000.0), point(60.0, 1_000.0)]) };
@@ -249,9 +264,12 @@ fn a_backlog_builds_up_is_worked_off_and_is_told() {
 
 #[test]
 fn independent_arrivals_wait_in_clumps_near_a_cap() {
-    // Ten minutes of Poisson reads on 3,000 IOPS. The reserve lasts, or lasts a while, or not, as the utilisation comes nearer to one. The per-I/O form's figures have few
-    // independent clumps behind them (some 1/(1-u)^2 requests each, at 0.995 about 45 a run; at 1 a run is one clump): what is compared is the mean over runs, with two of
-    // its standard errors beside the 15 % that the interval form may be off. Time with waits: ten seconds more, for where the reserve runs out.
+    // Ten minutes of Poisson reads on 3,000 IOPS. The reserve lasts, or lasts a while, or not, as
+    // the utilisation comes nearer to one. The per-I/O form's figures have few independent clumps
+    // behind them (some 1/(1-u)^2 requests each, at 0.995 about 45 a run; at 1 a run is one clump):
+    // what is compared is the mean over runs, with two of its standard errors in addition to the 15
+    // % that the interval form may be off. Time with waits: ten seconds more, for where the reserve
+    // runs out.
     const RUNS: u64 = 8;
     for (used, waits) in [(0.90, false), (0.97, false), (0.99, true), (0.995, true), (1.0, true), (1.01, true)] {
         let point = Point { duration_s: 600.0, reads_per_s: 3_000.0 * used, writes_per_s: 0.0, read_bytes: 16_384.0, write_bytes: 0.0 };
@@ -295,5 +313,19 @@ fn a_lost_array_serves_nothing_and_one_that_is_not_does() {
         let summary = run(storage, &failed).summary;
         assert_eq!((summary.failed_ios, summary.lost_at_s), (0.0, None), "{storage}");
         assert!(summary.delivered_ios > 15_000.0);
+    }
+}
+
+/// A sum of nothing is -0.0 for floating point, and would be written so: rows without waits have 0.
+#[test]
+fn no_figure_of_a_row_is_a_negative_zero() {
+    let point = |reads_per_s: f64| Point { duration_s: 5.0, reads_per_s, writes_per_s: 0.0, read_bytes: 16_384.0, write_bytes: 0.0 };
+    let load = OpenLoad::new(vec![point(0.0), point(100.0)]);
+    let setup = setup("gp3:100", Some("m5.large"));
+    for run in [interval::open(&setup, &load, 5.0).unwrap(), events::open(&setup, &load, 5.0, &mut events::quiet).unwrap()] {
+        for row in &run.rows {
+            let figures = [row.throttled_s, row.iops, row.mib_s, row.asked_iops, row.asked_mib_s, row.queue, run.summary.throttled_s];
+            assert!(figures.iter().all(|figure| figure.is_sign_positive()), "{row:?}");
+        }
     }
 }

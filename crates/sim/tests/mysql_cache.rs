@@ -1,15 +1,17 @@
-//! The cache followed as a fluid, against a list of pages touched one by one, against Che's approximation and against what must be conserved; and the curve made of it.
+//! The cache followed as a fluid, against a list of pages touched one by one, against Che's
+//! approximation and against what must be conserved; and the curve made of it.
 //!
 //! Random cases print their classes and seed when they fail.
 
 use headrace_sim::mysql::cache::{Cache, Moved};
 use headrace_sim::mysql::warmup::At;
-use headrace_sim::mysql::{standard, Database, Engine, PageClass, Popularity, WarmUp};
+use headrace_sim::mysql::{standard, Database, PageClass, Popularity, StorageEngine, WarmUp};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// A step of the curve reads this share of the cache at most; where the fluid is compared with a list it takes finer ones, so that only chance and merged cohorts are left.
+/// A step of the curve reads this share of the cache at most; where the fluid is compared with a
+/// list it takes finer ones, so that only chance and merged cohorts are left.
 const STEP: f64 = 0.02;
 const FINE: f64 = 0.001;
 const GIB: f64 = 1_073_741_824.0;
@@ -23,7 +25,8 @@ fn popularity(classes: &[(f64, f64)]) -> Popularity {
     Popularity { classes: classes.iter().map(|&(pages, touches_per_tx)| PageClass { pages, touches_per_tx }).collect() }
 }
 
-/// Two to four classes of whole pages whose heat goes over three decades; a transaction touches some ten pages.
+/// Two to four classes of whole pages whose heat goes over three decades; a transaction touches
+/// some ten pages.
 fn classes() -> impl Strategy<Value = Popularity> {
     prop::collection::vec((200u32..4_000, 0.0f64..3.0), 2..5).prop_map(|drawn| {
         let heat: f64 = drawn.iter().map(|&(pages, decade)| f64::from(pages) * 10f64.powf(decade)).sum();
@@ -45,7 +48,8 @@ fn rules() -> impl Strategy<Value = Rules> {
     prop_oneof![Just(INNODB), Just(LRU), (0.1f64..1.0, any::<bool>()).prop_map(|(old_share, ordered_while_filling)| Rules { old_share, ordered_while_filling }),]
 }
 
-/// The list with every page in it, head first. Reads enter at the midpoint, hits go to the head, the tail is evicted; nothing moves before the first eviction if so ruled.
+/// The list with every page in it, head first. Reads enter at the midpoint, hits go to the head,
+/// the tail is evicted; nothing moves before the first eviction if so ruled.
 struct List {
     rules: Rules,
     capacity: usize,
@@ -141,8 +145,10 @@ fn cold(popularity: &Popularity, capacity: f64, rules: Rules) -> Cache {
     Cache::cold(popularity, capacity, rules.old_share, rules.ordered_while_filling)
 }
 
-/// What a count of independent events may be off by, and the fluid: a read is a coin with a small chance, so n of them scatter by sqrt(n); the pages outside scatter by as much again; five
-/// of these, of the larger count. 1 % on top: within a step the fluid does not know what came first, and cohorts are merged.
+/// What a count of independent events may be off by, and the fluid: a read is a coin with a small
+/// chance, so n of them scatter by sqrt(n); the pages outside scatter by as much again; five of
+/// these, of the larger count. 1 % on top: within a step the fluid does not know what came first,
+/// and cohorts are merged.
 fn allowed(one: f64, other: f64) -> f64 {
     let counted = one.max(other);
     5.0 * (2.0 * counted).sqrt() + 0.01 * counted + 1.0
@@ -151,7 +157,8 @@ fn allowed(one: f64, other: f64) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases(24)) })]
 
-    /// Window by window, from a cold start through six turnovers: reads, evictions, and how many of those go back to before the first eviction.
+    /// Window by window, from a cold start through six turnovers: reads, evictions, and how many of
+    /// those go back to before the first eviction.
     #[test]
     fn a_list_of_pages_does_the_same(popularity in classes(), share in 0.1f64..0.7, rules in rules(), seed in any::<u64>()) {
         let capacity = (share * popularity.pages()).floor();
@@ -174,7 +181,8 @@ proptest! {
             };
             same("reads in it", fluid.reads - by_then.reads, list.moved.reads - before.reads)?;
             same("reads so far", fluid.reads, list.moved.reads)?;
-            // What leaves depends on when the cache was full, which is as uncertain as a cache's worth of reads: counted with it.
+            // What leaves depends on when the cache was full, which is as uncertain as a cache's
+            // worth of reads: counted with it.
             let by = |list: f64| list + capacity;
             same("evicted of the first", by(fluid.evicted_first), by(list.moved.evicted_first))?;
             same("evicted later", by(fluid.evicted_later), by(list.moved.evicted_later))?;
@@ -183,8 +191,10 @@ proptest! {
         }
     }
 
-    /// Che's approximation of LRU: every page stays for the same time T without a touch, `sum of pages x (1 - exp(-touches T)) = capacity`. Where Che has a sharp T the fluid has a cohort
-    /// of pages of like age: 0.5 %, and what Che himself says for 0.2 % more or less capacity, since the hot pages of some cases just about fill the cache.
+    /// Che's approximation of LRU: every page stays for the same time T without a touch,
+    /// `sum of pages x (1 - exp(-touches T)) = capacity`. Where Che has a sharp T the fluid has a
+    /// cohort of pages of like age: 0.5 %, and what Che himself says for 0.2 % more or less
+    /// capacity, since the hot pages of some cases just about fill the cache.
     #[test]
     fn settled_lru_misses_as_che_says(popularity in classes(), share in 0.1f64..0.7, ordered_while_filling in any::<bool>()) {
         let capacity = share * popularity.pages();
@@ -197,7 +207,8 @@ proptest! {
         prop_assert!((reads - che(capacity)).abs() < allowed, "{reads} reads per transaction, {} by Che, allowed {allowed}", che(capacity));
     }
 
-    /// Where all pages are alike no list is better than another: a touch misses with what is outside.
+    /// Where all pages are alike no list is better than another: a touch misses with what is
+    /// outside.
     #[test]
     fn alike_pages_miss_by_what_is_outside(pages in 1e3f64..1e9, share in 0.01f64..0.99, touches in 0.1f64..100.0, rules in rules()) {
         let mut cache = cold(&popularity(&[(0.7 * pages, touches / pages), (0.3 * pages, touches / pages)]), share * pages, rules);
@@ -224,7 +235,8 @@ proptest! {
         }
     }
 
-    /// Every page is inside or outside, class by class, whatever the steps: what is outside of a class is told by what was evicted of it, each class weighed by itself.
+    /// Every page is inside or outside, class by class, whatever the steps: what is outside of a
+    /// class is told by what was evicted of it, each class weighed by itself.
     #[test]
     fn pages_are_conserved(popularity in classes(), share in 0.02f64..1.2, rules in rules(), steps in prop::collection::vec(-3.0f64..6.0, 1..60)) {
         let capacity = share * popularity.pages();
@@ -271,15 +283,21 @@ fn stay(popularity: &Popularity, capacity: f64) -> f64 {
     low
 }
 
-/// The curve's steps are coarse. On the standard workloads halving them moves reads, from a cold start through six turnovers, by less than 1 %, and steps twenty times finer by less than 1.5 %.
+/// The curve's steps are coarse. On the standard workloads halving them moves reads, from a cold
+/// start through six turnovers, by less than 1 %, and steps twenty times finer by less than 1.5 %.
 ///
-/// Why there is an error at all: what a step evicts can be read again in the next one only, so in a step a class that is touched often misses less than it should: by half the step's
-/// evictions of it times its touches. It falls with the step. The rate at one moment is right to 1 %: cohorts leave one by one.
+/// Why there is an error at all: what a step evicts can be read again in the next one only, so in a
+/// step a class that is touched often misses less than it should: by half the step's evictions of
+/// it times its touches. It falls with the step. The rate at one moment is right to 1 %: cohorts
+/// leave one by one.
 #[test]
 fn finer_steps_change_little() {
-    for (engine, warehouses, gib) in
-        [(Engine::Innodb, 5_000.0, 54.0), (Engine::Innodb, 5_000.0, 5.0), (Engine::Myrocks, 5_000.0, 25.0), (Engine::Innodb, 1_000.0, 54.0)]
-    {
+    for (engine, warehouses, gib) in [
+        (StorageEngine::Innodb, 5_000.0, 54.0),
+        (StorageEngine::Innodb, 5_000.0, 5.0),
+        (StorageEngine::Myrocks, 5_000.0, 25.0),
+        (StorageEngine::Innodb, 1_000.0, 54.0),
+    ] {
         let database = standard::tpcc(engine, warehouses).unwrap();
         let rules = Rules { old_share: database.old_share, ordered_while_filling: database.ordered_while_filling };
         let capacity = database.cache_pages(gib * GIB);
@@ -297,7 +315,7 @@ fn finer_steps_change_little() {
 }
 
 fn tpcc(warehouses: f64) -> Database {
-    standard::tpcc(Engine::Innodb, warehouses).unwrap()
+    standard::tpcc(StorageEngine::Innodb, warehouses).unwrap()
 }
 
 fn values(at: &At) -> [f64; 8] {
@@ -311,14 +329,16 @@ fn database_with(popularity: Popularity, dirty_slope: f64) -> Database {
     database
 }
 
-/// The curve at any transactions, whatever hint: linear between its points, its ends hold.
+/// The curve at any number of transactions and with any hint: linear between its points, its ends
+/// hold.
 #[test]
-fn a_curve_is_linear_between_its_points_whatever_the_hint() {
+fn a_curve_is_linear_between_its_points_with_any_hint() {
     let warm_up = WarmUp::new(&tpcc(1_000.0), 10.0 * GIB);
     let points = warm_up.points();
     assert!(points.windows(2).all(|pair| pair[1].tx > pair[0].tx && pair[1].turned >= pair[0].turned && pair[1].full >= pair[0].full));
     let full_at = warm_up.full_at_tx.unwrap();
-    // A step ends where the cache is full; points lie in the middle of steps of at most 2 % of the cache.
+    // A step ends where the cache is full; points lie in the middle of steps of at most 2 % of the
+    // cache.
     assert!(points.iter().all(|point| if point.full == 1.0 { point.tx > 0.99 * full_at } else { point.tx < 1.01 * full_at }));
     let mut random = ChaCha8Rng::seed_from_u64(3);
     let (first, last) = (points[0], points[points.len() - 1]);
@@ -332,7 +352,8 @@ fn a_curve_is_linear_between_its_points_whatever_the_hint() {
         let at = warm_up.at(tx, &mut rolling);
         assert_eq!(at.tx, tx);
         assert_eq!(rolling, index);
-        // The share itself rounds to a part in 2^53 of tx over the distance of points, at least some thousandths of tx.
+        // The share itself rounds to a part in 2^53 of tx over the distance of points, at least
+        // some thousandths of tx.
         for ((a, b), got) in values(&pair[0]).into_iter().zip(values(&pair[1])).zip(values(&at)) {
             assert!((got - (a + share * (b - a))).abs() <= 1e-9 * (a.abs() + b.abs()), "{got} between {a} and {b} at {share}");
         }
@@ -342,7 +363,8 @@ fn a_curve_is_linear_between_its_points_whatever_the_hint() {
     }
 }
 
-/// While the cache fills, a point is the mean of its step, from the closed form: distinct pages touched by the end less those touched by the beginning, over the transactions.
+/// While the cache fills, a point is the mean of its step, from the closed form: distinct pages
+/// touched by the end less those touched by the beginning, over the transactions.
 #[test]
 fn the_curve_begins_with_first_touches() {
     let database = tpcc(1_000.0);
@@ -350,7 +372,8 @@ fn the_curve_begins_with_first_touches() {
     let full_at = warm_up.full_at_tx.unwrap();
     assert!((database.popularity.touched(full_at) / database.cache_pages(10.0 * GIB) - 1.0).abs() < 1e-3, "full at {full_at}");
     for point in warm_up.points().iter().filter(|point| point.full == 0.0) {
-        // A step is at most 8 % of the transactions so far; the curve's own bend over it is second order: (0.08)^2 / 24 times a second derivative of the size of reads itself.
+        // A step is at most 8 % of the transactions so far; the curve's own bend over it is second
+        // order: (0.08)^2 / 24 times a second derivative of the size of reads itself.
         let expected = database.popularity.first_touches_per_tx(point.tx);
         assert!((point.reads / expected - 1.0).abs() < 1e-3, "{} for {expected} at {}", point.reads, point.tx);
         assert_eq!(point.evicted_dirty, 0.0);
@@ -390,7 +413,8 @@ fn twice_the_data_in_twice_the_cache_takes_twice_as_long() {
     }
 }
 
-/// Measured over modelled: by transactions while the cache fills, by turnovers once it evicts; linear between points, the ends hold, 1 where there are none.
+/// Measured over modelled: by transactions while the cache fills, by turnovers once it evicts;
+/// linear between points, the ends hold, 1 where there are none.
 #[test]
 fn shape_is_looked_up_where_it_belongs() {
     let mut database = tpcc(500.0);
@@ -422,9 +446,10 @@ fn shape_is_looked_up_where_it_belongs() {
     assert!(pairs.clone().all(|(a, b)| At { shape: 1.0, ..*b } == *a));
 }
 
-/// A class of pages nobody touches: never read, never evicted, and nothing about the others becomes undefined.
+/// A class of pages that are never touched: never read, never evicted, and nothing about the others
+/// becomes undefined.
 #[test]
-fn pages_nobody_touches_change_no_reads() {
+fn pages_that_are_never_touched_change_no_reads() {
     let curve = |classes: &[(f64, f64)], slope: f64| {
         let warm_up = WarmUp::new(&database_with(popularity(classes), slope), 1e5 * 16_384.0);
         assert!(warm_up.points().iter().all(|point| values(point).into_iter().all(f64::is_finite)), "{classes:?}");
@@ -443,7 +468,8 @@ fn pages_nobody_touches_change_no_reads() {
     assert_eq!(curve(&[(1e3, 0.0)], 0.3).points()[0].reads, 0.0);
 }
 
-/// Pages read before the first eviction: what has left of them by a point and what is still there make a full cache. With such pages all dirty and later ones clean, the curve tells both.
+/// Pages read before the first eviction: what has left of them by a point and what is still there
+/// make a full cache. With such pages all dirty and later ones clean, the curve tells both.
 #[test]
 fn first_pages_leave_once() {
     let mut database = tpcc(1_000.0);
@@ -451,7 +477,8 @@ fn first_pages_leave_once() {
     let warm_up = WarmUp::new(&database, 10.0 * GIB);
     let capacity = database.cache_pages(10.0 * GIB);
     let (mut begin, mut left) = (0.0, 0.0);
-    // A point lies in the middle of its step, but from the last one followed on, where steps are no longer taken: its turnovers grow by 15 % at once.
+    // A point lies in the middle of its step, but from the last one followed on, where steps are no
+    // longer taken: its turnovers grow by 15 % at once.
     let followed = warm_up.points().windows(2).take_while(|pair| pair[1].reads != pair[0].reads || pair[1].full == 0.0).count();
     for point in &warm_up.points()[..followed] {
         let step = 2.0 * (point.tx - begin);
@@ -464,7 +491,8 @@ fn first_pages_leave_once() {
     assert!(left > 0.5 * capacity && left < capacity, "{left} of {capacity}");
 }
 
-/// With dirty shares of 1 a page leaves dirty however read: as many as are read, once full. A slope makes rare pages dirtier and leaves hot ones cleaner.
+/// With dirty shares of 1 a page leaves dirty however read: as many as are read, once full. A slope
+/// makes rare pages dirtier and leaves hot ones cleaner.
 #[test]
 fn evicted_pages_are_dirty_by_their_share() {
     let settled = |slope: f64, share: f64| {
@@ -482,6 +510,26 @@ fn evicted_pages_are_dirty_by_their_share() {
     let mean = (5e4 * 1e-4 + 5e5 * 2e-6) / 5.5e5;
     let (hot, rare) = ((1e-4f64 / mean).powf(-0.3), (2e-6f64 / mean).powf(-0.3));
     let of_rare = (steep.evicted_dirty / 0.25 - hot * steep.reads) / (rare - hot);
-    // Of the 5e5 rare ones 4.5e5 to 5e5 are outside, each read 2e-6 times; the step's middle is 1 % of the cache away from its end.
+    // Of the 5e5 rare ones 4.5e5 to 5e5 are outside, each read 2e-6 times; the step's middle is 1 %
+    // of the cache away from its end.
     assert!((0.9 * 0.99..1.0).contains(&of_rare), "{of_rare}");
+}
+
+/// Reads of one class settle within a few turnovers; what the flush list writes goes on along its
+/// ramp, ten times as long.
+#[test]
+fn page_writes_grow_on_where_reads_have_settled() {
+    let classes = vec![PageClass { pages: 1_000_000.0, touches_per_tx: 1e-5 }];
+    let (mut database, cache_bytes) = (database_with(Popularity { classes }, 0.0), 8e9);
+    let settled = WarmUp::new(&database, cache_bytes).points().iter().find(|point| point.turned > 3.0).unwrap().tx;
+    let ramp = 10.0 * settled;
+    database.writes.flush_ramp_tx = ramp;
+    let curve = WarmUp::new(&database, cache_bytes);
+    for tx in [0.1 * ramp, ramp, 3.0 * ramp] {
+        let expected = database.writes.flush_per_tx * (1.0 - (-tx / ramp).exp());
+        // Points lie 15 % apart: the line between two is below the curve by 0.15^2 / 8, 0.3 % of
+        // it, at most.
+        let found = curve.at(tx, &mut 0).flushed;
+        assert!((found / expected - 1.0).abs() < 0.01, "{found} for {expected} at {tx}");
+    }
 }

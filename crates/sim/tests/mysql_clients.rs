@@ -1,6 +1,8 @@
-//! The per-I/O form of the MySQL engines: held together with the interval form, with laws that must hold, and with its own accounts.
+//! The per-I/O form of the MySQL engines: held together with the interval form, with laws that must
+//! hold, and with its own accounts.
 //!
-//! Statistical tolerances are three standard errors, from the spread of response times and the number of transactions.
+//! Statistical tolerances are three standard errors, from the spread of response times and the
+//! number of transactions.
 
 mod common;
 
@@ -12,13 +14,15 @@ use headrace_sim::events::quiet;
 use headrace_sim::mysql::clients::{self, ClientsRun, PAGES_BEHIND};
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{
-    interval, Binding, Clients, Compaction, Database, Engine, Load, Log, Noise, PageClass, PageWrites, Popularity, Scenario, Second, Start, WarmUp,
+    interval, Binding, Clients, Compaction, Database, Log, Noise, PageClass, PageWrites, Popularity, Scenario, Second, Start, StorageEngine, TransactionLoad,
+    WarmUp,
 };
 use headrace_sim::{Setup, SimError};
 
 const RUN: f64 = 262_144.0;
 const CACHE_BYTES: f64 = 8e9;
-/// Seconds left out at the start: the saved second, which the interval form does not count on, and the queues' filling.
+/// Seconds left out at the start: the saved second, which the interval form does not count on, and
+/// the queues' filling.
 const LEFT_OUT: usize = 5;
 /// A log volume that nothing here comes near the limits of.
 const LOG: &str = "io1:400:20000";
@@ -51,7 +55,7 @@ impl Bench {
         Bench { warm_up: WarmUp::new(&database, CACHE_BYTES), database, data: setup(data), log: log.map(setup) }
     }
 
-    fn scenario(&self, load: Load, seconds: u32, seed: u64) -> Scenario<'_> {
+    fn scenario(&self, load: TransactionLoad, seconds: u32, seed: u64) -> Scenario<'_> {
         Scenario {
             database: &self.database,
             warm_up: &self.warm_up,
@@ -67,7 +71,7 @@ impl Bench {
         }
     }
 
-    fn run(&self, load: Load, seconds: u32) -> ClientsRun {
+    fn run(&self, load: TransactionLoad, seconds: u32) -> ClientsRun {
         clients::run(&self.scenario(load, seconds, 1), &mut quiet).unwrap()
     }
 
@@ -79,7 +83,8 @@ impl Bench {
         self.at().evicted_dirty + self.at().flushed
     }
 
-    /// I/Os of a transaction on the data device but for the log's: pages are written once in place and in runs of 16.
+    /// I/Os of a transaction on the data device but for the log's: pages are written once in place
+    /// and in runs of 16.
     fn ios_per_tx(&self) -> f64 {
         self.at().reads + self.pages_per_tx() * 17.0 / 16.0
     }
@@ -87,7 +92,7 @@ impl Bench {
     /// Transactions a second of the interval form without scatter, at a sharpness.
     fn interval(&self, clients: u32, sharpness: f64) -> f64 {
         let database = Database { clients: Clients { sharpness, ..self.database.clients }, ..self.database.clone() };
-        let scenario = Scenario { database: &database, seed: None, ..self.scenario(Load::Clients(clients), 4, 0) };
+        let scenario = Scenario { database: &database, seed: None, ..self.scenario(TransactionLoad::Clients(clients), 4, 0) };
         let mut tps = 0.0;
         interval::run(&scenario, &mut |second: &Second| tps = second.tps).unwrap();
         tps
@@ -100,7 +105,8 @@ impl Bench {
         // Own time is lognormal: sigma solves p95 over mean = exp(1.645 sigma - sigma^2/2).
         let sigma = 1.645 - (1.645f64 * 1.645 - 2.0 * self.database.clients.p95_over_mean.ln()).sqrt();
         let own_sd = base_s * ((sigma * sigma).exp() - 1.0).sqrt();
-        // A Poisson number of reads whose latencies vary about as much as their mean: variance 2 x number x mean^2.
+        // A Poisson number of reads whose latencies vary about as much as their mean: variance 2 x
+        // number x mean^2.
         let sd = (own_sd * own_sd + 2.0 * reads * read_s * read_s).sqrt();
         (base_s + reads * read_s + self.database.log.syncs_per_commit * mean_s(self.log.as_ref().unwrap_or(&self.data), Op::Write), sd)
     }
@@ -137,7 +143,7 @@ fn both_forms(bench: &Bench) -> Vec<(u32, f64, f64)> {
     [1, 2, 4, 8, 10, 12, 13, 14, 15, 16, 18, 20, 22, 23, 25, 28, 30, 34, 40, 64, 128]
         .into_iter()
         .map(|clients| {
-            let run = bench.run(Load::Clients(clients), 65);
+            let run = bench.run(TransactionLoad::Clients(clients), 65);
             assert_accounts(&run);
             let tps = mean_tps(&run);
             (clients, tps, 3.0 * sd_s / alone_s / (tps * 60.0).sqrt())
@@ -145,7 +151,8 @@ fn both_forms(bench: &Bench) -> Vec<(u32, f64, f64)> {
         .collect()
 }
 
-/// The sharpness at which the interval form comes closest, and the root mean square of what is left.
+/// The sharpness at which the interval form comes closest, and the root mean square of what is
+/// left.
 fn best_sharpness(bench: &Bench, measured: &[(u32, f64, f64)]) -> (f64, f64) {
     let rms = |p: f64| {
         let squares = measured.iter().map(|&(clients, tps, _)| (bench.interval(clients, p) / tps).ln().powi(2));
@@ -155,11 +162,15 @@ fn best_sharpness(bench: &Bench, measured: &[(u32, f64, f64)]) -> (f64, f64) {
     grid.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
 }
 
-/// Volumes' queues alone turn from one limit to the next far more sharply than p = 4: a token bucket serves evenly and forgives bursts of 1/64 s.
+/// Volumes' queues alone turn from one limit to the next far more sharply than p = 4: a token
+/// bucket serves evenly and forgives bursts of 1/64 s.
 ///
-/// Against p = 64, all but the plain minimum: three standard errors, 1.1 % for what p = 64 takes off where the limits cross (1 - 2^(-1/64)), and 1 % because members of
-/// a stripe do not get exactly equal shares; with the log on the same volume 1 % more, since the interval form's syncs per commit are an approximation (one sync is 7 % of a
-/// transaction's I/Os here). Against p = 4: where the limits cross it takes off 1 - 2^(-1/4) = 15.9 %, so the per-I/O form is up to 18.9 % above.
+/// Against p = 64, all but the plain minimum: three standard errors, 1.1 % for what p = 64 takes
+/// off where the limits cross (1 - 2^(-1/64)), and 1 % because members of a stripe do not get
+/// exactly equal shares; with the log on the same volume 1 % more, since the interval form's syncs
+/// per commit are an approximation (one sync is 7 % of a transaction's I/Os here). Against p = 4:
+/// where the limits cross it takes off 1 - 2^(-1/4) = 15.9 %, so the per-I/O form is up to 18.9 %
+/// above.
 #[test]
 fn the_two_forms_agree_on_the_mean() {
     for (storage, log, forms) in
@@ -183,25 +194,28 @@ fn the_two_forms_agree_on_the_mean() {
     }
 }
 
-/// Transactions of very unlike length round the corner: found 10-16 for a p95 of three times the mean.
+/// Transactions of very unlike length round the corner: found 10-16 for a p95 of three times the
+/// mean.
 #[test]
 fn unlike_transactions_turn_less_sharply() {
     for storage in ["gp2:1000", "io1:200:5000", "2xgp3:500"] {
         let bench = Bench::new(slow(3.0), storage, Some(LOG));
         let (p, rms) = best_sharpness(&bench, &both_forms(&bench));
         println!("{storage}: best sharpness {p:.0} (rms {:.2} %)", 100.0 * rms);
-        // One in twenty clients under way is several times longer, and the standard error of a mean is up to 1 %.
+        // One in twenty clients under way is several times longer, and the standard error of a mean
+        // is up to 1 %.
         assert!((7.0..=24.0).contains(&p) && rms < 0.015, "{storage}: {p} {rms}");
     }
 }
 
-/// The cache curve is walked by transactions in both forms; at p = 64 their means differ by 2 % at most (above), and the cache fills with tps.
+/// The cache curve is walked by transactions in both forms; at p = 64 their means differ by 2 % at
+/// most (above), and the cache fills with tps.
 #[test]
 fn a_cold_start_walks_the_same_curve() {
     let mut sharp = database();
     sharp.clients.sharpness = 64.0;
     let bench = Bench::new(sharp, "io1:200:5000", Some(LOG));
-    let scenario = Scenario { start: Start::Cold, ..bench.scenario(Load::Clients(64), 300, 1) };
+    let scenario = Scenario { start: Start::Cold, ..bench.scenario(TransactionLoad::Clients(64), 300, 1) };
     let run = clients::run(&scenario, &mut quiet).unwrap();
     let mut others = Vec::new();
     interval::run(&Scenario { seed: None, ..scenario }, &mut |second: &Second| others.push(*second)).unwrap();
@@ -214,14 +228,15 @@ fn a_cold_start_walks_the_same_curve() {
     assert!(run.rows[299].reads_per_tx < 0.9 * run.rows[0].reads_per_tx);
 }
 
-/// With nothing to wait for, responses spread as the database says. A p95 of 40,000 lognormal draws has a standard error of 0.5 %.
+/// With nothing to wait for, responses spread as the database says. A p95 of 40,000 lognormal draws
+/// has a standard error of 0.5 %.
 #[test]
 fn responses_spread_as_calibrated() {
     for wanted in [1.2, 1.6, 3.0] {
         let mut in_memory = slow(wanted);
         in_memory.popularity = Popularity { classes: vec![PageClass { pages: 1e5, touches_per_tx: 1e-2 }] };
         in_memory.writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, ..in_memory.writes };
-        let summary = Bench::new(in_memory, "io1:200:5000", Some(LOG)).run(Load::Arrivals(vec![1_000.0]), 40).summary;
+        let summary = Bench::new(in_memory, "io1:200:5000", Some(LOG)).run(TransactionLoad::Arrivals(vec![1_000.0]), 40).summary;
         // The commit's half millisecond of 60 takes a share of the spread.
         assert_near("p95 over mean", summary.p95_ms / summary.mean_ms, wanted, 0.025);
     }
@@ -235,9 +250,10 @@ fn one_client_takes_the_sum_of_its_parts() {
         database.log.binlog_bytes_per_tx = 1_000.0;
         database.clients.base_ms = 2.0;
         let bench = Bench::new(database, storage, None);
-        let run = bench.run(Load::Clients(1), 120);
+        let run = bench.run(TransactionLoad::Clients(1), 120);
         let (alone_s, sd_s) = bench.alone();
-        // 1 % more: page writes come 16 and a run at a time, and a read behind them may wait. Sizes other than 16 KiB cost next to nothing.
+        // 1 % more: page writes come 16 and a run at a time, and a read behind them may wait. Sizes
+        // other than 16 KiB cost next to nothing.
         let transactions = run.summary.transactions as f64;
         assert_near(storage, transactions / 120.0, 1.0 / alone_s, 3.0 * sd_s / alone_s / transactions.sqrt() + 0.01);
         assert_near(storage, run.summary.mean_ms, alone_s * 1e3, 3.0 * sd_s / alone_s / transactions.sqrt() + 0.01);
@@ -249,7 +265,7 @@ fn one_client_takes_the_sum_of_its_parts() {
 fn many_clients_get_the_cap() {
     for (storage, iops) in [("gp2:1000", 3_000.0), ("io1:200:5000", 5_000.0)] {
         let bench = Bench::new(database(), storage, Some(LOG));
-        let run = bench.run(Load::Clients(128), 65);
+        let run = bench.run(TransactionLoad::Clients(128), 65);
         // 60 s of 200 transactions with Poisson reads: 3 x sqrt(10.5 / 12,000) / 14 = 0.6 %.
         assert_near(storage, mean_tps(&run), iops / bench.ios_per_tx(), 0.01);
         assert_eq!((run.summary.cap, run.rows[30].binding), (Binding::Data(Cap::VolumeIops), Binding::Data(Cap::VolumeIops)));
@@ -258,7 +274,8 @@ fn many_clients_get_the_cap() {
     }
 }
 
-/// Commits that come independently of each other, one write of length D under way: a write carries max(1, N) of them, N Poisson of mean w = rate x D, so w + e^-w on average.
+/// Commits that come independently of each other, one write of length D under way: a write carries
+/// max(1, N) of them, N Poisson of mean w = rate x D, so w + e^-w on average.
 #[test]
 fn group_commit_shares_writes() {
     let mut in_memory = database();
@@ -267,16 +284,17 @@ fn group_commit_shares_writes() {
     let bench = Bench::new(in_memory.clone(), "io1:200:5000", Some("io1:400:20000"));
     let write_s = LatencyProfile::of(setup("io1:400:20000").storage.members[0].volume_type, Op::Write, day()).mean_us() / 1e6;
     for rate in [200.0, 1_000.0, 3_000.0, 10_000.0] {
-        let run = bench.run(Load::Arrivals(vec![rate]), 40);
+        let run = bench.run(TransactionLoad::Arrivals(vec![rate]), 40);
         let w = rate * write_s;
-        // Writes vary by some 20 % in length, which moves e^-w by at most w^2 e^-w x 0.02 (0.5 %); commits near the ends 0.1 %; chance 3 / sqrt(8,000 writes) x spread.
+        // Writes vary by some 20 % in length, which moves e^-w by at most w^2 e^-w x 0.02 (0.5 %);
+        // commits near the ends 0.1 %; chance 3 / sqrt(8,000 writes) x spread.
         assert_near("syncs a commit", run.summary.log_syncs as f64 / run.summary.transactions as f64, 1.0 / (w + (-w).exp()), 0.03);
         assert_near("transactions a second", run.summary.transactions as f64 / 40.0, rate, 3.0 / (rate * 40.0).sqrt() + 0.001);
     }
     let bench = Bench::new(database(), "gp2:1000", None);
     let mut before = f64::INFINITY;
     for clients in [1, 4, 16, 64, 128] {
-        let summary = bench.run(Load::Clients(clients), 40).summary;
+        let summary = bench.run(TransactionLoad::Clients(clients), 40).summary;
         let syncs = summary.log_syncs as f64 / summary.transactions as f64;
         // A commit under way at the end has had its write and is not counted.
         assert!(syncs <= 1.0 + f64::from(clients) / summary.transactions as f64 && syncs < before + 0.005, "{clients} clients: {syncs} after {before}");
@@ -291,25 +309,26 @@ fn a_seed_is_a_run() {
     database.read_ahead_share = 0.2;
     database.read_bytes = 9_000.0;
     let bench = Bench::new(database, "2xgp3:200", Some("gp3:100"));
-    let rows = |load: Load, seed: u64| {
+    let rows = |load: TransactionLoad, seed: u64| {
         let run = clients::run(&bench.scenario(load, 20, seed), &mut quiet).unwrap();
         assert_accounts(&run);
         run.rows.iter().map(|row| serde_json::to_string(row).unwrap()).collect::<Vec<_>>()
     };
-    for load in [Load::Clients(24), Load::Arrivals(vec![100.0, 300.0])] {
+    for load in [TransactionLoad::Clients(24), TransactionLoad::Arrivals(vec![100.0, 300.0])] {
         assert_eq!(rows(load.clone(), 7), rows(load.clone(), 7));
         assert_ne!(rows(load.clone(), 7), rows(load, 8));
     }
 }
 
-/// Without latencies a commit takes no time and shares nothing, so the same arrivals ask for exactly the same pages.
+/// Without latencies a commit takes no time and shares nothing, so the same arrivals ask for
+/// exactly the same pages.
 #[test]
 fn an_own_log_volume_takes_exactly_the_logs_ios() {
     let of = |log: Option<&str>| {
         let mut bench = Bench::new(database(), "io2:500:30000", log);
         bench.data.options = ModelOptions::counting();
         bench.log.iter_mut().for_each(|log| log.options = ModelOptions::counting());
-        let run = bench.run(Load::Arrivals(vec![100.0]), 60);
+        let run = bench.run(TransactionLoad::Arrivals(vec![100.0]), 60);
         assert_accounts(&run);
         run.summary
     };
@@ -328,13 +347,14 @@ fn a_bucket_that_runs_dry_is_a_step() {
         let burst = limits.io_burst.as_mut().unwrap();
         (burst.capacity_ios, burst.initial_ios) = (100_000, 60_000);
     }
-    let run = bench.run(Load::Clients(64), 40);
+    let run = bench.run(TransactionLoad::Clients(64), 40);
     // 60,000 credits at 3,000 - 300 a second, and 1/64 s of the cap at once: gone after 22.19 s.
     let dry_s = (60_000.0 - 3_000.0 / 64.0) / 2_700.0;
     for row in &run.rows {
         let burst_s = (dry_s - (row.t_s - 1.0)).clamp(0.0, 1.0);
         let expected = 3_000.0 * burst_s + 300.0 * (1.0 - burst_s) + if row.t_s == 1.0 { 3_000.0 / 64.0 } else { 0.0 };
-        // Counted when answered, some milliseconds after their start: holds last up to 10 ms (30 I/Os), the last wait carries the rest.
+        // Counted when answered, some milliseconds after their start: holds last up to 10 ms (30
+        // I/Os), the last wait carries the rest.
         assert!((row.iops - expected).abs() <= 35.0, "{} s: {} for {expected}", row.t_s, row.iops);
         let cap = if row.t_s > dry_s + 2.0 { Cap::VolumeCredits } else { Cap::VolumeIops };
         if (row.t_s - dry_s).abs() > 2.0 {
@@ -351,10 +371,11 @@ fn pages_that_are_not_written_hold_up_reads() {
     database.writes.flush_per_tx = 30.0;
     let bench = Bench::new(database, "gp3:200", Some(LOG));
     let clients = 128;
-    let run = bench.run(Load::Clients(clients), 65);
+    let run = bench.run(TransactionLoad::Clients(clients), 65);
     assert_accounts(&run);
     let s = &run.summary;
-    // Each client's transaction under way has handed over its pages, and finds out that it must wait at its next read.
+    // Each client's transaction under way has handed over its pages, and finds out that it must
+    // wait at its next read.
     let bound = PAGES_BEHIND as f64 + f64::from(clients) * (bench.pages_per_tx() + 1.0);
     assert!(s.most_pages_behind > PAGES_BEHIND && (s.most_pages_behind as f64) <= bound, "{} within {bound}", s.most_pages_behind);
     assert!(s.pages_owed - s.pages_written <= s.most_pages_behind);
@@ -363,14 +384,15 @@ fn pages_that_are_not_written_hold_up_reads() {
     // Up to 64 pages are between their run and their place, 64 more under way to it.
     assert!((0.0..=9.0).contains(&(s.doublewrite_runs as f64 - s.pages_written as f64 / 16.0)));
     assert!(s.stalled_s > 1.0);
-    // Reads go at the pace of the writes: 60 s of 3,000 I/Os, up to a bound's worth of pages more or less behind (2,000 of 180,000).
+    // Reads go at the pace of the writes: 60 s of 3,000 I/Os, up to a bound's worth of pages more
+    // or less behind (2,000 of 180,000).
     assert_near("transactions a second", mean_tps(&run), 3_000.0 / bench.ios_per_tx(), 0.025);
 }
 
 #[test]
 fn compaction_moves_its_bytes() {
     let mut rocks = database();
-    rocks.engine = Engine::Myrocks;
+    rocks.engine = StorageEngine::Myrocks;
     rocks.writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, doublewrite: false, ..rocks.writes };
     rocks.compaction = Some(Compaction {
         period_tx: 2_000.0,
@@ -381,7 +403,7 @@ fn compaction_moves_its_bytes() {
         profile: vec![1.4, 1.0, 0.6],
     });
     let bench = Bench::new(rocks, "gp3:500:6000:500", None);
-    let run = bench.run(Load::Clients(8), 90);
+    let run = bench.run(TransactionLoad::Clients(8), 90);
     assert_accounts(&run);
     let periods = run.summary.transactions as f64 / 2_000.0;
     // 500 MB a period; the last may be half done.
@@ -398,11 +420,12 @@ fn compaction_moves_its_bytes() {
 fn an_open_load_is_served_or_piles_up() {
     let bench = Bench::new(database(), "gp2:1000", Some(LOG));
     let most = 3_000.0 / bench.ios_per_tx();
-    let served = bench.run(Load::Arrivals(vec![0.5 * most]), 65);
+    let served = bench.run(TransactionLoad::Arrivals(vec![0.5 * most]), 65);
     assert_near("served", mean_tps(&served), 0.5 * most, 3.0 / (0.5 * most * 60.0).sqrt());
     assert!(served.rows.iter().all(|row| row.backlog == 0.0 && row.binding == Binding::Demand));
-    let over = bench.run(Load::Arrivals(vec![1.5 * most]), 125);
-    // 1,024 are under way once the threads are full: each takes 5 s, so leave the first ten times that out.
+    let over = bench.run(TransactionLoad::Arrivals(vec![1.5 * most]), 125);
+    // 1,024 are under way once the threads are full: each takes 5 s, so leave the first ten times
+    // that out.
     let late = over.rows[75..].iter().map(|row| row.tps).sum::<f64>() / 50.0;
     assert_near("overloaded", late, most, 0.015);
     // What came is answered, under way or waiting.
@@ -411,7 +434,7 @@ fn an_open_load_is_served_or_piles_up() {
     assert_near("accounted for", accounted, came, 3.0 / came.sqrt());
     assert_eq!(over.rows[60].binding, Binding::Data(Cap::VolumeIops));
     // The second rate holds once it is reached.
-    let steps = bench.run(Load::Arrivals(vec![0.0, 0.5 * most]), 40);
+    let steps = bench.run(TransactionLoad::Arrivals(vec![0.0, 0.5 * most]), 40);
     assert_eq!(steps.rows[0].tps, 0.0);
     assert_near("from the second step on", mean_tps(&steps), 0.5 * most, 3.0 / (0.5 * most * 35.0).sqrt());
 }
@@ -420,7 +443,7 @@ fn an_open_load_is_served_or_piles_up() {
 fn processors_bind() {
     let bench = Bench::new(database(), "io2:500:30000", Some(LOG));
     let instance = Catalog::embedded().instance("m5.large", day()).unwrap();
-    let scenario = Scenario { instance: Some(&instance), ..bench.scenario(Load::Clients(128), 40, 1) };
+    let scenario = Scenario { instance: Some(&instance), ..bench.scenario(TransactionLoad::Clients(128), 40, 1) };
     let run = clients::run(&scenario, &mut quiet).unwrap();
     // Two virtual CPUs, 2 ms each. Lengths vary by 30 %: 3 x 0.3 / sqrt(35,000) = 0.5 %.
     assert_eq!(instance.vcpus, 2);
@@ -429,13 +452,13 @@ fn processors_bind() {
 }
 
 #[test]
-fn what_nobody_syncs_leaves_in_runs() {
+fn log_bytes_without_a_sync_leave_in_runs() {
     let mut lazy = database();
     lazy.log = Log { redo_bytes_per_tx: 20_000.0, binlog_bytes_per_tx: 10_000.0, syncs_per_commit: 0.0, commits_per_tx: None };
     lazy.read_ahead_share = 0.5;
     lazy.writes.background_per_s = 100.0;
     let bench = Bench::new(lazy, "io1:200:5000", None);
-    let run = bench.run(Load::Clients(4), 60);
+    let run = bench.run(TransactionLoad::Clients(4), 60);
     assert_accounts(&run);
     let s = &run.summary;
     assert_eq!(s.log_syncs, 0);
@@ -452,14 +475,14 @@ fn what_nobody_syncs_leaves_in_runs() {
 #[test]
 fn runs_that_would_take_forever_are_refused() {
     let bench = Bench::new(database(), "io2:2000:60000", None);
-    let refused = clients::run(&bench.scenario(Load::Clients(1_000), 80_000, 1), &mut quiet).unwrap_err().to_string();
+    let refused = clients::run(&bench.scenario(TransactionLoad::Clients(1_000), 80_000, 1), &mut quiet).unwrap_err().to_string();
     assert!(refused.contains("billion") && refused.contains("interval form"), "{refused}");
-    let stopped = clients::run(&bench.scenario(Load::Clients(1_000), 3_600, 1), &mut |_| false);
+    let stopped = clients::run(&bench.scenario(TransactionLoad::Clients(1_000), 3_600, 1), &mut |_| false);
     assert!(matches!(stopped, Err(SimError::Interrupted)));
-    assert!(clients::run(&bench.scenario(Load::Clients(0), 10, 1), &mut quiet).is_err());
+    assert!(clients::run(&bench.scenario(TransactionLoad::Clients(0), 10, 1), &mut quiet).is_err());
     let mut lost = Bench::new(database(), "2xgp3:500", None);
     lost.data.failed_members = vec![1];
-    let refused = clients::run(&lost.scenario(Load::Clients(4), 10, 1), &mut quiet).unwrap_err().to_string();
+    let refused = clients::run(&lost.scenario(TransactionLoad::Clients(4), 10, 1), &mut quiet).unwrap_err().to_string();
     assert!(refused.contains("lost volume"), "{refused}");
 }
 
@@ -471,7 +494,7 @@ fn transactions_without_anything_to_do_end() {
     idle.popularity = Popularity { classes: vec![PageClass { pages: 100.0, touches_per_tx: 1.0 }] };
     idle.writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, ..idle.writes };
     idle.log = Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None };
-    let run = Bench::new(idle, "gp3:100", None).run(Load::Clients(1), 2);
+    let run = Bench::new(idle, "gp3:100", None).run(TransactionLoad::Clients(1), 2);
     // At most one a microsecond; a page in a hundred transactions is read all the same.
     assert!((1e5..=2e6).contains(&(run.summary.transactions as f64)), "{:?}", run.summary);
 }

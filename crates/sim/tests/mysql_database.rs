@@ -1,6 +1,7 @@
-//! What a database and a load on it may be: everything has a range, and what lies within gives numbers.
+//! What a database and a load on it may be: everything has a range, and what lies within gives
+//! numbers.
 
-use headrace_sim::mysql::{interval, standard, Compaction, Database, Engine, Load, Scenario, Second, Start, WarmUp};
+use headrace_sim::mysql::{interval, standard, Compaction, Database, Scenario, Second, Start, StorageEngine, TransactionLoad, WarmUp};
 use headrace_sim::{Setup, SimError};
 use proptest::prelude::*;
 
@@ -15,7 +16,7 @@ fn config(usual: u32) -> ProptestConfig {
 
 /// With everything a database can have: compaction too.
 fn myrocks() -> Database {
-    standard::tpcc(Engine::Myrocks, 100.0).unwrap()
+    standard::tpcc(StorageEngine::Myrocks, 100.0).unwrap()
 }
 
 fn volume() -> Setup {
@@ -24,7 +25,7 @@ fn volume() -> Setup {
 
 /// Half a minute of a few clients.
 fn scenario<'a>(database: &'a Database, warm_up: &'a WarmUp, data: &'a Setup) -> Scenario<'a> {
-    let load = Load::Clients(32);
+    let load = TransactionLoad::Clients(32);
     Scenario { database, warm_up, data, log: None, instance: None, load, start: Start::Cold, seconds: 30, step_s: 1.0, seed: Some(3), follow: None }
 }
 
@@ -74,7 +75,8 @@ fn compaction(database: &mut Database) -> &mut Compaction {
 proptest! {
     #![proptest_config(config(256))]
 
-    /// Every field has a range; its ends are taken, beyond is refused by name with the value, and so is what is no number.
+    /// Every field has a range; its ends are taken, beyond is refused by name with the value, and
+    /// so is what is not a number.
     #[test]
     fn a_database_out_of_range_is_refused(index in 0..FIELDS.len(), beyond in 1e-6f64..1e6, inside in 0.0f64..1.0) {
         let (what, set, low, high) = FIELDS[index];
@@ -95,7 +97,8 @@ proptest! {
         }
     }
 
-    /// What the check lets through gives finite rows: fields drawn over their ranges, a few at a time.
+    /// What the check lets through gives finite rows: fields drawn over their ranges, a few at a
+    /// time.
     #[test]
     fn what_is_accepted_gives_numbers(fields in prop::collection::vec((0..FIELDS.len(), 0.0f64..1.0, 0.0f64..1.0), 0..5), cold in any::<bool>(), open in any::<bool>()) {
         let mut database = myrocks();
@@ -105,7 +108,7 @@ proptest! {
             set(&mut database, low + share * (high - low) * 10f64.powf(-12.0 * decades));
         }
         prop_assume!(database.check().is_ok());
-        let load = if open { Load::Arrivals(vec![50.0]) } else { Load::Clients(32) };
+        let load = if open { TransactionLoad::Arrivals(vec![50.0]) } else { TransactionLoad::Clients(32) };
         let start = if cold { Start::Cold } else { Start::Warm };
         let warm_up = WarmUp::new(&database, 8e9);
         let data = volume();
@@ -148,13 +151,13 @@ fn loads_that_cannot_be_are_refused() {
         let text = interval::run(&scenario, &mut |_| seen += 1).unwrap_err().to_string();
         assert!(text.contains(word) && seen == 0, "{text}");
     };
-    let with = |load: Load| Scenario { load, ..scenario(&database, &warm_up, &data) };
+    let with = |load: TransactionLoad| Scenario { load, ..scenario(&database, &warm_up, &data) };
     for clients in [0, 65_537] {
-        refused(with(Load::Clients(clients)), "clients");
+        refused(with(TransactionLoad::Clients(clients)), "clients");
     }
-    refused(with(Load::Arrivals(Vec::new())), "arrival rates");
+    refused(with(TransactionLoad::Arrivals(Vec::new())), "arrival rates");
     for rate in [-1.0, 1.1e7, f64::NAN, f64::INFINITY] {
-        refused(with(Load::Arrivals(vec![1.0, rate])), "transactions a second");
+        refused(with(TransactionLoad::Arrivals(vec![1.0, rate])), "transactions a second");
     }
     for step_s in [0.0, 0.05, 3_601.0, -1.0, f64::NAN] {
         refused(Scenario { step_s, ..scenario(&database, &warm_up, &data) }, "length of a step");

@@ -1,4 +1,5 @@
-//! The interval form of databases against what can be worked out on paper: caps over I/Os per transaction, balances over what drains them, moments of the scatter.
+//! The interval form of databases against what can be worked out on paper: caps over I/Os per
+//! transaction, balances over what drains them, moments of the scatter.
 //!
 //! Where nothing else is said, results differ from paper by rounding alone: a part in 1e9.
 
@@ -8,18 +9,19 @@ use common::{plain_database, PAGE};
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::{Cap, Op};
-use headrace_sim::mysql::settings::Settings;
+use headrace_sim::mysql::settings::ServerSettings;
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{interval, standard};
-use headrace_sim::mysql::{Binding, Clients, Compaction, Database, Engine, Load, Log, Noise, PageClass, PageWrites, Scenario, Second, Start, WarmUp};
+use headrace_sim::mysql::{Binding, Clients, Compaction, Database, Log, Noise, PageWrites, Scenario, Second, Start, StorageEngine, TransactionLoad, WarmUp};
 use headrace_sim::Setup;
 
 const RUN: f64 = 262_144.0;
 const MIB: f64 = 1_048_576.0;
 const CACHE_BYTES: f64 = 8e9;
 const EXACT: f64 = 1e-9;
-/// So many clients that with this sharpness they take nothing off what caps let through: (cap / clients' limit)^64 is nothing.
-const CROWD: Load = Load::Clients(65_536);
+/// So many clients that with this sharpness they take nothing off what caps let through: (cap /
+/// clients' limit)^64 is nothing.
+const CROWD: TransactionLoad = TransactionLoad::Clients(65_536);
 const SHARP: f64 = 64.0;
 
 fn setup_of(storage: &str, day: &str) -> Setup {
@@ -49,7 +51,7 @@ impl Bench {
         Bench { warm_up: WarmUp::new(&database, CACHE_BYTES), database, data, log: None, instance: None }
     }
 
-    fn scenario(&self, load: Load, seconds: u32) -> Scenario<'_> {
+    fn scenario(&self, load: TransactionLoad, seconds: u32) -> Scenario<'_> {
         Scenario {
             database: &self.database,
             warm_up: &self.warm_up,
@@ -66,7 +68,7 @@ impl Bench {
     }
 
     /// The last of some steady seconds.
-    fn steady(&self, load: Load) -> Second {
+    fn steady(&self, load: TransactionLoad) -> Second {
         *rows(&self.scenario(load, 40)).last().unwrap()
     }
 
@@ -124,7 +126,8 @@ fn a_cap_over_ios_per_transaction() {
     }
 }
 
-/// Background pages are written whatever the load, but not more than transactions dirty: a third of what they touch, less what is written already.
+/// Background pages are written at any load, but not more than transactions dirty: a third of what
+/// they touch, less what is written already.
 #[test]
 fn background_writing_comes_first() {
     let mut slow = database();
@@ -135,11 +138,13 @@ fn background_writing_comes_first() {
     fast.writes.background_per_s = 1e6;
     let bench = Bench::new(fast, setup("io1:400:4000"));
     let left = 40.0 / 3.0 - bench.pages_per_tx();
-    // Each transaction then costs that much more; the pace follows within 40 s to 0.9^40 = 1.5 %, of which a part is background.
+    // Each transaction then costs that much more; the pace follows within 40 s to 0.9^40 = 1.5 %,
+    // of which a part is background.
     assert_near("as much as is dirty", bench.steady(CROWD).tps, 4_000.0 / (bench.ios_per_tx() + left * 17.0 / 16.0), 0.02);
 }
 
-/// (sum of X^-p)^(-1/p) of what the storage gives and what n clients alone would ask; one client alone waits for its reads one by one, then for its commit.
+/// (sum of X^-p)^(-1/p) of what the storage gives and what n clients alone would ask; one client
+/// alone waits for its reads one by one, then for its commit.
 #[test]
 fn clients_and_caps_meet_as_sharply_as_asked() {
     let with = |sharpness: f64, storage: &str| {
@@ -149,10 +154,11 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
         bench
     };
     let alone = with(SHARP, "io1:400:20000");
-    let row = alone.steady(Load::Clients(1));
+    let row = alone.steady(TransactionLoad::Clients(1));
     let mean_ms = |op| LatencyProfile::of(alone.data.storage.members[0].volume_type, op, alone.data.limits[0].as_of).mean_us() / 1e3;
     let response_ms = 20.0 + alone.at().reads * mean_ms(Op::Read) + 2.0 * mean_ms(Op::Write);
-    // The latency's mean is integrated over a table here, in closed form there: cells of a few percent, errors of their square.
+    // The latency's mean is integrated over a table here, in closed form there: cells of a few
+    // percent, errors of their square.
     assert_near("one client", row.tps, 1e3 / response_ms, 2e-3);
     assert_eq!(row.binding, Binding::Clients);
     let one = row.tps;
@@ -160,8 +166,9 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
         let bench = with(sharpness, "io1:400:4000");
         let mut last = 0.0;
         for clients in [1u32, 2, 4, 8, 16, 64] {
-            // What the storage gives depends on commits that share a log write; what row.iops says of it is exact: the rate at which these I/Os would fill the cap.
-            let row = bench.steady(Load::Clients(clients));
+            // What the storage gives depends on commits that share a log write; what row.iops says
+            // of it is exact: the rate at which these I/Os would fill the cap.
+            let row = bench.steady(TransactionLoad::Clients(clients));
             let (storage, asked) = (4_000.0 / row.iops * row.tps, f64::from(clients) * one);
             let expected = (storage.powf(-sharpness) + asked.powf(-sharpness)).powf(-1.0 / sharpness);
             assert_near(&format!("{clients} clients, {sharpness}"), row.tps, expected, EXACT);
@@ -169,7 +176,7 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
             last = row.tps;
         }
         if sharpness == SHARP {
-            assert_near("nearly the smaller", last, 4_000.0 / bench.steady(Load::Clients(64)).iops * last, 1e-6);
+            assert_near("nearly the smaller", last, 4_000.0 / bench.steady(TransactionLoad::Clients(64)).iops * last, 1e-6);
         }
     }
 }
@@ -179,7 +186,8 @@ fn processors_bind_by_their_number() {
     let mut bench = Bench::new(database(), setup("io1:1000:30000"));
     bench.instance = Some(InstanceLimits { vcpus: 2, ..wide_instance() });
     let row = bench.steady(CROWD);
-    // 2 ms of 2 processors: 1,000 a second; the storage gives twice that and a sharpness of 64 takes off less than 2^-64 / 64.
+    // 2 ms of 2 processors: 1,000 a second; the storage gives twice that and a sharpness of 64
+    // takes off less than 2^-64 / 64.
     assert!(30_000.0 / bench.ios_per_tx() > 1_900.0, "{}", bench.ios_per_tx());
     assert_near("processors", row.tps, 1_000.0, EXACT);
     assert_eq!(row.binding, Binding::Cpu);
@@ -201,7 +209,7 @@ fn bytes_make_a_plateau() {
     }
 }
 
-/// A log nobody syncs leaves in runs of 256 KiB; a volume of its own takes exactly these away.
+/// A log without syncs leaves in runs of 256 KiB; a volume of its own takes exactly these away.
 fn with_log(redo_bytes_per_tx: f64) -> Database {
     Database { log: Log { redo_bytes_per_tx, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None }, ..database() }
 }
@@ -242,7 +250,8 @@ fn data_and_log_share_the_instance() {
 fn assert_steps_down(bench: &Bench, dry_s: f64, before: f64, after: f64, of: fn(&Second) -> Option<f64>) {
     let all = rows(&bench.scenario(CROWD, dry_s as u32 + 60));
     for row in &all {
-        // The second in which it runs dry gives what is left; a second's refill stays behind in the bucket, so that may be one second early.
+        // The second in which it runs dry gives what is left; a second's refill stays behind in the
+        // bucket, so that may be one second early.
         let expected = if row.t_s <= dry_s.floor() - 1.0 {
             before..=before
         } else if row.t_s > dry_s.ceil() + 1.0 {
@@ -282,7 +291,8 @@ fn arrays_multiply() {
     assert_near("RAID 0 of 5", tps("5xio1:400:2000"), 5.0 * one, EXACT);
     let bench = Bench::new(database(), setup("io1:400:2000"));
     let (reads, writes) = (bench.at().reads, bench.pages_per_tx() * 17.0 / 16.0);
-    // Reads go to one of four, writes to two of them. RAID 5 of four: each small write is two reads and two writes.
+    // Reads go to one of four, writes to two of them. RAID 5 of four: each small write is two reads
+    // and two writes.
     assert_near("RAID 10", tps("raid10:4xio1:400:2000"), 8_000.0 / (reads + 2.0 * writes), EXACT);
     assert_near("RAID 1", tps("raid1:2xio1:400:2000"), 4_000.0 / (reads + 2.0 * writes), EXACT);
     assert_near("RAID 5", tps("raid5:4xio1:400:2000"), 8_000.0 / (reads + 4.0 * writes), EXACT);
@@ -292,11 +302,12 @@ fn arrays_multiply() {
     assert_near("copies on the instance", bench.steady(CROWD).tps, 5_000.0 / (reads + 2.0 * writes), EXACT);
 }
 
-fn arrivals(rates: &[f64]) -> Load {
-    Load::Arrivals(rates.to_vec())
+fn arrivals(rates: &[f64]) -> TransactionLoad {
+    TransactionLoad::Arrivals(rates.to_vec())
 }
 
-/// Arrivals are done or wait; what waits is worked off at what the cap leaves over, and the last one in waits for all before it.
+/// Arrivals are done or wait; what waits is worked off at what the cap leaves over, and the last
+/// one in waits for all before it.
 #[test]
 fn open_loads_lose_nothing() {
     let bench = Bench::new(database(), setup("io1:400:4000"));
@@ -336,9 +347,11 @@ fn response_times_grow_near_the_cap() {
     }
 }
 
-/// Mean and variance of drawn seconds: variance = fano x mean / step + (cv x mean)^2. Standard errors for n draws of relative deviation r: r / sqrt(n) of the mean; of the variance
-/// sqrt((2 + excess kurtosis) / n), where a gamma distribution has 6 r^2 and a normal one nothing. Five of these; the cube that stands for a gamma is off by (r^2 / 9)^3 in the mean and three
-/// times that over r^2 in the variance, and cut off below nothing from r = 1 on: 1 % of the variance.
+/// Mean and variance of drawn seconds: variance = fano x mean / step + (cv x mean)^2. Standard
+/// errors for n draws of relative deviation r: r / sqrt(n) of the mean; of the variance sqrt((2 +
+/// excess kurtosis) / n), where a gamma distribution has 6 r^2 and a normal one nothing. Five of
+/// these; the cube that stands for a gamma is off by (r^2 / 9)^3 in the mean and three times that
+/// over r^2 in the variance, and cut off below nothing from r = 1 on: 1 % of the variance.
 #[test]
 fn seconds_scatter_as_asked() {
     const SECONDS: u32 = 20_000;
@@ -364,7 +377,8 @@ fn seconds_scatter_as_asked() {
     }
 }
 
-/// An open load's mean is kept by the scatter: what is done over many seconds is what was asked, to five standard errors.
+/// An open load's mean is kept by the scatter: what is done over many seconds is what was asked, to
+/// five standard errors.
 #[test]
 fn scatter_keeps_the_mean_of_an_open_load() {
     let mut noisy = database();
@@ -378,14 +392,15 @@ fn scatter_keeps_the_mean_of_an_open_load() {
     }
 }
 
-/// The state is taken at a step's beginning, where a filling cache still reads more: a longer step falls behind, by less than one step of transactions. And each compaction lasts into a
-/// last step that it does not fill: up to a step of what it takes away.
+/// The state is taken at a step's beginning, where a filling cache still reads more: a longer step
+/// falls behind, by less than one step of transactions. And each compaction lasts into a last step
+/// that it does not fill: up to a step of what it takes away.
 #[test]
 fn steps_of_ten_seconds_agree_with_steps_of_one() {
-    for engine in [Engine::Innodb, Engine::Myrocks] {
+    for engine in [StorageEngine::Innodb, StorageEngine::Myrocks] {
         let database = standard::tpcc(engine, 200.0).unwrap();
         let bench = Bench::new(database, setup("gp3:300:6000:400"));
-        let followed = |step_s: f64| rows(&Scenario { start: Start::Cold, step_s, ..bench.scenario(Load::Clients(64), 7_200) });
+        let followed = |step_s: f64| rows(&Scenario { start: Start::Cold, step_s, ..bench.scenario(TransactionLoad::Clients(64), 7_200) });
         let (fine, coarse) = (followed(1.0), followed(10.0));
         let extreme =
             |pick: fn(f64, f64) -> f64, compacting: bool| fine[1_000..].iter().filter(|row| row.compacting == compacting).map(|row| row.tps).reduce(pick);
@@ -421,9 +436,9 @@ fn the_cache_follows_transactions_measured_and_modelled() {
 
 #[test]
 fn the_same_seed_gives_the_same_rows_and_another_others() {
-    let database = standard::tpcc(Engine::Innodb, 200.0).unwrap();
+    let database = standard::tpcc(StorageEngine::Innodb, 200.0).unwrap();
     let bench = Bench::new(database, setup("gp2:300"));
-    let text = |seed| format!("{:?}", rows(&Scenario { seed: Some(seed), start: Start::Cold, ..bench.scenario(Load::Clients(64), 600) }));
+    let text = |seed| format!("{:?}", rows(&Scenario { seed: Some(seed), start: Start::Cold, ..bench.scenario(TransactionLoad::Clients(64), 600) }));
     assert_eq!(text(7), text(7));
     assert_ne!(text(7), text(8));
 }
@@ -435,10 +450,11 @@ fn compacting() -> Database {
         Compaction { period_tx: 20_000.0, first_tx: 5_000.0, read_bytes_per_tx: reads, write_bytes_per_tx: writes, rate_bytes_s: 100e6, profile: vec![1.0] };
     let database = database();
     let writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, doublewrite: false, ..database.writes };
-    Database { engine: Engine::Myrocks, read_bytes: 8_192.0, writes, compaction: Some(compaction), ..database }
+    Database { engine: StorageEngine::Myrocks, read_bytes: 8_192.0, writes, compaction: Some(compaction), ..database }
 }
 
-/// Transactions done before each row in which a compaction begins, and the transactions of the row before.
+/// Transactions done before each row in which a compaction begins, and the transactions of the row
+/// before.
 fn beginnings(all: &[Second], step_s: f64) -> Vec<(f64, f64)> {
     let (mut tx, mut found) = (0.0, Vec::new());
     for (index, row) in all.iter().enumerate() {
@@ -462,7 +478,8 @@ fn compactions_come_every_period_and_move_their_bytes() {
         let due = 5_000.0 + 20_000.0 * index as f64;
         assert!(*tx >= due && *tx < due + row_before, "{index}: {tx} for {due}");
     }
-    // What was moved beside the reads of transactions, up to the last row in between: every compaction that has begun, whole.
+    // What compaction moved in addition to the reads of transactions, up to the last row in
+    // between: every compaction that has begun, whole.
     let calm = all.iter().rposition(|row| !row.compacting).unwrap();
     let moved: f64 = all[..=calm].iter().map(|row| row.mib_s * MIB - row.tps * row.reads_per_tx * 8_192.0).sum();
     let whole = all[..=calm].windows(2).filter(|pair| pair[1].compacting && !pair[0].compacting).count();
@@ -475,7 +492,8 @@ fn compactions_come_every_period_and_move_their_bytes() {
     assert_near("per transaction", moved / total, 20_000.0, 1.0 / whole as f64);
 }
 
-/// Through a period I/Os follow the profile; its mean over a period of equal parts is what a transaction reads.
+/// Through a period I/Os follow the profile; its mean over a period of equal parts is what a
+/// transaction reads.
 #[test]
 fn reads_follow_the_profile() {
     let mut database = compacting();
@@ -497,7 +515,8 @@ fn reads_follow_the_profile() {
 
 #[test]
 fn compaction_dips_where_bytes_are_short() {
-    // Transactions want 8,000 x 8 KiB = 62.5 MiB/s; compaction 95 MiB/s more, in 364 I/Os of 256 KiB.
+    // Transactions want 8,000 x 8 KiB = 62.5 MiB/s; compaction 95 MiB/s more, in 364 I/Os of 256
+    // KiB.
     let dip = |storage: &str| {
         let all = rows(&Bench::new(compacting(), setup(storage)).scenario(CROWD, 600));
         let mean = |compacting: bool| {
@@ -510,16 +529,19 @@ fn compaction_dips_where_bytes_are_short() {
     // Wide: only its I/Os, 100e6 / 262,144 of 8,000, less in rows that it does not fill.
     let wide = dip("gp3:400:8000:1000");
     assert!(wide > 0.0 && wide < 1.01 * 100e6 / RUN / 8_000.0, "{wide}");
-    // 125 MiB/s for both: what is left for transactions is 125 - 95.4 = 29.6 of 62.5 MiB/s, half gone. A last row that compaction does not fill dips less.
+    // 125 MiB/s for both: what is left for transactions is 125 - 95.4 = 29.6 of 62.5 MiB/s, half
+    // gone. A last row that compaction does not fill dips less.
     let narrow = dip("gp3:400:8000:125");
     assert!((0.35..0.54).contains(&narrow), "{narrow}");
 }
 
-/// An hour of sysbench-tpcc from a cold start, the log left out, on a cap of 6,000 that nothing else rounds off. While the cache fills, `cap x t` I/Os have read the distinct pages of N
-/// transactions and written what flushing builds up to: N is found from t on paper, without a step. Steps look back to their beginning, so N is less, by less than a step's transactions.
+/// An hour of sysbench-tpcc from a cold start, the log left out, on a cap of 6,000 that nothing
+/// else rounds off. While the cache fills, `cap x t` I/Os have read the distinct pages of N
+/// transactions and written what flushing builds up to: N is found from t on paper, without a step.
+/// Steps look back to their beginning, so N is less, by less than a step's transactions.
 #[test]
 fn a_fill_on_paper() {
-    let mut database = standard::tpcc(Engine::Innodb, 1_000.0).unwrap();
+    let mut database = standard::tpcc(StorageEngine::Innodb, 1_000.0).unwrap();
     database.log = Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None };
     database.clients.sharpness = SHARP;
     let mut bench = Bench::new(database, setup("gp3:1000:6000:1000"));
@@ -538,49 +560,36 @@ fn a_fill_on_paper() {
             let middle = 0.5 * (low + high);
             *(if ios(middle) < 6_000.0 * row.t_s { &mut low } else { &mut high }) = middle;
         }
-        // The curve is linear between points 8 % of the transactions apart: 1e-3 of the reads, as its own test says.
+        // The curve is linear between points 8 % of the transactions apart: 1e-3 of the reads, as
+        // its own test says.
         assert!(tx > low - row.tps - 1e-3 * low && tx < low * 1.001, "{} s: {tx} transactions, {low} on paper", row.t_s);
     }
     assert!(all.last().unwrap().cached_share < 1.0 && tx < bench.warm_up.full_at_tx.unwrap());
 }
 
-/// Fixed runs, so that a change nobody meant shows. The figures are what this engine gave when the tests above, which say what they ought to be, had passed; each lies below its
-/// first bound, 6,000 I/Os a second for an hour over the fewest a transaction takes.
+/// Fixed runs, so that an unintended change shows. The figures are what this engine gave when the
+/// tests above, which say what they ought to be, had passed; each lies below its first bound, 6,000
+/// I/Os a second for an hour over the fewest a transaction takes.
 #[test]
 fn fixed_runs_stay_what_they_are() {
     for (engine, seed, golden) in GOLDEN {
         // The redo log's sync alone, with which the figures were made.
-        let redo_only = Settings { sync_binlog: Some(0), ..Settings::default() };
+        let redo_only = ServerSettings { sync_binlog: Some(0), ..ServerSettings::default() };
         let bench = Bench::new(redo_only.on(&standard::tpcc(engine, 500.0).unwrap()).unwrap(), setup("gp3:1000:6000:400"));
-        let all = rows(&Scenario { start: Start::Cold, seed, ..bench.scenario(Load::Clients(64), 3_600) });
+        let all = rows(&Scenario { start: Start::Cold, seed, ..bench.scenario(TransactionLoad::Clients(64), 3_600) });
         let fewest = all.iter().map(|row| row.iops / row.tps.max(1e-9)).fold(f64::INFINITY, f64::min);
         let sum = done(&all, 1.0);
         assert!(sum < 6_000.0 * 3_600.0 / fewest, "{engine:?}: {sum}");
-        // Sums and functions are the same on every machine; a part in 1e9 leaves room for their order.
+        // Sums and functions are the same on every machine; a part in 1e9 leaves room for their
+        // order.
         assert_near(&format!("{engine:?}, seed {seed:?}"), sum, golden, EXACT);
     }
 }
 
-const GOLDEN: [(Engine, Option<u64>, f64); 4] = [
-    (Engine::Innodb, None, 1_656_890.949_328_011),
-    (Engine::Innodb, Some(1), 1_657_004.906_804_435_4),
-    (Engine::Myrocks, None, 4_074_862.715_601_984_4),
-    (Engine::Myrocks, Some(1), 4_075_031.270_861_006),
+/// Engine, seed and transactions of an hour.
+const GOLDEN: [(StorageEngine, Option<u64>, f64); 4] = [
+    (StorageEngine::Innodb, None, 1_656_890.949_328_011),
+    (StorageEngine::Innodb, Some(1), 1_657_004.906_804_435_4),
+    (StorageEngine::Myrocks, None, 4_074_862.715_601_984_4),
+    (StorageEngine::Myrocks, Some(1), 4_075_031.270_861_006),
 ];
-
-/// Reads of one class settle within a few turnovers; what the flush list writes goes on along its ramp, ten times as long.
-#[test]
-fn page_writes_grow_on_where_reads_have_settled() {
-    let mut database = database();
-    database.popularity.classes = vec![PageClass { pages: 1_000_000.0, touches_per_tx: 1e-5 }];
-    let settled = WarmUp::new(&database, CACHE_BYTES).points().iter().find(|point| point.turned > 3.0).unwrap().tx;
-    let ramp = 10.0 * settled;
-    database.writes.flush_ramp_tx = ramp;
-    let curve = WarmUp::new(&database, CACHE_BYTES);
-    for tx in [0.1 * ramp, ramp, 3.0 * ramp] {
-        let expected = database.writes.flush_per_tx * (1.0 - (-tx / ramp).exp());
-        // Points lie 15 % apart: the line between two is below the curve by 0.15^2 / 8, 0.3 % of it, at most.
-        let found = curve.at(tx, &mut 0).flushed;
-        assert!((found / expected - 1.0).abs() < 0.01, "{found} for {expected} at {tx}");
-    }
-}

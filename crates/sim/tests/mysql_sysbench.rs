@@ -1,6 +1,7 @@
-//! The closed form of sysbench against sysbench's own way of drawing rows, and against figures worked out by hand.
+//! The closed form of sysbench against sysbench's own way of drawing rows, and against figures
+//! worked out by hand.
 
-use headrace_sim::mysql::database::Engine;
+use headrace_sim::mysql::database::StorageEngine;
 use headrace_sim::mysql::sysbench::{classes, Distribution, Oltp, Overrides, Script, SPREADS};
 use headrace_sim::mysql::{PageClass, Popularity, WarmUp};
 use proptest::prelude::*;
@@ -20,7 +21,8 @@ fn standard() -> [Distribution; 6] {
     ]
 }
 
-/// Rows as sysbench 1.0.20 draws them, one at a time (zipfian as 1.1: there by rejection, here by search in the running sum, which has the same law).
+/// Rows as sysbench 1.0.20 draws them, one at a time (zipfian as 1.1: there by rejection, here by
+/// search in the running sum, which has the same law).
 struct Naive {
     distribution: Distribution,
     rows: u64,
@@ -89,12 +91,14 @@ fn classes_hold_the_draws_sysbench_makes_on_them() {
         let mut naive = Naive::new(distribution, rows, seed as u64);
         let mut counts = vec![0u64; pages];
         (0..DRAWS).for_each(|_| counts[(naive.draw() as f64 / rows_per_page) as usize] += 1);
-        // By popularity, as the laws have it: from the beginning, from the middle, or nothing known.
+        // By popularity, as the laws have it: from the beginning, from the middle, or nothing
+        // known.
         let middle = rows as f64 / rows_per_page / 2.0 - 0.5;
         let mut order: Vec<usize> = (0..pages).collect();
         match distribution {
             Distribution::Gaussian { .. } => order.sort_by(|a, b| (*a as f64 - middle).abs().total_cmp(&(*b as f64 - middle).abs())),
-            // Some pages of a wide window are less popular than others outside it: by count of another million draws.
+            // Some pages of a wide window are less popular than others outside it: by count of
+            // another million draws.
             Distribution::Special { .. } => {
                 let mut other = vec![0u64; pages];
                 (0..DRAWS).for_each(|_| other[(naive.draw() as f64 / rows_per_page) as usize] += 1);
@@ -112,7 +116,8 @@ fn classes_hold_the_draws_sysbench_makes_on_them() {
                 draws += counts[page];
                 taken += 1.0;
             }
-            // Where ranks come from counts too, two pages a class edge apart may have changed places: as far apart as their counts scatter.
+            // Where ranks come from counts too, two pages a class edge apart may have changed
+            // places: as far apart as their counts scatter.
             let ranked = if matches!(distribution, Distribution::Special { .. }) { five_sigma(class.touches_per_tx, DRAWS) * 4.0 } else { 0.0 };
             // The last page is not full, wherever it comes in the order.
             let last_page = class.touches_per_tx;
@@ -143,7 +148,8 @@ fn shares_of_rows_are_those_drawn() {
     }
 }
 
-/// What the binary of sysbench 1.0.20 (Debian 12) drew: 2,000,000 draws of rows 1 to 10,000 with default options; standard errors below 0.0004.
+/// What the binary of sysbench 1.0.20 (Debian 12) drew: 2,000,000 draws of rows 1 to 10,000 with
+/// default options; standard errors below 0.0004.
 #[test]
 fn the_binary_of_sysbench_draws_the_same() {
     for (distribution, from, to, drawn) in [
@@ -156,13 +162,16 @@ fn the_binary_of_sysbench_draws_the_same() {
         (Distribution::Pareto { h: 0.2 }, 0.0, 3_000.0, 0.846_268),
     ] {
         let share = distribution.mass(10_000.0, from, to);
-        // Five standard errors; the Pareto draw of 1.0.20 is over one row less (0.0139 % of its shares).
+        // Five standard errors; the Pareto draw of 1.0.20 is over one row less (0.0139 % of its
+        // shares).
         assert!((share - drawn).abs() < five_sigma(drawn, 2_000_000) + 1.4e-5, "{distribution:?} rows {from} to {to}: {share}, sysbench {drawn}");
     }
 }
 
-/// Pages touched by n transactions, with 24 classes and page by page. A class of log-popularity variance v moves pages x (1 - exp(-x)) by at most v / 2 x max |x (1 - x) exp(-x)| = 0.15 v
-/// of its pages; 24 classes over the 12 e-folds that matter have widths of 1/2, that is v = 1/48 and 0.3 %; classes are wider where few pages or touches are.
+/// Pages touched by n transactions, with 24 classes and page by page. A class of log-popularity
+/// variance v moves pages x (1 - exp(-x)) by at most v / 2 x max |x (1 - x) exp(-x)| = 0.15 v of
+/// its pages; 24 classes over the 12 e-folds that matter have widths of 1/2, that is v = 1/48 and
+/// 0.3 %; classes are wider where few pages or touches are.
 #[test]
 fn classes_touch_as_many_pages_as_pages_do() {
     let (rows, rows_per_page): (f64, f64) = (3_000_000.0, 73.0);
@@ -181,7 +190,8 @@ fn classes_touch_as_many_pages_as_pages_do() {
     }
 }
 
-/// Uniform draws make one class: after n touches pages x (1 - (1 - 1/pages)^n) are touched; the exponential differs by n / (2 pages^2) of the pages left, and 2 / (3 pages) of that.
+/// Uniform draws make one class: after n touches pages x (1 - (1 - 1/pages)^n) are touched; the
+/// exponential differs by n / (2 pages^2) of the pages left, and 2 / (3 pages) of that.
 #[test]
 fn uniform_touches_as_by_hand() {
     let uniform = Popularity { classes: classes(&Distribution::Uniform {}, 1e6, 100.0, 1.0, 24) };
@@ -196,8 +206,9 @@ fn touches(oltp: &Oltp) -> f64 {
     oltp.database().unwrap().popularity.touches_per_tx()
 }
 
-/// oltp_read_write on 73 rows a page: 10 points, 4 ranges of 1 + 99/73 pages, 3 changed rows; index k for the update, the delete, the insert; one node page for each of 18
-/// statements. The same for every distribution.
+/// oltp_read_write on 73 rows a page: 10 points, 4 ranges of 1 + 99/73 pages, 3 changed rows; index
+/// k for the update, the delete, the insert; one node page for each of 18 statements. The same for
+/// every distribution.
 #[test]
 fn read_write_touches_as_by_hand() {
     let by_hand = 10.0 + 4.0 * (1.0 + 99.0 / 73.0) + 3.0 + 3.0 + 18.0;
@@ -208,13 +219,15 @@ fn read_write_touches_as_by_hand() {
         assert_eq!(database.log.syncs_per_commit, 3.0);
         // Redo 350 + 550 + 300 + 500 + 100; binlog 2 x 477 + 2 x 286 + 185.
         assert!((database.log.redo_bytes_per_tx - 1_800.0).abs() < 1e-9 && (database.log.binlog_bytes_per_tx - 1_711.0).abs() < 1e-9);
-        // 20 tables x (10M / 73 + 10M / 1036) pages; 13.3 / 16,252 of them more for nodes, and the roots: 46.8 GB.
+        // 20 tables x (10M / 73 + 10M / 1036) pages; 13.3 / 16,252 of them more for nodes, and the
+        // roots: 46.8 GB.
         let bytes = database.popularity.pages() * 16_384.0;
         assert!((46.5e9..48.5e9).contains(&bytes), "{bytes}");
     }
 }
 
-/// The AWS whitepaper's Table 4 (2017): 10 reads, 4 writes and 2 others a transaction, whatever its command line says.
+/// The AWS whitepaper's Table 4 (2017): 10 reads, 4 writes and 2 others a transaction, whatever its
+/// command line says.
 #[test]
 fn statements_can_be_overridden() {
     let none = Some(0);
@@ -229,12 +242,14 @@ fn statements_can_be_overridden() {
     assert!((touches(&reads) - 6.0).abs() < 1e-9);
 }
 
-/// A lookup by k finds rows x sum of squares of the chances: 1 for uniform; for the default `special` 0.75^2 / 0.0075 in the window, 2 x 0.75 x 0.25 x 4.727 across (density of the
-/// mean of 12 uniforms in its middle), 0.25^2 x 3.373 outside: 76.98.
+/// A lookup by k finds rows x sum of squares of the chances: 1 for uniform; for the default
+/// `special` 0.75^2 / 0.0075 in the window, 2 x 0.75 x 0.25 x 4.727 across (density of the mean of
+/// 12 uniforms in its middle), 0.25^2 x 3.373 outside: 76.98.
 #[test]
 fn random_points_find_skewed_rows() {
     let points = |distribution, threads| Oltp { script: Script::SelectRandomPoints, distribution, threads, table_size: 10_000_000, ..Oltp::default() };
-    // Rows on 10 clustered pages, 10 leaf pages of k and what the entries take of the next ones (1/1036), a node.
+    // Rows on 10 clustered pages, 10 leaf pages of k and what the entries take of the next ones
+    // (1/1036), a node.
     let per_key = |oltp: &Oltp| (touches(oltp) - 11.0) / 10.0 / (1.0 + 1.0 / 1_036.0);
     assert!((per_key(&points(Distribution::Uniform {}, 1)) - 1.0).abs() < 1e-5);
     let skewed = per_key(&points(Distribution::default(), 1));
@@ -242,8 +257,10 @@ fn random_points_find_skewed_rows() {
     assert!((skewed / 76.98 - 1.0).abs() < 1e-3, "{skewed}");
 }
 
-/// The same drawn: every row's k, then lookups by threads that each draw in their own part. Tolerance: five standard errors of the lookups' mean and of the rows stored, whose
-/// variance is rows x sum of (stored) x (asked)^2: 7,500 / rows where both windows meet, 1.2 x 0.0075 x 100^2 / rows where they do not.
+/// The same drawn: every row's k, then lookups by threads that each draw in their own part.
+/// Tolerance: five standard errors of the lookups' mean and of the rows stored, whose variance is
+/// rows x sum of (stored) x (asked)^2: 7,500 / rows where both windows meet, 1.2 x 0.0075 x 100^2 /
+/// rows where they do not.
 #[test]
 fn lookups_find_what_draws_stored() {
     const ROWS: u64 = 200_000;
@@ -263,7 +280,8 @@ fn lookups_find_what_draws_stored() {
     }
 }
 
-/// Every change is a page write while the redo log is tiny; with a large one hot pages are written once a window. All in the pool.
+/// Every change is a page write while the redo log is tiny; with a large one hot pages are written
+/// once a window. All in the pool.
 #[test]
 fn flushing_follows_the_redo_log() {
     let with = |redo_gib| Oltp {
@@ -274,17 +292,20 @@ fn flushing_follows_the_redo_log() {
         cache_gib: Some(1.0),
         ..Oltp::default()
     };
-    // 1,000 pages. Window = 0.75 x 1 GiB / 650 bytes = 1,238,929 transactions: all 1,000 are written once in it.
+    // 1,000 pages. Window = 0.75 x 1 GiB / 650 bytes = 1,238,929 transactions: all 1,000 are
+    // written once in it.
     let writes = with(1.0).database().unwrap().writes;
     assert!((writes.flush_per_tx * writes.flush_ramp_tx / 1_000.0 - 1.0).abs() < 1e-9);
     assert!((writes.flush_ramp_tx / (0.75 * GIB / 650.0) - 1.0).abs() < 1e-9);
-    // 4 MiB: 4,956 transactions over 10^7 pages: 2.5e-4 of the changes meet a page that is dirty already.
+    // 4 MiB: 4,956 transactions over 10^7 pages: 2.5e-4 of the changes meet a page that is dirty
+    // already.
     let large = Oltp { table_size: 730_000_000, cache_gib: Some(1_000.0), ..with(4.0 / 1_024.0 + 1e-3) };
     let writes = large.database().unwrap().writes;
     assert!((writes.flush_per_tx - 1.0).abs() < 5e-4, "{}", writes.flush_per_tx);
 }
 
-/// Flush list and eviction share the writes of a pool that is too small; together they do not write more than what is changed.
+/// Flush list and eviction share the writes of a pool that is too small; together they do not write
+/// more than what is changed.
 #[test]
 fn no_page_is_written_twice() {
     for gib in [0.5, 2.0, 8.0, 30.0] {
@@ -293,8 +314,10 @@ fn no_page_is_written_twice() {
         let database = oltp.database().unwrap();
         let warm = WarmUp::new(&database, gib * GIB);
         let last = warm.points().last().unwrap();
-        // At most 6 changes of a page, 3 rows and 3 index entries. At least what is left where every page stays for a window of 895,000 transactions: 2.74 M pages x (1 - exp(-0.98)) and
-        // 193 k pages over it, 2.13. The midpoint list misses up to 5 % more or less than Che's LRU.
+        // At most 6 changes of a page, 3 rows and 3 index entries. At least what is left where
+        // every page stays for a window of 895,000 transactions: 2.74 M pages x (1 - exp(-0.98))
+        // and 193 k pages over it, 2.13. The midpoint list misses up to 5 % more or less than Che's
+        // LRU.
         let written = last.evicted_dirty + last.flushed;
         assert!((2.13 * 0.95..6.0 * 1.05).contains(&written), "{gib} GiB: {written}");
     }
@@ -317,7 +340,7 @@ fn what_fits_is_read_once() {
 
 #[test]
 fn myrocks_compacts_by_bytes_put() {
-    let oltp = Oltp { engine: Engine::Myrocks, script: Script::OltpUpdateNonIndex, table_size: 1_000_000, ..Oltp::default() };
+    let oltp = Oltp { engine: StorageEngine::Myrocks, script: Script::OltpUpdateNonIndex, table_size: 1_000_000, ..Oltp::default() };
     let database = oltp.database().unwrap();
     let compaction = database.compaction.unwrap();
     // 212 bytes and 60 of commit, 4 memtables of 64 MiB.
@@ -380,7 +403,7 @@ fn runs() -> impl Strategy<Value = Oltp> {
         |(script, distribution, rocks, tables, size, threads, skip_trx, (redo_gib, cache_gib, flush, log_bin, sync_binlog, memtable_mib))| Oltp {
             script,
             distribution,
-            engine: if rocks { Engine::Myrocks } else { Engine::Innodb },
+            engine: if rocks { StorageEngine::Myrocks } else { StorageEngine::Innodb },
             tables: if matches!(script, Script::SelectRandomPoints | Script::SelectRandomRanges) { 1 } else { tables },
             table_size: 10f64.powf(size) as u64,
             threads,
@@ -399,7 +422,8 @@ fn runs() -> impl Strategy<Value = Oltp> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Sums of a few hundred numbers in double precision: 1e-12 of the pages; masses are differences of sums near 1: 1e-9.
+    /// Sums of a few hundred numbers in double precision: 1e-12 of the pages; masses are
+    /// differences of sums near 1: 1e-9.
     #[test]
     fn classes_conserve_pages_and_touches(distribution in distributions(), size in 0.0f64..9.0, rows_per_page in 1.0f64..200.0, touches in 0.1f64..100.0, how_many in 1usize..40) {
         let rows = 10f64.powf(size).floor();

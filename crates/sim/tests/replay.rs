@@ -1,15 +1,16 @@
-//! One model, two clocks: what a real device (FUSE, loop device, wall clock) decided is decided again on the virtual clock, equal to the nanosecond. For every volume
-//! type, for arrays of every level, with an instance shared by two volumes, with changes in between.
+//! One model, two clocks: what a real device (FUSE, loop device, wall clock) decided is decided
+//! again on the virtual clock, equal to the nanosecond. For every volume type, for arrays of every
+//! level, with an instance shared by two volumes, with changes in between.
 
 #[path = "../../device/tests/common/mod.rs"]
 mod common;
 
 use common::{host, saved, Aligned, Attached, Chance, Lab};
 use headrace_catalog::Catalog;
-use headrace_device::Shelf;
-use headrace_model::fault::Degradation;
-use headrace_model::modification::Modification;
-use headrace_model::record::{Change, Frame, SavedHost};
+use headrace_device::Devices;
+use headrace_model::rates::Degradation;
+use headrace_model::rates::VolumeModification;
+use headrace_model::record::{Frame, HostChange, SavedHost};
 use headrace_model::{Cap, Io, ModelOptions, Nanos, Op};
 use headrace_sim::replay::{replay, ReplayError, Replayed};
 use std::os::unix::fs::FileExt;
@@ -37,10 +38,11 @@ fn frames(path: &Path) -> Vec<Frame> {
     found
 }
 
-/// Random direct reads and writes of 512 bytes to 256 KiB, a third of them one behind the other, from some threads at once. Requests that fail are part of it.
+/// Random direct reads and writes of 512 bytes to 256 KiB, a third of them one behind the other,
+/// from some threads at once. Requests that fail are part of it.
 fn load(volume: &Attached, seed: u64, threads: u64, lasting: Duration) {
     let until = Instant::now() + lasting;
-    let span = volume.line.backing.bytes().min(4 << 30);
+    let span = volume.volume.backing.bytes().min(4 << 30);
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let file = volume.direct();
@@ -66,7 +68,8 @@ fn assert_equal(found: &Replayed, recorded: u64, least: u64) {
     assert_eq!((found.equal, found.requests), (recorded, recorded));
     assert!(recorded >= least, "only {recorded} requests: the load did not run");
     assert!(!found.cut_tail);
-    // Requests that are under way when a record begins are answered in it, those under way when it ends are not: at most a queue each.
+    // Requests that are under way when a record begins are answered in it, those under way when it
+    // ends are not: at most a queue each.
     let under_way = 4 * 128;
     assert!(found.lateness.answers.abs_diff(recorded) <= under_way, "{} answers for {recorded} requests", found.lateness.answers);
     let late = &found.lateness;
@@ -75,21 +78,21 @@ fn assert_equal(found: &Replayed, recorded: u64, least: u64) {
 }
 
 /// Records a load on one storage and replays it. `changes` are made while it runs.
-fn on_a_real_device(spec: &str, seed: u64, least: u64, prepare: &[Change], changes: &dyn Fn(&Shelf)) -> Vec<Frame> {
+fn on_a_real_device(spec: &str, seed: u64, least: u64, prepare: &[HostChange], changes: &dyn Fn(&Devices)) -> Vec<Frame> {
     let mut lab = Lab::new(None);
     let volume = lab.attach_saved(&saved(spec, &ModelOptions::default(), seed), None);
     prepare.iter().for_each(|change| {
-        lab.shelf.change(change);
+        lab.devices.change(change);
     });
     let path = lab.folder.path().join("record");
-    lab.shelf.record(&path).expect("a record");
+    lab.devices.record(&path).expect("a record");
     let loaded = std::thread::scope(|scope| {
         let running = scope.spawn(|| load(&volume, seed, THREADS, LOAD_FOR));
-        changes(&lab.shelf);
+        changes(&lab.devices);
         running.join()
     });
     loaded.expect("the load");
-    let (_, outcome) = lab.shelf.stop_recording().expect("it was recording");
+    let (_, outcome) = lab.devices.stop_recording().expect("it was recording");
     let recorded = outcome.expect("all was written");
     let found = replayed(&path);
     println!(
@@ -105,12 +108,12 @@ fn caps(frames: &[Frame]) -> Vec<Cap> {
     caps.collect()
 }
 
-fn no_changes(_: &Shelf) {}
+fn no_changes(_: &Devices) {}
 
 #[test]
 fn gp2_that_runs_dry() {
     // 0.005 % of 5.4 M credits are 270: some tenths of a second at what is left of the burst.
-    let dry = [Change::Balance { device: 0, member: None, percent: 0.005 }];
+    let dry = [HostChange::Balance { device: 0, member: None, percent: 0.005 }];
     let found = on_a_real_device("gp2:10", 1, 200, &dry, &no_changes);
     assert!(caps(&found).contains(&Cap::VolumeCredits), "it never ran dry");
 }
@@ -144,7 +147,7 @@ fn st1() {
 
 #[test]
 fn sc1_with_few_credits() {
-    let dry = [Change::Balance { device: 0, member: None, percent: 0.0 }];
+    let dry = [HostChange::Balance { device: 0, member: None, percent: 0.0 }];
     let found = on_a_real_device("sc1:125", 7, 5, &dry, &no_changes);
     assert!(caps(&found).contains(&Cap::VolumeCredits));
 }
@@ -159,22 +162,22 @@ fn instance_store() {
     on_a_real_device("instance-store:75", 9, 1_000, &[], &no_changes);
 }
 
-fn fail_and_recover(shelf: &Shelf) {
+fn fail_and_recover(devices: &Devices) {
     let pause = || std::thread::sleep(LOAD_FOR / 6);
     pause();
-    shelf.change(&Change::Failed { device: 0, member: 1, failed: true });
+    devices.change(&HostChange::Failed { device: 0, member: 1, failed: true });
     pause();
-    let now = shelf.clock.now();
+    let now = devices.clock.now();
     let event = Degradation { from: now, until: now + Nanos::from_secs(60), caps_per_mille: 100, extra_latency: Nanos::from_micros(700) };
-    shelf.change(&Change::Degrade { device: 0, member: 0, event });
+    devices.change(&HostChange::Degrade { device: 0, member: 0, event });
     // What a rebuild asks of one member alone.
     (0..20).for_each(|at| {
-        shelf.decide_member(0, 1, Io { op: Op::Write, offset: at << 18, bytes: 256 << 10 });
-        shelf.decide_member(0, 0, Io { op: Op::Read, offset: at << 18, bytes: 256 << 10 });
+        devices.decide_member(0, 1, Io { op: Op::Write, offset: at << 18, bytes: 256 << 10 });
+        devices.decide_member(0, 0, Io { op: Op::Read, offset: at << 18, bytes: 256 << 10 });
     });
     pause();
-    shelf.change(&Change::Recover { device: 0, member: 0 });
-    shelf.change(&Change::Failed { device: 0, member: 1, failed: false });
+    devices.change(&HostChange::Recover { device: 0, member: 0 });
+    devices.change(&HostChange::Failed { device: 0, member: 1, failed: false });
 }
 
 #[test]
@@ -205,30 +208,31 @@ fn raid10f2_with_a_member_that_fails() {
 #[test]
 fn changes_in_between() {
     let limits = |spec: &str| Catalog::embedded().volume_limits(&spec.parse().expect("a volume"), common::day(), None).expect("limits");
-    let changes = |shelf: &Shelf| {
+    let changes = |devices: &Devices| {
         for step in 0..8u64 {
             std::thread::sleep(LOAD_FOR / 12);
-            let now = shelf.clock.now();
+            let now = devices.clock.now();
             let soon = |millis: u64| now + Nanos::from_micros(millis * 1_000);
-            shelf.change(&match step % 4 {
-                0 => Change::Balance { device: 0, member: Some(0), percent: 0.01 + step as f64 },
-                1 => Change::Degrade {
+            devices.change(&match step % 4 {
+                0 => HostChange::Balance { device: 0, member: Some(0), percent: 0.01 + step as f64 },
+                1 => HostChange::Degrade {
                     device: 0,
                     member: 0,
                     event: Degradation { from: soon(10), until: soon(60), caps_per_mille: 300, extra_latency: Nanos::from_micros(200) },
                 },
-                // The first one is over before the second is asked for: modifying, optimizing and completed all pass under load.
-                2 => Change::Modify {
+                // The first one is over before the second is asked for: modifying, optimizing and
+                // completed all pass under load.
+                2 => HostChange::Modify {
                     device: 0,
-                    targets: vec![Modification {
+                    targets: vec![VolumeModification {
                         target: limits(if step < 4 { "gp3:20:6000:300" } else { "gp2:40" }),
                         modifying_until: soon(20),
                         optimizing_until: soon(90),
                     }],
                 },
-                _ => Change::Recover { device: 0, member: 0 },
+                _ => HostChange::Recover { device: 0, member: 0 },
             });
-            shelf.is_modifying(0);
+            devices.is_modifying(0);
         }
     };
     let found = on_a_real_device("gp2:20", 15, 500, &[], &changes);
@@ -241,18 +245,18 @@ fn an_instance_shared_by_two_volumes() {
     let first = lab.attach("gp3:100:16000:1000");
     let second = lab.attach("io2:100:20000");
     // Burst buckets nearly empty: the baseline of 3,600 IOPS binds both.
-    lab.shelf.change(&Change::InstanceBalance { percent: 0.001 });
+    lab.devices.change(&HostChange::InstanceBalance { percent: 0.001 });
     let path = lab.folder.path().join("record");
-    lab.shelf.record(&path).expect("a record");
+    lab.devices.record(&path).expect("a record");
     std::thread::scope(|scope| {
         scope.spawn(|| load(&first, 21, THREADS, LOAD_FOR));
         scope.spawn(|| load(&second, 22, THREADS, LOAD_FOR));
         std::thread::sleep(LOAD_FOR / 2);
-        lab.shelf.change(&Change::InstanceBalance { percent: 50.0 });
+        lab.devices.change(&HostChange::InstanceBalance { percent: 50.0 });
         std::thread::sleep(LOAD_FOR / 4);
-        lab.shelf.set_instance(Some(&Catalog::embedded().instance("m5.xlarge", common::day()).expect("an instance")));
+        lab.devices.set_instance(Some(&Catalog::embedded().instance("m5.xlarge", common::day()).expect("an instance")));
     });
-    let (_, outcome) = lab.shelf.stop_recording().expect("it was recording");
+    let (_, outcome) = lab.devices.stop_recording().expect("it was recording");
     let recorded = outcome.expect("all was written");
     let found = replayed(&path);
     assert_equal(&found, recorded, 1_000);
@@ -266,14 +270,14 @@ fn an_instance_shared_by_two_volumes() {
 /// A record that begins in the middle of a life, on a host saved and made again before.
 #[test]
 fn a_record_after_a_restart() {
-    let first = Shelf::new(&host(Some("m5.large")));
-    first.put(&saved("gp2:10", &ModelOptions::default(), 3)).expect("a slot");
+    let first = Devices::new(&host(Some("m5.large")));
+    first.put(&saved("gp2:10", &ModelOptions::default(), 3)).expect("a free device number");
     let mut chance = Chance(5);
     let io = |chance: &mut Chance| Io { op: if chance.below(2) == 0 { Op::Read } else { Op::Write }, offset: chance.below(1 << 20) * SECTOR, bytes: 16_384 };
     (0..20_000).for_each(|_| {
         first.decide(0, io(&mut chance));
     });
-    let second = Shelf::new(&first.saved());
+    let second = Devices::new(&first.saved());
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("record");
     (0..100).for_each(|_| {
@@ -295,13 +299,13 @@ fn a_record_after_a_restart() {
 fn a_difference_is_found_and_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("record");
-    let shelf = Shelf::new(&host(None));
-    shelf.put(&saved("gp3:10", &ModelOptions::default(), 3)).expect("a slot");
-    shelf.record(&path).expect("a record");
+    let devices = Devices::new(&host(None));
+    devices.put(&saved("gp3:10", &ModelOptions::default(), 3)).expect("a free device number");
+    devices.record(&path).expect("a record");
     (0..100).for_each(|at| {
-        shelf.decide(0, Io { op: Op::Read, offset: at * 4_096, bytes: 4_096 });
+        devices.decide(0, Io { op: Op::Read, offset: at * 4_096, bytes: 4_096 });
     });
-    shelf.stop_recording().expect("running").1.expect("written");
+    devices.stop_recording().expect("running").1.expect("written");
     let mut bytes = std::fs::read(&path).expect("the record");
     // The last byte but seven of the 43rd request from the end is the lowest of its completion.
     let place = bytes.len() - 42 * 43 - 8;
@@ -313,30 +317,31 @@ fn a_difference_is_found_and_told() {
     assert!(difference.to_string().contains("complete"), "{difference}");
 }
 
-/// Threads ask while another makes changes, without devices: the order in the record is the order of the decisions.
+/// Threads ask while another makes changes, without devices: the order in the record is the order
+/// of the decisions.
 #[test]
 fn a_record_of_many_threads() {
     for seed in 1..=8u64 {
-        let shelf = Shelf::new(&host((seed % 2 == 0).then_some("m5.large")));
+        let devices = Devices::new(&host((seed % 2 == 0).then_some("m5.large")));
         let specs = ["gp2:10", "raid5:3xgp3:10", "st1:125", "raid10f2:3xio2:10:1000", "2xgp2:10", "raid1:2xsc1:125", "io1:20:1000", "raid10:4xgp3:10@64k"];
         for at in 0..3 {
-            shelf.put(&saved(specs[(seed + at) as usize % specs.len()], &ModelOptions::default(), seed * 7 + at)).expect("a slot");
+            devices.put(&saved(specs[(seed + at) as usize % specs.len()], &ModelOptions::default(), seed * 7 + at)).expect("a free device number");
         }
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("record");
-        shelf.record(&path).expect("a record");
+        devices.record(&path).expect("a record");
         let (threads, each) = (4, 4_000);
         std::thread::scope(|scope| {
             for thread in 0..threads {
-                let shelf = &shelf;
+                let devices = &devices;
                 scope.spawn(move || {
                     let mut chance = Chance(seed * 100 + thread);
                     for _ in 0..each {
                         let op = if chance.below(2) == 0 { Op::Read } else { Op::Write };
                         let io = Io { op, offset: chance.below(1 << 22) * SECTOR, bytes: (SECTOR << chance.below(12)) as u32 };
                         match chance.below(16) {
-                            0 => drop(shelf.decide_member(chance.below(3) as usize, 0, io)),
-                            _ => drop(shelf.decide(chance.below(3) as usize, io)),
+                            0 => drop(devices.decide_member(chance.below(3) as usize, 0, io)),
+                            _ => drop(devices.decide(chance.below(3) as usize, io)),
                         }
                     }
                 });
@@ -344,18 +349,18 @@ fn a_record_of_many_threads() {
             let mut chance = Chance(seed);
             for step in 0..40 {
                 let device = chance.below(3) as usize;
-                shelf.change(&match step % 5 {
-                    0 => Change::Balance { device, member: None, percent: chance.below(1_000) as f64 / 70.0 },
-                    1 => Change::Failed { device, member: 1, failed: true },
-                    2 => Change::InstanceBalance { percent: chance.below(100) as f64 / 3.0 },
-                    3 => Change::Failed { device, member: 1, failed: false },
-                    _ => Change::Put { device, saved: Box::new(saved(specs[chance.below(8) as usize], &ModelOptions::default(), step)) },
+                devices.change(&match step % 5 {
+                    0 => HostChange::Balance { device, member: None, percent: chance.below(1_000) as f64 / 70.0 },
+                    1 => HostChange::Failed { device, member: 1, failed: true },
+                    2 => HostChange::InstanceBalance { percent: chance.below(100) as f64 / 3.0 },
+                    3 => HostChange::Failed { device, member: 1, failed: false },
+                    _ => HostChange::Put { device, saved: Box::new(saved(specs[chance.below(8) as usize], &ModelOptions::default(), step)) },
                 });
-                shelf.saved();
+                devices.saved();
                 std::thread::yield_now();
             }
         });
-        let recorded = shelf.stop_recording().expect("running").1.expect("written");
+        let recorded = devices.stop_recording().expect("running").1.expect("written");
         let found = replayed(&path);
         assert_eq!((found.first_difference, found.requests, found.equal, found.changes), (None, recorded, recorded, 40), "seed {seed}");
         assert_eq!(recorded, threads * each, "seed {seed}: every storage here has a first member");
@@ -367,17 +372,17 @@ fn a_record_of_many_threads() {
 fn small() -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("record");
-    let shelf = Shelf::new(&host(Some("m5.large")));
-    shelf.put(&saved("raid5:3xgp2:10", &ModelOptions::default(), 3)).expect("a slot");
-    shelf.record(&path).expect("a record");
+    let devices = Devices::new(&host(Some("m5.large")));
+    devices.put(&saved("raid5:3xgp2:10", &ModelOptions::default(), 3)).expect("a free device number");
+    devices.record(&path).expect("a record");
     for at in 0..60 {
-        shelf.decide(0, Io { op: if at % 3 == 0 { Op::Write } else { Op::Read }, offset: at * 60_416, bytes: 16_384 });
-        shelf.late(at * 1_000);
+        devices.decide(0, Io { op: if at % 3 == 0 { Op::Write } else { Op::Read }, offset: at * 60_416, bytes: 16_384 });
+        devices.late(at * 1_000);
         if at % 20 == 0 {
-            shelf.change(&Change::Balance { device: 0, member: None, percent: at as f64 });
+            devices.change(&HostChange::Balance { device: 0, member: None, percent: at as f64 });
         }
     }
-    shelf.stop_recording().expect("running").1.expect("written");
+    devices.stop_recording().expect("running").1.expect("written");
     std::fs::read(&path).expect("the record")
 }
 
@@ -414,7 +419,8 @@ fn a_cut_tail_is_fine_and_said() {
     }
 }
 
-/// Whatever is wrong with a file: words or a difference, never a panic, and never equal where a decision was changed.
+/// Whatever is wrong with a file: words or a difference, never a panic, and never equal where a
+/// decision was changed.
 #[test]
 fn damage_is_said_and_never_a_panic() {
     let bytes = small();
@@ -428,7 +434,8 @@ fn damage_is_said_and_never_a_panic() {
                 refused += 1;
             }
             Ok(found) if found.equal < found.requests => differing += 1,
-            // A length that is too large looks like a cut file; how late an answer was is judged by nobody.
+            // A length that is too large looks like a cut file; no verdict depends on how late an
+            // answer was.
             Ok(_) => {}
         }
     }
@@ -444,7 +451,7 @@ fn damage_is_said_and_never_a_panic() {
         (0, None, u64::MAX, io, "does not follow"),
         (1, None, 1 << 40, io, "no such device"),
         (0, Some(3), 1 << 40, io, "no such device"),
-        (0, None, 1 << 40, Io { offset: u64::MAX - 5, ..io }, "so many bytes"),
+        (0, None, 1 << 40, Io { offset: u64::MAX - 5, ..io }, "no volume is that large"),
     ] {
         let mut longer = bytes.clone();
         Frame::Request { device, member, now: Nanos(now), io, decision }.encode(&mut longer);

@@ -1,24 +1,34 @@
 //! Where the bytes of a volume live.
 //!
+//! ```text
+//!  PowerCut        what is not flushed may be lost: kept, dropped or torn when the power goes
+//!    Raid          an array: each byte on the members where the model's geometry says (a single volume has none)
+//!      SparseFile  one for each member: space is taken when written, given back when discarded
+//! ```
+//!
 //! | file | idea |
 //! |---|---|
-//! | `sparse` | a sparse file: space is taken when written, given back when discarded |
-//! | `written` | which parts of a file were ever written |
 //! | `power` | what a power cut does to writes that were not flushed |
+//! | `raid` | the bytes of an array over its members, members that fail, rebuilds |
+//! | `sparse` | a sparse file |
+//! | `written` | which parts of a file were ever written |
 //!
-//! A [`Backing`] may be used by many threads at once. Like a disk it promises nothing about requests that overlap while both are in flight, and keeps what was
-//! flushed.
+//! A [`Backing`] may be used by many threads at once. Like a disk it promises nothing about
+//! requests that overlap while both are in flight, and keeps what was flushed.
 
 pub mod power;
+pub mod raid;
 pub mod sparse;
 mod written;
 
-pub use power::PowerCut;
+pub use power::{CutReport, PowerCut};
+pub use raid::Raid;
 pub use sparse::SparseFile;
 
 use std::io;
 
-/// The bytes of one volume. Offsets and lengths are in bytes and lie within [`Backing::bytes`]; what lies outside is an error.
+/// The bytes of one volume. Offsets and lengths are in bytes and lie within [`Backing::bytes`];
+/// what lies outside is an error.
 pub trait Backing: Send + Sync {
     /// Its size.
     fn bytes(&self) -> u64;

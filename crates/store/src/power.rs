@@ -1,7 +1,10 @@
-//! A power cut: what was written since the last flush is kept, lost or torn, as chance with a seed decides.
+//! A power cut: what was written since the last flush is kept, lost or torn, by a random number
+//! generator with a seed.
 //!
-//! While a cut is armed every write first sets aside what it replaces and what it brings. A flush forgets all that: those writes are safe. The cut goes back to the
-//! flushed state and makes the lucky writes again, in order: whole (kept) or up to one 512-byte sector (torn). A drive writes whole sectors.
+//! While a cut is armed every write first sets aside what it replaces and what it brings. A flush
+//! forgets all that: those writes are safe. The cut goes back to the flushed state and makes the
+//! lucky writes again, in order: whole (kept) or up to one 512-byte sector (torn). A drive writes
+//! whole sectors.
 
 use crate::{within, Backing};
 use rand_chacha::ChaCha8Rng;
@@ -10,6 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// What a disk writes whole, bytes: the sector that EBS volumes show.
 const SECTOR: usize = 512;
 /// What may be set aside; more is flushed first, which makes it safe.
 const MOST_BYTES: usize = 256 << 20;
@@ -19,9 +23,9 @@ const MOST_BYTES: usize = 256 << 20;
 pub struct CutReport {
     /// Writes since the last flush.
     pub unflushed: u64,
-    /// Of those, gone.
+    /// How many of those writes are gone.
     pub lost: u64,
-    /// Of those, there in part.
+    /// How many of those writes are there in part.
     pub torn: u64,
 }
 
@@ -62,18 +66,19 @@ impl PowerCut {
         self.armed.load(Ordering::SeqCst)
     }
 
-    /// Cuts: every write since the last flush is kept, lost or torn, each a third of the time. Nothing is armed afterwards.
+    /// Cuts: every write since the last flush is kept, lost or torn, each a third of the time.
+    /// Nothing is armed afterwards.
     pub fn cut(&self, seed: u64) -> io::Result<CutReport> {
         let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
         self.armed.store(false, Ordering::SeqCst);
-        let mut chance = ChaCha8Rng::seed_from_u64(seed);
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
         let writes = std::mem::take(&mut aside.writes);
         let mut report = CutReport { unflushed: writes.len() as u64, ..CutReport::default() };
         for write in writes.iter().rev() {
             self.inner.write(&write.old, write.offset)?;
         }
         for write in &writes {
-            let fate = chance.next_u64();
+            let fate = random.next_u64();
             let bytes = write.old.len();
             let sectors = bytes / SECTOR;
             let kept = match fate % 3 {
@@ -94,7 +99,8 @@ impl PowerCut {
         Ok(report)
     }
 
-    /// Sets aside what a change of the range replaces and brings (`new`; none: zeros), then makes it.
+    /// Sets aside what a change of the range replaces and brings (`new`; none: zeros), then makes
+    /// it.
     fn change(&self, offset: u64, bytes: u64, new: Option<&[u8]>, make: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         if !self.is_armed() {
             return make();
@@ -111,7 +117,8 @@ impl PowerCut {
             self.inner.flush()?;
             *aside = Aside::default();
         }
-        // One request larger than all that may be set aside (a discard of gigabytes) is taken as safe at once.
+        // One request larger than all that may be set aside (a discard of gigabytes) is taken as
+        // safe at once.
         if needed <= MOST_BYTES {
             let mut old = vec![0u8; bytes as usize];
             self.inner.read(&mut old, offset)?;

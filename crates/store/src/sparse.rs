@@ -36,7 +36,8 @@ impl SparseFile {
     pub fn open(path: &Path, bytes: u64) -> io::Result<SparseFile> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let found = file.metadata()?.len();
-        // A crash between growing the file and noting it leaves the file larger: no harm, the rest is not shown.
+        // A crash between growing the file and noting it leaves the file larger: no harm, the rest
+        // is not shown.
         if found < bytes {
             let words = format!("{} has {found} bytes where the volume has {bytes}: it was cut", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidData, words));

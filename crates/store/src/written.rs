@@ -1,6 +1,8 @@
-//! Which parts of a sparse file were ever written, so that reads of the rest need not ask the kernel.
+//! Which parts of a sparse file were ever written, so that reads of the rest need not ask the
+//! kernel.
 //!
-//! A bit for each MiB, set before the first write into it and never taken back while the file is open: what was discarded is read from the file, which has zeros there.
+//! A bit for each MiB, set before the first write into it and never taken back while the file is
+//! open: what was discarded is read from the file, which has zeros there.
 
 use rustix::fs::{seek, SeekFrom};
 use rustix::io::Errno;
@@ -9,6 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
+/// Bytes of a file that one bit stands for.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// A bit for each MiB of a file.

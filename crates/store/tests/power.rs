@@ -1,4 +1,5 @@
-//! A power cut against a naive model: what is there afterwards is what was flushed, and of the writes since then, in order, some whole, some torn, some not at all.
+//! A power cut against a naive model: what is there afterwards is what was flushed, and of the
+//! writes since then, in order, some whole, some torn, some not at all.
 
 use headrace_store::power::CutReport;
 use headrace_store::{Backing, PowerCut, SparseFile};
@@ -46,14 +47,16 @@ fn content(backing: &dyn Backing) -> Vec<u8> {
     all
 }
 
-/// A sector as the number of the write that filled it: every write here fills its sectors with its own number.
+/// A sector as the number of the write that filled it: every write here fills its sectors with its
+/// own number.
 type Stamps = Vec<u8>;
 
 fn stamps(content: &[u8]) -> Stamps {
     content.chunks(SECTOR).map(|sector| if sector.iter().all(|&byte| byte == sector[0]) { sector[0] } else { 0xff }).collect()
 }
 
-/// Makes the steps on the real thing; what was flushed last, and what came since: (first sector, sectors, stamp).
+/// Makes the steps on the real thing; what was flushed last, and what came since: (first sector,
+/// sectors, stamp).
 fn run(power: &PowerCut, steps: &[Step]) -> (Stamps, Vec<(usize, usize, u8)>) {
     let mut now: Stamps = vec![0; SECTORS];
     let (mut flushed, mut since) = (now.clone(), Vec::new());
@@ -97,7 +100,8 @@ fn reachable(state: &Stamps, since: &[(usize, usize, u8)], end: &Stamps, lost: u
     })
 }
 
-/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and tried first on the next run.
+/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and
+/// tried first on the next run.
 fn cases(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let file = FileFailurePersistence::Direct("proptest-regressions/power.txt");
@@ -137,7 +141,8 @@ fn every_fate_happens() {
         let report = made.power.cut(seed).unwrap();
         sum = CutReport { unflushed: sum.unflushed + report.unflushed, lost: sum.lost + report.lost, torn: sum.torn + report.torn };
     }
-    // A third each of 300: 100, with a standard deviation of sqrt(300 x 1/3 x 2/3) = 8.2; 4 of them are 33.
+    // A third each of 300: 100, with a standard deviation of sqrt(300 x 1/3 x 2/3) = 8.2; 4 of them
+    // are 33.
     assert_eq!(sum.unflushed, 300);
     assert!((67..=133).contains(&sum.lost) && (67..=133).contains(&sum.torn), "{sum:?}");
 }
@@ -201,8 +206,9 @@ fn it_passes_sizes_and_growth_through() {
     assert_eq!(content(&made.power)[(2 << 20) - 512..], [1; 512]);
 }
 
-/// Threads write and flush while the power goes: what a thread had flushed before it is there. Each counts a flush only when the power was still on after it, as a device
-/// does that fails what it cannot promise.
+/// Threads write and flush while the power goes: what a thread had flushed before it is there. Each
+/// counts a flush only when the power was still on after it, as a device does that fails what it
+/// cannot promise.
 #[test]
 fn nothing_flushed_is_lost_under_threads() {
     const THREADS: u64 = 4;

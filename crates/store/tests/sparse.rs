@@ -45,7 +45,8 @@ fn space_is_taken_when_written_and_given_back_when_discarded() {
     assert_eq!(read(&file, (5 << 30) + 3 * MIB, 512), [7; 512]);
 }
 
-/// What a file knows about its unwritten parts when it is opened again, a byte here and there on both sides of a MiB.
+/// What a file knows about its unwritten parts when it is opened again, a byte here and there on
+/// both sides of a MiB.
 #[test]
 fn what_was_written_is_found_again() {
     let (_folder, path, file) = fresh(100 * MIB);
@@ -144,7 +145,8 @@ fn a_missing_or_cut_file_is_said() {
     assert!(error.to_string().contains("1048577") && error.to_string().contains("2097152"), "{error}");
 }
 
-/// A crash between growing the file and noting it leaves it longer than the volume; what lies behind the end must neither be shown nor come back.
+/// A crash between growing the file and noting it leaves it longer than the volume; what lies
+/// behind the end must neither be shown nor come back.
 #[test]
 fn what_lies_behind_the_end_does_not_come_back() {
     let (_folder, path, file) = fresh(MIB);
@@ -192,7 +194,8 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     proptest::collection::vec(request, 1..40)
 }
 
-/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and tried first on the next run.
+/// `PROPTEST_CASES` asks for more (`make soak`). A failing case is printed, kept in the file, and
+/// tried first on the next run.
 fn cases(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let file = FileFailurePersistence::Direct("proptest-regressions/sparse.txt");

@@ -1,18 +1,33 @@
-"""How to set a MySQL server up for its storage: each setting with its reason, source, risk and, where the simulator can, its effect.
+"""How to set a MySQL server up for its storage: settings with reason, source, risk and effect.
 
-    situation   storage in sustained rates, memory, processors, workload
-    rules/      from a situation to a value, one function a parameter
-    table       parameters.toml (what is known of each) and names.csv (what it is called on which server)
-    effects     the workload's transactions a second with a setting and without it
-    option_files, current     values of a my.cnf (as the server reads it) or of a live server
-    output      my.cnf, unified diff
+    advising     from storage, memory and workload to the settings; result: the answer and its forms
+    situation    what the rules know: storage in sustained rates, memory, processors, workload
+    rules/       from a situation to a value, one function for each parameter
+    table        parameters.toml (what is known of each) and names.csv (its name on which server)
+    simulated    the workload by the simulator; effects: what a setting changes, in a sentence
+    current      today's settings, of a live server or an option file, and what is wrong with them
+    output       option file and unified diff; reference: the table of docs/reference/advice.md
+    model        version of a server, advised setting, finding; values: how servers write values
 
 >>> from headrace.advice import tuned_settings
 >>> tuned_settings(storage="gp3:500:6000", memory_gib=16, flavor="mysql", version="8.0.36")["innodb_flush_method"]
 'O_DIRECT'
 """
 
-from headrace.advice.advising import advise, normalised, tuned_settings
-from headrace.advice.model import RISKS, Advice, Finding, Server, server_of
+from headrace.advice.advising import advise, advised_settings, normalised, situation_of, tuned_settings
+from headrace.advice.model import RISKS, AdvisedSetting, ConfigFinding, ServerVersion, server_of
+from headrace.advice.result import Advice
 
-__all__ = ["RISKS", "Advice", "Finding", "Server", "advise", "normalised", "server_of", "tuned_settings"]
+__all__ = [
+    "RISKS",
+    "Advice",
+    "AdvisedSetting",
+    "ConfigFinding",
+    "ServerVersion",
+    "advise",
+    "advised_settings",
+    "normalised",
+    "server_of",
+    "situation_of",
+    "tuned_settings",
+]

@@ -1,211 +1,151 @@
-"""What the simulator expects of a setting: the workload's transactions a second with it and without it, everything else as advised.
+"""What a setting changes, in a sentence: the workload's throughput with it and without it.
 
-Only what the model has can be estimated: sizes of caches and redo log, syncs of a commit, the doublewrite area, a log volume, a warm or cold start, the bytes of
-compaction. All else says so (parameters.toml, `effect`).
+Every other setting is as advised. What the model does not have is not estimated, and the reason is
+said (parameters.toml, `effect`).
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from headrace.advice.model import NOT_ESTIMATED
+from headrace.advice.simulated import ModelSettings, redo_of, settings_of, throughput
 from headrace.advice.situation import GIB, MIB, Situation
 from headrace.advice.values import as_bytes, as_number, is_on, same, size_text
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.errors import InputError
+from headrace.workload import TransactionWorkload
 
-HOUR_S = 3_600
-STEP_S = 10.0
+# Databases drawn for an interval: a guess, the spread of 24 is known to a seventh.
 DRAWS = 24
-Z80 = 1.2816  # half of an 80 % interval in standard deviations
-# A cache within 1 % of the best throughput holds what is hot.
-HOT_SHARE = 0.99
-CACHE_STEPS = 40
-LEAST_CACHE_GIB = 0.01
-REDO = ("innodb_redo_log_capacity", "innodb_log_file_size")
-# Manuals of MySQL (innodb_redo_log_capacity) and MariaDB (innodb_log_file_size).
-MOST_REDO_BYTES = 512 * GIB
-# A difference below this is the model's rounding.
+Z80 = 1.2816  # half of an 80 % interval of a normal distribution, in standard deviations
+# A difference below 0.1 % is the model's rounding.
 NOTHING = 0.001
+# From three times on a change is written as a factor.
 MANY = 3.0
+# Stands for "no limit": above every storage.
 UNLIMITED_BYTES_S = 1e12
+# Room in a log volume above the redo log, for the old files that a resize keeps for a while. A
+# guess.
+REDO_ROOM = 1.2
+DAY_S = 86_400.0
+LEAST_LOG_GIB = 10
+REDO = ("innodb_redo_log_capacity", "innodb_log_file_size")
+CACHES = ("innodb_buffer_pool_size", "rocksdb_block_cache_size")
+COMMITS = ("innodb_flush_log_at_trx_commit", "rocksdb_flush_log_at_trx_commit")
+REDO_NOTE = "the workload is taken as measured with the former; stalls of a small redo log are not simulated"
+NOTES = {
+    "innodb_redo_log_capacity": REDO_NOTE,
+    "innodb_log_file_size": REDO_NOTE,
+    "rocksdb_rate_limiter_bytes_per_sec": "means; the stalls that it smooths are not simulated",
+    "innodb_buffer_pool_load_at_startup": "first hour after a restart; the minutes of the load itself do not count",
+}
 
-
-@dataclass(frozen=True)
-class Demand:
-    """What a workload asks of the storage advised for, warm: `tps`, redo, binlog and compaction writes in bytes a second, pages flushed a second; `hot_gib`: the
-    smallest cache within 1 % of the throughput of the largest looked at, `looked_gib` (None: it is that one); `data_gib`: its data where they are known."""
-
-    tps: float
-    redo_bytes_s: float
-    binlog_bytes_s: float
-    compaction_bytes_s: float
-    flushed_pages_s: float
-    hot_gib: float | None
-    looked_gib: float
-    data_gib: float | None
-
-
-@dataclass(frozen=True)
-class State:
-    """The settings the model has."""
-
-    cache_gib: float
-    redo_bytes: float | None
-    at_commit: int
-    sync_binlog: int
-    doublewrite: bool
-    compaction_write_bytes_s: float | None
-    log_storage: str | None
-    start: str
-
-
-def demand_of(situation: Situation) -> Demand:
-    """The workload on this storage with as much cache as the memory allows."""
-    database, workload = situation.workload.database, situation.workload
-    most = situation.cache_limit_gib
-    # Beyond the memory too, to say what it would take.
-    sizes = [most * 2.0 ** (step / 4.0 - 7.5) for step in range(CACHE_STEPS)]
-    sizes = sorted({*(size for size in sizes if size >= LEAST_CACHE_GIB), most})
-    means = [_mean(rows) for rows in _simulate(database, [_run(situation, size, None, "warm") for size in sizes])]
-    tps = means[sizes.index(most)]
-    hot = next((size for size, mean in zip(sizes, means, strict=True) if mean >= HOT_SHARE * max(means)), sizes[-1])
-    if situation.engine == "innodb" and workload.size_gib is not None:
-        hot = min(hot, workload.size_gib)  # pages that are on the volume once are cached once
-    compaction = database["compaction"] or {}
-    return Demand(
-        tps=tps,
-        redo_bytes_s=database["log"]["redo_bytes_per_tx"] * tps,
-        binlog_bytes_s=database["log"]["binlog_bytes_per_tx"] * tps,
-        compaction_bytes_s=compaction.get("write_bytes_per_tx", 0.0) * tps,
-        flushed_pages_s=database["writes"]["flush_per_tx"] * tps,
-        hot_gib=None if hot >= sizes[-1] else hot,
-        looked_gib=sizes[-1],
-        data_gib=workload.size_gib,
-    )
+# What is compared: a label, the other settings, and a note.
+Alternative = tuple[str, ModelSettings, str]
 
 
 def effect_of(parameter: str, value: str, before: str | None, situation: Situation) -> str | None:
-    """What changing `parameter` from `before` to `value` does, in a sentence; None without a workload or without a value to compare with."""
+    """What changing `parameter` from `before` to `value` does.
+
+    None without a workload, or without anything to compare with.
+    """
     if situation.workload is None:
         return None
-    base = state_of(situation)
-    changed = _ALTERNATIVES.get(parameter)
-    if changed is not None:
-        other = changed(base, situation)
-        if other is None:
-            return None
-        label, state, note = other
-        return _sentence(label, base, state, situation, note)
+    base = settings_of(situation)
+    alternative = ALTERNATIVES.get(parameter)
+    if alternative is not None:
+        other = alternative(base, situation)
+        return None if other is None else _sentence(other[0], base, other[1], situation, other[2])
     old = _before(parameter, before, base)
-    if old is None:
+    if old is None or before is None:
         return f"{NOT_ESTIMATED}: the value today is not known (name the server or its option file)"
     if parameter in REDO and not situation.compared:
-        return f"{NOT_ESTIMATED}: the redo log the workload was measured with is not known (name the server or its option file)"
-    label = f"{_readable(before)} to {_readable(value)}"
+        unknown = "the redo log the workload was measured with is not known (name the server or its option file)"
+        return f"{NOT_ESTIMATED}: {unknown}"
     if old == base or same("count", before, value):
         return "as it is"
-    return _sentence(label, old, base, situation, _NOTES.get(parameter, ""), first_hour=parameter == "innodb_buffer_pool_load_at_startup")
+    label = f"{_readable(before)} to {_readable(value)}"
+    first_hour = parameter == "innodb_buffer_pool_load_at_startup"
+    return _sentence(label, old, base, situation, NOTES.get(parameter, ""), first_hour)
 
 
 def _readable(value: str) -> str:
-    """Whole mebibytes with their unit; else as it is."""
+    """Whole mebibytes with their unit; everything else as it is."""
     size = as_bytes(value)
     return size_text(size) if size and size % MIB == 0 else value
 
 
-def state_of(situation: Situation) -> State:
-    """The model's settings as advised."""
-    chosen, innodb = situation.chosen, situation.engine == "innodb"
-    cache = chosen.get("innodb_buffer_pool_size" if innodb else "rocksdb_block_cache_size")
-    commit = chosen.get("innodb_flush_log_at_trx_commit" if innodb else "rocksdb_flush_log_at_trx_commit", "1")
-    limit = chosen.get("rocksdb_rate_limiter_bytes_per_sec")
-    return State(
-        cache_gib=as_bytes(cache) / GIB if cache else situation.cache_limit_gib,
-        redo_bytes=redo_of(chosen),
-        at_commit=int(commit),
-        sync_binlog=int(chosen.get("sync_binlog", "1")),
-        doublewrite=is_on(chosen.get("innodb_doublewrite", "ON")),
-        compaction_write_bytes_s=as_bytes(limit) if limit else None,
-        log_storage=None if situation.log_storage is None else situation.log_storage.text,
-        start="warm",
-    )
-
-
-def redo_of(chosen: dict[str, str]) -> float | None:
-    """Bytes of all redo files together, None where there is none."""
-    if "innodb_redo_log_capacity" in chosen:
-        return as_bytes(chosen["innodb_redo_log_capacity"])
-    if "innodb_log_file_size" in chosen:
-        each = as_bytes(chosen["innodb_log_file_size"])
-        return None if each is None else each * (as_number(chosen.get("innodb_log_files_in_group")) or 1)
-    return None
-
-
-def _before(parameter: str, before: str | None, base: State) -> State | None:
-    """The state with one parameter as it was; None where that is not known."""
-    if before in (None, ""):
+def _before(parameter: str, before: str | None, base: ModelSettings) -> ModelSettings | None:
+    """The settings with one parameter as it was; None where that is not known."""
+    if not before:
         return None
     size, number = as_bytes(before), as_number(before)
-    if parameter in ("innodb_buffer_pool_size", "rocksdb_block_cache_size") and size:
+    if parameter in CACHES and size:
         return replace(base, cache_gib=size / GIB)
-    if parameter in ("innodb_redo_log_capacity", "innodb_log_file_size") and size and base.redo_bytes:
+    if parameter in REDO and size and base.redo_bytes:
         return replace(base, redo_bytes=size)
-    if parameter in ("innodb_flush_log_at_trx_commit", "rocksdb_flush_log_at_trx_commit") and number is not None:
+    if parameter in COMMITS and number is not None:
         return replace(base, at_commit=int(number))
     if parameter == "sync_binlog" and number is not None:
         return replace(base, sync_binlog=int(number))
     if parameter == "innodb_buffer_pool_load_at_startup":
-        return replace(base, start="cold" if not is_on(before) else "warm")
+        return replace(base, start="warm" if is_on(before) else "cold")
     if parameter == "rocksdb_rate_limiter_bytes_per_sec" and size is not None:
         return replace(base, compaction_write_bytes_s=size or UNLIMITED_BYTES_S)
     return None
 
 
-def _other_commit(base: State, situation: Situation) -> tuple[str, State, str] | None:
-    to = 2 if base.at_commit == 1 else 1
-    return f"{to} instead of {base.at_commit}", replace(base, at_commit=to), ""
+# --- other values, for parameters that most servers have as advised -------------------------------
 
 
-def _other_sync(base: State, situation: Situation) -> tuple[str, State, str] | None:
-    if situation.workload.database["log"]["binlog_bytes_per_tx"] <= 0.0:
+def _other_commit(base: ModelSettings, situation: Situation) -> Alternative:
+    other = 2 if base.at_commit == 1 else 1
+    return f"{other} instead of {base.at_commit}", replace(base, at_commit=other), ""
+
+
+def _other_sync(base: ModelSettings, situation: Situation) -> Alternative:
+    if situation.demand is None or situation.demand.binlog_bytes_s <= 0.0:
         return "without a binlog", base, ""
-    to = 0 if base.sync_binlog == 1 else 1
-    return f"{to} instead of {base.sync_binlog}", replace(base, sync_binlog=to), ""
+    other = 0 if base.sync_binlog == 1 else 1
+    return f"{other} instead of {base.sync_binlog}", replace(base, sync_binlog=other), ""
 
 
-def _no_doublewrite(base: State, situation: Situation) -> tuple[str, State, str] | None:
+def _no_doublewrite(base: ModelSettings, situation: Situation) -> Alternative:
     return "OFF instead of ON", replace(base, doublewrite=False), ""
 
 
-def _log_volume(base: State, situation: Situation) -> tuple[str, State, str] | None:
+def _log_volume(base: ModelSettings, situation: Situation) -> Alternative | None:
     if base.log_storage is not None:
         return f"without {base.log_storage}", replace(base, log_storage=None), ""
-    candidate = log_candidate(situation)
-    return None if candidate is None else (f"with {candidate} for redo and binlog", replace(base, log_storage=candidate), "")
+    candidate = _log_candidate(situation)
+    label = f"with {candidate} for redo and binlog"
+    return None if candidate is None else (label, replace(base, log_storage=candidate), "")
 
 
-def log_candidate(situation: Situation) -> str | None:
-    """A small volume for the logs: gp3 with what it includes, or gp2 before there was gp3; room for the redo log and a day of binlogs."""
-    demand = situation.demand
-    binlog = 0.0 if demand is None else demand.binlog_bytes_s * 86_400.0
-    size = max(10, math.ceil(((redo_of(situation.chosen) or 0.0) * 1.2 + binlog) / GIB))
-    for kind in ("gp3", "gp2"):
-        text = f"{kind}:{size}"
+def _log_candidate(situation: Situation) -> str | None:
+    """A small volume for the logs, with room for the redo log and a day of binlogs.
+
+    It is gp3 with the rates that are included, or gp2 before there was gp3.
+    """
+    binlog = 0.0 if situation.demand is None else situation.demand.binlog_bytes_s * DAY_S
+    size = max(LEAST_LOG_GIB, math.ceil(((redo_of(situation.chosen) or 0.0) * REDO_ROOM + binlog) / GIB))
+    for text in (f"gp3:{size}", f"gp2:{size}"):
         try:
             with core_errors():
                 core.storage_limits(text, situation.as_of, situation.instance_type)
-        except Exception:
+        except InputError:
             continue
         return text
     return None
 
 
-# Parameters advised as they already are on most servers: what matters is what the other value would bring.
-_ALTERNATIVES: dict[str, Callable] = {
+ALTERNATIVES: dict[str, Callable[[ModelSettings, Situation], Alternative | None]] = {
     "innodb_flush_log_at_trx_commit": _other_commit,
     "rocksdb_flush_log_at_trx_commit": _other_commit,
     "sync_binlog": _other_sync,
@@ -215,92 +155,46 @@ _ALTERNATIVES: dict[str, Callable] = {
     "log_bin": _log_volume,
     "rocksdb_wal_dir": _log_volume,
 }
-_NOTES = {
-    "innodb_redo_log_capacity": "the workload taken as measured with the former; stalls of a too small log are not in it",
-    "innodb_log_file_size": "the workload taken as measured with the former; stalls of a too small log are not in it",
-    "rocksdb_rate_limiter_bytes_per_sec": "means; the stalls it smooths are not in them",
-    "innodb_buffer_pool_load_at_startup": "first hour after a restart; the load's own minutes not counted",
-}
 
 
-def _sentence(label: str, old: State, new: State, situation: Situation, note: str, first_hour: bool = False) -> str:
-    """`A to B: 210 to 254 tps, +21 % (80 %: +15 to +27)`, over a warm hour."""
-    database = situation.workload.database
-    before, after = (_tps(database, state, situation, first_hour) for state in (old, new))
-    change = math.log(max(after, 1e-9) / max(before, 1e-9))
-    spread = _spread(old, new, situation, first_hour)
-    if abs(change) < NOTHING and spread < NOTHING:
-        said = "no change"
-    else:
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _sentence(
+    label: str, old: ModelSettings, new: ModelSettings, situation: Situation, note: str, first_hour: bool = False
+) -> str:
+    """`A to B: 210 to 254 tps, +21 % (80 %: +15 to +27)`."""
+    workload = situation.workload
+    assert workload is not None  # the caller looked
+
+    def rates(database: Mapping[str, Any]) -> tuple[float, float]:
+        return (
+            throughput(database, workload, old, situation, first_hour),
+            throughput(database, workload, new, situation, first_hour),
+        )
+
+    before, after = rates(workload.database)
+    change, spread = _logarithm(before, after), _spread(workload, rates)
+    said = "no change"
+    if abs(change) >= NOTHING or spread >= NOTHING:
         said = _change(change)
         if spread >= NOTHING:
             said += f" (80 %: {_change(change - Z80 * spread)} to {_change(change + Z80 * spread)})"
-    tail = f"; {note}" if note else ""
-    return f"{label}: {before:,.4g} to {after:,.4g} tps, {said}, simulated{tail}"
+    return f"{label}: {before:,.4g} to {after:,.4g} tps, {said}, simulated{f'; {note}' if note else ''}"
 
 
-def _spread(old: State, new: State, situation: Situation, first_hour: bool) -> float:
-    """Standard deviation of the logarithm of the ratio over databases as probable as the calibration says."""
-    ratios = []
-    for database in situation.workload.draws(DRAWS, 1):
-        before, after = (_tps(database, state, situation, first_hour) for state in (old, new))
-        ratios.append(math.log(max(after, 1e-9) / max(before, 1e-9)))
+def _spread(workload: TransactionWorkload, rates: Callable[[Mapping[str, Any]], tuple[float, float]]) -> float:
+    """Standard deviation of the logarithm of the ratio, over databases drawn from the
+    calibration."""
+    ratios = [_logarithm(*rates(database)) for database in workload.draws(DRAWS, 1)]
     return statistics.stdev(ratios) if len(ratios) > 1 else 0.0
+
+
+def _logarithm(before: float, after: float) -> float:
+    return math.log(max(after, 1e-9) / max(before, 1e-9))  # a throughput may be 0
 
 
 def _change(logarithm: float) -> str:
     """`+21 %`, or from three times on `3.2 times`."""
     factor = math.exp(logarithm)
     return f"{factor:.3g} times" if factor >= MANY else f"{(factor - 1.0) * 100.0:+.3g} %"
-
-
-def _tps(database: dict, state: State, situation: Situation, first_hour: bool) -> float:
-    set_up = _settled(database, state, situation)
-    start = state.start if first_hour else "warm"
-    rows = _simulate(set_up, [_run(situation, state.cache_gib, state.log_storage, start)])[0]
-    return _mean(rows, whole=first_hour)
-
-
-def _settled(database: dict, state: State, situation: Situation) -> dict:
-    """The database under these settings. The redo log it was calibrated with is taken to be today's, where that is known."""
-    measured = (redo_of(situation.current) or situation.default_redo_bytes) if situation.compared else None
-    if measured is not None and not 0.0 < measured <= MOST_REDO_BYTES:
-        measured = None  # no server has that
-    with core_errors():
-        return core.database_under(
-            database,
-            {
-                "flush_log_at_trx_commit": state.at_commit,
-                "sync_binlog": state.sync_binlog,
-                "doublewrite": state.doublewrite,
-                "redo_bytes": state.redo_bytes,
-                "measured_redo_bytes": measured,
-                "compaction_write_bytes_s": state.compaction_write_bytes_s,
-            },
-        )
-
-
-def _run(situation: Situation, cache_gib: float, log_storage: str | None, start: str) -> dict:
-    credits = situation.storage.burst_iops > situation.storage.iops
-    return {
-        "storage": situation.storage.text, "log_storage": log_storage, "instance": situation.instance_type, "as_of": situation.as_of,
-        "cache_bytes": cache_gib * GIB, "clients": situation.workload.threads, "arrivals": None, "start": start, "seconds": HOUR_S,
-        # Sustained: what is left when the credits are gone.
-        "step_s": STEP_S, "seed": None, "start_balance_percent": 0.0 if credits else None, "follow": None,
-    }  # fmt: skip
-
-
-def _simulate(database: dict, runs: list[dict]) -> list[dict]:
-    with core_errors():
-        return core.mysql_runs(database, runs)
-
-
-def _mean(rows: dict, whole: bool = False) -> float:
-    """Mean tps of the second half, or of all."""
-    values = rows["tps"] if whole else rows["tps"][len(rows["tps"]) // 2 :]
-    return sum(values) / len(values)
-
-
-def fill_time_s(cache_gib: float, iops: float, bytes_s: float) -> float:
-    """Seconds to read a cache full page by page at the storage's sustained rates."""
-    return cache_gib * GIB / min(iops * 16_384.0, bytes_s)

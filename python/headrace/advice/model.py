@@ -1,4 +1,4 @@
-"""What the advice is made of: the server it is for, and one recommended setting."""
+"""What the advice is made of: the version of a server, an advised setting, and a finding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DURABILITIES = ("full", "relaxed")
 SAFE, SLOWER, LOSSY = "safe", "loses performance", "can lose data"
 RISKS = (SAFE, SLOWER, LOSSY)
 NOT_ESTIMATED = "cannot be estimated"
-# A series without its patch number is taken as its newest release.
+# Stands for the patch number of a series that is given without one: above every real one.
 NEWEST_PATCH = 9_999
 VERSION = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.(\d{1,4}))?(?:[-+~. ][\x20-\x7e]{0,120})?\Z", re.ASCII)
 LABELS = {"mysql": "MySQL", "mariadb": "MariaDB", "percona": "Percona Server"}
@@ -23,21 +23,28 @@ KNOWN = {"mysql": "5.7, 8.0 to 8.4 and 9", "percona": "5.7, 8.0 to 8.4", "mariad
 
 
 @dataclass(frozen=True)
-class Server:
-    """A server's flavor and version (major, minor, patch); `patch_known` False: the newest of its series is meant."""
+class ServerVersion:
+    """Flavor and version (major, minor, patch); without `patch_known` the newest of the series."""
 
     flavor: str
     version: tuple[int, int, int]
     patch_known: bool = True
 
     @property
+    def number(self) -> str:
+        """`8.0.36`, or `8.0` without a patch number."""
+        return ".".join(str(part) for part in self.version[: 3 if self.patch_known else 2])
+
+    @property
     def label(self) -> str:
         """`MySQL 8.0.36`, `MariaDB 10.11 (newest)`."""
-        major, minor, patch = self.version
-        return f"{LABELS[self.flavor]} {major}.{minor}" + (f".{patch}" if self.patch_known else " (newest)")
+        return f"{LABELS[self.flavor]} {self.number}{'' if self.patch_known else ' (newest)'}"
 
     def between(self, first: str, last: str) -> bool:
-        """Whether it is of `first` or later and of `last` or earlier; "8.0" as `last` holds all of 8.0, "" everything later."""
+        """Whether it is `first` or later and `last` or earlier.
+
+        "8.0" as `last` includes all of 8.0; "" includes everything later.
+        """
         low, high = _numbers(first), _numbers(last)
         return self.version[: len(low)] >= low and (not high or self.version[: len(high)] <= high)
 
@@ -46,51 +53,52 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")) if text else ()
 
 
-def server_of(flavor: object, version: object) -> Server:
-    """The server of a flavor and a version: a tuple, or text as `SELECT VERSION()` gives it. Raises InputError for what is not known here."""
+def server_of(flavor: object, version: object) -> ServerVersion:
+    """The server of a flavor and a version: a tuple, or text as `SELECT VERSION()` gives it.
+
+    Raises InputError for what is not known here.
+    """
     if flavor not in FLAVORS:
-        raise InputError(
-            f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", DOC, did_you_mean(flavor, FLAVORS) or "Say --flavor mysql."
-        )
-    if isinstance(version, (tuple, list)):
-        whole = len(version) >= 2 and all(isinstance(part, int) and not isinstance(part, bool) and 0 <= part <= 9_999 for part in version)
-        version_text = ".".join(str(part) for part in version[:3]) if whole else ""
-    else:
-        version_text = version.strip() if isinstance(version, str) else ""
-    match = VERSION.match(version_text)
+        hint = did_you_mean(flavor, FLAVORS) or "Say --flavor mysql."
+        raise InputError(f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", DOC, hint)
+    assert isinstance(flavor, str)
+    text = version if isinstance(version, str) else ""
+    if isinstance(version, tuple | list) and len(version) >= 2:
+        text = ".".join(str(part) for part in version[:3])
+    match = VERSION.match(text.strip())
     if match is None:
-        raise InputError(
-            f"version = {shown(version)}", "is no version number", DOC, "Write it as SELECT VERSION() does, for example 8.0.36."
-        )
+        hint = "Write it as SELECT VERSION() does, for example 8.0.36."
+        raise InputError(f"version = {shown(version)}", "is not a version number", DOC, hint)
     major, minor, patch = int(match[1]), int(match[2]), match[3]
     known = {
         "mysql": (major, minor) == (5, 7) or (major == 8 and minor <= 4) or major == 9,
-        "percona": (major, minor) == (5, 7) or (major == 8 and minor in (0, 1, 2, 3, 4)),
+        "percona": (major, minor) == (5, 7) or (major == 8 and minor <= 4),
         "mariadb": (major == 10 and 2 <= minor <= 11) or major == 11,
     }[flavor]
     if not known:
-        raise InputError(
-            f"{LABELS[flavor]} {major}.{minor}", f"is not known here; known are {KNOWN[flavor]}", DOC,
-            "Names of settings differ between versions: name the flavor and the version it is." if _other_flavor(flavor, major)
-            else "Ask for the nearest known version, and check the names against `mysqld --verbose --help`.",
-        )  # fmt: skip
-    return Server(flavor, (major, minor, int(patch) if patch else NEWEST_PATCH), patch is not None)
-
-
-def _other_flavor(flavor: str, major: int) -> bool:
-    return (flavor == "mariadb") == (major < 10)
+        rule = f"is not known here; known are {KNOWN[flavor]}"
+        hint = "Ask for the nearest known version, and check the names against `mysqld --verbose --help`."
+        if (flavor == "mariadb") == (major < 10):  # that number belongs to the other flavor
+            hint = "Settings have other names in other versions: give the flavor and the version of your server."
+        raise InputError(f"{LABELS[flavor]} {major}.{minor}", rule, DOC, hint)
+    return ServerVersion(flavor, (major, minor, int(patch) if patch else NEWEST_PATCH), patch is not None)
 
 
 @dataclass(frozen=True)
-class Advice:
+class AdvisedSetting:
     """One recommended setting.
 
-    `parameter`: its name on that server. `value`: as it may stand in an option file (bytes with K, M, G). `current`: the server's value today, None: not known.
-    `why`: how the value follows from storage, memory, processors or workload. `source`: what says so, with its date. `risk`: one of RISKS, of the value advised.
-    `effect`: what the simulator expects of the change (the workload's transactions a second), or why that cannot be estimated; None: nothing was asked.
-    `applies_to`: what feels it: server, replicas, sources, client, host. `group`: chapter of docs/reference/advice.md. `settable`: whether it belongs into the option
-    file as it is; False: it needs a decision, a folder or a rollout. `active`: whether the option file gets it as a line, not as a comment: settable, and safe or part
-    of the durability asked for. `differs`: whether `current` is another value; None: not known. `id`: the parameter's name in docs/reference/advice.md. `default`: the server's own default ("": none, or computed by the server).
+    `parameter`: its name on that server; `id`: its name in docs/reference/advice.md. `value`: as it
+    may stand in an option file (bytes with K, M, G). `current`: the server's value today, None: not
+    known. `default`: the server's own default ("": none, or computed by the server). `differs`:
+    whether today's value is another one; None: not known. `why`: how the value follows from
+    storage, memory, processors or workload. `source`: what says so, with its date. `risk`: one of
+    RISKS, of the advised value. `effect`: what the simulator expects of the change in transactions
+    a second, or why it cannot be estimated; None: there is nothing to estimate. `applies_to`:
+    server, replicas, sources, client or host. `group`: its chapter of docs/reference/advice.md.
+    `settable`: False when it needs a decision, a folder or a rollout first. `active`: whether it
+    becomes a line of the option file and not a comment: settable, and safe or part of the
+    durability that was asked for.
     """
 
     parameter: str
@@ -110,8 +118,8 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A setting of the given server or file that this server does not know, or that contradicts the advice."""
+class ConfigFinding:
+    """A setting of today that the server refuses or ignores, or that can lose data."""
 
     parameter: str
     text: str

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.advice.current import Current, gone, standing
-from headrace.advice.model import DOC, SAFE, Advice, Server
-from headrace.advice.option_files import OptionFile, Setting
+from headrace.advice.current import CurrentSettings, gone, standing, unknown
+from headrace.advice.model import DOC, SAFE, AdvisedSetting, ServerVersion
 from headrace.advice.table import ids_by_name
+from headrace.connect.option_files import OptionFile, Setting, written
 from headrace.errors import InputError
 
-WIDTH = 110
+WIDTH = 110  # of comments
 SECTION = "mysqld"  # every server reads it
-CONTEXT = 3
+CONTEXT = 3  # lines, as of diff -u
 # Lines that may hold a password never become context of a diff.
 SECRET = re.compile(r"(?i)pass(word|phrase)?|secret|key\s*=|credential|auth")
 # What the plugin of MyRocks is called in MariaDB; without it the server knows no rocksdb_ setting.
@@ -26,17 +26,20 @@ MYROCKS_PLUGIN = "plugin_load_add = ha_rocksdb"
 
 def columns() -> tuple[str, ...]:
     """Columns of the csv form, in order."""
-    return ("parameter", "value", "current", "differs", "default", "risk", "applies_to", "active", "group", "why", "effect", "source")
+    own = ("value", "current", "differs", "default", "risk", "applies_to", "active", "group", "why", "effect", "source")
+    return ("parameter", "change", *own)
 
 
-def record(item: Advice) -> dict:
-    """An Advice as json and csv have it."""
-    return {name: getattr(item, name) for name in columns()}
+def record(item: AdvisedSetting, change: str) -> dict:
+    """A setting as json and csv have it; `change`: what to do with it."""
+    return {name: change if name == "change" else getattr(item, name) for name in columns()}
 
 
-def as_cnf(advice: Sequence[Advice], server: Server, situation: str, loads_myrocks: bool = False) -> str:
-    """An option file: safe settings (and the durability asked for) as lines, all else as comments with the reason. `situation`: for the head. `loads_myrocks`: the
-    server has the plugin already."""
+def as_cnf(advice: Sequence[AdvisedSetting], server: ServerVersion, situation: str, loads_myrocks: bool = False) -> str:
+    """An option file: safe settings (and the durability asked for) as lines, all else as comments.
+
+    `situation`: for the head of the file. `loads_myrocks`: the server has the plugin already.
+    """
     lines = [f"# {server.label}: {situation}", f"# Made by headrace advise; every parameter: {DOC}", "", f"[{SECTION}]"]
     rocks = any(item.parameter.startswith("rocksdb_") for item in advice)
     if rocks and server.flavor == "mariadb" and not loads_myrocks:
@@ -50,22 +53,18 @@ def as_cnf(advice: Sequence[Advice], server: Server, situation: str, loads_myroc
     return "\n".join(lines) + "\n"
 
 
-def _entry(item: Advice) -> list[str]:
-    for_whom = {"replicas": "replicas: ", "sources": "where a binlog is written: ", "client": "client machines: ", "host": "host: "}.get(
-        item.applies_to, ""
-    )
+def _entry(item: AdvisedSetting) -> list[str]:
+    for_whom = {
+        "replicas": "replicas: ",
+        "sources": "where a binlog is written: ",
+        "client": "client machines: ",
+        "host": "host: ",
+    }.get(item.applies_to, "")
     risk = "" if item.risk == SAFE else f" ({item.risk})"
-    lines = [f"# {line}" for line in textwrap.wrap(f"{for_whom}{item.why}{risk}", WIDTH)]
-    text = f"{item.parameter} = {cnf_value(item.value)}"
+    default = " (the server's default)" if item.active and item.default == item.value else ""
+    lines = [f"# {line}" for line in textwrap.wrap(f"{for_whom}{item.why}{risk}{default}", WIDTH)]
+    text = f"{item.parameter} = {written(item.value)}"
     return [*lines, text if item.active else f"# {text}"]
-
-
-def cnf_value(value: str) -> str:
-    """A value as it may stand behind = in an option file."""
-    if value == value.strip() and not any(char in value for char in "#\"'\\\n\r\t") and value:
-        return value
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return f'"{escaped}"'
 
 
 @dataclass
@@ -77,30 +76,39 @@ class _Edit:
     added: list[str]
 
 
-def as_diff(advice: Sequence[Advice], current: Current) -> str:
-    """A unified diff (for `patch -p0`, or -p1 without the leading /) that makes the option file as advised: values changed where they stand, what is missing added to the last
-    section of the server, what the server refuses or ignores made a comment. "" when nothing changes. Raises InputError without an option file."""
-    if current.file is None:
+def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
+    """A unified diff (for `patch -p0`, or -p1 without the leading /) that makes the file as
+    advised.
+
+    Values are changed where they stand, missing ones are added to the last section of the server,
+    and what the server refuses, ignores or does not know becomes a comment. "" when nothing
+    changes. Raises InputError without an option file.
+    """
+    file = current.file
+    if file is None:
         raise InputError("--output diff", "needs an option file to change", DOC, "Name it with --config.")
-    edits = {path: _Edit(text.split("\n"), {}, []) for path, text in current.file.texts.items()}
-    deciding = _deciding(current.file)
-    successors = _retire(current, edits)
+    edits = {path: _Edit(text.split("\n"), {}, []) for path, text in file.texts.items()}
+    ids = ids_by_name()
+    # The last line of a parameter decides.
+    deciding = {ids.get(setting.name, setting.name): setting for setting in file.settings}
+    successors = _retire(current, file, edits)
     for item in advice:
         if not item.active or item.applies_to in ("host", "client"):
             continue
         last = deciding.get(item.id)
-        text = f"{item.parameter} = {cnf_value(item.value)}"
+        text = f"{item.parameter} = {written(item.value)}"
         if last is not None and gone(last.name, current.server) is None:
             if item.differs:
                 edits[last.file].replaced[last.line] = text
-                _comment_earlier(item.id, last, current.file, edits)
+                _comment_earlier(item.id, last, file, edits)
         elif item.differs or item.parameter in successors:
-            edits[current.file.path].added.append(text)
-    return "".join(_unified(path, edit, current.file) for path, edit in edits.items())
+            edits[file.path].added.append(text)
+    return "".join(_unified(path, edit, file) for path, edit in edits.items())
 
 
 def _comment_earlier(parameter: str, last: Setting, file: OptionFile, edits: dict[Path, _Edit]) -> None:
-    """Lines that a later one of the same parameter overrides: beside a new value they would only mislead."""
+    """Makes comments of lines that a later one of the same parameter overrides: they would
+    mislead."""
     ids = ids_by_name()
     for setting in file.settings:
         if ids.get(setting.name, setting.name) == parameter and setting is not last:
@@ -108,22 +116,22 @@ def _comment_earlier(parameter: str, last: Setting, file: OptionFile, edits: dic
             edit.replaced.setdefault(setting.line, f"# set again below: {edit.lines[setting.line - 1].strip()}")
 
 
-def _deciding(file: OptionFile) -> dict[str, Setting]:
-    """The line that decides about each parameter."""
-    ids = ids_by_name()
-    return {ids.get(setting.name, setting.name): setting for setting in file.settings}
+def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit]) -> set[str]:
+    """Makes comments of lines the server refuses, ignores or will drop; the names of successors.
 
-
-def _retire(current: Current, edits: dict[Path, _Edit]) -> set[str]:
-    """Makes comments of what the server refuses, ignores or will give up; what takes its place."""
+    What it does not know is one too, unless the line may hold a secret, which would then be shown.
+    """
     successors = set()
-    for setting in current.file.settings:
+    for setting in file.settings:
         row = standing(setting, current)
-        if row is None or (setting.loose and row["then"] == "refused"):
-            continue
         edit = edits[setting.file]
-        edit.replaced[setting.line] = f"# {row['then']} by {current.server.label}: {edit.lines[setting.line - 1].strip()}"
-        successors.add(row["instead"])
+        line = edit.lines[setting.line - 1].strip()
+        if row is None:
+            if unknown(setting) and not SECRET.search(line):
+                edit.replaced[setting.line] = f"# not known to {current.server.label}: {line}"
+        elif not (setting.loose and row["then"] == "refused"):
+            edit.replaced[setting.line] = f"# {row['then']} by {current.server.label}: {line}"
+            successors.add(row["instead"])
     return successors
 
 
@@ -143,7 +151,7 @@ def _unified(path: Path, edit: _Edit, file: OptionFile) -> str:
 
 
 def _diff(name: str, old: list[str], new: list[str], context: int):
-    """difflib's, with the mark of a last line that has no end."""
+    """The diff of difflib, with the mark of a last line that does not end."""
     whole = [_ended(lines) for lines in (old, new)]
     for line in difflib.unified_diff(*whole, fromfile=name, tofile=name, n=context):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
@@ -154,10 +162,12 @@ def _ended(lines: list[str]) -> list[str]:
 
 
 def _place(file: OptionFile, lines: list[str]) -> tuple[int, bool]:
-    """Where settings are added, as an index into the lines, and whether a section of the server is open there.
+    """Where settings are added, as an index into the lines, and whether a section of the server is
+    open there.
 
-    At the end of its last section, else at the end of the file. A last line without an end is left alone (a diff would have to show it, and it may be a secret): then behind the head
-    of the section, or before everything.
+    That is at the end of its last section, else at the end of the file. A last line that does not
+    end is left alone, because a diff would have to show it, and it may be a secret: then the place
+    is behind the head of the section, or before everything.
     """
     end, head, inside = None, 0, False
     for number, raw in enumerate(lines, start=1):

@@ -1,4 +1,5 @@
-"""Writes the table of docs/reference/advice.md from the table the advice works with: `python -m headrace.advice.reference docs/reference/advice.md`."""
+"""Writes the table of docs/reference/advice.md from the table the advice works with: `python -m
+headrace.advice.reference docs/reference/advice.md`."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import sys
 from pathlib import Path
 
 from headrace.advice.model import RISKS
-from headrace.advice.table import GROUPS, Name, Parameter, parameters, sources
+from headrace.advice.table import GROUPS, ParameterName, ServerParameter, parameters, sources
 
 BEGIN, END = "<!-- parameters: written by headrace.advice.reference -->", "<!-- end of parameters -->"
 FLAVORS = {"mysql": "MySQL", "mariadb": "MariaDB", "percona": "Percona Server"}
@@ -33,7 +34,7 @@ def table() -> str:
     return "\n".join(parts)
 
 
-def _entry(parameter: Parameter) -> list[str]:
+def _entry(parameter: ServerParameter) -> list[str]:
     assert parameter.risk in RISKS
     facts = [f"risk: {parameter.risk}", f"felt by: {parameter.applies_to}"]
     facts += [f"{ENGINES[parameter.engine]} only"] if ENGINES[parameter.engine] else []
@@ -47,10 +48,12 @@ def _entry(parameter: Parameter) -> list[str]:
 
 def _effect(effect: str) -> str:
     kind, _, reason = effect.partition(":")
-    return {"simulated": "simulated", "arithmetic": "worked out", "none": f"cannot be estimated ({reason.strip()})"}[kind]
+    return {"simulated": "simulated", "arithmetic": "worked out", "none": f"cannot be estimated ({reason.strip()})"}[
+        kind
+    ]
 
 
-def _names(parameter: Parameter) -> list[str]:
+def _names(parameter: ServerParameter) -> list[str]:
     """Per flavor: each name with its versions and its default."""
     found = []
     for flavor, label in FLAVORS.items():
@@ -60,13 +63,19 @@ def _names(parameter: Parameter) -> list[str]:
     return found
 
 
-def _span(name: Name, parameter: Parameter) -> str:
-    versions = f"{name.first} on" if not name.last else name.first if name.first == name.last else f"{name.first} to {name.last}"
+def _span(name: ParameterName, parameter: ServerParameter) -> str:
+    versions = (
+        f"{name.first} on"
+        if not name.last
+        else name.first
+        if name.first == name.last
+        else f"{name.first} to {name.last}"
+    )
     called = f" `{name.name}`" if name.name != parameter.id else ""
     return f"{versions}{called}" + (f" (default {_readable(parameter, name.default)})" if name.default else "")
 
 
-def _readable(parameter: Parameter, default: str) -> str:
+def _readable(parameter: ServerParameter, default: str) -> str:
     from headrace.advice.values import as_bytes, size_text
 
     size = as_bytes(default) if parameter.kind == "bytes" else None

@@ -1,11 +1,13 @@
-"""What the rules know: storage in sustained rates, memory, processors, the workload and what it asks a second."""
+"""What the rules know (storage in sustained rates, memory, processors, workload), and their
+answers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 
-from headrace.advice.model import DOC, DURABILITIES, ENGINES, Server
+from headrace.advice.model import DOC, DURABILITIES, ENGINES, ServerVersion
+from headrace.advice.values import as_bytes
 from headrace.base import core
 from headrace.base.checks import check_choice, check_number, check_whole
 from headrace.base.core import core_errors
@@ -13,13 +15,17 @@ from headrace.errors import InputError
 from headrace.workload import TransactionWorkload
 
 MIB, GIB = 1024.0**2, 1024.0**3
-# Volume types on turning disks: a request is charged by distance, not by its 256 KiB.
+PAGE_BYTES = 16_384.0  # innodb_page_size, default
+# Volume types on rotating disks: a request costs a seek, and not its share of 256 KiB.
 DISKS = ("st1", "sc1", "standard")
 
 
 @dataclass(frozen=True)
-class Storage:
-    """A storage in rates it sustains without burst credits, all members together: I/Os a second and bytes a second; what a write costs in them."""
+class StorageRates:
+    """The rates a storage sustains without burst credits, all members together.
+
+    `iops`: I/Os a second; `bytes_s`: bytes a second; `write_cost`: the I/Os a write takes (RAID).
+    """
 
     text: str
     types: tuple[str, ...]
@@ -34,7 +40,7 @@ class Storage:
 
     @property
     def on_disks(self) -> bool:
-        """Whether a member turns."""
+        """Whether a member is a rotating disk."""
         return any(kind in DISKS for kind in self.types)
 
     @property
@@ -43,55 +49,79 @@ class Storage:
 
     @property
     def pages_s(self) -> float:
-        """InnoDB pages it can write back a second, with doublewrite, if nobody reads."""
+        """InnoDB pages that can be written back a second, with doublewrite, without any reads."""
         ios, page_bytes = core.page_write_cost()
         return min(self.iops / ios, self.bytes_s / page_bytes) / self.write_cost
 
     @property
     def words(self) -> str:
-        """`gp3:500:6000 (6,000 IOPS, 125 MiB/s)`, with the burst where there is one."""
+        """`gp3:500:6000 (6,000 IOPS, 125 MiB/s)`, with the burst if it has one."""
         burst = f" without credits, {self.burst_iops:,.0f} with" if self.burst_iops > self.iops else ""
         return f"{self.text} ({self.iops:,.0f} IOPS{burst}, {self.mib_s:,.0f} MiB/s)"
 
 
-def storage_of(text: object, as_of: str | None = None, instance: str | None = None) -> Storage:
-    """The sustained rates of a storage in the catalog's notation, held to the limits of the instance. Raises InputError."""
+def storage_rates(text: object, as_of: str | None = None, instance: str | None = None) -> StorageRates:
+    """The sustained rates of a storage in the catalog's notation, on an instance. Raises
+    InputError."""
     if not isinstance(text, str):
         raise InputError(f"storage = {text!r}", "must be text such as gp3:500:6000:250", DOC)
     with core_errors():
         parsed = core.parse_storage(text)
         limits = core.storage_limits(text, as_of, instance)
         host = None if instance is None else core.instance(instance, as_of)
+        cost = core.storage_cost(text)["ios_per_write"]
     iops = float(sum(member["iops"] for member in limits))
     burst = float(sum((member["io_burst"] or {}).get("iops", member["iops"]) for member in limits))
-    rate = float(sum((member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in limits))
+    rate = float(
+        sum((member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in limits)
+    )
     types = tuple(dict.fromkeys(member["spec"]["volume_type"] for member in limits))
     local = "instance-store" in types
     if host is not None and not local:
-        for name in ("baseline_iops", "baseline_bytes_s"):
-            cap = host[name]
-            if cap and name == "baseline_iops":
-                iops, burst = min(iops, cap), min(burst, host["max_iops"] or cap)
-            elif cap:
-                rate = min(rate, cap)
-    layout, count = parsed["raid"], len(limits)
-    with core_errors():
-        cost = core.storage_cost(text)["ios_per_write"]
-    return Storage(text, types, count, layout, iops, burst, rate, cost, float(parsed["usable_gib"]), local)
+        if cap := host["baseline_iops"]:
+            iops, burst = min(iops, cap), min(burst, host["max_iops"] or cap)
+        if cap := host["baseline_bytes_s"]:
+            rate = min(rate, cap)
+    return StorageRates(
+        text, types, len(limits), parsed["raid"], iops, burst, rate, cost, float(parsed["usable_gib"]), local
+    )
+
+
+@dataclass(frozen=True)
+class WorkloadDemand:
+    """What a workload asks of this storage, with a warm cache as large as the memory allows.
+
+    `tps`; redo, binlog and compaction in bytes a second; pages flushed a second. `hot_gib`: the
+    smallest cache within 1 % of the throughput of the largest one that was simulated, which has
+    `looked_gib`; None: it is that one. `data_gib`: the size of the data, where it is known.
+    """
+
+    tps: float
+    redo_bytes_s: float
+    binlog_bytes_s: float
+    compaction_bytes_s: float
+    flushed_pages_s: float
+    hot_gib: float | None
+    looked_gib: float
+    data_gib: float | None
 
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything a rule may look at. `chosen`: values of the rules that ran before, by parameter. `current`: today's, by parameter. `default_redo_bytes`: what
-    the server has when nobody sets it. `compared`: whether today's values were given at all."""
+    """Everything a rule may look at.
 
-    server: Server
+    `current`: today's values by parameter; `compared`: whether they were given at all. `demand`:
+    None without a workload. `default_redo_bytes`: the redo log of a server when nobody sets it.
+    `chosen`: the values of the rules that ran before, by parameter.
+    """
+
+    server: ServerVersion
     engine: str
-    storage: Storage
-    log_storage: Storage | None
+    storage: StorageRates
+    log_storage: StorageRates | None
     memory_gib: float
     vcpus: int | None
-    instance: dict | None
+    instance: core.Instance | None
     workload: TransactionWorkload | None
     durability: str
     replica: bool
@@ -99,9 +129,10 @@ class Situation:
     log_dir: str | None
     tmp_dir: str | None
     current: dict[str, str] = field(default_factory=dict)
-    chosen: dict[str, str] = field(default_factory=dict)
-    default_redo_bytes: float | None = None
     compared: bool = False
+    default_redo_bytes: float | None = None
+    demand: WorkloadDemand | None = None
+    chosen: dict[str, str] = field(default_factory=dict)
 
     @property
     def instance_type(self) -> str | None:
@@ -109,42 +140,83 @@ class Situation:
 
     @property
     def cache_limit_gib(self) -> float:
-        """What the memory has room for: docs/decisions/0006."""
+        """The part of the memory that may cache data (docs/decisions/0006)."""
         return core.cache_gib_for(self.memory_gib)
 
-    @cached_property
-    def demand(self):
-        """What the workload asks on this storage, None without one; see effects.Demand."""
-        from headrace.advice.effects import demand_of
+    @property
+    def vcpus_known(self) -> str:
+        """What is known of the processors, for a reason."""
+        return "virtual CPUs not given" if self.vcpus is None else f"{self.vcpus} virtual CPUs"
 
-        return None if self.workload is None else demand_of(self)
+    def chosen_bytes(self, parameter: str) -> float:
+        """The size that a rule chose before."""
+        return as_bytes(self.chosen[parameter]) or 0.0
+
+    def check(self) -> None:
+        """Raises InputError for values that cannot be, or do not fit together."""
+        check_choice("engine", self.engine, ENGINES)
+        check_choice("durability", self.durability, DURABILITIES)
+        check_number("memory", self.memory_gib, 0.25, 65_536, "GiB")
+        if self.vcpus is not None:
+            check_whole("vcpus", self.vcpus, 1, 4_096)
+        if not isinstance(self.replica, bool):
+            raise InputError(f"replica = {self.replica!r}", "must be True or False", DOC)
+        self._check_workload()
+        if self.engine == "myrocks":
+            self._check_myrocks()
+        _check_folder("--log-dir", self.log_dir)
+        _check_folder("--tmp-dir", self.tmp_dir)
+
+    def _check_workload(self) -> None:
+        if self.workload is None:
+            return
+        if not isinstance(self.workload, TransactionWorkload):
+            hint = "`headrace calibrate` or `headrace workload capture` makes one."
+            raise InputError("workload", "must be a database in transactions", DOC, hint)
+        if self.workload.engine != self.engine:
+            rule = f"was measured with {self.workload.engine}, and the advice is for {self.engine}"
+            hint = f"Say --engine {self.workload.engine}, or leave the workload out."
+            raise InputError(f"workload {self.workload.name}", rule, DOC, hint)
+
+    def _check_myrocks(self) -> None:
+        what = f"{self.server.label} with MyRocks"
+        if self.server.flavor == "mysql":
+            raise InputError(what, "Oracle's MySQL has no MyRocks", "MySQL manual", "It is in mariadb and percona.")
+        if self.server.flavor == "mariadb" and self.server.version < (10, 2, 16):
+            rule = "MyRocks is stable from MariaDB 10.2.16 on"
+            raise InputError(what, rule, "MariaDB knowledge base", "Use a later release.")
 
 
-def check(*, engine: object, memory_gib: object, vcpus: object, durability: object, workload: object, replica: object) -> None:
-    """Refuses what cannot be. Raises InputError."""
-    check_choice("engine", engine, ENGINES)
-    check_choice("durability", durability, DURABILITIES)
-    check_number("memory", memory_gib, 0.25, 65_536, "GiB")
-    if vcpus is not None:
-        check_whole("vcpus", vcpus, 1, 4_096)
-    if not isinstance(replica, bool):
-        raise InputError(f"replica = {replica!r}", "must be True or False", DOC)
-    if workload is not None and not isinstance(workload, TransactionWorkload):
-        raise InputError(
-            "workload", "must be a database in transactions", DOC, "`headrace calibrate` or `headrace workload capture` makes one."
-        )
-    if workload is not None and workload.engine != engine:
-        raise InputError(f"workload {workload.name}", f"was measured with {workload.engine}, and the advice is for {engine}", DOC,
-                         f"Say --engine {workload.engine}, or leave the workload out.")  # fmt: skip
-
-
-def check_server(server: Server, engine: str) -> None:
-    """Refuses MyRocks where there is none. Raises InputError."""
-    if engine != "myrocks":
+def _check_folder(what: str, folder: object) -> None:
+    """Paths go into an option file: one line, and nothing it would read as something else."""
+    if folder is None:
         return
-    if server.flavor == "mysql":
-        raise InputError(f"{server.label} with MyRocks", "Oracle's MySQL has no MyRocks", "mysql-manual", "It is in mariadb and percona.")
-    if server.flavor == "mariadb" and server.version < (10, 2, 16):
-        raise InputError(
-            f"{server.label} with MyRocks", "MyRocks is stable from MariaDB 10.2.16 on", "MariaDB knowledge base", "Use a later release."
-        )
+    text = folder if isinstance(folder, str) else ""
+    plain = text.startswith("/") and text.isprintable() and len(text) <= 400
+    if not plain or any(character in text for character in "\"'\\#;"):
+        rule = "must be an absolute path without quotes, backslashes, # and ;"
+        raise InputError(f"{what} {folder!r:.80}", rule, DOC, "For example /var/lib/mysql-log.")
+
+
+@dataclass(frozen=True)
+class RuleValue:
+    """What a rule answers: a value and why.
+
+    `risk`: where it differs from the table's. `settable` False: it is a comment in the option file.
+    `effect`: what the rule itself can work out.
+    """
+
+    value: str
+    why: str
+    risk: str | None = None
+    settable: bool = True
+    effect: str | None = None
+
+
+# None: the parameter does not matter in this situation.
+Rule = Callable[[Situation], RuleValue | None]
+
+
+def fixed(value: str, why: str) -> Rule:
+    """A rule whose value depends on nothing."""
+    return lambda situation: RuleValue(value, why)

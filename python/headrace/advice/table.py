@@ -1,4 +1,5 @@
-"""The table of parameters: what is known of each (parameters.toml), and what it is called on which server (names.csv)."""
+"""The table of parameters: what is known of each (parameters.toml), and what it is called on which
+server (names.csv)."""
 
 from __future__ import annotations
 
@@ -8,17 +9,18 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from headrace.advice.model import RISKS, Server
+from headrace.advice.model import RISKS, ServerVersion
 
 GROUPS = ("Memory", "Files and I/O", "Flushing", "Redo log and commits", "Replication", "MyRocks", "Host")
 KINDS = ("bytes", "count", "switch", "word", "path", "text")
 APPLIES_TO = ("server", "sources", "replicas", "client", "host")
-KEYS = ("group", "engine", "kind", "risk", "applies_to", "effect", "rule", "source")
+KEYS = ("group", "engine", "kind", "risk", "applies_to", "effect", "rule")
 
 
 @dataclass(frozen=True)
-class Name:
-    """What a parameter is called on servers of `flavor` from version `first` to `last` ("": still), its default there and what says so."""
+class ParameterName:
+    """What a parameter is called on servers of `flavor` from version `first` to `last` ("": still),
+    its default there and what says so."""
 
     parameter: str
     flavor: str
@@ -28,15 +30,16 @@ class Name:
     default: str
     source: str
 
-    def holds(self, server: Server) -> bool:
+    def holds(self, server: ServerVersion) -> bool:
         """Whether it is this server's name. Percona Server has MySQL's names."""
         flavors = ("mysql", "percona") if server.flavor == "percona" else (server.flavor,)
         return self.flavor in flavors and server.between(self.first, self.last)
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or none with the reason behind a colon."""
+class ServerParameter:
+    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or none with the reason
+    behind a colon."""
 
     id: str
     group: str
@@ -47,21 +50,26 @@ class Parameter:
     effect: str
     rule: str
     source: tuple[str, ...]
-    names: tuple[Name, ...]
+    names: tuple[ParameterName, ...]
 
     @property
     def citation(self) -> str:
         """The sources in words."""
         return "; ".join(sources()[key] for key in self.source)
 
-    def name_on(self, server: Server) -> Name | None:
+    def name_on(self, server: ServerVersion) -> ParameterName | None:
         """Its name on a server, None where that server has no such parameter."""
         return next((name for name in self.names if name.holds(server)), None)
+
+    def default_on(self, server: ServerVersion) -> str:
+        """Its default on a server; "" where it has none, or the server computes it."""
+        name = self.name_on(server)
+        return "" if name is None else name.default
 
 
 @cache
 def _document() -> dict:
-    return tomllib.loads((files(__package__) / "parameters.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((files("headrace.advice") / "parameters.toml").read_text(encoding="utf-8"))
 
 
 @cache
@@ -71,30 +79,32 @@ def sources() -> dict[str, str]:
 
 
 @cache
-def parameters() -> dict[str, Parameter]:
+def parameters() -> dict[str, ServerParameter]:
     """All parameters by id, in the order of the file."""
-    names: dict[str, list[Name]] = {}
-    for row in csv.DictReader((files(__package__) / "names.csv").read_text(encoding="utf-8").splitlines()):
-        names.setdefault(row["parameter"], []).append(Name(**row))
+    names: dict[str, list[ParameterName]] = {}
+    for row in csv.DictReader((files("headrace.advice") / "names.csv").read_text(encoding="utf-8").splitlines()):
+        names.setdefault(row["parameter"], []).append(ParameterName(**row))
     found = {}
     for key, entry in _document().items():
         if key == "sources":
             continue
-        fields = {name: entry[name] for name in KEYS} | {"source": tuple(entry["source"])}
-        found[key] = Parameter(id=key, names=tuple(names.get(key, ())), **fields)
-        assert found[key].risk in RISKS, key
+        fields = {name: entry[name] for name in KEYS}
+        assert fields["risk"] in RISKS, key
+        found[key] = ServerParameter(key, **fields, source=tuple(entry["source"]), names=tuple(names.get(key, ())))
     return found
 
 
-# Names under which servers show or take a parameter beside those of names.csv.
+# More names under which servers show or take a parameter.
 ALSO = {
-    "tx_isolation": "transaction_isolation",  # the variable up to MySQL 5.7 and MariaDB 11.0; the option was transaction_isolation there too
-    "slave_parallel_workers": "replica_parallel_workers",  # an alias of slave_parallel_threads in MariaDB
+    # The variable up to MySQL 5.7 and MariaDB 11.0; the option was transaction_isolation already.
+    "tx_isolation": "transaction_isolation",
+    # In MariaDB an alias of slave_parallel_threads.
+    "slave_parallel_workers": "replica_parallel_workers",
     "log_bin_basename": "log_bin",
 }
 
 
 @cache
 def ids_by_name() -> dict[str, str]:
-    """Parameter of every name, old or new, with underscores."""
+    """The parameter of every name, old or new, with underscores."""
     return {name.name: name.parameter for parameter in parameters().values() for name in parameter.names} | ALSO

@@ -1,6 +1,8 @@
-"""What binds: the limits' names, and the words for them in sentences (`long`) and in tables (`short`).
+"""The limits that can be the bottleneck: their names, and the words for them in sentences (`long`)
+and in tables (`short`).
 
-The names are the core's: `Cap::name` (crates/model/src/io.rs) for demand on a storage, `Binding::name` (crates/sim/src/mysql/interval.rs) for a database, which adds the clients, the
+The names are the core's: `Cap::name` (crates/model/src/io.rs) for demand on a storage,
+`Binding::name` (crates/sim/src/mysql/interval.rs) for a database, which adds the clients, the
 processors and `log-` before a limit of the log volume.
 """
 
@@ -17,7 +19,7 @@ WORDS = {
     "instance-iops": ("the instance's EBS IOPS", "instance IOPS"),
     "instance-throughput": ("the instance's EBS throughput", "instance MiB/s"),
     "instance-credits": ("the instance's EBS burst is gone", "instance burst gone"),
-    "first-touch": ("first touch of snapshot data", "first touch"),
+    "first-touch": ("the initialization (first touch) of blocks from a snapshot", "initialization"),
     "degraded": ("a degradation of the volume", "degraded"),
 }
 LOG = "log-"
@@ -26,7 +28,8 @@ COUNTED = ("volume-iops", "volume-throughput", "instance-iops", "instance-throug
 
 
 def long(name: str | None) -> str:
-    """`volume-iops` as `the volume's IOPS`, `log-volume-iops` as `the log volume's IOPS`; None is nothing, a name that is not known is shown as it is."""
+    """`volume-iops` as `the volume's IOPS`, `log-volume-iops` as `the log volume's IOPS`; None is
+    nothing, a name that is not known is shown as it is."""
     name = name or "none"
     known = name.removeprefix(LOG)
     words = WORDS.get(known, (known, known))[0]
@@ -44,5 +47,6 @@ def short(name: str | None) -> str:
 
 
 def column(name: str) -> str:
-    """The column of a table of measurements that holds the share of time a limit bound: `cap_volume_iops`."""
+    """The column of a table of measurements that holds the share of time requests waited for a
+    limit: `cap_volume_iops`."""
     return f"cap_{name.replace('-', '_')}"

@@ -21,12 +21,16 @@ def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
     raise InputError(
-        f"{what} = {shown(value)}", f"must be one of {', '.join(choices)}", "docs/reference/workload-file.md", did_you_mean(value, choices)
+        f"{what} = {shown(value)}",
+        f"must be one of {', '.join(choices)}",
+        "docs/reference/workload-file.md",
+        did_you_mean(value, choices),
     )
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value as it may stand in an error: short, and never failing (Python refuses to print very long integers)."""
+    """A value as it may stand in an error: short, and never failing (Python refuses to print very
+    long integers)."""
     try:
         text = repr(value)
     except ValueError:
@@ -35,7 +39,8 @@ def shown(value: object, limit: int = 60) -> str:
 
 
 def did_you_mean(word: object, choices) -> str:
-    """`Did you mean X?`, or "" when nothing is near. The rule of the core: what differs in digits only, or in the number of its parts, is no slip."""
+    """`Did you mean X?`, or "" when nothing is near. The rule of the core: what differs in digits
+    only, or in the number of its parts, was not mistyped."""
     from difflib import get_close_matches
 
     given = shown(word, 100).strip("'\"")
@@ -43,6 +48,13 @@ def did_you_mean(word: object, choices) -> str:
     slips = [name for name in choices if re.sub("[0-9]", "", name) != letters and name.count("-") == given.count("-")]
     near = get_close_matches(given, slips, n=1, cutoff=0.6)
     return f"Did you mean {near[0]}?" if near else ""
+
+
+def check_text(what: str, value: object, hint: str = "") -> str:
+    """Text."""
+    if isinstance(value, str):
+        return value
+    raise InputError(f"{what} = {shown(value)}", "must be text", "docs/reference/python.md", hint)
 
 
 def check_number(what: str, value: object, low: float, high: float, unit: str = "") -> float:

@@ -1,12 +1,29 @@
-"""Moments and spans of time in words."""
+"""Days, moments and spans of time, as text and in words."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+
+from headrace.base.checks import shown
+from headrace.errors import InputError
+
+# A day as the public functions take it: ISO text or a date; None is the newest known.
+Day = str | date | None
+
+
+def day_of(as_of: object) -> str | None:
+    """A day as ISO text, from text, a date or a moment; None stays None (the newest known). Whether
+    the catalog knows the day is the core's question. Raises InputError for anything else."""
+    if isinstance(as_of, date):
+        return as_of.strftime("%Y-%m-%d")
+    if as_of is None or isinstance(as_of, str):
+        return as_of
+    raise InputError(f"as_of = {shown(as_of)}", "must be a day", "docs/reference/python.md", "For example 2018-08-15.")
 
 
 def clock_text(clock_start: str | None, t_s: float, dated: bool = True, seconds: bool = False) -> str | None:
-    """`t_s` seconds after a `clock_start` as HH:MM[:SS], with its date where that is known and `dated`; None without a clock."""
+    """`t_s` seconds after a `clock_start` as HH:MM[:SS], with its date where that is known and
+    `dated`; None without a clock."""
     if clock_start is None:
         return None
     known = len(clock_start) > 8

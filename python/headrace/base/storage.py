@@ -1,10 +1,13 @@
-"""Storage as a value: one volume or an array, read from the notation that is the same everywhere, and where it stands beside an instance and a log volume.
+"""Storage as a value: one volume or an array, read from the notation that is the same everywhere,
+and where it stands: on which instance, with which log volume.
 
     TYPE:SIZE_GIB[:IOPS[:MIB_S]]       gp2:1000   io1:1024:10000   gp3:500:6000:250
-    an array in front of it            2xgp2:1700 (RAID 0)   raid10:4xgp3:500   raid0:gp2:100+gp2:200@512k
+    an array in front of it            2xgp2:1700 (RAID 0)   raid10:4xgp3:500
+                                       raid0:gp2:100+gp2:200@512k
     [INSTANCE/]DATA[,log=LOG]          m5.4xlarge/io1:400:9000,log=gp3:20
 
-`+` has one meaning: it joins unlike members of an array. The core reads and writes the notation; nothing here takes it apart.
+`+` has one meaning: it joins unlike members of an array. The core reads and writes the notation;
+nothing here takes it apart.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ LONGEST_SHOWN = 80  # characters; a pasted file is not an error message
 
 @dataclass(frozen=True)
 class Volume:
-    """One volume as it would be ordered. `iops`, `mib_s`: what is provisioned; None is what the type includes."""
+    """One volume as it would be ordered. `iops`, `mib_s`: what is provisioned; None is what the
+    type includes."""
 
     type: str
     size_gib: int
@@ -40,10 +44,13 @@ class Volume:
 
 @dataclass(frozen=True)
 class Storage:
-    """One volume, or an array of them. `text` is the notation in its normal form, and equality goes by it; the rest says the same taken apart.
+    """One volume, or an array of them. `text` is the notation in its normal form, and equality goes
+    by it; the rest says the same taken apart.
 
-    `level`: raid0, raid1, raid5, raid10, raid10f2, or None for a single volume. `members`: the volumes in the order of the array. `chunk_kib`: of an array. `usable_gib`:
-    space for a file system. Made by `Storage.parse` and `Storage.of`, which check; whether a volume can be bought so is a question of the day: `limits`.
+    `level`: raid0, raid1, raid5, raid10, raid10f2, or None for a single volume. `members`: the
+    volumes in the order of the array. `chunk_kib`: of an array. `usable_gib`: space for a file
+    system. Made by `Storage.parse` and `Storage.of`, which check; whether a volume can be bought so
+    is a question of the day: `limits`.
     """
 
     text: str
@@ -64,7 +71,8 @@ class Storage:
 
     @classmethod
     def of(cls, members: Iterable[Volume], level: str | None = None, chunk_kib: int | None = None) -> Storage:
-        """Storage from its parts; several members without a level are RAID 0, as in the notation. Raises InputError."""
+        """Storage from its parts; several members without a level are RAID 0, as in the notation.
+        Raises InputError."""
         joined = "+".join(str(member) for member in members)
         return cls.parse(("" if level is None else f"{level}:") + joined + ("" if chunk_kib is None else f"@{chunk_kib}k"))
 
@@ -87,11 +95,13 @@ class Storage:
         return sum(member.size_gib for member in self.members)
 
     def with_iops(self, iops: int | None) -> Storage:
-        """The same with so many IOPS provisioned for each member; None: what the type includes. Raises InputError."""
+        """The same with these IOPS provisioned for each member; None: what the type includes.
+        Raises InputError."""
         return self._with(iops=iops)
 
     def with_mib_s(self, mib_s: int | None) -> Storage:
-        """The same with so much throughput provisioned for each member, MiB/s. Raises InputError."""
+        """The same with so much throughput provisioned for each member, MiB/s. Raises
+        InputError."""
         return self._with(mib_s=mib_s)
 
     def with_size_gib(self, size_gib: int) -> Storage:
@@ -99,7 +109,8 @@ class Storage:
         return self._with(size_gib=size_gib)
 
     def limits(self, as_of: str | None = None, instance: str | None = None) -> list[core.VolumeLimits]:
-        """What each member may do on a day (None: the newest known), on an instance where one is named. Raises InputError where AWS sells no such volume."""
+        """What each member may do on a day (None: the newest known), on an instance where one is
+        named. Raises InputError where AWS sells no such volume."""
         with core_errors():
             return core.storage_limits(self.text, as_of, instance)
 
@@ -114,8 +125,9 @@ class Storage:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a database lies: `data`, a `log` volume of its own for redo and binlog or None, the `instance` or None where it is not said. `note`: what a reader should know of how it was
-    written (an old form), for the caller to print; None as a rule."""
+    """Where a database lies: `data`, a `log` volume of its own for redo and binlog or None, the
+    `instance` or None where it is not said. `note`: what a reader should know of how it was written
+    (an old form), for the caller to print; None as a rule."""
 
     instance: str | None
     data: Storage
@@ -128,7 +140,8 @@ class Placement:
 
 
 def parse_placement(text: str) -> Placement:
-    """Reads `[INSTANCE/]DATA[,log=LOG]`. INSTANCE+DATA and INSTANCE+DATA+LOG of version 0.1 are read with a note. Raises InputError.
+    """Reads `[INSTANCE/]DATA[,log=LOG]`. INSTANCE+DATA and INSTANCE+DATA+LOG of version 0.1 are
+    read with a note. Raises InputError.
 
     Whether the instance exists is a question of the day: the catalog's.
     """

@@ -1,48 +1,47 @@
 """Loads on real servers and devices, measured and kept.
 
-target         what is measured: a server or files, the storage below
-benchmark      what every driver can do: prepare, run, check, clean up
-sysbench_oltp  tpcc  mysqlslap        drivers on a server
-sysbench_fileio  fio_job              drivers on files or devices
-preparing      the data, made when they are missing
-runner         run(): the tool, samples beside it, one time line
-timeline       all sources second by second
-environment    the machine, and what else it did
-store          a folder a run; query: DuckDB over all of them
-run_files      RUN.toml, as `headrace calibrate` takes it
-compare        two runs, or two groups: differences with intervals
-fio            conformance    fio once; do the lab's volumes do what the catalog and the model say?
+target, server  what is measured: a server or files, the storage below; what a server is asked
+drivers/        benchmark: what each can do; sysbench_oltp, tpcc, mysqlslap on a server;
+                sysbench_fileio, fio on files or devices
+running/        runner: data prepared, the tool run, samples of everything; timeline: all of it
+                second by second; environment: the machine; run_files: RUN.toml to calibrate from
+store/          store: a folder a run; query: DuckDB over all of them
+comparison/     compare: two runs or two groups; statistics: their doubt; conformance: do the lab's
+                volumes do what the catalog and the model say?
 
 >>> from headrace.bench import SysbenchOltp, prepare, run, server_target
 >>> from headrace.connect import parse_address
->>> target = server_target(parse_address("mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock"), storage="gp3:100")    # doctest: +SKIP
+>>> address = parse_address("mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock")
+>>> target = server_target(address, storage="gp3:100")                                # doctest: +SKIP
 >>> load = SysbenchOltp(tables=8, rows=100_000)
->>> prepare(load, target, threads=16)                                                                                   # doctest: +SKIP
->>> run(load, target, seconds=60, warmup_s=10, threads=16).summary["tps"]                                               # doctest: +SKIP
+>>> prepare(load, target, threads=16)                                                 # doctest: +SKIP
+>>> run(load, target, seconds=60, warmup_s=10, threads=16).summary["tps"]             # doctest: +SKIP
 812.4
 """
 
-from headrace.bench.compare.compare import Comparison, Difference, compare
-from headrace.bench.drivers.benchmark import Benchmark, Load
-from headrace.bench.drivers.fio_job import FioJob
+from headrace.bench.comparison.compare import Difference, RunComparison, compare
+from headrace.bench.drivers.benchmark import Benchmark, RunLoad
+from headrace.bench.drivers.fio import FioJob, FioLoad, FioResult
+from headrace.bench.drivers.fio import run_once as fio_once
 from headrace.bench.drivers.mysqlslap import Mysqlslap
 from headrace.bench.drivers.sysbench_fileio import SysbenchFileio
 from headrace.bench.drivers.sysbench_oltp import SysbenchOltp
 from headrace.bench.drivers.tpcc import Tpcc
-from headrace.bench.run.preparing import cleanup, prepare
-from headrace.bench.run.runner import BrokenRun, Interrupted, Second, run
+from headrace.bench.running.runner import BrokenRun, InterruptedRun, Second, cleanup, prepare, run
 from headrace.bench.store.store import RunRecord, Store, default_store
 from headrace.bench.target import Target, file_target, server_target
 
 __all__ = [
     "Benchmark",
     "BrokenRun",
-    "Comparison",
     "Difference",
     "FioJob",
-    "Interrupted",
-    "Load",
+    "FioLoad",
+    "FioResult",
+    "InterruptedRun",
     "Mysqlslap",
+    "RunComparison",
+    "RunLoad",
     "RunRecord",
     "Second",
     "Store",
@@ -54,6 +53,7 @@ __all__ = [
     "compare",
     "default_store",
     "file_target",
+    "fio_once",
     "prepare",
     "run",
     "server_target",

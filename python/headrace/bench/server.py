@@ -1,4 +1,5 @@
-"""What drivers ask of a server: does the database exist, which tables are in it, how large are they."""
+"""What drivers ask of a server: does the database exist, which tables are in it, how large are
+they."""
 
 from __future__ import annotations
 
@@ -22,38 +23,50 @@ def cursor_on(target: Target, database: bool = True):
     """A cursor; errors of statements as CouldNotRun with the server's own words."""
     import pymysql
 
-    address = target.address if database else target.address.with_database(None)
+    address = target.server if database else target.server.with_database(None)
     connection = connect(address, ANSWER_S)
     try:
         with connection, connection.cursor() as cursor:
             yield cursor
     except pymysql.err.MySQLError as error:
-        words = "".join(character if character.isprintable() else "?" for character in str(error.args[-1] if error.args else error)[:200])
-        raise CouldNotRun(target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", "") from None
+        words = "".join(
+            character if character.isprintable() else "?"
+            for character in str(error.args[-1] if error.args else error)[:200]
+        )
+        raise CouldNotRun(
+            target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", ""
+        ) from None
 
 
 def require_database(name: str, target: Target) -> None:
-    """Raises InputError when the target is no server, or its address names no database fit for test tables."""
+    """Raises InputError when the target is not a server, or its address does not name a database
+    fit for test tables."""
     if target.address is None:
         raise InputError(target.label, f"{name} needs a server", DOC, "Give an address: mysql://USER@HOST/DATABASE.")
     database = target.address.database
     if not database:
         raise InputError(
-            target.label, f"{name} needs a database for its tables", DOC, "Name it in the address: mysql://USER@HOST/DATABASE."
+            target.label,
+            f"{name} needs a database for its tables",
+            DOC,
+            "Name it in the address: mysql://USER@HOST/DATABASE.",
         )
     if not NAME.match(database) or database.lower() in SYSTEM:
         raise InputError(
-            f"database {database[:70]}", "is not one for test tables", DOC, "Letters, digits, _ and -; not one of the server's own."
+            f"database {database[:70]}",
+            "is not one for test tables",
+            DOC,
+            "Letters, digits, _ and -; not one of the server's own.",
         )
 
 
 def create_database(target: Target) -> bool:
     """Makes the database when it is missing; whether it was made."""
     with cursor_on(target, database=False) as cursor:
-        cursor.execute("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (target.address.database,))
+        cursor.execute("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (target.database,))
         if cursor.fetchone():
             return False
-        cursor.execute(f"CREATE DATABASE `{target.address.database}`")
+        cursor.execute(f"CREATE DATABASE `{target.database}`")
     return True
 
 
@@ -61,8 +74,11 @@ def tables_of(target: Target, pattern: str) -> dict[str, str]:
     """Tables of the database whose whole name matches: name to engine."""
     with cursor_on(target, database=False) as cursor:
         cursor.execute(
-            "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'",
-            (target.address.database,),
+            (
+                "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = "
+                "'BASE TABLE'"
+            ),
+            (target.database,),
         )
         return {str(name): str(engine) for name, engine in cursor.fetchall() if re.fullmatch(pattern, str(name))}
 
@@ -74,8 +90,9 @@ def table_rows(target: Target, table: str, exact: bool = False) -> int:
         return int(cursor.fetchone()[0] or 0)
 
 
-# File sizes, then what the statistics say: the first the account may read. MariaDB and MySQL 8 name the first table differently.
-SIZES = {
+# File sizes, then what the statistics say: the first the account may read. MariaDB and MySQL 8 name
+# the first table differently.
+SIZES: dict[str | None, tuple[str, ...]] = {
     "innodb": (
         "SELECT SUM(file_size) FROM information_schema.innodb_tablespaces WHERE name LIKE %s",
         "SELECT SUM(file_size) FROM information_schema.innodb_sys_tablespaces WHERE name LIKE %s",
@@ -86,11 +103,12 @@ SIZES = {
 
 
 def data_gib(target: Target) -> float | None:
-    """What the database takes on disk, GiB: its files where the server tells them, else its own estimate; None when neither is known."""
+    """What the database takes on disk, GiB: its files where the server tells them, else its own
+    estimate; None when neither is known."""
     import pymysql
 
-    database = target.address.database
-    connection = connect(target.address.with_database(None), ANSWER_S)
+    database = target.database
+    connection = connect(target.server.with_database(None), ANSWER_S)
     with connection, connection.cursor() as cursor:
         for query in SIZES[target.engine]:
             try:
@@ -100,6 +118,8 @@ def data_gib(target: Target) -> float | None:
                     return float(size) / GIB
             except pymysql.err.MySQLError:
                 continue
-        cursor.execute("SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,))
+        cursor.execute(
+            "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,)
+        )
         size = cursor.fetchone()[0]
     return None if not size else float(size) / GIB

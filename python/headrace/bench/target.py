@@ -1,4 +1,5 @@
-"""What a benchmark is run against: a server or a folder of files, the storage below it, and what is read from the server about itself."""
+"""What a benchmark is run against: a server or a folder of files, the storage below it, and what is
+read from the server about itself."""
 
 from __future__ import annotations
 
@@ -15,15 +16,19 @@ from headrace.lab.place import Place
 
 DOC = "docs/reference/bench.md"
 SYS_BLOCK = Path("/sys/dev/block")
-# Variables that hold, or held in some version, a password in clear (report_password, wsrep_sst_auth, the LDAP plugins').
+# Variables that hold, or held in some version, a password in clear (report_password,
+# wsrep_sst_auth, the LDAP plugins').
 SECRET = re.compile(r"(^|_)(password|pwd|secret|sst_auth)$")
 
 
 @dataclass(frozen=True)
 class Target:
-    """`address`: the server, None for benchmarks of files; `folder`: where those put them, or a block device. `storage`, `log_storage`: storage notation, None when
-    not known. `devices`: block devices whose counters are recorded, data first. `lab` and `volumes` (ids or names): lab volumes below it. `config`: server variables
-    by name. `cache_gib`: buffer pool or block cache, GiB. `instance`: EC2 type. `as_of`: the day of the limits, None: the newest."""
+    """`address`: the server, None for benchmarks of files; `folder`: where those put them, or a
+    block device. `storage`, `log_storage`: storage notation, None when not known. `devices`:
+    block devices whose counters are recorded, data first. `lab` and `volumes` (ids or names):
+    lab volumes below it. `config`: server variables by name. `cache_gib`: buffer pool or block
+    cache, GiB. `instance`: EC2 type. `as_of`: the day of the limits, None: the newest.
+    """
 
     address: Address | None = None
     folder: Path | None = None
@@ -45,10 +50,43 @@ class Target:
         """What is measured, without any secret."""
         return self.address.label if self.address is not None else str(self.folder)
 
+    @property
+    def server(self) -> Address:
+        """The address of a target that is a server."""
+        assert self.address is not None, self.label
+        return self.address
+
+    @property
+    def database(self) -> str:
+        """The name of the database that a server's address names."""
+        assert self.server.database is not None, self.label
+        return self.server.database
+
+    @property
+    def files(self) -> Path:
+        """The folder, or device, of a target that is none of a server."""
+        assert self.folder is not None, self.label
+        return self.folder
+
     def record(self) -> dict:
         """What a run keeps of it; no password is in it."""
-        keys = ("storage", "log_storage", "devices", "volumes", "flavor", "version", "engine", "cache_gib", "instance", "as_of")
-        return {"label": self.label, **{key: getattr(self, key) for key in keys}, "lab": None if self.lab is None else str(self.lab.socket)}
+        keys = (
+            "storage",
+            "log_storage",
+            "devices",
+            "volumes",
+            "flavor",
+            "version",
+            "engine",
+            "cache_gib",
+            "instance",
+            "as_of",
+        )
+        return {
+            "label": self.label,
+            **{key: getattr(self, key) for key in keys},
+            "lab": None if self.lab is None else str(self.lab.socket),
+        }
 
 
 def server_target(
@@ -63,42 +101,72 @@ def server_target(
     as_of: str | None = None,
     engine: str | None = None,
 ) -> Target:
-    """A live server as a target: its variables are read. Without `devices`, that of the data directory where it lies on this machine.
+    """A live server as a target: its variables are read.
 
-    `engine`: innodb or myrocks, None: the server's default. Raises as `workload.capture.connect`, and InputError for storage that breaks a rule.
+    Without `devices`, that of the data directory where it lies on this machine.
+
+    `engine`: innodb or myrocks, None: the server's default. Raises as `workload.capture.connect`,
+    and InputError for storage that breaks a rule.
     """
     for spec in (storage, log_storage):
         check_storage(spec)
     with connect(address.with_database(None)) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES")
-        config = {str(name).lower(): "***" if SECRET.search(str(name).lower()) else str(value) for name, value in cursor.fetchall()}
+        config = {
+            str(name).lower(): "***" if SECRET.search(str(name).lower()) else str(value)
+            for name, value in cursor.fetchall()
+        }
     engine = engine or ("myrocks" if config.get("default_storage_engine", "").lower() == "rocksdb" else "innodb")
     if engine not in ("innodb", "myrocks"):
         raise InputError(f"engine {engine[:40]}", "must be innodb or myrocks", DOC)
     return Target(
-        address=address, storage=storage, log_storage=log_storage, devices=tuple(devices) or _local_device(address, config.get("datadir")), lab=lab,
-        volumes=tuple(volumes), flavor=_flavor(config), version=config.get("version"),
-        engine=engine, cache_gib=cache_gib(config, engine), instance=instance, as_of=as_of, config=config,
-    )  # fmt: skip
+        address=address,
+        storage=storage,
+        log_storage=log_storage,
+        devices=tuple(devices) or _local_device(address, config.get("datadir")),
+        lab=lab,
+        volumes=tuple(volumes),
+        flavor=_flavor(config),
+        version=config.get("version"),
+        engine=engine,
+        cache_gib=cache_gib(config, engine),
+        instance=instance,
+        as_of=as_of,
+        config=config,
+    )
 
 
 def file_target(
-    folder: str | Path, *, storage: str | None = None, devices: Sequence[str] = (), lab: Place | None = None, volumes: Sequence[str] = (),
-    instance: str | None = None, as_of: str | None = None,
-) -> Target:  # fmt: skip
+    folder: str | Path,
+    *,
+    storage: str | None = None,
+    devices: Sequence[str] = (),
+    lab: Place | None = None,
+    volumes: Sequence[str] = (),
+    instance: str | None = None,
+    as_of: str | None = None,
+) -> Target:
     """A folder, or a block device, as a target. Raises InputError."""
     check_storage(storage)
     path = Path(folder).absolute()
     if not path.is_dir() and not path.is_block_device():
-        raise InputError(str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it.")
+        raise InputError(
+            str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it."
+        )
     found = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
     return Target(
-        folder=path, storage=storage, devices=tuple(devices) or found, lab=lab, volumes=tuple(volumes), instance=instance, as_of=as_of
+        folder=path,
+        storage=storage,
+        devices=tuple(devices) or found,
+        lab=lab,
+        volumes=tuple(volumes),
+        instance=instance,
+        as_of=as_of,
     )
 
 
 def check_storage(spec: str | None) -> None:
-    """Raises InputError for what is no storage notation."""
+    """Raises InputError for what is not storage notation."""
     from headrace.base import core
     from headrace.base.core import core_errors
 
@@ -119,14 +187,16 @@ def _flavor(config: Mapping[str, str]) -> str:
 
 
 def _local_device(address: Address, datadir: str | None) -> tuple[str, ...]:
-    """The device below the data directory of a server that is reached by a socket, so is on this machine."""
+    """The device below the data directory of a server that is reached by a socket, so is on this
+    machine."""
     if address.socket is None or not datadir or not os.path.isdir(datadir):
         return ()
     return device_below(Path(datadir))
 
 
 def device_below(folder: Path) -> tuple[str, ...]:
-    """The block device a folder's file system is on; () for those without one (tmpfs, overlays, network)."""
+    """The block device a folder's file system is on; () for those without one (tmpfs, overlays,
+    network)."""
     number = os.stat(folder).st_dev
     link = SYS_BLOCK / f"{os.major(number)}:{os.minor(number)}"
     try:

@@ -33,6 +33,17 @@ class RunComparison:
         """The error of one figure, by its name."""
         return next(row["error_percent"] for row in self.figures if row["what"] == what)
 
+    def to_document(self, workload: TransactionWorkload) -> dict:
+        """What `headrace compare-run --output json` prints. `workload`: what was compared with the run."""
+        figures, warnings = list(self.figures), list(self.prediction.warnings)
+        return {
+            "schema": "headrace-comparison/1",
+            "run": self.run.name,
+            "workload": workload.name,
+            "figures": figures,
+            "warnings": warnings,
+        }
+
 
 def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> RunComparison:
     """Predicts the run's storage, cache, clients and start with `workload` and sets the figures

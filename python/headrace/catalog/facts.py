@@ -1,4 +1,5 @@
-"""The catalog as frames: what a volume type, an instance or a price was on a day, each row with its source.
+"""The catalog as frames: what a volume type, an instance or a price was on a day, each row with its
+source.
 
     >>> import headrace.catalog.facts
     >>> headrace.catalog.facts.volumes(volume_type="gp2")["size_gib_max"].to_list()
@@ -9,12 +10,14 @@ The facts stand in data/ (see data/README.md); this file only lays them out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import did_you_mean
+from headrace.base.checks import check_text, did_you_mean
+from headrace.base.clocks import Day, day_of
 from headrace.base.core import core_errors
 from headrace.base.units import MIB
 from headrace.errors import InputError
@@ -27,14 +30,17 @@ def volume_types() -> list[str]:
     return list(dict.fromkeys(era["volume_type"] for era in core.volume_eras(all_eras=True)))
 
 
-def volumes(as_of: str | None = None, volume_type: str | None = None, all_eras: bool = False) -> pl.DataFrame:
+def volumes(as_of: Day = None, volume_type: str | None = None, all_eras: bool = False) -> pl.DataFrame:
     """Limits of the volume types on a day (ISO; None: the newest known), or of every era.
 
-    Columns: `volume_type`, `from`, `until` (days; null: still holds), `size_gib_min`, `size_gib_max` (GiB), `iops` and `throughput` (the
-    rule in words), `iops_max`, `throughput_mib_s_max` (MiB/s), `io_unit_kib` (largest I/O that counts once), `consistency`, `afr_percent_low`,
-    `afr_percent_high` (annual failure rate), `persistent`, `source` (ids), `unconfirmed` (fields and notes, "" when there are none).
-    Raises InputError for an unknown type, one that did not exist yet, or a date that is none.
+    Columns: `volume_type`, `from`, `until` (days; null: still holds), `size_gib_min`,
+    `size_gib_max` (GiB), `iops` and `throughput` (the rule in words), `iops_max`,
+    `throughput_mib_s_max` (MiB/s), `io_unit_kib` (largest I/O that counts once), `consistency`,
+    `afr_percent_low`, `afr_percent_high` (annual failure rate), `persistent`, `source` (ids),
+    `unconfirmed` (fields and notes, "" when there are none). Raises InputError for an unknown type,
+    one that did not exist yet, or a date that is none.
     """
+    as_of = day_of(as_of)
     with core_errors():
         eras = core.volume_eras(as_of, all_eras)
         if volume_type is not None:
@@ -47,6 +53,7 @@ def volumes(as_of: str | None = None, volume_type: str | None = None, all_eras: 
 
 def _type_name(text: str) -> str:
     """The catalog's name of a volume type or of one of its aliases (magnetic: standard)."""
+    check_text("volume_type", text)
     if text in volume_types():
         return text
     if ":" in text:
@@ -62,22 +69,30 @@ VOLUME_SCHEMA = {
 }  # fmt: skip
 
 
-def _volume_row(era: dict) -> dict:
+def _volume_row(era: core.Era) -> dict:
     rules = {key: value for key, value in era.items() if key not in NOT_RULES}
     iops, iops_max = iops_words(era["iops"])
     throughput, throughput_max = throughput_words(era["throughput"])
     promise = (era.get("consistency") or {}).get("value")
     afr = (era.get("durability_afr_percent") or {}).get("value") or (None, None)
     return {
-        "volume_type": era["volume_type"], "from": era["from"], "until": era["until"],
-        "size_gib_min": era["size_gib"]["min"]["value"], "size_gib_max": era["size_gib"]["max"]["value"],
-        "iops": iops, "iops_max": iops_max, "throughput": throughput, "throughput_mib_s_max": throughput_max,
+        "volume_type": era["volume_type"],
+        "from": era["from"],
+        "until": era["until"],
+        "size_gib_min": era["size_gib"]["min"]["value"],
+        "size_gib_max": era["size_gib"]["max"]["value"],
+        "iops": iops,
+        "iops_max": iops_max,
+        "throughput": throughput,
+        "throughput_mib_s_max": throughput_max,
         "io_unit_kib": era["io_unit_bytes"]["value"] // 1024,
         "consistency": f"{promise['at_least_percent']:g} % in {promise['of_time_percent']:g} % of time" if promise else None,
-        "afr_percent_low": afr[0], "afr_percent_high": afr[1], "persistent": era["persistent"],
+        "afr_percent_low": afr[0],
+        "afr_percent_high": afr[1],
+        "persistent": era["persistent"],
         "source": " ".join(dict.fromkeys(_sources(era["evidence"]) + _sources(rules))),
         "unconfirmed": "; ".join(note.replace("; ", ", ") for note in _unconfirmed(rules)),
-    }  # fmt: skip
+    }
 
 
 def iops_words(rule: dict) -> tuple[str, int]:
@@ -158,24 +173,33 @@ def _unconfirmed(value: object, path: str = "") -> list[str]:
     return []
 
 
-def instances(as_of: str | None = None, region: str = "us-east-1", family: str | None = None) -> pl.DataFrame:
+def instances(as_of: Day = None, region: str = "us-east-1", family: str | None = None) -> pl.DataFrame:
     """Instance types on a day with their EBS limits and the price of an hour.
 
-    `family`: `m5`, an exact name, or a pattern (`r6i.*`). Columns: `instance_type`, `vcpus`, `memory_gib`, `nitro`, `baseline_iops`,
-    `max_iops`,     `baseline_mib_s`, `max_mib_s` (null: no limit known), `burst_min` (minutes the maximum holds from a full bucket; 0: always),
-    `instance_store_gb`, `as_of` (day asked for), `usd_hour` (Linux on demand in `region`; null: no price known), `price_source`,
-    `price_as_of`,     `unconfirmed`. Raises InputError for a family that matches nothing, an unknown region, or a date that is none.
+    `family`: `m5`, an exact name, or a pattern (`r6i.*`). Columns: `instance_type`, `vcpus`,
+    `memory_gib`, `nitro`, `baseline_iops`, `max_iops`, `baseline_mib_s`, `max_mib_s` (null: no
+    limit known), `burst_min` (minutes the maximum holds from a full bucket; 0: always),
+    `instance_store_gb`, `as_of` (day asked for), `usd_hour` (Linux on demand in `region`; null: no
+    price known), `price_source`, `price_as_of`, `unconfirmed`. Raises InputError for a family
+    that matches nothing, an unknown region, or a date that is none.
     """
     region = check_region(region)
+    as_of = day_of(as_of)
+    if family is not None:
+        check_text("family", family)
     with core_errors():
         known = core.instances(as_of)
         chosen = [item for item in known if family is None or matches(item["instance_type"], family)]
         if not chosen:
             families = sorted({item["instance_type"].split(".")[0] for item in known})
-            raise InputError(str(family), "matches no instance type of this catalog", "data/instances.csv",
-                             did_you_mean(family, families + [item["instance_type"] for item in known])
-                             or "Name a family (m5), a type (m5.large) or a pattern (r6i.*).")  # fmt: skip
-        rows = [_instance_row(item, core.instance_price(item["instance_type"], region, as_of) or {}) for item in chosen]
+            raise InputError(
+                str(family),
+                "matches no instance type of this catalog",
+                "data/instances.csv",
+                did_you_mean(family, families + [item["instance_type"] for item in known])
+                or "Name a family (m5), a type (m5.large) or a pattern (r6i.*).",
+            )
+        rows = [_instance_row(item, core.instance_price(item["instance_type"], region, as_of)) for item in chosen]
     return pl.DataFrame(rows, schema=INSTANCE_SCHEMA, orient="row")
 
 
@@ -192,31 +216,43 @@ def matches(instance_type: str, family: str) -> bool:
     return instance_type == family or instance_type.split(".")[0] == family or fnmatchcase(instance_type, family)
 
 
-def _instance_row(item: dict, price: dict) -> dict:
-    mib_s = {key: None if item[key] is None else round(item[key] / MIB, 2) for key in ("baseline_bytes_s", "max_bytes_s")}
+def _instance_row(item: core.Instance, price: core.InstancePrice | None) -> dict:
+    limits = {key: item[key] for key in ("baseline_bytes_s", "max_bytes_s")}
+    mib_s = {key: None if value is None else round(value / MIB, 2) for key, value in limits.items()}
     notes = [f"{caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in item["caveats"]]
     if not price:
         notes.append("price: none known in this region on this day")
-    elif price.get("note"):
+    elif price["note"]:
         notes.append(f"price: {price['note']}")
+    paid: Mapping = price or {}
     return {
-        "instance_type": item["instance_type"], "vcpus": item["vcpus"],
-        "memory_gib": None if item["memory_mib"] is None else round(item["memory_mib"] / 1024, 3), "nitro": item["nitro"],
-        "baseline_iops": item["baseline_iops"], "max_iops": item["max_iops"], "baseline_mib_s": mib_s["baseline_bytes_s"],
-        "max_mib_s": mib_s["max_bytes_s"], "burst_min": (item["burst_seconds"] or 0) / 60,
-        "instance_store_gb": item["instance_store_gb"], "as_of": item["as_of"],
-        "limits_source": item["limits_source"], "limits_as_of": item["limits_as_of"], "usd_hour": price.get("usd"),
-        "price_source": price.get("source"), "price_as_of": price.get("as_of"),
+        "instance_type": item["instance_type"],
+        "vcpus": item["vcpus"],
+        "memory_gib": None if item["memory_mib"] is None else round(item["memory_mib"] / 1024, 3),
+        "nitro": item["nitro"],
+        "baseline_iops": item["baseline_iops"],
+        "max_iops": item["max_iops"],
+        "baseline_mib_s": mib_s["baseline_bytes_s"],
+        "max_mib_s": mib_s["max_bytes_s"],
+        "burst_min": (item["burst_seconds"] or 0) / 60,
+        "instance_store_gb": item["instance_store_gb"],
+        "as_of": item["as_of"],
+        "limits_source": item["limits_source"],
+        "limits_as_of": item["limits_as_of"],
+        "usd_hour": paid.get("usd"),
+        "price_source": paid.get("source"),
+        "price_as_of": paid.get("as_of"),
         "unconfirmed": "; ".join(note.replace("; ", ", ") for note in notes),
-    }  # fmt: skip
+    }
 
 
-def prices(region: str = "us-east-1", as_of: str | None = None) -> pl.DataFrame:
-    """EBS prices of a region on a day, US dollars: `product`, `component`, `from_quantity` (holds above it), `usd`, `unit`, `source`,
-    `as_of` (days it was seen), `unconfirmed`. Raises InputError for a region that is unknown or has none, or a date that is none.
+def prices(region: str = "us-east-1", as_of: Day = None) -> pl.DataFrame:
+    """EBS prices of a region on a day, US dollars: `product`, `component`, `from_quantity` (holds
+    above it), `usd`, `unit`, `source`, `as_of` (days it was seen), `unconfirmed`. Raises InputError
+    for a region that is unknown or has none, or a date that is none.
     """
     with core_errors():
-        answer = core.volume_prices(region, as_of)
+        answer = core.volume_prices(check_text("region", region), day_of(as_of))
     if not answer["items"]:
         raise no_ebs_prices(answer["region"])
     rows = [
@@ -234,24 +270,34 @@ PRICE_SCHEMA = {
 
 
 def sources() -> pl.DataFrame:
-    """Where all figures come from: `id`, `citation`, `as_of` (day it speaks for), `confidence` (high, medium, low), `note`."""
-    return pl.DataFrame(core.sources(), schema={key: pl.String for key in ("id", "citation", "as_of", "confidence", "note")}, orient="row")
+    """Where all figures come from: `id`, `citation`, `as_of` (day it speaks for), `confidence`
+    (high, medium, low), `note`."""
+    return pl.DataFrame(
+        core.sources(),
+        schema={key: pl.String for key in ("id", "citation", "as_of", "confidence", "note")},
+        orient="row",
+    )
 
 
 def check_region(region: str) -> str:
     """The region's code, or an InputError with the known ones."""
     with core_errors():
-        return core.region_code(region)
+        return core.region_code(check_text("region", region, "For example us-east-1."))
 
 
 def no_ebs_prices(region: str) -> InputError:
     """The refusal of a region that has prices of instances alone."""
-    return InputError(f"region {region}", "has prices of instances here, but none of EBS", "data/prices_volumes.csv",
-                      "State them in a price file (docs/reference/prices.md), or choose another region.")  # fmt: skip
+    return InputError(
+        f"region {region}",
+        "has prices of instances here, but none of EBS",
+        "data/prices_volumes.csv",
+        "State them in a price file (docs/reference/prices.md), or choose another region.",
+    )
 
 
 def caveats(storage: str, instance: str | None = None, as_of: str | None = None) -> list[str]:
-    """What is unconfirmed about the limits of this storage and instance on that day, each once. Raises InputError."""
+    """What is unconfirmed about the limits of this storage and instance on that day, each once.
+    Raises InputError."""
     with core_errors():
         limits = core.storage_limits(storage, as_of, instance)
         host = [] if instance is None else core.instance(instance, as_of)["caveats"]
@@ -259,7 +305,10 @@ def caveats(storage: str, instance: str | None = None, as_of: str | None = None)
     found += [(instance, caveat) for caveat in host]
     notes = [f"{what}: {caveat['field']}: {caveat['text']} ({caveat['source']})" for what, caveat in found]
     if as_of and as_of > (newest := core.newest_date()):
-        notes.insert(0, f"{as_of} is later than the catalog, which knows limits and prices up to {newest}: those of {newest} are used")
+        notes.insert(
+            0,
+            f"{as_of} is later than the catalog, which knows limits and prices up to {newest}: those of {newest} are used",
+        )
     return list(dict.fromkeys(notes))
 
 

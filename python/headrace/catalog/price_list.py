@@ -1,8 +1,10 @@
-"""Every price a plan is made with: the catalog's list prices of a region on a day, less a discount, with own rates and commitments.
+"""Every price a plan is made with: the catalog's list prices of a region on a day, less a discount,
+with own rates and commitments.
 
-All figures are US dollars, because AWS lists its prices so. A price file may state its rates in another currency with what a dollar
-costs in it (`per_usd`); they are turned into dollars here, and `PriceList.money` prints an amount in that currency.
-How storage is billed stands in the crates (crates/catalog/src/price.rs); this file only changes the rates it is billed at.
+All figures are US dollars, because AWS lists its prices so. A price file may state its rates in
+another currency with what a dollar costs in it (`per_usd`); they are turned into dollars here, and
+`PriceList.money` prints an amount in that currency. How storage is billed stands in the crates
+(crates/catalog/src/price.rs); this file only changes the rates it is billed at.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_whole, did_you_mean, shown
+from headrace.base.checks import check_number, check_text, check_whole, did_you_mean, shown
+from headrace.base.clocks import Day, day_of
 from headrace.base.core import core_errors
 from headrace.base.files import read_bytes
+from headrace.base.units import HOURS_PER_MONTH
 from headrace.catalog.facts import check_region, no_ebs_prices
 from headrace.errors import InputError
 
-# AWS bills by the second and quotes months of 730 hours (365 x 24 / 12).
-HOURS_PER_MONTH = 730.0
 # What the hour of an instance is paid by, and how that is said.
 COMMITMENTS = {
     "on-demand": "on demand",
@@ -32,8 +34,9 @@ COMMITMENTS = {
 }
 DOC = "docs/reference/prices.md"
 MAX_FILE_BYTES = 1024 * 1024
-MAX_PRICE = 1e6  # of a unit for a month or an hour: far above any, and small enough that no bill overflows
-MAX_DISCOUNT_PERCENT = 99.0
+# Of a unit for a month or an hour: far above any, and small enough that no bill overflows.
+MAX_PRICE = 1e6
+MAX_DISCOUNT_PERCENT = 99.0  # ours: with more nothing has a price to compare
 MAX_GIB = 1024.0 * 1024.0
 # The catalog's components as `rates` and the price file name them.
 RATES = {"storage": "gib", "iops": "iops", "throughput": "mib_s", "million_ios": "million_ios"}
@@ -46,12 +49,13 @@ SNAPSHOT_RULE = (
 Steps = tuple[tuple[int, float], ...]
 
 
-# --- the price file ---------------------------------------------------------------------------------------------------
+# --- the price file -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PriceFile:
-    """An own price file, checked, its rates turned into US dollars. docs/reference/prices.md says what each key means."""
+    """An own price file, checked, its rates turned into US dollars. docs/reference/prices.md says
+    what each key means."""
 
     name: str
     currency: str = "USD"
@@ -66,14 +70,25 @@ class PriceFile:
     @property
     def own_rates(self) -> int:
         """How many prices of its own it states."""
-        return sum(len(rates) for rates in self.volumes.values()) + (self.snapshot_gib is not None) + len(self.instances)
+        return (
+            sum(len(rates) for rates in self.volumes.values()) + (self.snapshot_gib is not None) + len(self.instances)
+        )
 
 
 class _Reader:
-    """One price file while it is checked: every refusal names the file, the line where it can be told, and the key."""
+    """One price file while it is checked: every refusal names the file, the line where it can be
+    told, and the key."""
 
-    TOP = ("currency", "per_usd", "ebs_discount_percent", "instance_discount_percent", "volumes", "snapshots", "instances",
-           "commitment_factors")  # fmt: skip
+    TOP = (
+        "currency",
+        "per_usd",
+        "ebs_discount_percent",
+        "instance_discount_percent",
+        "volumes",
+        "snapshots",
+        "instances",
+        "commitment_factors",
+    )
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
@@ -82,9 +97,13 @@ class _Reader:
             self.text = content.decode("utf-8-sig")
             self.document = tomllib.loads(self.text)
         except UnicodeDecodeError as error:
-            raise InputError(f"{self.name}: byte {error.start}", "a price file is UTF-8 text", DOC, "Save it as UTF-8.") from None
+            raise InputError(
+                f"{self.name}: byte {error.start}", "a price file is UTF-8 text", DOC, "Save it as UTF-8."
+            ) from None
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", "Mend the line named.") from None
+            raise InputError(
+                f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", "Correct the line named."
+            ) from None
 
     def read(self) -> PriceFile:
         self.known("", self.document, self.TOP)
@@ -112,7 +131,11 @@ class _Reader:
         code = self.document.get("currency", "USD")
         if not isinstance(code, str) or not re.fullmatch(r"[A-Z]{3}", code):
             raise self.refusal(
-                "", "currency", code, "must be a currency code of three capital letters (ISO 4217)", "For example USD or EUR."
+                "",
+                "currency",
+                code,
+                "must be a currency code of three capital letters (ISO 4217)",
+                "For example USD or EUR.",
             )
         if "per_usd" in self.document:
             per_usd = self.number("", "per_usd", self.document["per_usd"], MAX_PRICE)
@@ -121,19 +144,20 @@ class _Reader:
                 raise self.refusal("", "per_usd", per_usd, rule, f"State what one US dollar costs in {code}.")
             return code, per_usd
         if code != "USD":
-            rule = "needs per_usd beside it: AWS lists its prices in US dollars"
+            rule = "needs per_usd too: AWS lists its prices in US dollars"
             raise self.refusal("", "currency", code, rule, f"Add per_usd, what one US dollar costs in {code}.")
         return code, 1.0
 
     def volumes(self, per_usd: float) -> dict[str, dict[str, float | Steps]]:
-        types = {era["volume_type"] for era in core.volume_eras(all_eras=True)}
+        answers = (core.billed_as(era["volume_type"]) for era in core.volume_eras(all_eras=True))
+        billed = {product: components for product, components in filter(None, answers)}
         found: dict[str, dict[str, float | Steps]] = {}
         tables = self.table("volumes")
-        self.known("volumes", tables, sorted(kind for kind in types if core.billed_as(kind) and core.billed_as(kind)[0] == kind))
+        self.known("volumes", tables, sorted(billed))
         for kind in tables:
             place = f"volumes.{kind}"
             rates = self.table(place, tables[kind])
-            self.known(place, rates, [RATES[component] for component in core.billed_as(kind)[1]])
+            self.known(place, rates, [RATES[component] for component in billed[kind]])
             found[kind] = {}
             for key, value in rates.items():
                 steps = isinstance(value, list) and key in ("iops", "mib_s")
@@ -146,9 +170,21 @@ class _Reader:
         found: list[tuple[int, float]] = []
         for step in value:
             if not isinstance(step, dict) or set(step) != {"above", "price"}:
-                raise self.refusal(place, key, step, rule, "For example [{ above = 0, price = 0.065 }, { above = 32000, price = 0.0455 }].")
+                raise self.refusal(
+                    place,
+                    key,
+                    step,
+                    rule,
+                    "For example [{ above = 0, price = 0.065 }, { above = 32000, price = 0.0455 }].",
+                )
             above = step["above"]
-            if isinstance(above, bool) or not isinstance(above, int) or above < 0 or (found and above <= found[-1][0]) or above > 10**9:
+            if (
+                isinstance(above, bool)
+                or not isinstance(above, int)
+                or above < 0
+                or (found and above <= found[-1][0])
+                or above > 10**9
+            ):
                 raise self.refusal(place, key, above, rule, "Quantities are whole, 0 or more, and rise.")
             found.append((above, self.number(place, key, step["price"]) / per_usd))
         if not found:
@@ -169,7 +205,7 @@ class _Reader:
         self.known("commitment_factors", factors, [name for name in COMMITMENTS if name != "on-demand"])
         return {name: self.number("commitment_factors", name, factor, 1.0) for name, factor in factors.items()}
 
-    # --- rules of all keys ----------------------------------------------------------------------------------------------
+    # --- rules of all keys ------------------------------------------------------------------------
 
     def table(self, place: str, value: object = None) -> dict:
         value = self.document.get(place, {}) if value is None else value
@@ -184,7 +220,8 @@ class _Reader:
                 raise InputError(self.where(place, key), "is not a key of a price file", DOC, hint)
 
     def number(self, place: str, key: str, value: object, most: float = MAX_PRICE, unit: str = "") -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= most:  # NaN compares false
+        # NaN compares false.
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= most:
             words = f"must be a number from 0 to {most:,.0f} {unit}".rstrip()
             raise self.refusal(place, key, value, words, "Correct it, or leave the key out.")
         return float(value)
@@ -193,7 +230,8 @@ class _Reader:
         return InputError(f"{self.where(place, key)} = {shown(value)}", rule, DOC, hint)
 
     def where(self, place: str, key: str) -> str:
-        """`prices.toml line 7: volumes.gp3.gib`; without the line where the key is not written on one of its own."""
+        """`prices.toml line 7: volumes.gp3.gib`; without the line where the key is not written on
+        one of its own."""
         section, path = "", f"{place}.{key}".lstrip(".")
         for number, line in enumerate(self.text.splitlines(), 1):
             if header := re.match(r"\s*\[([^\[\]]+)\]", line):
@@ -207,65 +245,72 @@ class _Reader:
 
 
 def read_price_file(path: str | Path) -> PriceFile:
-    """An own price file, checked. Raises InputError naming file, line and key, CouldNotRun where it cannot be read."""
+    """An own price file, checked. Raises InputError naming file, line and key, CouldNotRun where it
+    cannot be read."""
     return _Reader(Path(path)).read()
 
 
-# --- the prices -------------------------------------------------------------------------------------------------------
+# --- the prices -----------------------------------------------------------------------------------
 
 
 class PriceList:
-    """What storage, snapshots and instances cost in a region on a day, in US dollars, for whoever has this discount and these rates.
+    """What storage, snapshots and instances cost in a region on a day, in US dollars, for a
+    customer with this discount and these rates.
 
-    `as_of`: ISO day (None: the newest known). `discount_percent`: off every list price of AWS, committed ones too; own rates of
-    `price_file` stand as they are. `commitment`: one of COMMITMENTS; a factor on the instance's hour, never on storage.
-    Raises InputError for a region, day, discount, commitment or file that breaks a rule.
+    `as_of`: ISO day (None: the newest known). `discount_percent`: off every list price of AWS,
+    committed ones too; own rates of `price_file` stand as they are. `commitment`: one of
+    COMMITMENTS; a factor on the instance's hour, never on storage. Raises InputError for a region,
+    day, discount, commitment or file that breaks a rule.
     """
 
     def __init__(
         self,
         region: str = "us-east-1",
-        as_of: str | None = None,
+        as_of: Day = None,
         *,
         discount_percent: float = 0.0,
         price_file: str | Path | None = None,
         commitment: str = "on-demand",
     ) -> None:
-        if commitment not in COMMITMENTS:
+        if check_text("commitment", commitment) not in COMMITMENTS:
             hint = did_you_mean(commitment, COMMITMENTS)
             raise InputError(f"commitment = {shown(commitment)}", f"must be one of {', '.join(COMMITMENTS)}", DOC, hint)
         self.commitment: str = commitment
         self.region = check_region(region)
         with core_errors():
-            listed = core.volume_prices(self.region, as_of)
+            listed = core.volume_prices(self.region, day_of(as_of))
         self.as_of: str = listed["as_of"]
         self.file = None if price_file is None else read_price_file(price_file)
         self.ebs_discount_percent, self.instance_discount_percent = self._discounts(discount_percent)
         if commitment != "on-demand":
             self._commitment_factor("*")  # refuses a day before it was sold
-        self._table = listed | {"items": self._rated(listed["items"])}
+        self._table: core.RegionPrices = {**listed, "items": self._rated(listed["items"])}
         if not self._table["items"]:
             raise no_ebs_prices(self.region)
         self._hours: dict[str, tuple[dict, ...]] = {}
 
     def _discounts(self, discount_percent: float) -> tuple[float, float]:
         percent = check_number("discount_percent", discount_percent, 0.0, MAX_DISCOUNT_PERCENT, "%")
-        own = (None, None) if self.file is None else (self.file.ebs_discount_percent, self.file.instance_discount_percent)
+        if self.file is None:
+            return percent, percent
+        own = (self.file.ebs_discount_percent, self.file.instance_discount_percent)
         if percent and own != (None, None):
-            raise InputError(f"discount of {percent:g} %", f"{self.file.name} states a discount too", DOC, "Give it in one place.")
+            raise InputError(
+                f"discount of {percent:g} %", f"{self.file.name} states a discount too", DOC, "Give it in one place."
+            )
         ebs, instances = (percent if value is None else value for value in own)
         return ebs, instances
 
-    def _rated(self, listed: list[dict]) -> list[dict]:
+    def _rated(self, listed: Sequence[core.PriceItem]) -> list[core.PriceItem]:
         """The rows of the region's table at the rates to be paid, in the order of the table."""
         factor = 1.0 - self.ebs_discount_percent / 100.0
-        rows = [row | {"usd": row["usd"] * factor} for row in listed]
+        rows: list[core.PriceItem] = [{**row, "usd": row["usd"] * factor} for row in listed]
         if self.file is None:
             return rows
         own = [
             (product, component, self._steps(product, component, rates[RATES[component]], rows))
             for product, rates in self.file.volumes.items()
-            for component in core.billed_as(product)[1]
+            for component in (core.billed_as(product) or ("", ()))[1]
             if RATES[component] in rates
         ]
         if self.file.snapshot_gib is not None:
@@ -275,7 +320,7 @@ class PriceList:
             rows += [_own_row(product, component, above, usd, self.file.name) for above, usd in steps]
         return rows
 
-    def _steps(self, product: str, component: str, rate: float | Steps, rows: list[dict]) -> Steps:
+    def _steps(self, product: str, component: str, rate: float | Steps, rows: Sequence[core.PriceItem]) -> Steps:
         """The steps of a rate of the file: its own, or one price from where AWS begins to bill."""
         if isinstance(rate, tuple):
             return rate
@@ -283,18 +328,22 @@ class PriceList:
         if listed:
             return ((min(listed), rate),)
         era = next((era for era in core.volume_eras(self.as_of) if era["volume_type"] == product), None)
-        rule, key = {"iops": ("iops", "included"), "throughput": ("throughput", "included_mib_s")}.get(component, ("iops", ""))
+        rule, key = {"iops": ("iops", "included"), "throughput": ("throughput", "included_mib_s")}.get(
+            component, ("iops", "")
+        )
         return ((era[rule].get(key, {}).get("value", 0) if era and key else 0, rate),)
 
-    # --- in words -----------------------------------------------------------------------------------------------------
+    # --- in words ---------------------------------------------------------------------------------
 
     @property
     def currency(self) -> str:
-        """Code of the price file's currency, `USD` without one. Figures are US dollars all the same: `money` converts."""
+        """Code of the price file's currency, `USD` without one. Figures are US dollars all the
+        same: `money` converts."""
         return "USD" if self.file is None else self.file.currency
 
     def money(self, usd: float) -> str:
-        """An amount of US dollars as it is printed, in the price file's currency: `1,234.50 USD`."""
+        """An amount of US dollars as it is printed, in the price file's currency: `1,234.50
+        USD`."""
         return f"{usd * (1.0 if self.file is None else self.file.per_usd):,.2f} {self.currency}"
 
     @property
@@ -303,19 +352,17 @@ class PriceList:
         return self.headed()
 
     def headed(self, instances: bool = True) -> str:
-        """The same, of volumes alone where no instance is priced. A price `last seen` on a day may have changed since."""
+        """The same, of volumes alone where no instance is priced. A price `last seen` on a day may
+        have changed since."""
         seen = core.prices_seen(self.region, self.as_of)
+        spans = {"volume": seen["volumes"]} | ({"instance": seen["instances"]} if instances else {})
         days = "; ".join(
-            f"{what} prices last seen {first}" + (f" to {last}" if last != first else "")
-            for what, (first, last) in (
-                (what, seen[f"{what}s"] or (None, None)) for what in (("volume", "instance") if instances else ("volume",))
-            )
-            if first
+            f"{what} prices last seen {span[0]}" + (f" to {span[1]}" if span[1] != span[0] else "")
+            for what, span in spans.items()
+            if span
         )
         parts = [f"{'On-demand Linux' if instances else 'List'} prices of {self.region} in {self.currency}; {days}"]
-        parts += [
-            f"no price of {what} is known there" for what in (("volumes", "instances") if instances else ("volumes",)) if not seen[what]
-        ]
+        parts += [f"no price of {what}s is known there" for what, span in spans.items() if not span]
         parts += self._discount_words()
         if instances and self.commitment != "on-demand":
             own = self.file is not None and self.commitment in self.file.commitment_factors
@@ -332,12 +379,15 @@ class PriceList:
         ebs, instances = self.ebs_discount_percent, self.instance_discount_percent
         if ebs == instances:
             return [f"less {ebs:g} %"] if ebs else []
-        return [f"{what} less {percent:g} %" for what, percent in (("volumes", ebs), ("instances", instances)) if percent]
+        return [
+            f"{what} less {percent:g} %" for what, percent in (("volumes", ebs), ("instances", instances)) if percent
+        ]
 
-    # --- storage ------------------------------------------------------------------------------------------------------
+    # --- storage ----------------------------------------------------------------------------------
 
     def knows(self, product: str) -> bool:
-        """Whether every part of the bill of a volume type, of `snapshot`, or of an instance type (`m5.large`) has a price here."""
+        """Whether every part of the bill of a volume type, of `snapshot`, or of an instance type
+        (`m5.large`) has a price here."""
         if "." in product:
             return bool(self._hourly(product))
         priced = {(row["product"], row["component"]) for row in self._table["items"]}
@@ -348,9 +398,10 @@ class PriceList:
         return billed is None or all((billed[0], component) in priced for component in billed[1])
 
     def rates(self, volume_type: str) -> dict | None:
-        """US dollars a month of a volume type: `gib`; `iops` and `mib_s` as steps `((above, usd), ...)`, each price holding for the
-        quantity above its `above` up to the next (empty: not billed by it); `million_ios` (0: not billed). None where a part of it
-        has no price. Local disks cost nothing. Raises InputError for an unknown type."""
+        """US dollars a month of a volume type: `gib`; `iops` and `mib_s` as steps `((above, usd),
+        ...)`, each price holding for the quantity above its `above` up to the next (empty: not
+        billed by it); `million_ios` (0: not billed). None where a part of it has no price. Local
+        disks cost nothing. Raises InputError for an unknown type."""
         if not self.knows(volume_type) or volume_type == "snapshot" or "." in volume_type:
             return None
         found: dict = {"gib": 0.0, "iops": (), "mib_s": (), "million_ios": 0.0}
@@ -362,60 +413,74 @@ class PriceList:
             found[RATES[component]] = steps if component in ("iops", "throughput") else steps[0][1]
         return found
 
-    def _rows(self, product: str, component: str) -> list[dict]:
+    def _rows(self, product: str, component: str) -> list[core.PriceItem]:
         return [row for row in self._table["items"] if (row["product"], row["component"]) == (product, component)]
 
-    def volume_items(self, storage: str, million_ios: float = 0.0) -> list[dict]:
-        """Items of a storage's monthly bill: `item`, `quantity`, `unit`, `unit_price_usd`, `usd`, `source`, `as_of` (days the price was
-        seen). `million_ios`: requests a month, in millions, billed for magnetic volumes. Raises InputError where a price is not known."""
+    def volume_items(self, storage: str, million_ios: float = 0.0) -> list[core.CostItem]:
+        """Items of a storage's monthly bill: `item`, `quantity`, `unit`, `unit_price_usd`, `usd`,
+        `source`, `as_of` (days the price was seen). `million_ios`: requests a month, in millions,
+        billed for magnetic volumes. Raises InputError where a price is not known."""
         with core_errors():
             return core.monthly_cost(storage, self.region, self.as_of, million_ios, self._table)
 
     def volume_totals(self, storages: Sequence[str], million_ios: float = 0.0) -> list[float]:
-        """Totals of many storages' monthly bills, US dollars; NaN where a price is not known or the storage does not exist."""
+        """Totals of many storages' monthly bills, US dollars; NaN where a price is not known or the
+        storage does not exist."""
         with core_errors():
             return core.monthly_totals(list(storages), self.region, self.as_of, million_ios, self._table)
 
     def snapshot_items(self, gib: float, daily_change_gib: float, kept_days: int) -> list[dict]:
-        """Items of a month of daily snapshots of `gib` GiB of data, kept `kept_days` days: SNAPSHOT_RULE. Raises InputError."""
+        """Items of a month of daily snapshots of `gib` GiB of data, kept `kept_days` days:
+        SNAPSHOT_RULE. Raises InputError."""
         gib = check_number("snapshot of gib", gib, 0.0, MAX_GIB, "GiB")
         change = check_number("daily_change_gib", daily_change_gib, 0.0, gib, "GiB")
         days = check_whole("kept_days", kept_days, 1, 3_650)
         rows = self._rows("snapshot", "storage")
         if not rows:
-            raise InputError(f"snapshots in {self.region}", "no price of snapshots is known there", "data/prices_volumes.csv",
-                             "State it in a price file: [snapshots] gib.")  # fmt: skip
+            raise InputError(
+                f"snapshots in {self.region}",
+                "no price of snapshots is known there",
+                "data/prices_volumes.csv",
+                "State it in a price file: [snapshots] gib.",
+            )
         row = rows[0]
         parts = [("snapshot, all data once", gib)]
         if days > 1:
             parts.append((f"snapshots, changed blocks of {days - 1} day{'s' if days > 2 else ''}", change * (days - 1)))
         return [_item(name, quantity, row["unit"], row["usd"], row["source"], row["as_of"]) for name, quantity in parts]
 
-    # --- instances ----------------------------------------------------------------------------------------------------
+    # --- instances --------------------------------------------------------------------------------
 
     def instance_hour_usd(self, instance_type: str) -> float | None:
-        """US dollars an hour of an instance (Linux), its charge for EBS optimization included; None where no price is known.
-        Raises InputError where the commitment has no factor."""
+        """US dollars an hour of an instance (Linux), its charge for EBS optimization included; None
+        where no price is known. Raises InputError where the commitment has no factor."""
         hourly = self._hourly(instance_type)
         return sum(item["unit_price_usd"] for item in hourly) if hourly else None
 
     def instance_items(self, instance_type: str) -> list[dict]:
-        """Items of an instance's month of HOURS_PER_MONTH hours, as `volume_items`. Raises InputError where no price is known."""
+        """Items of an instance's month of HOURS_PER_MONTH hours, as `volume_items`. Raises
+        InputError where no price is known."""
         hourly = self._hourly(instance_type)
         if not hourly:
-            raise InputError(f"{instance_type} in {self.region}", "no price of it is known there", "data/prices_instances.csv",
-                             "Choose another region or type, or state it in a price file: [instances].")  # fmt: skip
+            raise InputError(
+                f"{instance_type} in {self.region}",
+                "no price of it is known there",
+                "data/prices_instances.csv",
+                "Choose another region or type, or state it in a price file: [instances].",
+            )
         return [dict(item) for item in hourly]
 
     def _hourly(self, instance_type: str) -> tuple[dict, ...]:
         if instance_type not in self._hours:
             self._hours[instance_type] = tuple(
-                _item(name, HOURS_PER_MONTH, "hour", usd, source, as_of) for name, usd, source, as_of in self._hour_parts(instance_type)
+                _item(name, HOURS_PER_MONTH, "hour", usd, source, as_of)
+                for name, usd, source, as_of in self._hour_parts(instance_type)
             )
         return self._hours[instance_type]
 
     def _hour_parts(self, instance_type: str) -> list[tuple[str, float, str, str]]:
-        """Name, US dollars an hour, source and day of each part of an instance's hour; empty where no price is known."""
+        """Name, US dollars an hour, source and day of each part of an instance's hour; empty where
+        no price is known."""
         if self.file is not None and instance_type in self.file.instances:
             return [(instance_type, self.file.instances[instance_type], self.file.name, "own rate")]
         price = core.instance_price(instance_type, self.region, self.as_of)
@@ -425,15 +490,20 @@ class PriceList:
         name, factor, source, as_of = instance_type, 1.0, price["source"], price["as_of"]
         if self.commitment != "on-demand":
             factor, of, told = self._commitment_factor(instance_type)
-            name, source, as_of = f"{instance_type}, {COMMITMENTS[self.commitment]}", f"{source}+{of}", f"{as_of}; {told}"
+            name, source, as_of = (
+                f"{instance_type}, {COMMITMENTS[self.commitment]}",
+                f"{source}+{of}",
+                f"{as_of}; {told}",
+            )
         parts = [(name, price["usd"] * factor * discount, source, as_of)]
         surcharge = price["ebs_optimized_surcharge_usd"]
-        if surcharge:  # billed by the hour beside the instance, so no commitment lowers it
+        if surcharge:  # billed by the hour, apart from the instance, so no commitment lowers it
             parts.append((f"{instance_type} EBS-optimized", surcharge * discount, price["source"], price["as_of"]))
         return parts
 
     def _commitment_factor(self, instance_type: str) -> tuple[float, str, str]:
-        """The factor of the commitment on an instance's hour, where it comes from, and both in words."""
+        """The factor of the commitment on an instance's hour, where it comes from, and both in
+        words."""
         if self.file is not None and self.commitment in self.file.commitment_factors:
             factor = self.file.commitment_factors[self.commitment]
             return factor, self.file.name, f"x {factor:g} of {self.file.name}"
@@ -443,11 +513,22 @@ class PriceList:
         return found["factor"], found["source"], f"x {found['factor']:g} ({found['note']}{doubt})"
 
 
-def _own_row(product: str, component: str, above: int, usd: float, source: str) -> dict:
+def _own_row(product: str, component: str, above: int, usd: float, source: str) -> core.PriceItem:
     """A row of the region's table that the price file states."""
-    unit = {"storage": "GB-month", "iops": "IOPS-month", "throughput": "MiB/s-month", "million_ios": "million I/Os"}[component]
-    return {"product": product, "component": component, "from_quantity": above, "usd": usd, "unit": unit, "source": source,
-            "as_of": "own rate", "confirmed": True, "note": ""}  # fmt: skip
+    unit = {"storage": "GB-month", "iops": "IOPS-month", "throughput": "MiB/s-month", "million_ios": "million I/Os"}[
+        component
+    ]
+    return {
+        "product": product,
+        "component": component,
+        "from_quantity": above,
+        "usd": usd,
+        "unit": unit,
+        "source": source,
+        "as_of": "own rate",
+        "confirmed": True,
+        "note": "",
+    }
 
 
 def _item(name: str, quantity: float, unit: str, usd: float, source: str, as_of: str) -> dict:

@@ -1,24 +1,28 @@
-"""What the storage of a run could give on its day: the catalog's limits, with the key of the description in every refusal."""
+"""What the storage of a run could give on its day: the catalog's limits, with the key of the
+description in every refusal."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from headrace.base import core
 from headrace.base.checks import shown
+from headrace.base.units import MIB
 from headrace.errors import InputError
 
-MIB = 1024 * 1024
 DOC = "docs/reference/run-description.md"
 
 
 @dataclass(frozen=True)
 class Caps:
-    """What data volumes and instance together allow (catalog, day of the run); infinite where no figure is known.
+    """What data volumes and instance together allow (catalog, day of the run); infinite where no
+    figure is known.
 
-    `iops` without burst credits, `iops_burst` with them, I/Os a second; `mib_s` and `mib_s_burst` likewise; `usable_gib` after RAID.
+    `iops` without burst credits, `iops_burst` with them, I/Os a second; `mib_s` and `mib_s_burst`
+    likewise; `usable_gib` after RAID.
     """
 
     iops: float
@@ -28,17 +32,23 @@ class Caps:
     usable_gib: float
 
 
-def check_storage(key: str, text: object, as_of: date, instance: str | None) -> tuple[str, Caps, dict | None]:
-    """(the storage in the catalog's notation, what it gives on that instance, the instance or None). Raises InputError naming `key`."""
+def check_storage(key: str, text: object, as_of: date, instance: str | None) -> tuple[str, Caps, core.Instance | None]:
+    """(the storage in the catalog's notation, what it gives on that instance, the instance or
+    None). Raises InputError naming `key`."""
     if not isinstance(text, str) or not text.strip() or len(text) > 200:
-        raise InputError(f"{key} = {shown(text)}", "must be storage in text such as io1:1024:20000", DOC, "TYPE:SIZE_GIB[:IOPS[:MIB_S]].")
+        raise InputError(
+            f"{key} = {shown(text)}",
+            "must be storage in text such as io1:1024:20000",
+            DOC,
+            "TYPE:SIZE_GIB[:IOPS[:MIB_S]].",
+        )
     day = as_of.isoformat()
     host = None
     try:
         if instance is not None:
             host = core.instance(instance, day)
     except core.CoreError as error:
-        raise _refusal("instance", instance, error) from None
+        raise _refusal("instance", str(instance), error) from None
     try:
         parsed = core.parse_storage(text)
         members = core.storage_limits(text, day, instance)
@@ -53,10 +63,11 @@ def _refusal(key: str, text: str, error: Exception) -> InputError:
     return InputError(f"{key} = {shown(text)}" + (f": {told[:120]}" if told else ""), rule, source, hint)
 
 
-def _caps(usable_gib: float, members: list[dict], host: dict | None) -> Caps:
+def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.Instance | None) -> Caps:
     """Members add up: no layout carries more I/Os to its members than they take together."""
     if any(caveat["field"].endswith(".fallback") or ".fallback_" in caveat["field"] for member in members for caveat in member["caveats"]):
-        return Caps(math.inf, math.inf, math.inf, math.inf, float(usable_gib))  # the catalog knows no figure of these disks
+        # The catalog knows no figure of these disks.
+        return Caps(math.inf, math.inf, math.inf, math.inf, float(usable_gib))
     iops = float(sum(member["iops"] for member in members))
     burst = float(sum(max(member["iops"], (member["io_burst"] or {}).get("iops", 0)) for member in members))
     # With byte credits (st1, sc1) throughput_bytes_s is that of the burst.

@@ -1,7 +1,9 @@
-"""`headrace`: the commands put together, and what an error looks like.
+"""The table of commands, and what an error looks like.
 
-Exit codes: 0 fine, 1 findings (a goal missed, a study off), 2 usage or bad input, 3 could not run, 130 interrupted. A reader that leaves early
-(`| head`) changes none of them.
+A command's module is imported when the command runs: `--help` and completion stay quick.
+
+Exit codes: 0 fine, 1 findings (a goal missed, a study off), 2 usage or bad input, 3 could not run,
+130 interrupted. A reader that leaves early (`| head`) changes none of them.
 """
 
 from __future__ import annotations
@@ -12,86 +14,124 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cache
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from headrace.cli import advise, bench, catalog, demo, lab, mysql, plan, prove, simulate, study, transactions, volume, workload
-from headrace.cli.main import INTERRUPTED, INTERRUPTED_WORDS
+from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
+from headrace.cli.former import as_today
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
-# typer shows one class of its usage errors; the others stand above it.
-UsageError = typer.BadParameter.__base__
-ClickError = UsageError.__base__
-
+HELP = "Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."
 EPILOG = """\b
 Examples:
   headrace demo                                         all of it, on a recorded day
-  headrace workload import iostat.txt --to mysql.toml   what your server asks of its disks
+  headrace workload import iostat.txt --to mysql.toml   what your server demands of its disks
   headrace plan mysql.toml --goal 'p99_ms<=20' --report plan.html
-  headrace simulate mysql.toml --storage gp2:500 --plot day.html
+  headrace simulate mysql.toml --storage gp2:500 --report day.html
   headrace lab up; headrace mysql up --storage gp3:20   a real server on a volume that performs like EBS
 
-Storage is written TYPE:SIZE_GIB[:IOPS[:MIB_S]], an array in front of it: gp3:500:6000:250, 2xgp2:1700 (RAID 0), raid10:4xgp3:500.
+Storage is written TYPE:SIZE_GIB[:IOPS[:MIB_S]], an array in front of it: gp3:500:6000:250, 2xgp2:1700 (RAID 0),
+raid10:4xgp3:500.
 
 Exit codes: 0 fine, 1 findings (a goal missed), 2 usage or bad input, 3 could not run, 130 interrupted."""
 
-app = typer.Typer(
-    name="headrace", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    help="Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops.",
-)  # fmt: skip
-app.command("demo", epilog=demo.EPILOG, short_help="All of it on a recorded day: demand, plan, report.")(demo.demo)
-app.add_typer(workload.app, name="workload", short_help="What a database asks of its storage: make, import, show.")
-app.command("plan", epilog=plan.EPILOG, short_help="The cheapest storage that meets your goals, and why the others lost.")(plan.plan)
-app.command("simulate", epilog=simulate.EPILOG, short_help="Run a load on a storage: what is delivered, what waits.")(simulate.simulate)
-app.command("calibrate", epilog=transactions.CALIBRATE_EPILOG, short_help="Identify a database from measured runs.")(transactions.calibrate)
-app.command("compare-run", epilog=transactions.COMPARE_EPILOG, short_help="Score a prediction against a measured run.")(
-    transactions.compare_run
-)
-app.add_typer(catalog.app, name="catalog", short_help="Limits and prices by day, each with its source.")
-app.add_typer(lab.app, name="lab", short_help="Block devices of this machine that perform like EBS volumes.")
-app.add_typer(volume.app, name="volume", short_help="Volumes of the lab: create, attach, modify, watch, fail.")
-app.add_typer(mysql.app, name="mysql", short_help="Real servers on volumes of the lab: MariaDB and MySQL.")
-app.command("advise", epilog=advise.EPILOG, short_help="Settings of a MySQL or MariaDB server for its storage, with reasons and risks.")(
-    advise.advise
-)
-app.add_typer(bench.app, name="bench", short_help="Standard benchmarks, measured and kept: run, compare, export.")
-app.command("prove", epilog=prove.EPILOG, short_help="Predict, build it on the lab, measure, compare.")(prove.prove)
-app.add_typer(study.app, name="study", short_help="Published experiments run again: their figures and ours.")
+# Name, where it is, and its line in the help. A module has its commands in `app`, or one function
+# of the command's name with an EPILOG.
+COMMANDS = {
+    "demo": ("model.demo", "Plan a recorded day: demand, plan, report, proof."),
+    "workload": ("workloads.workload", "Make, import, capture and show what a database demands."),
+    "plan": ("model.plan", "Find the cheapest storage that meets your goals."),
+    "simulate": ("model.simulate", "Run a demand of I/Os on a storage: delivered, waiting."),
+    "predict": ("model.predict", "Run a database on a storage: transactions a second."),
+    "replay": ("model.replay", "Repeat what a volume recorded; compare every decision."),
+    "calibrate": ("workloads.calibrate", "Identify a database from measured runs."),
+    "compare-run": ("workloads.compare_run", "Score a prediction against a measured run."),
+    "catalog": ("catalog", "Show limits and prices by day, each with its source."),
+    "lab": ("lab.lab", "Run block devices here that perform like EBS volumes."),
+    "volume": ("lab.volume", "Create, attach, modify, watch and fail lab volumes."),
+    "mysql": ("servers.mysql", "Run real servers on volumes of the lab: MariaDB and MySQL."),
+    "advise": ("servers.advise", "Advise settings of a server for its storage."),
+    "bench": ("bench.bench", "Run standard benchmarks; keep, compare, export results."),
+    "prove": ("model.prove", "Predict a plan, build it on the lab, measure it, compare."),
+    "study": ("model.study", "Run published experiments again: their figures and ours."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Lists the commands from the table, and imports the one that runs."""
+
+    def __init__(self, **settings: Any) -> None:
+        listed = {name: TyperCommand(name, help=help, callback=None) for name, (_, help) in COMMANDS.items()}
+        settings["commands"] = listed
+        super().__init__(**settings)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command itself in place of the line about it."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found if name is None else load(name), rest
+
+
+@cache
+def load(name: str) -> Any:
+    """A command of the table, imported."""
+    module = import_module(f"headrace.cli.{COMMANDS[name][0]}")
+    group = getattr(module, "app", None)
+    if group is None:
+        from headrace.cli.options import with_groups
+
+        group = typer.Typer(rich_markup_mode=None, add_completion=False)
+        group.command(name, epilog=module.EPILOG)(with_groups(getattr(module, name.replace("-", "_"))))
+    return typer.main.get_command(group)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
         from headrace.base import core
+        from headrace.version import __version__
 
-        print(f"headrace {version('headrace')}, catalog of {core.newest_date()}")
+        print(f"headrace {__version__}, catalog of {core.newest_date()}")
         raise typer.Exit()
 
 
-@app.callback()
-def top(
+top = typer.Typer(
+    name="headrace",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help=HELP,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+
+
+@top.callback()
+def top_options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and the day of the catalog.", callback=_version, is_eager=True)
+        bool,
+        typer.Option("--version", help="Print the version and the day of the catalog.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."""
-
-
-def commands() -> Iterator[tuple[str, object]]:
-    """Every command and group with its full name, depth first, in the order of `--help`."""
-    yield from _walk(_command(), "headrace")
+    """What stands before a command."""
 
 
 @cache
-def _command():
-    """The parser of all commands: a tenth of a second to make."""
-    return typer.main.get_command(app)
+def _command() -> Any:
+    """The parser of the table of commands."""
+    return typer.main.get_command(top)
 
 
-def _walk(command, name: str) -> Iterator[tuple[str, object]]:
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command and group with its full name, depth first, in the order of `--help`."""
+    yield "headrace", _command()
+    for name in COMMANDS:
+        yield from _walk(load(name), f"headrace {name}")
+
+
+def _walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     yield name, command
     for below, child in getattr(command, "commands", {}).items():
         yield from _walk(child, f"{name} {below}")
@@ -107,9 +147,9 @@ def show_error(error: HeadraceError) -> None:
     print("\n".join(plain(line).replace("\n", " ") for line in lines), file=sys.stderr)
 
 
-def usage_error(error: Exception) -> InputError:
+def usage_error(error: Any) -> InputError:
     """A refusal of the argument parser, laid out like all others."""
-    message = error.format_message().strip().rstrip(".")
+    message = error.format_message().strip().rstrip(".").replace(": Value error, ", ": ")
     hint = ""
     context = getattr(error, "ctx", None)
     before, found, near = message.partition(" Did you mean ")
@@ -125,17 +165,17 @@ def usage_error(error: Exception) -> InputError:
 
 
 def code_of(code: object) -> int:
-    """An exit code as it is, None as 0; typer itself turns Ctrl-C into 130, so that is explained here."""
+    """An exit code as it is, None as 0; typer turns Ctrl-C into 130."""
     if code == INTERRUPTED:
         print(INTERRUPTED_WORDS, file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 
 def answer(arguments: list[str]) -> int:
-    """Runs one command, sees to it that all it said has been written, and returns its exit code.
+    """Runs one command, makes sure that all it said has been written, and returns its exit code.
 
-    A reader that has left (`| head`) is no error: what it did not want to read is dropped, and the code is that of the command, or 0 where it could
-    not come to its end.
+    A reader that has left (`| head`) is not an error: what it did not read is dropped, and the
+    code is that of the command, or 0 where it could not come to its end.
     """
     code = None
     try:
@@ -165,7 +205,7 @@ def _of_system(error: OSError) -> CouldNotRun:
 
 
 def _drop_output() -> None:
-    """What is still to be written goes nowhere: Python must not complain when it flushes at exit."""
+    """Sends what is left nowhere: Python must not complain when it flushes at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -177,22 +217,17 @@ def _drop_output() -> None:
 
 def _answer(arguments: list[str]) -> int:
     try:
-        return code_of(_command().main(args=arguments, prog_name="headrace", standalone_mode=False))
+        words = as_today(arguments, lambda text: print(text, file=sys.stderr))
+        return code_of(_command().main(args=words, prog_name="headrace", standalone_mode=False))
     except typer.Exit as finished:
         return code_of(finished.exit_code)
     except HeadraceError as error:
         show_error(error)
         return error.exit_code
-    except ClickError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message(), file=sys.stderr)
-            return 2
-        show_error(usage_error(error))
-        return 2
     except (KeyboardInterrupt, typer.Abort):
         return code_of(INTERRUPTED)
     except SystemExit as left:
-        # typer and rich end the process with 1 when the reader has gone; that is no finding.
+        # typer and rich end the process with 1 when the reader has gone; that is not a finding.
         if isinstance(left.__context__, BrokenPipeError):
             raise BrokenPipeError from None
         return code_of(left.code)
@@ -200,18 +235,27 @@ def _answer(arguments: list[str]) -> int:
         raise
     except RecursionError:
         show_error(InputError("the input", "is nested too deeply to be read", "", "Is it the file you meant?"))
-        return 2
+        return InputError.default_exit_code
     except MemoryError:
-        show_error(
-            CouldNotRun("memory", "does not suffice on this machine", "operating system", "Raise the limit (ulimit -v), or ask for less.")
-        )
+        hint = "Raise the limit (ulimit -v), or ask for less."
+        show_error(CouldNotRun("memory", "does not suffice on this machine", "operating system", hint))
         return CouldNotRun.default_exit_code
     except BaseException as error:  # a panic of the core is no Exception
+        # The refusals of the argument parser, and they alone, can say themselves in words.
+        if callable(getattr(error, "format_message", None)):
+            return _refused(error)
         if os.environ.get("HEADRACE_DEBUG"):
             raise
         text = " ".join(str(error).split())[:200]
-        print(
-            f"error: this is a bug in headrace: {type(error).__name__}: {text}; run again with HEADRACE_DEBUG=1 for the traceback",
-            file=sys.stderr,
-        )
+        told = f"error: this is a bug in headrace: {type(error).__name__}: {text}"
+        print(f"{told}; run again with HEADRACE_DEBUG=1 for the traceback", file=sys.stderr)
         return CouldNotRun.default_exit_code
+
+
+def _refused(error: Any) -> int:
+    """A command line that cannot be read: the help where nothing was given, else what is wrong."""
+    if error.format_message().startswith("Usage: "):
+        print(error.format_message(), file=sys.stderr)
+    else:
+        show_error(usage_error(error))
+    return InputError.default_exit_code

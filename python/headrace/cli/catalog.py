@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any
 
-import typer
-
-from headrace.cli.common import AsOfOption, Output, OutputOption, RegionOption, complete_instance, complete_type, data
+from headrace.cli.options import AsOfOption, CommandGroup, OutputOption, RegionOption, complete_instance, complete_type, flag, option
+from headrace.cli.output import print_frame, show, table
 
 EPILOG = """\b
 Examples:
@@ -15,59 +15,64 @@ Examples:
   headrace catalog instances --family m5 --region eu-west-1
   headrace catalog prices --region us-east-1 --output csv"""
 
-app = typer.Typer(
-    no_args_is_help=True, help="What volume types, instances and regions allowed and cost, by day, each row with its source.",
-    epilog=EPILOG,
-)  # fmt: skip
+app = CommandGroup("Show what volume types, instances and regions allowed and cost, by day, each row with its source.", EPILOG)
 
 LOOK_UP = "Source ids are explained by: headrace catalog sources"
 ASK = "The source of each row: --sources"
-SourcesOption = Annotated[bool, typer.Option("--sources", help="The sources of each row in the table; json and csv always have them.")]
+NAMED = 6  # rows named in a note, which then fits a line or two; more are counted
+SourcesOption = Annotated[bool, flag("--sources", "Show the sources in the table; json and csv always have them.")]
 
 
-def without_empty(columns: tuple[str, ...], rows: list[tuple], *names: str) -> tuple[list[str], list[list]]:
-    """The table without those of the named columns in which no row says anything."""
-    kept = [index for index, name in enumerate(columns) if name not in names or any(row[index] not in ("", None) for row in rows)]
-    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
+def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *notes: str, **layout: Any) -> None:
+    """A table with the keys of its rows as columns; those of `optional` only where they say
+    anything."""
+
+    empty = {name for name in optional if not any(row[name] for row in rows)}
+    columns = [name for name in rows[0] if name not in empty] if rows else []
+    keep = [name for name in columns if name not in layout["prose"]]
+    show(table(columns, [[row[name] for name in columns] for row in rows], keep=keep, **layout), "", *notes)
 
 
 @app.command()
 def volumes(
-    type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only this volume type.", autocompletion=complete_type)] = None,
+    type: Annotated[str | None, option("TYPE", "Only this volume type.", autocompletion=complete_type)] = None,
     as_of: AsOfOption = None,
-    all_eras: Annotated[bool, typer.Option("--all-eras", help="Every era there ever was, not only that of the day.")] = False,
-    with_sources: SourcesOption = False,
-    output: OutputOption = Output.table,
+    all_eras: Annotated[bool, flag("--all-eras", "Every era there ever was, not only that of the day.")] = False,
+    sources: SourcesOption = False,
+    output: OutputOption = "table",
 ) -> None:
-    """Limits of the volume types: size, IOPS, MiB/s, credits, durability."""
+    """Show limits of the volume types: size, IOPS, MiB/s, credits, durability."""
     from headrace.catalog import facts as catalog
 
     frame = catalog.volumes(as_of, type, all_eras)
-    if output is not Output.table:
+    if output != "table":
         return print_frame(frame, output)
-    from headrace.report.tables import show, table
-
-    columns = ("type", "?", "from", "until", "GiB", "IOPS", "throughput", "promise", "AFR %", "source")
-    rows = [
-        (row["volume_type"], _mark(row), row["from"], row["until"] or "", f"{row['size_gib_min']:,}-{row['size_gib_max']:,}", row["iops"],
-         row["throughput"],
-         row["consistency"], _afr(row), row["source"] if with_sources else "")
+    rows: list[dict[str, object]] = [
+        {
+            "type": row["volume_type"],
+            "?": _mark(row),
+            "from": row["from"],
+            "until": row["until"],
+            "GiB": f"{row['size_gib_min']:,}-{row['size_gib_max']:,}",
+            "IOPS": row["iops"],
+            "throughput": row["throughput"],
+            "promise": row["consistency"],
+            "AFR %": _afr(row),
+            "source": row["source"] if sources else "",
+        }
         for row in frame.to_dicts()
-    ]  # fmt: skip
-    columns, rows = without_empty(columns, rows, "until", "source")
-    sentences = ("IOPS", "throughput", "source")
-    made = table(columns, rows, keep=[name for name in columns if name not in sentences], prose=sentences)
-    lost = (
-        "AFR: annual failure rate; local disks are lost with their host." if not frame["persistent"].all() else "AFR: annual failure rate."
-    )
-    show(made, "", lost, *unconfirmed(frame, lambda row: f"{row['volume_type']} since {row['from']}"), LOOK_UP if with_sources else ASK)
+    ]
+    lost = "" if frame["persistent"].all() else "; local disks are lost with their host"
+    doubts = unconfirmed(frame, lambda row: f"{row['volume_type']} since {row['from']}")
+    notes = (f"AFR: annual failure rate{lost}.", *doubts, LOOK_UP if sources else ASK)
+    print_rows(rows, ("until", "source"), *notes, prose=("IOPS", "throughput", "source"))
 
 
 def _mark(row: dict) -> str:
     return "?" if row["unconfirmed"] else ""
 
 
-def unconfirmed(frame, name) -> list[str]:
+def unconfirmed(frame: Any, name: Callable[[dict], str]) -> list[str]:
     """What the rows marked ? are not sure of: each note once, with the rows it is about."""
     about: dict[str, list[str]] = {}
     for row in frame.to_dicts():
@@ -80,9 +85,6 @@ def unconfirmed(frame, name) -> list[str]:
     return lines
 
 
-NAMED = 6  # rows named in a note; more are counted
-
-
 def _afr(row: dict) -> str:
     low, high = row["afr_percent_low"], row["afr_percent_high"]
     if low is None:
@@ -93,41 +95,47 @@ def _afr(row: dict) -> str:
 @app.command()
 def instances(
     family: Annotated[
-        str | None,
-        typer.Option("--family", metavar="FAMILY", help="m5, m5.large or a pattern such as 'r6i.*'.", autocompletion=complete_instance),
+        str | None, option("FAMILY", "Only m5, m5.large or a pattern such as 'r6i.*'.", autocompletion=complete_instance)
     ] = None,
     region: RegionOption = "us-east-1",
     as_of: AsOfOption = None,
-    with_sources: SourcesOption = False,
-    output: OutputOption = Output.table,
+    sources: SourcesOption = False,
+    output: OutputOption = "table",
 ) -> None:
-    """Instance types: EBS baseline and burst, memory, vCPUs, USD an hour."""
+    """Show instance types: EBS baseline and burst, memory, vCPUs, USD an hour."""
     from headrace.catalog import facts as catalog
 
     frame = catalog.instances(as_of, region, family)
-    if output is not Output.table:
+    if output != "table":
         return print_frame(frame, output)
-    from headrace.report.tables import show, table
     from headrace.report.words import number
 
-    columns = ("instance", "vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour", "?", "price source", "price seen")
-    rows = [
-        (row["instance_type"], row["vcpus"], number(row["memory_gib"]), _from_to(row["baseline_iops"], row["max_iops"]),
-         _from_to(row["baseline_mib_s"], row["max_mib_s"]), f"{row['burst_min']:g} min" if row["burst_min"] else "-",
-         row["instance_store_gb"] or "", "-" if row["usd_hour"] is None else f"{row['usd_hour']:g}", _mark(row),
-         *((row["price_source"], row["price_as_of"]) if with_sources else ("", "")))
+    rows: list[dict[str, object]] = [
+        {
+            "instance": row["instance_type"],
+            "vCPUs": row["vcpus"],
+            "GiB": number(row["memory_gib"]),
+            "EBS IOPS": _from_to(row["baseline_iops"], row["max_iops"]),
+            "EBS MiB/s": _from_to(row["baseline_mib_s"], row["max_mib_s"]),
+            "burst": f"{row['burst_min']:g} min" if row["burst_min"] else "-",
+            "local GB": row["instance_store_gb"] or "",
+            "USD/hour": "-" if row["usd_hour"] is None else f"{row['usd_hour']:g}",
+            "?": _mark(row),
+            "price source": row["price_source"] if sources else "",
+            "price seen": row["price_as_of"] if sources else "",
+        }
         for row in frame.to_dicts()
-    ]  # fmt: skip
-    right = ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour")
+    ]
     held = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
-    columns, rows = without_empty(columns, rows, "?", "price source", "price seen")
-    made = table(columns, rows, right=right, keep=columns[:9], prose=("price source", "price seen"), drop=("local GB",))
     seen = f"Prices of {region}, on demand, last seen {last_seen(frame['price_as_of'])}."
-    show(made, "", held, seen, *unconfirmed(frame, lambda row: row["instance_type"]), LOOK_UP if with_sources else ASK)
+    notes = (held, seen, *unconfirmed(frame, lambda row: row["instance_type"]), LOOK_UP if sources else ASK)
+    right, prose = (("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour"), ("price source", "price seen"))
+    print_rows(rows, ("?", *prose), *notes, right=right, prose=prose, drop=("local GB",))
 
 
-def last_seen(days) -> str:
-    """The days on which prices were seen last: one, or the first and the last of them. `days`: `2022-02-10` or `2014-06-17 to 2026-06-26`."""
+def last_seen(days: Iterable[str]) -> str:
+    """The days on which prices were seen last: one, or the first and the last of them. `days`:
+    `2022-02-10` or `2014-06-17 to 2026-06-26`."""
     last = sorted({day.rpartition(" ")[2] for day in days if day})
     return "never" if not last else last[0] if len(last) == 1 else f"{last[0]} to {last[-1]}"
 
@@ -142,46 +150,40 @@ def _from_to(low: float | None, high: float | None) -> str:
 
 @app.command()
 def prices(
-    region: RegionOption = "us-east-1", as_of: AsOfOption = None, with_sources: SourcesOption = False, output: OutputOption = Output.table
+    region: RegionOption = "us-east-1", as_of: AsOfOption = None, sources: SourcesOption = False, output: OutputOption = "table"
 ) -> None:
-    """EBS prices of a region, by item."""
+    """Show EBS prices of a region, by item."""
     from headrace.catalog import facts as catalog
 
     frame = catalog.prices(region, as_of)
-    if output is not Output.table:
+    if output != "table":
         return print_frame(frame, output)
-    from headrace.report.tables import show, table
-
-    columns = ("product", "component", "above", "USD", "unit", "?", "seen last", "seen", "source")
-    rows = [
-        (row["product"], row["component"], f"{row['from_quantity']:,.0f}" if row["from_quantity"] else "", f"{row['usd']:g}", row["unit"],
-         _mark(row), *(("", row["as_of"], row["source"]) if with_sources else (row["as_of"].rpartition(" ")[2], "", "")))
+    rows: list[dict[str, object]] = [
+        {
+            "product": row["product"],
+            "component": row["component"],
+            "above": f"{row['from_quantity']:,.0f}" if row["from_quantity"] else "",
+            "USD": f"{row['usd']:g}",
+            "unit": row["unit"],
+            "?": _mark(row),
+            "seen last": "" if sources else row["as_of"].rpartition(" ")[2],
+            "seen": row["as_of"] if sources else "",
+            "source": row["source"] if sources else "",
+        }
         for row in frame.to_dicts()
-    ]  # fmt: skip
-    columns, rows = without_empty(columns, rows, "?", "seen last", "seen", "source")
-    show(
-        table(columns, rows, title=f"EBS prices in {region}", right=("above", "USD"), keep=columns[:8], prose=("source",)),
-        "",
-        *unconfirmed(frame, lambda row: f"{row['product']} {row['component']}"),
-        LOOK_UP if with_sources else ASK,
-    )
+    ]
+    notes = (*unconfirmed(frame, lambda row: f"{row['product']} {row['component']}"), LOOK_UP if sources else ASK)
+    layout = {"title": f"EBS prices in {region}", "right": ("above", "USD"), "prose": ("source",)}
+    print_rows(rows, ("?", "seen last", "seen", "source"), *notes, **layout)
 
 
-@app.command()
-def sources(output: OutputOption = Output.table) -> None:
-    """Where all figures come from, with date and confidence."""
+@app.command("sources")
+def list_sources(output: OutputOption = "table") -> None:
+    """Show where all figures come from, with date and confidence."""
     from headrace.catalog import facts as catalog
 
     frame = catalog.sources()
-    if output is not Output.table:
+    if output != "table":
         return print_frame(frame, output)
-    from headrace.report.tables import show, table
 
     show(table(("id", "document", "as of", "confidence", "note"), frame.rows()))
-
-
-def print_frame(frame, output: Output) -> None:
-    """Every row of a frame as JSON or CSV."""
-    from headrace.report.output import as_csv, as_json
-
-    data(as_json(frame.to_dicts()) if output is Output.json else as_csv(frame))

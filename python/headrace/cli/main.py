@@ -1,7 +1,7 @@
 """Where the `headrace` command starts: Ctrl-C is caught before anything else is imported.
 
-The commands and what they stand on take half a second to import, so this file imports nothing but the standard library's `signal`;
-`headrace.cli.app` holds the commands. What comes before the first line here is the interpreter's own start.
+This file imports nothing but small parts of the standard library; `headrace.cli.app` holds the
+commands. What comes before the first line here is the interpreter's own start.
 """
 
 from __future__ import annotations
@@ -9,18 +9,23 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from types import FrameType
 
-INTERRUPTED = 130  # 128 + SIGINT, as shells count
-INTERRUPTED_WORDS = "interrupted: what was not finished was not written"
+from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
+
 IMPORTING = "<frozen importlib._bootstrap>"
-AGAIN_S = 0.01  # how long an interrupt waits before it looks again whether the import is over
+# How long an interrupt waits before it looks again whether the import is over, s: a guess, too
+# short to be noticed and long enough to cost nothing.
+AGAIN_S = 0.01
 
 
 def run() -> None:
     """The console script: never a traceback, always an exit code that means something."""
-    # Nothing has been opened or written while modules are imported, so the process may end on the spot. Raising would not do: an exception
-    # inside an import may be turned into another one, or be printed and lost (in a weakref callback, or in an extension's initialization).
-    heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # shells start jobs in the background with it ignored
+    # Nothing is open or half written while modules are imported, so the process may end at once.
+    # Raising would not do: an exception inside an import may be turned into another one, or be
+    # printed and lost (in a weakref callback, or in an extension's initialization).
+    # Shells start jobs in the background with the signal ignored.
+    heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     if heeded:
         signal.signal(signal.SIGINT, _leave)
     if sys.stdout is None:  # closed by the caller (>&-): there is nowhere to answer to
@@ -40,7 +45,8 @@ def run() -> None:
     # All is written: the end of the interpreter is not to be disturbed.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if code == INTERRUPTED:
-        # Past the interpreter's own end: it would die of the signal instead, when KeyboardInterrupt once went through an `eval`.
+        # Without the interpreter's own end: it would die of the signal instead where
+        # KeyboardInterrupt once went through an `eval`.
         os._exit(code)
     sys.exit(code)
 
@@ -57,8 +63,8 @@ def _leave(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def _interrupt(number: int, frame: object) -> None:
-    """KeyboardInterrupt, but not inside an import (commands import what they need when they run): then when the import is over."""
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raises KeyboardInterrupt; inside an import (commands import late) once the import is over."""
     if _importing(frame):
         signal.signal(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
@@ -66,7 +72,7 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _importing(frame) -> bool:
+def _importing(frame: FrameType | None) -> bool:
     while frame is not None:
         if frame.f_code.co_filename == IMPORTING:
             return True

@@ -1,7 +1,7 @@
 """docs/reference/cli.md, made from the commands themselves.
 
 python -m headrace.cli.reference docs/reference/cli.md            writes it
-python -m headrace.cli.reference --check docs/reference/cli.md    exit code 1 when it is not what the commands say
+python -m headrace.cli.reference --check docs/reference/cli.md    exit code 1 when it is out of date
 """
 
 from __future__ import annotations

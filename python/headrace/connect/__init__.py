@@ -1,8 +1,8 @@
 """Connections to MySQL and MariaDB servers, without passwords in arguments or messages.
 
-address       which server, as whom: addresses without passwords in them, and a password that is not
-printed connection    an open connection, and its errors in words option_file   the [client] group
-of an option file
+address       which server, as whom: addresses without passwords in them
+connection    an open connection, and its errors in words
+option_files  option files as the servers read them         secret    a password that is not printed
 
 >>> from headrace.connect import parse_address
 >>> parse_address("mysql://watcher@db.example:3307/shop").label

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from headrace.connect.option_file import quoted, read_client
+from headrace.base import settings
+from headrace.connect.option_files import quoted, read_client
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/reference/capture.md"
@@ -125,7 +126,7 @@ def parse_address(text: str, *, defaults_file: str | os.PathLike | None = None) 
     else:
         client.pop("socket", None)
     merged = {key: value if value is not None else client.get(key) for key, value in given.items()}
-    password = client.get("password") if "password" in client else os.environ.get(PASSWORD_VARIABLE)
+    password = client.get("password") if "password" in client else settings.given(PASSWORD_VARIABLE)
     return _checked(shown(text), merged, None if password is None else Secret(password))
 
 

@@ -1,14 +1,15 @@
-"""The lab: block devices of this machine that perform like EBS volumes, served by the daemon headraced.
+"""The lab: block devices of this machine that perform like EBS volumes, served by the daemon
+headraced.
 
     place     where a lab is: data directory and socket
     wire      lines of JSON over the socket, and errors
-    client    class Lab: every call as a method
-    answers   what they answer with
-    launch    start and end the daemon
+    calls     every call as a method, and what it answers (generated from crates/protocol)
+    client    class Lab: a connection with these calls
+    launch    start and end the daemon and the exporter
+    exporter  the metrics for Prometheus, served by a process without rights
     doctor    what a machine lacks
     metrics   rows as frames and rates
-    watching  a reading a second
-    waiting   until a modification is completed
+    watching  a reading a second; the end of a modification
     balances  credit balances in files
 
 Linux only for `launch` and what it starts; importing works anywhere.

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, InputError
-from headrace.lab.answers import Balance
+from headrace.lab.calls import Balance
 
 FORMAT = "headrace-balance/1"
+# Far beyond the balance of 128 members, at some 100 bytes each.
 MAX_FILE_BYTES = 1 << 20
 
 

@@ -11,17 +11,21 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.base import settings
 from headrace.base.units import GIB
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.client import Lab
 from headrace.lab.launch import find_headraced
 from headrace.lab.place import Place, place
 
-# LOOP_CONFIGURE with direct I/O and a block size in one call: Linux 5.8, commit 3448914e8cc5 (May 2020).
+# LOOP_CONFIGURE with direct I/O and a block size in one call: Linux 5.8, commit 3448914e8cc5 (May
+# 2020).
 OLDEST_KERNEL = (5, 8)
 CAP_SYS_ADMIN = 21  # linux/capability.h
-# A journal (compacted past 16 MiB, so twice that for a moment) and the metrics of a few volumes. Data of volumes comes on top.
+# A journal (compacted past 16 MiB, so twice that for a moment) and the metrics of a few volumes.
+# Data of volumes comes on top.
 FREE_NEEDED_BYTES = 256 << 20
+# A guess: below it a data set that shows anything does not fit.
 FREE_USEFUL_BYTES = 10 << 30
 MOUNT_SOURCE = "headrace"  # by this name the daemon mounts
 LOCK_NAME = "lock"
@@ -30,7 +34,9 @@ OK, MISSING, NOTE = "ok", "missing", "note"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at. `state`: ok, missing (a lab cannot run without it), note (it can). `do`: what to do next, "" when ok."""
+    """One thing looked at. `state`: ok, missing (a lab cannot run without it), note (it can). `do`:
+    what to do next, "" when ok.
+    """
 
     what: str
     state: str
@@ -54,13 +60,17 @@ class Machine:
             return ""
 
     def program(self, name: str) -> str | None:
-        """Where a program is; sbin counts even when it is not in PATH, since the daemon's user is root."""
+        """Where a program is; sbin counts even when it is not in PATH, since the daemon's user is
+        root.
+        """
         path = self.path if self.path is not None else os.environ.get("PATH", "") + os.pathsep + "/usr/sbin:/sbin"
         return shutil.which(name, path=path)
 
 
 def examine(data_dir: str | Path | None = None, socket: str | Path | None = None, machine: Machine | None = None) -> list[Check]:
-    """Every check, in the order in which they stand in the way. Raises InputError for a path that cannot be one."""
+    """Every check, in the order in which they stand in the way. Raises InputError for a path that
+    cannot be one.
+    """
     where, machine = place(data_dir, socket), machine or Machine()
     folder = where.data_dir
     return [
@@ -69,6 +79,7 @@ def examine(data_dir: str | Path | None = None, socket: str | Path | None = None
         *(program(machine, *tool) for tool in TOOLS),
         running(where),
         *leftovers(machine, where),
+        *(Check(name, OK, f"{found}: {meaning}") for name, found, meaning in settings.in_words()),
     ]  # fmt: skip
 
 
@@ -218,7 +229,9 @@ def _unescaped(text: str) -> str:
 
 
 def leftovers(machine: Machine, where: Place) -> list[Check]:
-    """Mounts and loop devices of labs whose daemon is gone. `lab up` on the same directory releases them."""
+    """Mounts and loop devices of labs whose daemon is gone. `lab up` on the same directory releases
+    them.
+    """
     checks = []
     folders = {Path(entry.place).parent for entry in mounts(machine) if entry.kind.startswith("fuse") and entry.source == MOUNT_SOURCE}
     dead = {folder for folder in folders if can_tell(folder) and not daemon_of(machine, folder)}
@@ -241,7 +254,9 @@ def can_tell(folder: Path) -> bool:
 
 
 def daemon_of(machine: Machine, folder: Path) -> int | None:
-    """Process that holds the lock of a data directory, by the kernel's list: asking the mount itself could wait for a daemon that hangs."""
+    """Process that holds the lock of a data directory, by the kernel's list: asking the mount
+    itself could wait for a daemon that hangs.
+    """
     try:
         lock = os.stat(folder / LOCK_NAME)
     except OSError:

@@ -8,14 +8,17 @@ import os
 import re
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import CouldNotRun, InputError
+from headrace.base import settings as variables
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab.client import Lab
+from headrace.lab.exporter import listen as exporter_listen
 from headrace.lab.place import DEFAULT_DATA_DIR, Place, place
 from headrace.lab.wire import LabRefused, NoLab
 
@@ -23,28 +26,38 @@ BINARY = "headraced"
 LOG_NAME = "headraced.log"
 # A longer log is set aside (one is kept) when a lab is started.
 LOG_BYTES = 16 << 20
-# Every volume that was attached gets its device back before the daemon is ready: 64 of them, each some hundred milliseconds, and a journal to read.
+# Every volume that was attached gets its device back before the daemon is ready: 64 of them, each
+# some hundred milliseconds, and a journal to read.
 READY_S = 120.0
 # What is written is flushed before the end.
 DOWN_S = 120.0
+# Lines of its log that an error shows: what a daemon says at its end.
 LOG_LINES = 8
+# The port of `headrace lab up` since its first version; free in Prometheus' list of default ports.
+METRICS_PORT = 9464
+# A daemon that is told to end flushes first; one that does not end within this time is killed.
+STOP_GRACE_S = 10.0
+# Enough for those lines.
 LOG_TAIL_BYTES = 16_384
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Arguments of headraced; what is None stays as it was in this data directory. `metrics_port` 0: no Prometheus endpoint."""
+    """How a lab is started; what is None stays as it was in this data directory.
+
+    `metrics_port`: where Prometheus finds the metrics, on 127.0.0.1; 0: nowhere.
+    """
 
     instance_type: str | None = None
     as_of: str | None = None
     time_scale: int | None = None
-    metrics_port: int | None = None
+    metrics_port: int = METRICS_PORT
     group: str | None = None
 
 
 def find_headraced() -> Path:
     """$HEADRACED, else beside this Python, else in PATH. Raises InputError, CouldNotRun."""
-    named = os.environ.get("HEADRACED")
+    named = variables.given("HEADRACED")
     if named:
         if not (os.path.isfile(named) and os.access(named, os.X_OK)):
             raise InputError(f"HEADRACED={named}", "is not a program that can be run", "", "Name the headraced binary, or unset it.")
@@ -63,8 +76,13 @@ def command_line(where: Place, settings: Settings) -> list[str]:
     """What starts the daemon. Raises InputError, CouldNotRun."""
     words = [str(find_headraced()), "--data-dir", str(folder_of(where)), "--socket", str(where.socket)]
     group = None if settings.group is None else _group_id(settings.group)
-    given = {"--instance-type": settings.instance_type, "--as-of": settings.as_of, "--time-scale": settings.time_scale,
-             "--metrics-port": settings.metrics_port, "--group": group}  # fmt: skip
+    given = {
+        "--instance-type": settings.instance_type,
+        "--as-of": settings.as_of,
+        "--time-scale": settings.time_scale,
+        "--metrics-port": settings.metrics_port,
+        "--group": group,
+    }
     for option, value in given.items():
         words += [] if value is None else [option, str(value)]
     return words
@@ -84,39 +102,85 @@ def _group_id(group: str) -> int:
         raise InputError(group, "is not a group of this machine", "/etc/group", "See getent group.") from None
 
 
+def _metrics_listener(settings: Settings) -> socket.socket | None:
+    """A socket for the metrics, before anything is started. Raises CouldNotRun."""
+    if not settings.metrics_port:
+        return None
+    try:
+        return exporter_listen(settings.metrics_port)
+    except OSError as error:
+        value = f"metrics at 127.0.0.1:{settings.metrics_port}"
+        raise CouldNotRun(value, f"cannot be served: {error.strerror}", "", "Name another --metrics-port, or 0 for none.") from None
+
+
+def _exporter(where: Place, listener: socket.socket, *mode: str) -> list[str]:
+    """What serves the metrics."""
+    return [sys.executable, "-m", "headrace.lab.exporter", str(where.socket), str(listener.fileno()), *mode]
+
+
 def up(
     data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None, timeout_s: float = READY_S
 ) -> Lab:
     """Starts a daemon of its own session, and returns once it answers.
 
-    Raises LabRefused (busy) when one already answers there, InputError for settings it refuses, CouldNotRun with the last lines of its log.
+    Raises LabRefused (in-use) when one already answers there, InputError for settings it refuses,
+    CouldNotRun with the last lines of its log.
     """
     where, settings = place(data_dir, socket), settings or Settings()
     refuse_second(where)
     words = command_line(where, settings)
     _check_root()
-    with _open_log(where) as log:
+    listener = _metrics_listener(settings)
+    with contextlib.ExitStack() as open_files:
+        log = open_files.enter_context(_open_log(where))
+        if listener is not None:
+            open_files.enter_context(listener)
         begun = os.fstat(log.fileno()).st_size
         try:
             started = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/")
         except OSError as error:
             raise CouldNotRun(words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?") from None
-    with started.stdout:
-        _wait_ready(started, where, begun, timeout_s)
-    # Not ours to wait for any more: it lives on as a process of its own.
-    started.returncode = 0
-    return Lab(where.data_dir, where.socket)
+        output = started.stdout
+        assert output is not None
+        with output:
+            _wait_ready(started, output.fileno(), where, begun, timeout_s)
+        # Not ours to wait for any more: it lives on as a process of its own.
+        started.returncode = 0
+        lab = Lab(where.data_dir, where.socket)
+        if listener is not None:
+            # Returns when the exporter has its connection; it stays behind as a process of its own.
+            words, kept = _exporter(where, listener, "detach"), (listener.fileno(),)
+            served = subprocess.run(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=kept, check=False
+            )
+            if served.returncode:
+                with contextlib.suppress(HeadraceError):
+                    lab.down(force=True)
+                rule = f"could not be served: {_tail(where, begun)}"
+                raise CouldNotRun("metrics", rule, "", "Use --metrics-port 0 for a lab without them.")
+    return lab
 
 
 def foreground(data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None) -> None:
-    """Becomes the daemon: for systemd, containers and debuggers. Returns only by an error, as `up`."""
+    """Becomes the daemon: for systemd, containers and debuggers. It returns only when that fails, and
+    raises as `up`.
+    """
     where = place(data_dir, socket)
     refuse_second(where)
-    words = command_line(where, settings or Settings())
+    settings = settings or Settings()
+    words = command_line(where, settings)
     _check_root()
+    listener = _metrics_listener(settings)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
+        if listener is not None:
+            with listener:
+                # It waits for the daemon that this process becomes, and ends with it. "ready" is
+                # the daemon's to say.
+                subprocess.Popen(
+                    _exporter(where, listener), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(listener.fileno(),)
+                )
         os.execv(words[0], words)
     except OSError as error:
         raise CouldNotRun(words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?") from None
@@ -126,7 +190,7 @@ def refuse_second(where: Place) -> None:
     """Raises LabRefused when a lab answers at this place."""
     with contextlib.suppress(NoLab), Lab(where.data_dir, where.socket, timeout_s=5) as lab:
         raise LabRefused(
-            "busy",
+            "in-use",
             str(where.socket),
             f"a lab already answers here (process {lab.pid()})",
             "",
@@ -143,7 +207,10 @@ def _check_root() -> None:
 
 
 def _open_log(where: Place):
-    """The log in the data directory, to append to. The daemon's owner alone may look into a lab, so both are made that way."""
+    """The log in the data directory, opened to append.
+
+    Only the daemon's owner may look into a lab, so directory and log are made for the owner alone.
+    """
     folder = folder_of(where)
     path = folder / LOG_NAME
     try:
@@ -155,15 +222,15 @@ def _open_log(where: Place):
         raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Choose another directory with --data-dir.") from None
 
 
-def _wait_ready(started: subprocess.Popen, where: Place, begun: int, timeout_s: float) -> None:
+def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     line = b""
     try:
         while b"\n" not in line:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([started.stdout], [], [], left)[0]:
+            if left <= 0 or not select.select([output], [], [], left)[0]:
                 raise TimeoutError
-            part = os.read(started.stdout.fileno(), 4096)
+            part = os.read(output, 4096)
             if not part:
                 break
             line += part
@@ -180,13 +247,13 @@ def _wait_ready(started: subprocess.Popen, where: Place, begun: int, timeout_s: 
 
 
 # As headraced ends: error: VALUE: RULE (SOURCE). HINT
-LAST_WORDS = re.compile(r"error: (?P<value>.*?): (?P<rule>.*?)(?: \((?P<source>[^()]*(?:\([^()]*\)[^()]*)*)\)\. (?P<hint>.*))?")
+ERROR_LINE = re.compile(r"error: (?P<value>.*?): (?P<rule>.*?)(?: \((?P<source>[^()]*(?:\([^()]*\)[^()]*)*)\)\. (?P<hint>.*))?")
 
 
 def _refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
     """What the daemon said before it ended, in its parts where it has them."""
     for line in _log_since(where, begun).splitlines():
-        match = LAST_WORDS.fullmatch(line)
+        match = ERROR_LINE.fullmatch(line)
         if match:
             made = InputError if code == 2 else CouldNotRun
             return made(match["value"], match["rule"], match["source"] or "", match["hint"] or _log_hint(where))
@@ -195,10 +262,10 @@ def _refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
 
 
 def _end(started: subprocess.Popen) -> int:
-    """Ends a daemon that did not become ready: kindly, then not."""
+    """Ends a daemon that did not become ready: asks it to end, and kills it when it does not."""
     started.terminate()
     try:
-        return started.wait(10)
+        return started.wait(STOP_GRACE_S)
     except subprocess.TimeoutExpired:
         started.kill()
         return started.wait()
@@ -225,7 +292,10 @@ def _log_hint(where: Place) -> str:
 
 
 def down(lab: Lab, force: bool = False, timeout_s: float = DOWN_S) -> int:
-    """Detaches everything, ends the daemon, and waits until its process is gone; its process id. Raises as Lab.down, and CouldNotRun when it does not end."""
+    """Detaches everything, ends the daemon and waits until its process is gone.
+
+    Returns the id of that process. Raises as Lab.down, and CouldNotRun when it does not end.
+    """
     pid = lab.pid()
     try:
         watched = os.pidfd_open(pid)

@@ -10,30 +10,35 @@ import polars as pl
 
 from headrace.base.units import MIB
 from headrace.errors import InputError
-from headrace.lab.answers import Balance, MemberBalance
+from headrace.lab.calls import Balance, MemberBalance, MetricsRows
 
 SECONDS_OF = {"second": 1, "minute": 60}
 # What the daemon keeps: an hour of seconds, 15 days of minutes.
 KEPT_ROWS = {"second": 3_600, "minute": 21_600}
+# A minute of seconds, or an hour of minutes.
 DEFAULT_ROWS = 60
 US_PER_MS = 1_000
 US_PER_S = 1_000_000
 
 
-def frame(answer: dict) -> pl.DataFrame:
-    """The answer of `Lab.metrics` as a frame with its columns: sums and means of a second or minute, units in the names."""
+def frame(answer: MetricsRows) -> pl.DataFrame:
+    """The answer of `Lab.metrics` as a frame with its columns: sums and means of a second or
+    minute, units in the names.
+    """
     columns = answer["columns"]
     return pl.DataFrame(answer["rows"], schema=list(columns), orient="row", infer_schema_length=None)
 
 
 def stretch(seconds: int | None, minutes: int | None, resolution: str | None) -> tuple[str, int]:
-    """(resolution, rows) for the last `seconds` or `minutes`; without either, 60 rows. Raises InputError."""
+    """(resolution, rows) for the last `seconds` or `minutes`; without either, 60 rows. Raises
+    InputError.
+    """
     if seconds is not None and minutes is not None:
         raise InputError("--seconds and --minutes", "say the same twice", "headrace volume metrics --help", "Give one of them.")
     resolution = resolution or ("minute" if minutes is not None else "second")
-    if seconds is None and minutes is None:
+    asked_s = seconds if minutes is None else 60 * minutes
+    if asked_s is None:
         return resolution, DEFAULT_ROWS
-    asked_s = seconds if seconds is not None else 60 * minutes
     if asked_s < 1:
         raise InputError(f"{asked_s} s", "must be a second or more", "", "For example --seconds 60.")
     rows = -(-asked_s // SECONDS_OF[resolution])
@@ -47,7 +52,9 @@ def stretch(seconds: int | None, minutes: int | None, resolution: str | None) ->
 
 @dataclass(frozen=True)
 class Rates:
-    """A row as a person reads it. Latencies are percentiles of the histogram of the row in ms, None without I/O of that kind."""
+    """A row of metrics as rates. Latencies are percentiles of the histogram of the row in ms, None
+    without I/O of that kind.
+    """
 
     t_s: int
     read_iops: float
@@ -77,7 +84,9 @@ EXCEEDED = ("volume_iops_exceeded_us", "volume_throughput_exceeded_us", "instanc
 
 
 def rates(columns: Sequence[str], row: Sequence, seconds: int = 1) -> Rates:
-    """A row that stands for `seconds`. `exceeded_percent`: share of the time in which more was asked than the tightest limit gives."""
+    """The rates of a row of `seconds`. `exceeded_percent`: share of the time in which more was
+    asked than the tightest limit gives.
+    """
     named = dict(zip(columns, row, strict=True))
 
     def per_second(name: str, unit: int = 1) -> float:
@@ -108,11 +117,14 @@ def rates(columns: Sequence[str], row: Sequence, seconds: int = 1) -> Rates:
 
 
 class Emptying:
-    """How long credits last at the present rate: the slope of the balance over the last seconds, measured, not modelled."""
+    """How long credits last at the present rate: the slope of the balance over the last seconds,
+    measured, not modelled.
+    """
 
     WINDOW = 10  # readings, one a second: short enough to follow a load, long enough not to jump with each second's I/Os
     EMPTY_SHARE = 1e-4  # of the capacity: 540 of gp2's 5.4 million credits, a fifth of a second of its burst
-    # More than any load does in a second (gp2: 3,000 of 5.4 million; st1: 500 MiB of 125 GiB at least): somebody set the balance.
+    # More than any load does in a second (gp2: 3,000 of 5.4 million; st1: 500 MiB of 125 GiB at
+    # least): the balance was set by a call.
     JUMP_SHARE = 0.05
 
     def __init__(self) -> None:
@@ -126,7 +138,9 @@ class Emptying:
         self._readings.append((at_s, members))
 
     def seconds(self) -> float | None:
-        """Seconds until the first member is empty, 0 when one is; None while no balance falls, or too little is known."""
+        """Seconds until the first member is empty, 0 when one is; None while no balance falls, or
+        too little is known.
+        """
         if not self._readings:
             return None
         (first_s, first), (last_s, last) = self._readings[0], self._readings[-1]

@@ -6,9 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base import settings
 from headrace.errors import InputError
 
-DEFAULT_DATA_DIR = Path("/var/lib/headrace")
+DEFAULT_DATA_DIR = Path(settings.VARIABLES["HEADRACE_LAB"].default)
 DEFAULT_SOCKET = Path("/run/headrace/lab.sock")
 SOCKET_NAME = "lab.sock"
 # struct sockaddr_un holds 108 bytes, one of them the final zero (unix(7)).
@@ -30,17 +31,20 @@ class Place:
 
 
 def socket_of(data_dir: Path) -> Path:
-    """The socket of a data directory: /run/headrace/lab.sock for the default one, else DATA/lab.sock."""
+    """The socket of a data directory: /run/headrace/lab.sock for the default one, else
+    DATA/lab.sock.
+    """
     return DEFAULT_SOCKET if data_dir == DEFAULT_DATA_DIR else data_dir / SOCKET_NAME
 
 
 def place(data_dir: str | Path | None = None, socket: str | Path | None = None) -> Place:
-    """The lab that is meant: what is given, else HEADRACE_LAB (a data directory, or a socket that ends in .sock), else the default.
+    """The lab that is meant: what is given, else HEADRACE_LAB (a data directory, or a socket that
+    ends in .sock), else the default.
 
     Raises InputError for a path that cannot be one.
     """
     if data_dir is None and socket is None:
-        named = os.environ.get("HEADRACE_LAB")
+        named = settings.given("HEADRACE_LAB")
         if named and named.endswith(".sock"):
             socket = named
         elif named:

@@ -1,21 +1,29 @@
-"""A reading a second of a volume: its newest row of metrics and its credits."""
+"""Following a volume: a reading a second of its metrics and credits, the end of a modification."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
+from headrace.lab.calls import Modification
 from headrace.lab.client import Lab
 from headrace.lab.metrics import Emptying, Rates, rates
 
+# How often the lab is asked; at a time scale of 1 a modification takes half a minute at least.
+POLL_S = 0.25
 # Rows asked for at once: what a stall of a few seconds left out comes after it.
 LAST_ROWS = 10
+
+Until = Literal["optimizing", "completed"]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A second. `credits` and `capacity` of the member with the least left, None without credits; `empty_in_s` at the present rate."""
+    """A reading of one second. `credits` and `capacity` of the member with the least left, None without credits;
+    `empty_in_s` at the present rate.
+    """
 
     rates: Rates
     percent: float | None
@@ -24,7 +32,10 @@ class Reading:
 
 
 def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Reading]:
-    """One for each second that has ended, the first as soon as there is one; ends after `seconds` of wall time, or never. Raises as Lab."""
+    """A reading for each second that has ended, until `seconds` of wall time have passed (None: for ever).
+
+    The first comes as soon as a second has ended. Raises as Lab.
+    """
     emptying, seen = Emptying(), None
     began = time.monotonic()
     while True:
@@ -44,3 +55,31 @@ def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Read
         # Just after the next second of the wall, when the daemon has written its row.
         wait = 1.25 - time.time() % 1.0
         time.sleep(wait if seconds is None else max(0.0, min(wait, seconds - passed)))
+
+
+def wait_for_modification(
+    lab: Lab, volume: str, modification: str, progress: Callable[[float], None] = lambda share: None, until: Until = "completed"
+) -> Modification:
+    """Returns the modification of that id once it is in the state `until`, or a later one, or has
+    failed.
+
+    From `optimizing` on the volume has its new type and size; `completed` comes hours of lab time
+    later. `progress` is told how much of the optimizing is done, 0 to 1. Raises as
+    Lab.modifications.
+    """
+    reached = ("completed", "failed") if until == "completed" else ("optimizing", "completed", "failed")
+    while True:
+        now = next(one for one in reversed(lab.modifications(volume)) if one["id"] == modification)
+        if now["state"] in reached:
+            return now
+        progress(now["progress_percent"] / 100)
+        time.sleep(POLL_S)
+
+
+def optimizing_note(modification: Modification) -> str:
+    """What a user must know of a modification that is optimizing."""
+    return (
+        f"The volume has its new size and type. It is optimizing, {modification['progress_percent']} % done, until"
+        f" {modification['completed_at']} (lab time); until then IOPS and MiB/s are the lower of those before and"
+        f" after. The next modification is accepted from {modification['next_allowed_at']} (lab time) on."
+    )

@@ -1,4 +1,5 @@
-"""The wire to headraced: one JSON object a line over a Unix socket, and what can go wrong with that.
+"""The wire to headraced: one JSON object a line over a Unix socket, and what can go wrong with
+that.
 
 docs/reference/lab-protocol.md describes the protocol.
 """
@@ -15,18 +16,21 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.lab.place import Place
 
 PROTOCOL = "docs/reference/lab-protocol.md"
+# As the daemon has it (docs/reference/lab-protocol.md, Rules).
 MAX_LINE_BYTES = 1 << 20
 # An answer is longer than a call: 21,600 minutes of metrics at some 300 bytes each are 6.5 MB.
 MAX_ANSWER_BYTES = 64 << 20
+# Read at once.
 CHUNK_BYTES = 1 << 16
+# The kind of refusals that are no fault of the caller.
+UNAVAILABLE = "unavailable"
 
 
 class LabRefused(InputError):
-    """The lab did not do what was asked. `kind`: input, refused, busy or not-found. Exit code 2."""
+    """The lab did not do what was asked; `kind` as in docs/reference/lab-protocol.md. Exit code 2."""
 
     def __init__(self, kind: str, value: str, rule: str, source: str = "", hint: str = "") -> None:
-        super().__init__(value, rule, source, hint)
-        self.kind = kind
+        super().__init__(value, rule, source, hint, kind=kind)
 
     def __reduce__(self):
         return (type(self), (self.kind, self.value, self.rule, self.source, self.hint))
@@ -37,7 +41,9 @@ class NoLab(CouldNotRun):
 
 
 class Wire:
-    """One connection. Calls from several threads wait for each other. A connection that was lost between two calls is made again."""
+    """One connection. Calls from several threads wait for each other. A connection that was lost
+    between two calls is made again.
+    """
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -62,7 +68,7 @@ class Wire:
                 self.close()
                 raise self._lost(name, error.strerror or str(error)) from None
             except BaseException:
-                # Its answer may still come, and would be taken for that of the next call.
+                # Its answer may still come, and would be taken for the answer to the next call.
                 self.close()
                 raise
             return self._checked(answer, name)
@@ -108,16 +114,17 @@ class Wire:
             connected.sendall(line)
         except (BrokenPipeError, ConnectionResetError):
             if fresh:
-                return  # refused at the door: the daemon's words about that are there to be read
+                return  # the daemon refused the connection, and said why: that is read next
             # The daemon went away since the last call, so it has not read this one.
             self.close()
             self._send(line, deadline)
 
     def _receive(self, deadline: float, name: str) -> object:
+        connected = self._connect(deadline)
         parts, size = [self._left], len(self._left)
         while b"\n" not in parts[-1]:
-            self._socket.settimeout(_left_until(deadline))
-            part = self._socket.recv(CHUNK_BYTES)
+            connected.settimeout(_left_until(deadline))
+            part = connected.recv(CHUNK_BYTES)
             if not part:
                 raise ConnectionResetError(0, "the lab ended the connection")
             size += len(part)
@@ -131,11 +138,13 @@ class Wire:
             raise self._nonsense(name, f"an answer is not JSON: {line[:60]!r}") from None
 
     def _checked(self, answer: object, name: str) -> dict:
-        # An error with id null is about the connection itself: too many, or a line that was not understood.
-        named = answer.get("id", False) if isinstance(answer, dict) else False
+        # An error with id null is about the connection itself: too many, or a line that was not
+        # understood.
+        parts = answer if isinstance(answer, dict) else {}
+        named = parts.get("id", False)
         ours = type(named) is int and named == self._id
         if ours or named is None:
-            error, result = answer.get("error"), answer.get("result")
+            error, result = parts.get("error"), parts.get("result")
             if isinstance(error, dict):
                 if named is None:
                     self.close()
@@ -180,4 +189,7 @@ def _line(call: dict, name: str) -> bytes:
 def _refusal(error: dict) -> CouldNotRun | LabRefused:
     kind = str(error.get("kind", ""))
     said = [str(error.get(part) or "") for part in ("value", "rule", "source", "hint")]
-    return LabRefused(kind, *said) if kind in ("input", "refused", "busy", "not-found") else CouldNotRun(*said)
+    if kind in ("", UNAVAILABLE):
+        value, rule, source, hint = said
+        return CouldNotRun(value, rule, source, hint, kind=kind)
+    return LabRefused(kind, *said)

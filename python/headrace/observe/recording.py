@@ -12,9 +12,8 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from headrace.base.files import read_bytes
+from headrace.base.files import path_of, read_bytes
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/reference/import-formats.md"
@@ -123,7 +122,7 @@ def open_recording(path) -> Recording:
     if str(path) == "-":
         name, content = "standard input", _standard_input()
     else:
-        path = Path(path)
+        path = path_of(path)
         name, content = clip(path.name, 80), read_bytes(path, MAX_BYTES)
     if not content.strip():
         raise InputError(name, "the file is empty", DOC, "Was the recording stopped before its first report?")

@@ -8,32 +8,51 @@
 
 One engine for demand in I/Os and for databases in transactions:
 
-    question   what was asked, checked            goals      what must hold, and the one way to be met
-    market     what can be bought: families, hosts candidates families, shapes, spaces
-    demand     the judge of I/Os                  database   the judge of transactions, and how sure it is
-    search     the least of every space, proved   choice     one candidate with all that speaks for it
-    reasons    why families lose, what to recommend, the arithmetic
-    actions    lines to paste, alarms             result     the answer
-    plan       the engine
+    question    what the plan is for, checked
+    goals       what must hold, and the one way to be met
+    candidates  what can be chosen: families, hosts, shapes, spaces
+    demand      the judge of I/Os;  database  the judge of transactions, and how sure it is
+    search      the least of every space, proved, and the search of families
+    choice      one candidate with all that speaks for it
+    reasons     why not the others, what to recommend, the arithmetic
+    actions     lines to paste, alarms
+    result      the answer
+    plan        the engine
 
-The model is the interval form of `headrace.simulate` and `headrace.predict`; what it leaves out (docs/semantics.md) a plan leaves out too.
+The model is the interval form of `headrace.simulate` and `headrace.predict`; what it leaves out
+(docs/semantics.md) a plan leaves out too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InputError
 from headrace.planner.goals import DATABASE, DEMAND, Goal, parse_goals
-from headrace.planner.plan import Engine
-from headrace.planner.question import Settings, make_question
+from headrace.planner.plan import PlanEngine
+from headrace.planner.question import PlanSettings, make_question
 from headrace.planner.reasons import compare_engines
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.workload import OpenWorkload, TransactionWorkload
 
-__all__ = ["DATABASE", "DEMAND", "Choice", "EngineComparison", "FamilyVerdict", "Goal", "Plan", "parse_goals", "plan", "plan_against"]
+if TYPE_CHECKING:
+    from headrace.simulation.demand import Simulation
+
+__all__ = [
+    "DATABASE",
+    "DEMAND",
+    "Choice",
+    "EngineComparison",
+    "FamilyVerdict",
+    "Goal",
+    "Plan",
+    "parse_goals",
+    "plan",
+    "plan_against",
+    "simulations_of",
+]
 
 
 def plan(
@@ -43,51 +62,86 @@ def plan(
     progress: Callable[[float], None] | None = None,
     **settings: Any,
 ) -> Plan:
-    """Plans storage for `workload`: over volume types, sizes, IOPS, MiB/s, RAID 0 and 10, instances and, of a database, log volumes.
+    """Plans storage for `workload`: over volume types, sizes, IOPS, MiB/s, RAID 0 and 10, instances
+    and, of a database, log volumes.
 
-    `goals`: such as `"p99_ms<=20"` (metrics: `DEMAND`, or `DATABASE` for a workload that `headrace calibrate` wrote). Defaults stay unless
-    their own metric is given: p99_ms<=20, throttled_min<=0 and headroom_percent>=20 of a demand, head-room alone of a database, which
-    needs a goal such as `"tps>=300"`. `progress`: told the share done. `settings`:
+    `goals`: such as `"p99_ms<=20"` (metrics: `DEMAND`, or `DATABASE` for a workload that `headrace
+    calibrate` wrote). Defaults stay unless their own metric is given: p99_ms<=20, throttled_min<=0
+    and headroom_percent>=20 of a demand, head-room alone of a database, which needs a goal such as
+    `"tps>=300"`. `progress`: told the share done. `settings`:
 
     - `default_goals` (True): False leaves the defaults out.
-    - `size_gib`: GiB of data; None: the workload's, grown. `free_percent` (25): of the volumes that stays free.
-    - `region` ("us-east-1"), `as_of` (ISO day; None: the newest known): prices and limits.
-    - `growth` (1): factor on demand and data; `demand_growth`, `data_growth`: on each. `months` (0): so many of the workload's
-      `growth_per_year` are added.
-    - `instances`: EC2 types or patterns (`r6i.*`). None: volumes alone; of a database m, r, c and i of the two newest generations and
-      today's family; `["none"]`: volumes alone with the workload's cache. `service` ("ec2").
-    - `max_volumes` (8): most data volumes, 1 to 128. `exclude`: volume types, `raid0`, `raid10`. `allow_instance_store` (False).
+    - `size_gib`: GiB of data; None: the workload's, grown. `free_percent` (25): of the volumes that
+      stays free.
+    - `region` ("us-east-1"), `as_of` (a day, ISO text or date; None: the newest known): prices and
+      limits.
+    - `growth` (1): factor on demand and data; `demand_growth`, `data_growth`: on each. `months`
+      (0): months of the workload's `growth_per_year` that are added.
+    - `instances`: EC2 types or patterns (`r6i.*`). None: volumes alone; of a database m, r, c and i
+      of the two newest generations and today's family; `["none"]`: volumes alone with the
+      workload's cache. `service` ("ec2").
+    - `max_volumes` (8): most data volumes, 1 to 128. `exclude`: volume types, `raid0`, `raid10`.
+      `allow_instance_store` (False).
     - `compare`: today's, `STORAGE[,log=STORAGE]` or `INSTANCE/STORAGE[,log=STORAGE]`.
-    - `cycle` ("settled"): credits are judged in the repeated day; "first": in the first, with full credits or `start_balance` percent.
-    - `discount_percent`, `price_file`, `commitment`: see docs/reference/prices.md. `nodes` (1): servers that are paid for.
-      `snapshot_days` (0), `daily_change_percent` (5): daily snapshots on the bill.
+    - `cycle` ("settled"): credits are judged in the repeated day; "first": in the first, with full
+      credits or `start_balance` percent.
+    - `discount_percent`, `price_file`, `commitment`: see docs/reference/prices.md. `nodes` (1):
+      servers that are paid for. `snapshot_days` (0), `daily_change_percent` (5): daily snapshots on
+      the bill.
     - `top` (10): winners returned at most.
-    - Of a database: `threads` (clients; None: the workload's) or `arrivals_tps` (an open load), `start` ("warm"), `hours` (24),
-      `cache_share` (of memory), `confidence` (0.8): probability from which a goal counts as met, `draws` (32), `seed` (1): databases
-      drawn from the calibration.
+    - Of a database: `threads` (clients; None: the workload's) or `arrivals_tps` (an open load),
+      `start` ("warm"), `hours` (24), `cache_share` (of memory), `confidence` (0.8): probability
+      from which a goal counts as met, `draws` (32), `seed` (1): databases drawn from the
+      calibration.
 
-    Nothing meets the goals: `recommended` is None, `winners` empty, and `closest` says what comes nearest. IOPS, MiB/s and GiB are found to
-    the unit. The same answer every time. Raises InputError for what cannot be planned.
+    Nothing meets the goals: `recommended` is None, `winners` empty, and `closest` says what comes
+    nearest. IOPS, MiB/s and GiB are found to the unit. The same answer every time. Raises
+    InputError for what cannot be planned.
     """
-    return Engine(make_question(workload, _settings(goals, settings)), progress).answer()
+    return PlanEngine(make_question(workload, _settings(goals, settings)), progress).answer()
 
 
 def plan_against(workload: TransactionWorkload, other: TransactionWorkload, **settings: Any) -> EngineComparison:
-    """The same goals for two databases, InnoDB against MyRocks as a rule. `settings`: as `plan`. Raises InputError."""
+    """The same goals for two databases, InnoDB against MyRocks as a rule. `settings`: as `plan`.
+    Raises InputError."""
     if settings.get("size_gib") is not None:
         value = f"size_gib = {settings['size_gib']}"
-        raise InputError(value, "one size cannot hold for two databases", "headrace plan --against", "Write it into both workload files.")
+        raise InputError(
+            value,
+            "one size cannot hold for two databases",
+            "headrace plan --against",
+            "Write it into both workload files.",
+        )
     progress = settings.pop("progress", None)
     halves = [None, None] if progress is None else [lambda done: progress(0.5 * done), lambda done: progress(0.5 + 0.5 * done)]
     one, two = (plan(each, **settings, progress=half) for each, half in zip((workload, other), halves, strict=True))
     return compare_engines((one, two))
 
 
-def _settings(goals: Sequence[str | Goal] | str, settings: dict[str, Any]) -> Settings:
-    known = {field.name for field in fields(Settings)}
+def _settings(goals: Sequence[str | Goal] | str, settings: dict[str, Any]) -> PlanSettings:
+    known = {field.name for field in fields(PlanSettings)}
     for name in settings:
         if name not in known:
             raise InputError(
-                f"{name} = {settings[name]!r}", "is no setting of a plan", "headrace.plan", f"Known: {', '.join(sorted(known))}."
+                f"{name} = {settings[name]!r}",
+                "is not a setting of a plan",
+                "headrace.plan",
+                f"Known: {', '.join(sorted(known))}.",
             )
-    return Settings(goals=goals, **settings)
+    return PlanSettings(goals=goals, **settings)
+
+
+# How many of the best choices are drawn: more lines than four or five cannot be told apart.
+DRAWN = 3
+
+
+def simulations_of(made: Plan, demand: OpenWorkload, start_balance: float | None = None) -> list[tuple[str, Simulation]]:
+    """Names and simulations of the choices worth drawing: the best, one with credits, and today's."""
+    from headrace.simulation.demand import simulate
+
+    known = [choice for choice in (made.recommended, *made.winners, *made.closest) if choice is not None]
+    bursting = [choice for choice in known if choice.volume_type in ("gp2", "st1", "sc1")][:1]
+    wanted = [*known[:DRAWN], *bursting, *([made.compared] if made.compared else [])]
+    chosen = {f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in wanted}
+    settings = {"as_of": made.as_of, "form": "interval", "start_balance": start_balance, "cycle": made.cycle}
+    return [(name, simulate(demand, choice.storage, instance=choice.instance, **settings)) for name, choice in chosen.items()]

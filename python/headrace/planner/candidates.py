@@ -1,39 +1,56 @@
-"""What can be chosen: families of volumes, the shapes each is sold in, and the places a candidate stands on.
+"""What can be chosen on a day in a region: families of volumes, the shapes each is sold in, the
+hosts, and why the rest cannot be.
 
-    Family   a volume type in a layout (single, RAID 0, RAID 10), with what the catalog allows on the day
-    Shape    a family with a number of volumes: two axes are left free, `x` (IOPS of a volume, or its GiB) and `y` (its MiB/s)
-    Space    a shape with a log volume or none, on a host: what the search finds the least (x, y) of
-    Host     an EC2 instance with the cache it has room for, or none: volumes alone
-    Pick     one candidate: storage of the data, of the log or None, index of the host
+    Family     a volume type in a layout (single, RAID 0, RAID 10), with its limits on the day
+    Shape      a family with a number of volumes: two axes are left free, `x` (IOPS of a volume, or
+               its GiB) and `y` (its MiB/s)
+    Space      a shape with a log volume or none, on a host: the search finds its least (x, y)
+    Host       an EC2 instance with the cache it has room for, or none: volumes alone
+    Candidate  storage of the data, of the log or None, index of the host
 
-Along both axes performance never falls and cost never falls, which is what the search (search.py) rests on. Both are whole numbers,
-so nothing lies between two neighbours: there is no grid. What the types allow comes from the catalog's era of the day; nothing
-about a type is written here except which rule has which axis.
+Along both axes performance never falls and cost never falls, which is what the search (search.py)
+rests on. Both are whole numbers, so nothing lies between two neighbours, and no grid is needed.
+What the types allow comes from the catalog's era of the day; nothing about a type is written here
+except which rule has which axis.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import cast
 
 from headrace.base import core
+from headrace.base.checks import check_number, did_you_mean, shown
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage
+from headrace.base.units import GIB, HOURS_PER_MONTH
+from headrace.catalog.price_list import PriceList
+from headrace.errors import InputError
+from headrace.planner.result import FamilyVerdict
 
 LAYOUTS = ("single", "raid0", "raid10")
-LAYOUT_NAMES = {"single": "", "raid0": " RAID 0", "raid1": " RAID 1", "raid5": " RAID 5", "raid10": " RAID 10", "raid10f2": " RAID 10 f2"}
+LAYOUT_NAMES = {
+    "single": "",
+    "raid0": " RAID 0",
+    "raid1": " RAID 1",
+    "raid5": " RAID 5",
+    "raid10": " RAID 10",
+    "raid10f2": " RAID 10 f2",
+}
 MIRRORED = ("raid1", "raid10", "raid10f2")
 
 # A data storage, a log storage or None, and the index of a host.
-Pick = tuple[str, str | None, int]
+Candidate = tuple[str, str | None, int]
 
 
 @dataclass(frozen=True)
 class Host:
-    """An instance and the cache it has room for; `instance` None: volumes alone (a database then keeps its own cache). `service`: what
-    runs the server; only EC2 today."""
+    """An instance and the cache it has room for; `instance` None: volumes alone (a database then
+    keeps its own cache). `service`: what runs the server; only EC2 today."""
 
     instance: core.Instance | None = field(repr=False)
     usd_month: float = 0.0
@@ -80,14 +97,17 @@ class Family:
         return max(self.min_gib, -(-size_gib * self.data_share // members))
 
     def figure(self, rule: str, name: str) -> float | None:
-        """A number of the era's `iops` or `throughput` rule; None where the rule has none of that name."""
+        """A number of the era's `iops` or `throughput` rule; None where the rule has none of that
+        name."""
         param = self.era[rule].get(name)
         return param["value"] if isinstance(param, dict) and isinstance(param.get("value"), (int, float)) else None
 
     @property
     def axis(self) -> str:
         """What performance is bought by: "iops", "size", or "none"."""
-        return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(self.era["iops"]["rule"], "size")
+        return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(
+            self.era["iops"]["rule"], "size"
+        )
 
     @property
     def buys_throughput(self) -> bool:
@@ -108,8 +128,9 @@ class Family:
 
 @dataclass(frozen=True)
 class Shape:
-    """A family with a number of volumes that hold the data. `x`: IOPS of a volume (or its GiB where performance is bought by size);
-    `y`: its MiB/s where they are bought; an axis with equal ends is not free. `local`: the notation of an instance's own disks."""
+    """A family with a number of volumes that hold the data. `x`: IOPS of a volume (or its GiB where
+    performance is bought by size); `y`: its MiB/s where they are bought; an axis with equal ends is
+    not free. `local`: the notation of an instance's own disks."""
 
     family: Family
     members: int
@@ -121,7 +142,8 @@ class Shape:
     texts: dict[tuple[int, int], str] = field(default_factory=dict, compare=False, repr=False)
 
     def storage(self, point: tuple[int, int]) -> str:
-        """Notation of the storage at a point. MiB/s that need more IOPS, and IOPS that need more GiB, bring them."""
+        """Notation of the storage at a point. MiB/s that need more IOPS, and IOPS that need more
+        GiB, bring them."""
         text = self.texts.get(point)
         if text is None:
             text = self.texts[point] = self._text(*point)
@@ -141,13 +163,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class Space:
-    """A shape with a log volume (None: the log lies with the data) on a host: its (x, y) are searched."""
+    """A shape with a log volume (None: the log lies with the data) on a host: its (x, y) are
+    searched."""
 
     shape: Shape
     log: str | None
     host: int
 
-    def pick(self, point: tuple[int, int]) -> Pick:
+    def candidate(self, point: tuple[int, int]) -> Candidate:
         """The candidate at a point."""
         return (self.shape.storage(point), self.log, self.host)
 
@@ -163,7 +186,7 @@ class Space:
 
 
 def _gib_for(family: Family, member_gib: int, iops: int) -> int:
-    """GiB a volume needs to be given `iops`: types allow only so many a GiB."""
+    """GiB a volume needs to be given `iops`: types limit the IOPS of a GiB."""
     per_gib = family.figure("iops", "per_gib")
     if not per_gib or iops <= (family.figure("iops", "included") or 0):
         return member_gib
@@ -172,11 +195,14 @@ def _gib_for(family: Family, member_gib: int, iops: int) -> int:
 
 def member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
     """How many volumes a layout may have: RAID 10 needs an even number, 4 or more."""
-    return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[layout]
+    return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[
+        layout
+    ]
 
 
 def shapes_of(family: Family, size_gib: int) -> list[Shape]:
-    """All shapes of a family that hold `size_gib` of data, fewest volumes first. Empty when no number of volumes does."""
+    """All shapes of a family that hold `size_gib` of data, fewest volumes first. Empty when no
+    number of volumes does."""
     found = []
     for members in family.counts:
         gib = family.member_gib(members, size_gib)
@@ -197,25 +223,29 @@ def _shape(family: Family, members: int, gib: int) -> Shape:
         most = max(low, min(most, int(per_gib * family.max_gib)))
     if not family.buys_throughput:
         return Shape(family, members, gib, (low, most))
-    included, highest = int(family.figure("throughput", "included_mib_s") or 0), int(family.figure("throughput", "max_mib_s") or 0)
+    included, highest = (
+        int(family.figure("throughput", "included_mib_s") or 0),
+        int(family.figure("throughput", "max_mib_s") or 0),
+    )
     ratio = family.figure("throughput", "mib_s_per_iops") or math.inf
     return Shape(family, members, gib, (low, most), (included, int(min(highest, most * ratio))))
 
 
 def local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list[Shape]:
-    """An instance's own disks in the family's layout, where they hold the data. All disks are used, as they are paid for anyway."""
+    """An instance's own disks in the family's layout, where they hold the data. All disks are used,
+    as they are paid for anyway."""
     disks = int(instance["instance_store_devices"])
     if not disks or not instance["instance_store_gb"]:
         return []
     # The catalog gives decimal GB of all disks together; the notation takes binary GiB of one.
-    gib = int(instance["instance_store_gb"] * 1e9 / 2**30 / disks)
+    gib = int(instance["instance_store_gb"] * 1e9 / GIB / disks)
     fits = {"single": disks == 1, "raid0": disks > 1, "raid10": disks >= 4 and disks % 2 == 0}[family.layout]
     if gib < 1 or not fits or gib * disks // family.data_share < size_gib:
         return []
     return [Shape(family, disks, gib, local=family.text(disks, gib))]
 
 
-# --- storages that are given, not searched ------------------------------------------------------------------------------
+# --- storages that are given, not searched --------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -249,24 +279,276 @@ class Directory:
         return self.known[text]
 
 
-# --- durability ---------------------------------------------------------------------------------------------------------
+# --- what can be bought ---------------------------------------------------------------------------
+
+TYPES = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1", "instance-store")
+EXCLUDABLE = (*TYPES, "raid0", "raid10")
+SERVICES = ("ec2",)
+LOCAL = "instance-store"
+LEAST_CACHE_GIB = 0.5  # a guess: with less no server is worth planning
+OWN_SHARE = -1.0  # of memory for the cache: the share all of Headrace takes
+# General, memory, compute and storage families; sizes of a virtual machine; not -flex, whose
+# processors are shared.
+SENSIBLE = re.compile(r"^(?P<letter>[mrci])(?P<generation>\d+)[a-z]*\.\d*(?:large|xlarge|medium)$")
+GENERATIONS = 2  # the newest ones of a letter that are looked at without being named
+NOT_ASKED_FOR = "its data is gone when the instance stops (--allow-instance-store)"
+
+
+def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
+    """Types and layouts the user does not want. Raises InputError for an unknown name."""
+    names = list(exclude) if isinstance(exclude, Sequence) and not isinstance(exclude, str) else [exclude]
+    for name in names:
+        if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:
+            hint = did_you_mean(name, EXCLUDABLE) or f"Known: {', '.join(EXCLUDABLE)}."
+            raise InputError(
+                f"exclude = {shown(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint
+            )
+    return frozenset(name.strip().lower() for name in names)
+
+
+def check_service(service: str) -> str:
+    """The service that runs the server. Raises InputError for one that cannot be planned."""
+    name = service.strip().lower() if isinstance(service, str) else ""
+    if name not in SERVICES:
+        raise InputError(
+            f"service = {shown(service)}",
+            f"is not planned yet; known: {', '.join(SERVICES)}",
+            "headrace plan",
+            "Leave it out.",
+        )
+    return name
+
+
+def families_on(
+    directory: Directory, prices: PriceList, excluded: dict[str, str], max_volumes: int, hosts: Sequence[Host]
+) -> tuple[list[Family], list[FamilyVerdict]]:
+    """The families to search, and verdicts on types that are out before any search. `excluded`:
+    types and layouts that are not wanted, with the reason."""
+    families, verdicts = [], []
+    local = any(host.instance and host.instance["instance_store_devices"] for host in hosts)
+    for kind in TYPES:
+        outcome, why = _out(kind, directory.eras, prices, excluded)
+        if kind == LOCAL and not local:
+            outcome, why = (outcome, why) if why else ("impossible", "no instance with local disks was given")
+        if why:
+            verdicts.append(FamilyVerdict(kind, outcome, why))
+            continue
+        for layout in LAYOUTS:
+            family = Family(kind, layout, directory.eras[kind], member_counts(layout, max_volumes))
+            if layout in excluded:
+                verdicts.append(FamilyVerdict(family.name, "excluded", excluded[layout]))
+            elif family.counts or kind == LOCAL:
+                families.append(family)
+    return families, verdicts
+
+
+def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict[str, str]) -> tuple[str, str]:
+    """Why a type is out before any search, or ("", "")."""
+    if kind in excluded:
+        return "excluded", excluded[kind]
+    if kind not in eras:
+        return "impossible", f"does not exist on {prices.as_of}"
+    if kind == "io2-block-express" and "io2" in eras and _same_limits(eras[kind], eras["io2"]):
+        return "impossible", f"is what io2 is on {prices.as_of}: see io2"
+    billed_as = "io2" if kind == "io2-block-express" else kind
+    if kind != LOCAL and not prices.knows(billed_as):
+        return "impossible", f"no price of {billed_as} is known in {prices.region}"
+    return "", ""
+
+
+def _same_limits(one: core.Era, other: core.Era) -> bool:
+    def figures(era: core.Era) -> list:
+        bounds = [
+            era["size_gib"]["max"]["value"],
+            era["iops"].get("max", {}).get("value"),
+            era["iops"].get("per_gib", {}).get("value"),
+        ]
+        return bounds + [tier["cap_mib_s"]["value"] for tier in era["throughput"].get("tier", [])]
+
+    return figures(one) == figures(other)
+
+
+def spaces_of(
+    family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int
+) -> list[Space]:
+    """All spaces of a family: without a log volume the log needs room with the data. Hosts are
+    given by their place in `hosts`."""
+    sizes = {log: data_gib + (log_gib if log is None else 0) for log in logs}
+    if family.volume_type == LOCAL:
+        return [
+            Space(shape, log, place)
+            for place, host in enumerate(hosts)
+            if host.instance
+            for log in logs
+            for shape in local_shapes(family, host.instance, sizes[log])
+        ]
+    shapes: dict[int, list[Shape]] = {size: shapes_of(family, size) for size in set(sizes.values())}
+    return [
+        Space(shape, log, place)
+        for place, host in enumerate(hosts)
+        for log in logs
+        for shape in shapes[sizes[log]]
+        if _attachable(host, shape.members + (log is not None))
+    ]
+
+
+def _attachable(host: Host, volumes: int) -> bool:
+    """Whether the instance attaches this number of volumes, its root volume apart."""
+    most = None if host.instance is None else host.instance["max_ebs_attachments"]
+    return most is None or volumes < most
+
+
+# --- hosts ----------------------------------------------------------------------------------------
+
+
+def hosts_alone(cache_gib: float = 0.0) -> list[Host]:
+    """Volumes without an instance."""
+    return [Host(None, 0.0, cache_gib)]
+
+
+def hosts_named(
+    patterns: Sequence[str] | str, prices: PriceList, cache_share: float | None = None
+) -> tuple[list[Host], list[tuple[str, str]]]:
+    """Hosts of the instances that match, cheapest first, each with the cache it has room for
+    (`cache_share` None: no cache is asked about); and those left out, with the reason. A pattern is
+    a type or a glob (`r6i.*`). Raises InputError when one matches nothing, or nothing usable is
+    left."""
+    patterns = list(patterns) if isinstance(patterns, Sequence) and not isinstance(patterns, str) else [patterns]
+    with core_errors():
+        known = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
+    names: dict[str, None] = {}
+    for pattern in patterns:
+        names.update(dict.fromkeys(_matching(pattern, known, prices.as_of)))
+    hosts, skipped = [], []
+    for name in names:
+        made = _host(known[name], prices, cache_share)
+        if isinstance(made, str):
+            skipped.append((name, made))
+        else:
+            hosts.append(made)
+    if not hosts:
+        why = f"{skipped[0][0]}: {skipped[0][1]}" if skipped else "none was named"
+        named = ", ".join(map(str, patterns)) or "instances"
+        raise InputError(
+            named,
+            f"no instance can be planned with ({why})",
+            "data/instances_limits.csv",
+            "Name others, or leave instances out to plan the volumes alone.",
+        )
+    hosts.sort(key=lambda host: (host.usd_month, host.name))
+    return hosts, skipped
+
+
+def _host(entry: core.Instance, prices: PriceList, cache_share: float | None) -> Host | str:
+    """The host of an instance, or why it cannot be one."""
+    usd = prices.instance_hour_usd(entry["instance_type"])
+    if not any(entry[limit] for limit in ("baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s")):
+        return f"its EBS limits are not known on {prices.as_of}"
+    if usd is None:
+        return f"no price is known in {prices.region}"
+    cache = 0.0 if cache_share is None else cache_of(entry, cache_share)
+    if cache_share is not None and cache < LEAST_CACHE_GIB:
+        return f"{(entry['memory_mib'] or 0) / 1024:g} GiB of memory leave no {LEAST_CACHE_GIB:g} GiB of cache"
+    return Host(entry, usd * HOURS_PER_MONTH, cache)
+
+
+def cache_of(instance: core.Instance, cache_share: float | None = None) -> float:
+    """GiB of cache an instance has room for: a share of its memory (None, or OWN_SHARE: the share
+    all of Headrace takes)."""
+    if cache_share == OWN_SHARE:
+        cache_share = None
+    if cache_share is not None:
+        check_number("cache_share", cache_share, 0.05, 0.95, "of memory")
+    return core.cache_gib_for((instance["memory_mib"] or 0) / 1024, cache_share)
+
+
+def sensible_instances(as_of: str) -> list[str]:
+    """The families m, r, c and i of a day, the two newest generations of each that are priced and
+    whose EBS limits are known. Raises InputError for a bad day."""
+    with core_errors():
+        known = core.instances(as_of)
+    matched = [(match, entry) for entry in known if (match := SENSIBLE.match(entry["instance_type"]))]
+    matched = [
+        (match, entry)
+        for match, entry in matched
+        if entry["memory_mib"] and any(entry[name] for name in ("baseline_iops", "baseline_bytes_s"))
+    ]
+    newest: dict[str, list[int]] = {}
+    for match, _ in matched:
+        newest.setdefault(match["letter"], []).append(int(match["generation"]))
+    kept = {letter: set(sorted(set(generations))[-GENERATIONS:]) for letter, generations in newest.items()}
+    return [entry["instance_type"] for match, entry in matched if int(match["generation"]) in kept[match["letter"]]]
+
+
+def family_of(instance: str) -> str:
+    """`m5` of `m5.4xlarge`."""
+    return instance.partition(".")[0]
+
+
+def undominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset()) -> list[Host]:
+    """Hosts that no cheaper one equals in virtual CPUs, cache, EBS limits and local disks: the
+    others cannot be part of a cheapest answer. Those of `kept_families` stay, because a
+    recommendation may keep to them."""
+    kept: list[Host] = []
+    seen: list[tuple] = []
+    for host in hosts:
+        worth = _worth(host)
+        beaten = any(all(theirs >= ours for theirs, ours in zip(other, worth, strict=True)) for other in seen)
+        if not beaten or family_of(host.name or "") in kept_families:
+            kept.append(host)
+            seen.append(worth)
+    return kept
+
+
+def _worth(host: Host) -> tuple:
+    instance = host.instance
+    assert instance is not None
+    figures = tuple(
+        float(instance[name] or 0)
+        for name in ("vcpus", "baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s", "instance_store_gb")
+    )
+    # Local disks are told apart by their number too: it decides the layouts.
+    return (*figures, host.cache_gib, float(instance["instance_store_devices"] or 0), float(instance["nitro"]))
+
+
+def _matching(pattern: object, known: dict[str, core.Instance], as_of: str) -> list[str]:
+    text = pattern.strip().lower() if isinstance(pattern, str) else ""
+    found = [name for name in known if fnmatchcase(name, text)] if text else []
+    if not found:
+        if text and not set(text) & set("*?["):
+            with core_errors():  # names the day a type was first seen, or the nearest name
+                core.instance(text, as_of)
+        hint = did_you_mean(pattern, known) or "See `headrace catalog instances`."
+        raise InputError(
+            f"instance {shown(pattern)}",
+            f"matches no instance type of the catalog on {as_of}",
+            "data/instances.csv",
+            hint,
+        )
+    return found
+
+
+# --- durability -----------------------------------------------------------------------------------
 
 
 def static_figures(family: Family, members: int) -> tuple[float | None, float | None]:
-    """Durability (annual failure rate, percent, upper published figure, through the layout) and consistency (percent of the time)."""
+    """Durability (annual failure rate, percent, upper published figure, through the layout) and
+    consistency (percent of the time)."""
     value = (family.era.get("consistency") or {}).get("value")
     promised = float(value["of_time_percent"]) if isinstance(value, dict) else None
     return layout_afr_percent(family.layout, members, published_afr_percent(family.era)), promised
 
 
 def published_afr_percent(era: core.Era) -> float | None:
-    """The upper published annual failure rate of one volume, percent; None where none is published."""
+    """The upper published annual failure rate of one volume, percent; None where none is
+    published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[-1]) if isinstance(value, (list, tuple)) else None
 
 
 def lowest_afr_percent(era: core.Era) -> float | None:
-    """The lower published annual failure rate of one volume, percent; None where none is published."""
+    """The lower published annual failure rate of one volume, percent; None where none is
+    published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[0]) if isinstance(value, (list, tuple)) else None
 
@@ -274,9 +556,10 @@ def lowest_afr_percent(era: core.Era) -> float | None:
 def layout_afr_percent(layout: str, members: int, one: float | None) -> float | None:
     """Annual chance of data loss of an array whose volumes fail independently, percent.
 
-    RAID 0 is lost with any member: 1 - (1 - a)^n. A mirror is lost when all its copies are; how fast a lost member is replaced is
-    not known, so copies failing in the same year are taken, which is an upper bound: 1 - (1 - a^2)^pairs for RAID 10 (n / 2 pairs) and
-    10 f2 (n neighbours), a^n for RAID 1, two or more of n for RAID 5.
+    RAID 0 is lost with any member: 1 - (1 - a)^n. A mirror is lost when all its copies are; how
+    fast a lost member is replaced is not known, so copies failing in the same year are taken, which
+    is an upper bound: 1 - (1 - a^2)^pairs for RAID 10 (n / 2 pairs) and 10 f2 (n neighbours), a^n
+    for RAID 1, two or more of n for RAID 5.
     """
     if one is None:
         return None
@@ -292,6 +575,7 @@ def layout_afr_percent(layout: str, members: int, one: float | None) -> float | 
 
 
 def combined_afr_percent(parts: Sequence[float | None]) -> float | None:
-    """Annual chance to lose any of several storages, percent: data and log apart are lost with either."""
+    """Annual chance to lose any of several storages, percent: data and log apart are lost with
+    either."""
     known = [part for part in parts if part is not None]
     return 100 * (1 - math.prod(1 - part / 100 for part in known)) if known else None

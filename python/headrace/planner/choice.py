@@ -1,4 +1,5 @@
-"""From a candidate to a Choice: the bill, the bottleneck, head-room, when balances run dry, durability, doubts."""
+"""From a candidate to a Choice: the bill, the bottleneck, head-room, when balances run dry,
+durability, doubts."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ from headrace.base.clocks import clock_text, span_in_words
 from headrace.base.core import core_errors
 from headrace.base.units import MIB
 from headrace.planner.candidates import (
+    LOCAL,
+    Candidate,
     Directory,
     Family,
     Host,
-    Pick,
     combined_afr_percent,
     lowest_afr_percent,
     published_afr_percent,
@@ -28,21 +30,28 @@ from headrace.planner.candidates import (
 from headrace.planner.database import Z80, DatabaseJudge, Doubt, Regret
 from headrace.planner.demand import DemandJudge
 from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
-from headrace.planner.result import Choice
+from headrace.planner.result import Choice, Saving
 
-LOCAL = "Local disks: all data is gone when the instance stops, hibernates or terminates, or a disk fails. Keep a replica and backups elsewhere."
-TWO_SNAPSHOTS = (
-    "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together (multi-volume snapshot) to be consistent."
+LOCAL_DISKS = (
+    "Local disks: all data is gone when the instance stops, hibernates or terminates, or a disk fails. "
+    "Keep a replica and backups elsewhere."
 )
-# A first day with full credits that does so many times the transactions of the others is worth a line.
+TWO_SNAPSHOTS = (
+    "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together "
+    "(multi-volume snapshot) to be consistent."
+)
+# A first day with full credits that does this many times the transactions of the others is worth a
+# line.
 FIRST_DAY_GAIN = 1.02
-# A difference between the first day and the settled one that is worth a line: a point of balance, a millisecond, a tenth of a minute.
+# A difference between the first day and the settled one that is worth a line: a point of balance, a
+# millisecond, a tenth of a minute.
 FIRST_DAY = {"lowest_balance_percent": 1.0, "p99_ms": 1.0, "throttled_min": 0.1}
 
 
 @dataclass(frozen=True)
 class Need:
-    """GiB that the storage must hold: of data, and of redo and binlog (0: the log is part of the data)."""
+    """GiB that the storage must hold: of data, and of redo and binlog (0: the log is part of the
+    data)."""
 
     data_gib: int
     log_gib: int = 0
@@ -56,49 +65,92 @@ Judge = TypeVar("Judge", DemandJudge, DatabaseJudge)
 
 
 class Chooser(ABC, Generic[Judge]):
-    """Makes choices of candidates, all under one judge: what choices have whatever is planned for."""
+    """Makes choices of candidates, all under one judge: what choices have whatever is planned
+    for."""
 
     def __init__(self, judge: Judge, directory: Directory, need: Need, extra_items: Sequence[dict], nodes: int) -> None:
         self.judge, self.directory, self.need = judge, directory, need
         self.extra_items, self.nodes = tuple(extra_items), nodes
-        self.made: dict[Pick, Choice] = {}
+        self.made: dict[Candidate, Choice] = {}
 
-    def choose(self, picks: Sequence[Pick], regrets: dict[Pick, Regret] | None = None) -> list[Choice]:
-        """A choice of each candidate; of one asked for again the same."""
-        wanted = [pick for pick in dict.fromkeys(picks) if pick not in self.made]
+    def choose(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret] | None = None) -> list[Choice]:
+        """A choice of each candidate; the same one when it is wanted again."""
+        wanted = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.made]
         if wanted:
             self.made.update(zip(wanted, self._make(wanted, regrets or {}), strict=True))
-        return [self.made[pick] for pick in picks]
+        return [self.made[candidate] for candidate in candidates]
 
     @abstractmethod
-    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret]) -> list[Choice]:
+    def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
         """A choice of each candidate; `regrets` of those that have one."""
 
-    def _common(self, pick: Pick) -> dict:
+    def _common(self, candidate: Candidate) -> dict:
         """What a choice has whatever is planned for."""
-        data, log, place = pick
+        data, log, place = candidate
         host, about = self.judge.hosts[place], self.directory.about(data)
-        limits = self.limits(pick)
+        limits = self.limits(candidate)
         items = [
-            *({**item, "usd": item["usd"] * self.nodes, "quantity": item["quantity"] * self.nodes} for item in self.judge.items(pick)),
+            *(
+                {**item, "usd": item["usd"] * self.nodes, "quantity": item["quantity"] * self.nodes}
+                for item in self.judge.items(candidate)
+            ),
             *self.extra_items,
         ]
         afr = self._afr(about.family, about.members, log)
         return {
-            "storage": data, "log_storage": log, "service": host.service, "instance": host.name, "family": about.family.name,
-            "volume_type": about.family.volume_type, "layout": about.family.layout, "members": about.members,
-            "usable_gib": float(about.storage.usable_gib), "log_gib": 0.0 if log is None else float(self.directory.about(log).storage.usable_gib), "items": tuple(items), "cost_usd_month": float(sum(item["usd"] for item in items)),
-            "durability_afr_percent": afr, "durability": durability_in_words(about.family, about.members, afr),
-            "consistency": consistency_in_words(limits[0]["consistency"]), "persistent": bool(limits[0]["persistent"]),
+            "storage": data,
+            "log_storage": log,
+            "service": host.service,
+            "instance": host.name,
+            "family": about.family.name,
+            "volume_type": about.family.volume_type,
+            "layout": about.family.layout,
+            "members": about.members,
+            "usable_gib": float(about.storage.usable_gib),
+            "log_gib": 0.0 if log is None else float(self.directory.about(log).storage.usable_gib),
+            "items": tuple(items),
+            "cost_usd_month": float(sum(item["usd"] for item in items)),
+            "durability_afr_percent": afr,
+            "durability": durability_in_words(about.family, about.members, afr),
+            "consistency": consistency_in_words(limits[0]["consistency"]),
+            "persistent": bool(limits[0]["persistent"]),
             "vcpus": None if host.instance is None else host.instance["vcpus"],
             "memory_gib": None if host.instance is None else (host.instance["memory_mib"] or 0) / 1024,
             "caveats": tuple(self._caveats(about.family, limits, items, host, log)),
-        }  # fmt: skip
+        }
 
-    def limits(self, pick: Pick) -> list[core.VolumeLimits]:
-        """The limits of each data volume. Raises InputError for a storage that cannot be on that day or instance."""
+    @abstractmethod
+    def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
+        """What each candidate delivers, for charts; None where that is not known."""
+
+    def saving(self, compared: Choice | None, chosen: Choice | None) -> Saving | None:
+        """What a choice saves against today's, as planned and at equal usable space."""
+        if compared is None or chosen is None:
+            return None
+        gib = max(compared.usable_gib + compared.log_gib, chosen.usable_gib + chosen.log_gib)
+        before, after = (self._enlarged_usd(one, gib) for one in (compared, chosen))
+        equal = None if before is None or after is None else before - after
+        return Saving(compared.cost_usd_month - chosen.cost_usd_month, equal, gib)
+
+    def _enlarged_usd(self, choice: Choice, gib: float) -> float | None:
+        """A choice's bill with its data volumes enlarged until all of it holds `gib`; None where
+        they cannot be."""
+        if choice.usable_gib + choice.log_gib >= gib:
+            return choice.cost_usd_month
+        about = self.directory.about(choice.storage)
+        member = math.ceil(about.storage.members[0].size_gib * (gib - choice.log_gib) / choice.usable_gib)
+        if member > about.family.max_gib or choice.volume_type == LOCAL:
+            return None
+        larger = str(about.storage.with_size_gib(member))
+        million = self.judge.million_ios(larger)
+        before, after = (sum(self.judge.prices.volume_totals([text], million)) for text in (choice.storage, larger))
+        return None if math.isnan(after) else choice.cost_usd_month + (after - before) * self.nodes
+
+    def limits(self, candidate: Candidate) -> list[core.VolumeLimits]:
+        """The limits of each data volume. Raises InputError for a storage that cannot be on that
+        day or instance."""
         with core_errors():
-            return core.storage_limits(pick[0], self.judge.prices.as_of, self.judge.hosts[pick[2]].name)
+            return core.storage_limits(candidate[0], self.judge.prices.as_of, self.judge.hosts[candidate[2]].name)
 
     def _afr(self, family: Family, members: int, log: str | None) -> float | None:
         own = static_figures(family, members)[0]
@@ -107,18 +159,26 @@ class Chooser(ABC, Generic[Judge]):
         about = self.directory.about(log)
         return combined_afr_percent([own, static_figures(about.family, about.members)[0]])
 
-    def _room_missed(self, pick: Pick, usable: float) -> list[str]:
-        needed, missed = self.need.of(pick[1]), []
+    def _room_missed(self, candidate: Candidate, usable: float) -> list[str]:
+        needed, missed = self.need.of(candidate[1]), []
         if usable < needed:
             missed.append(f"holds {usable:,.0f} GiB, {needed:,} GiB needed")
-        if pick[1] is not None and (log := self.directory.about(pick[1]).storage.usable_gib) < self.need.log_gib:
+        if (
+            candidate[1] is not None
+            and (log := self.directory.about(candidate[1]).storage.usable_gib) < self.need.log_gib
+        ):
             missed.append(f"its log volume holds {log:,} GiB, {self.need.log_gib:,} GiB needed")
         return missed
 
-    def _caveats(self, family: Family, limits: list[core.VolumeLimits], items: list[dict], host: Host, log: str | None) -> list[str]:
+    def _caveats(
+        self, family: Family, limits: list[core.VolumeLimits], items: list[dict], host: Host, log: str | None
+    ) -> list[str]:
         found = []
         if not limits[0]["persistent"]:
-            found.append(LOCAL + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else ""))
+            found.append(
+                LOCAL_DISKS
+                + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else "")
+            )
         elif log:
             found.append(TWO_SNAPSHOTS)
         if family.layout == "raid0":
@@ -128,9 +188,14 @@ class Chooser(ABC, Generic[Judge]):
             for limit in limits
             for caveat in limit["caveats"]
         ]
-        found += [f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if _doubtful(item)]
+        found += [
+            f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if _doubtful(item)
+        ]
         if host.instance is not None:
-            found += [f"{host.name} {caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in host.instance["caveats"]]
+            found += [
+                f"{host.name} {caveat['field']}: {caveat['text']} ({caveat['source']})"
+                for caveat in host.instance["caveats"]
+            ]
         found += [
             f"{family.volume_type} {name}: {param.get('note') or param['source']} ({param['source']})"
             for name in ("durability_afr_percent", "consistency")
@@ -141,41 +206,62 @@ class Chooser(ABC, Generic[Judge]):
 
 
 class DemandChooser(Chooser[DemandJudge]):
-    """Choices of plans for demand: what is the bottleneck, when balances run dry, how far demand may grow."""
+    """Choices of plans for demand: what is the bottleneck, when balances run dry, how far demand
+    may grow."""
 
-    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret]) -> list[Choice]:
-        columns = self.judge.run(picks, prune=False)
-        rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(picks))]
-        rooms = self._headrooms(picks, rows)
-        return [self._choice(pick, row, room) for pick, row, room in zip(picks, rows, rooms, strict=True)]
+    def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
+        columns = self.judge.run(candidates, prune=False)
+        rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
+        rooms = self._headrooms(candidates, rows)
+        return [
+            self._choice(candidate, row, room) for candidate, row, room in zip(candidates, rows, rooms, strict=True)
+        ]
 
-    def _choice(self, pick: Pick, row: dict, room: float | None) -> Choice:
-        common, limits = self._common(pick), self.limits(pick)[0]
-        metrics = {name: row.get(name) for name in DEMAND} | {"headroom_percent": room, "cost_usd_month": common["cost_usd_month"]}
-        misses = self._room_missed(pick, common["usable_gib"]) + self._missed(metrics)
+    def _choice(self, candidate: Candidate, row: dict, room: float | None) -> Choice:
+        common, limits = self._common(candidate), self.limits(candidate)[0]
+        metrics = {name: row.get(name) for name in DEMAND} | {
+            "headroom_percent": room,
+            "cost_usd_month": common["cost_usd_month"],
+        }
+        misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics)
         return Choice(
-            **common, metrics=metrics, meets_goals=not misses, misses=tuple(misses), binds=self._binds(pick, limits), headroom_percent=room,
-            runs_dry=self._runs_dry(pick, row), first_day=_first_day(row, metrics),
-        )  # fmt: skip
+            **common,
+            metrics=metrics,
+            meets_goals=not misses,
+            misses=tuple(misses),
+            binds=self._binds(candidate, limits),
+            headroom_percent=room,
+            runs_dry=self._runs_dry(candidate, row),
+            first_day=_first_day(row, metrics),
+        )
 
     def _missed(self, metrics: dict) -> list[str]:
-        # Head-room that was not looked for, because another goal fails already, is not one more miss.
-        goals = [goal for goal in self.judge.goals if goal.about.kind != "headroom" or metrics["headroom_percent"] is not None]
+        # Head-room that was not looked for, because another goal fails already, is not one more
+        # miss.
+        goals = [
+            goal
+            for goal in self.judge.goals
+            if goal.about.kind != "headroom" or metrics["headroom_percent"] is not None
+        ]
         return [miss_in_words(goal, metrics[goal.metric]) for goal in goals if not goal.met(metrics[goal.metric])]
 
-    def utilisations(self, pick: Pick, limits: core.VolumeLimits) -> list[dict]:
-        """Each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or all on the instance), `unit`,
-        `utilisation`, `at_s`. Limits that burst are taken at their burst."""
-        about, instance = self.directory.about(pick[0]), self.judge.hosts[pick[2]].instance
-        together = self.judge.demand.on_volumes(pick[0])
-        volume = self.judge.demand.per_member(pick[0], about.members)
+    def utilisations(self, candidate: Candidate, limits: core.VolumeLimits) -> list[dict]:
+        """Each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or all
+        on the instance), `unit`, `utilisation`, `at_s`. Limits that burst are taken at their
+        burst."""
+        about, instance = self.directory.about(candidate[0]), self.judge.hosts[candidate[2]].instance
+        together = self.judge.demand.on_volumes(candidate[0])
+        volume = self.judge.demand.per_member(candidate[0], about.members)
         hdd, burst = limits["random_charges_full_unit"], limits["io_burst"]
         found: list[tuple[str, pl.DataFrame, str, float, str]] = (
             [] if hdd else [("volume-iops", volume, "iops", burst["iops"] if burst else limits["iops"], "IOPS")]
         )
-        # st1 and sc1 charge a random request of any size a whole MiB, so what is asked of their throughput is not what is transferred.
+        # st1 and sc1 charge a random request of any size a whole MiB, so what is asked of their
+        # throughput is not what is transferred.
         charged = "MiB/s charged (1 MiB a random request)" if hdd else "MiB/s"
-        found.append(("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", limits["throughput_bytes_s"] / MIB, charged))
+        found.append(
+            ("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", limits["throughput_bytes_s"] / MIB, charged)
+        )
         if instance is not None and about.family.volume_type != "instance-store":
             iops = instance["max_iops"] or instance["baseline_iops"]
             bytes_s = instance["max_bytes_s"] or instance["baseline_bytes_s"]
@@ -186,13 +272,22 @@ class DemandChooser(Chooser[DemandJudge]):
             at = frame[column].arg_max() or 0
             asked = frame[column][at]
             share = asked / allowed if allowed else 0.0
-            answer.append({"cap": cap, "asked": asked, "allowed": allowed, "unit": unit, "utilisation": share, "at_s": frame["t_s"][at]})
+            answer.append(
+                {
+                    "cap": cap,
+                    "asked": asked,
+                    "allowed": allowed,
+                    "unit": unit,
+                    "utilisation": share,
+                    "at_s": frame["t_s"][at],
+                }
+            )
         return answer
 
-    def _binds(self, pick: Pick, limits: core.VolumeLimits) -> dict:
-        used = self.utilisations(pick, limits)
+    def _binds(self, candidate: Candidate, limits: core.VolumeLimits) -> dict:
+        used = self.utilisations(candidate, limits)
         nearest = max(used, key=lambda entry: entry["utilisation"])
-        waited = [(seconds, cap) for cap, seconds in self.simulated(pick)["throttled_by_s"] if seconds > 0]
+        waited = [(seconds, cap) for cap, seconds in self.simulated(candidate)["throttled_by_s"] if seconds > 0]
         if not waited:
             words = (
                 f"nothing; nearest is {caps.long(nearest['cap'])}: {nearest['asked']:,.0f} of {nearest['allowed']:,.0f} {nearest['unit']} "
@@ -203,32 +298,46 @@ class DemandChooser(Chooser[DemandJudge]):
         seconds, cap = max(waited)
         entry = next((entry for entry in used if entry["cap"] == cap), {**nearest, "cap": cap})
         words = f"{caps.long(cap)}, for {span_in_words(max(1, round(seconds)))}"
-        if entry["utilisation"] > 1 and entry["cap"] in ("volume-iops", "volume-throughput", "instance-iops", "instance-throughput"):
-            words += f": {entry['asked']:,.0f} {entry['unit']} asked {self.moment(entry['at_s'])}, {entry['allowed']:,.0f} allowed"
+        if entry["utilisation"] > 1 and entry["cap"] in (
+            "volume-iops",
+            "volume-throughput",
+            "instance-iops",
+            "instance-throughput",
+        ):
+            words += f": {entry['asked']:,.0f} {entry['unit']} demanded {self.moment(entry['at_s'])}, {entry['allowed']:,.0f} allowed"
         short = f"{caps.short(cap)}, for {span_in_words(max(1, round(seconds)))}"
         return {**entry, "throttled_s": seconds, "words": words, "short": short}
 
-    def simulated(self, pick: Pick) -> core.Summary:
+    def simulated(self, candidate: Candidate) -> core.Summary:
         """The summary of one run of the planned demand on a candidate."""
         judge = self.judge
         with core_errors():
             return core.simulate(
-                pick[0], judge.demand.load, form="interval", interval_s=judge.demand.longest_point_s,
-                instance=judge.hosts[pick[2]].name, as_of=judge.prices.as_of, start_balance_percent=judge.start_balance, cycle=judge.cycle,
-            )["summary"]  # fmt: skip
+                candidate[0],
+                judge.demand.load,
+                form="interval",
+                interval_s=judge.demand.longest_point_s,
+                instance=judge.hosts[candidate[2]].name,
+                as_of=judge.prices.as_of,
+                start_balance_percent=judge.start_balance,
+                cycle=judge.cycle,
+            )["summary"]
 
     def moment(self, t_s: float) -> str:
         """`at 09:42`, or `3 h 5 min after the start` where the workload has no clock."""
         clock = clock_text(self.judge.demand.workload.source.get("clock_start"), t_s)
         return f"at {clock}" if clock else f"{span_in_words(round(t_s))} after the start"
 
-    def _runs_dry(self, pick: Pick, row: dict) -> dict | None:
-        """When credits end: for good, where each repetition of the recording loses some; else the times of the settled day."""
+    def _runs_dry(self, candidate: Candidate, row: dict) -> dict | None:
+        """When credits end: for good, where each repetition of the recording loses some; else the
+        times of the settled day."""
         span_s = self.judge.demand.totals["seconds"]
         lost, after_s = row.get("loses_percent_per_cycle") or 0.0, row.get("dry_after_s")
-        if lost > 0 or (row.get("settled") == 0 and self._has_credits(pick)):
+        if lost > 0 or (row.get("settled") == 0 and self._has_credits(candidate)):
             each = "a day" if abs(span_s - 86_400) < 1 else f"each {span_in_words(round(span_s))}"
-            words = f"loses {lost:.3g} % of its credits {each}" if 0 < lost <= 100 else "spends more credits than come back"
+            words = (
+                f"loses {lost:.3g} % of its credits {each}" if 0 < lost <= 100 else "spends more credits than come back"
+            )
             if after_s is not None and not math.isnan(after_s):
                 day = int(after_s // 86_400)
                 words += (
@@ -241,24 +350,49 @@ class DemandChooser(Chooser[DemandJudge]):
             at_s, empty_s, what = row["credits_empty_at_s"], row["credits_empty_s"], "credits empty"
         elif (row.get("instance_empty_s") or 0) > 0:
             at_s, empty_s = row["instance_empty_at_s"], row["instance_empty_s"]
-            what = f"{self.judge.hosts[pick[2]].name}'s EBS burst bucket empty"
+            what = f"{self.judge.hosts[candidate[2]].name}'s EBS burst bucket empty"
         else:
             return None
-        return {"at_s": at_s, "empty_s": empty_s, "words": f"{what} {self.moment(at_s)}, {span_in_words(max(1, round(empty_s)))} in all"}
+        return {
+            "at_s": at_s,
+            "empty_s": empty_s,
+            "words": f"{what} {self.moment(at_s)}, {span_in_words(max(1, round(empty_s)))} in all",
+        }
 
-    def _has_credits(self, pick: Pick) -> bool:
-        limits, instance = self.limits(pick), self.judge.hosts[pick[2]].instance
-        return any(one["io_burst"] or one["byte_burst"] for one in limits) or bool(instance and instance["burst_seconds"])
+    def _has_credits(self, candidate: Candidate) -> bool:
+        limits, instance = self.limits(candidate), self.judge.hosts[candidate[2]].instance
+        return any(one["io_burst"] or one["byte_burst"] for one in limits) or bool(
+            instance and instance["burst_seconds"]
+        )
 
-    def _headrooms(self, picks: Sequence[Pick], rows: Sequence[dict]) -> list[float | None]:
-        """Highest growth of demand, whole percent up to 400, at which the goals on performance hold and nothing is throttled; None where
-        they fail now, 0 while something is throttled."""
-        fine = self.judge.holds_at(picks, 1.0)
+    def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
+        columns, fine = self.judge.run(candidates, prune=False), self.judge.performs(candidates)
+        found: list[dict | None] = []
+        for place, good in enumerate(fine):
+            iops, p99, throttled, unserved = (
+                float(columns[name][place])
+                for name in ("delivered_iops", "p99_ms", "throttled_min", "unserved_percent")
+            )
+            figures = {
+                "delivered_iops": iops,
+                "p99_ms": p99,
+                "throttled_min": throttled,
+                "delivered_percent": 100.0 - unserved,
+            }
+            found.append(None if math.isnan(p99) else figures | {"meets_goals": good})
+        return found
+
+    def _headrooms(self, candidates: Sequence[Candidate], rows: Sequence[dict]) -> list[float | None]:
+        """Highest growth of demand, whole percent up to 400, at which the goals on performance hold
+        and nothing is throttled; None where they fail now, 0 while something is throttled."""
+        fine = self.judge.holds_at(candidates, 1.0)
         open_ = {i: [0, MAX_HEADROOM_PERCENT + 1] for i, good in enumerate(fine) if good and not rows[i]["throttled_s"]}
         while asked := {i: (low + high) // 2 for i, (low, high) in open_.items() if high - low > 1}:
             for percent in sorted(set(asked.values())):
                 some = [i for i, middle in asked.items() if middle == percent]
-                for i, holds in zip(some, self.judge.holds_at([picks[i] for i in some], 1 + percent / 100), strict=True):
+                for i, holds in zip(
+                    some, self.judge.holds_at([candidates[i] for i in some], 1 + percent / 100), strict=True
+                ):
                     open_[i][0 if holds else 1] = percent
         return [float(open_[i][0]) if i in open_ else 0.0 if good else None for i, good in enumerate(fine)]
 
@@ -266,37 +400,59 @@ class DemandChooser(Chooser[DemandJudge]):
 class DatabaseChooser(Chooser[DatabaseJudge]):
     """Choices of plans for databases: transactions, and how sure they are."""
 
-    def _make(self, picks: Sequence[Pick], regrets: dict[Pick, Regret]) -> list[Choice]:
-        columns, doubts = self.judge.run(picks, bounds=False), self.judge.worlds.of(picks)
-        [first] = self.judge.run_in([self.judge.core], [1.0], picks, names=("tps_mean", "dry_at_s"), first=True)
+    def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
+        columns, doubts = self.judge.run(candidates, bounds=False), self.judge.scenarios.of(candidates)
+        [first] = self.judge.run_in([self.judge.core], [1.0], candidates, names=("tps_mean", "dry_at_s"), first=True)
         columns |= {"first_tps": first["tps_mean"], "dry_at_s": first["dry_at_s"]}
-        rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(picks))]
-        return [self._choice(pick, row, doubt, regrets.get(pick)) for pick, row, doubt in zip(picks, rows, doubts, strict=True)]
+        rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
+        return [
+            self._choice(candidate, row, doubt, regrets.get(candidate))
+            for candidate, row, doubt in zip(candidates, rows, doubts, strict=True)
+        ]
 
-    def _choice(self, pick: Pick, row: dict, doubt: Doubt, regret: Regret | None) -> Choice:
-        common, judge, host = self._common(pick), self.judge, self.judge.hosts[pick[2]]
+    def _choice(self, candidate: Candidate, row: dict, doubt: Doubt, regret: Regret | None) -> Choice:
+        common, judge, host = self._common(candidate), self.judge, self.judge.hosts[candidate[2]]
         metrics = {name: row.get(name) for name in DATABASE} | {
-            "cost_usd_month": common["cost_usd_month"], "durability_afr_percent": common["durability_afr_percent"],
-            "consistency_percent": static_figures(self.directory.about(pick[0]).family, common["members"])[1],
-        }  # fmt: skip
+            "cost_usd_month": common["cost_usd_month"],
+            "durability_afr_percent": common["durability_afr_percent"],
+            "consistency_percent": static_figures(self.directory.about(candidate[0]).family, common["members"])[1],
+        }
         metrics["headroom_percent"] = judge.headroom_percent(
             {name: math.nan if value is None else value for name, value in metrics.items()}
         )
         tps = metrics["tps"] or 0.0
-        misses = self._room_missed(pick, common["usable_gib"]) + self._missed(metrics, doubt)
+        misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, doubt)
         at_most = judge.conditions.arrivals_tps or math.inf
         dry_at_s, first_tps = row["dry_at_s"], row["first_tps"]
         return Choice(
-            **common, metrics=metrics, meets_goals=not misses, misses=tuple(misses),
-            binds={"cap": row["cap"], "words": caps.long(row["cap"]), "short": caps.short(row["cap"])}, headroom_percent=metrics["headroom_percent"],
-            runs_dry=None if dry_at_s is None else {"at_s": dry_at_s, "words": f"bursts until credits are gone after {span_in_words(round(dry_at_s))}; judged at its baseline"},
+            **common,
+            metrics=metrics,
+            meets_goals=not misses,
+            misses=tuple(misses),
+            binds={"cap": row["cap"], "words": caps.long(row["cap"]), "short": caps.short(row["cap"])},
+            headroom_percent=metrics["headroom_percent"],
+            runs_dry=None
+            if dry_at_s is None
+            else {
+                "at_s": dry_at_s,
+                "words": f"bursts until credits are gone after {span_in_words(round(dry_at_s))}; judged at its baseline",
+            },
             first_day=None if first_tps is None or first_tps < FIRST_DAY_GAIN * tps else {"tps": first_tps},
-            cache_gib=host.cache_gib, tps_low=tps * math.exp(-Z80 * doubt.spread), tps_high=min(at_most, tps * math.exp(Z80 * doubt.spread)),
-            probability=doubt.probability, goal_probabilities={goal: doubt.goal_probability(goal) for goal in doubt.each},
+            cache_gib=host.cache_gib,
+            tps_low=tps * math.exp(-Z80 * doubt.spread),
+            tps_high=min(at_most, tps * math.exp(Z80 * doubt.spread)),
+            probability=doubt.probability,
+            goal_probabilities={goal: doubt.goal_probability(goal) for goal in doubt.each},
             per_transaction={"reads": row["reads_per_tx"], "ios": row["ios_per_tx"], "mib": row["mib_per_tx"]},
-            regret_expected_usd=None if regret is None else regret.expected, regret_worst_usd=None if regret is None else regret.worst,
+            regret_expected_usd=None if regret is None else regret.expected,
+            regret_worst_usd=None if regret is None else regret.worst,
             far_from_runs=tuple(self._far(host)),
-        )  # fmt: skip
+        )
+
+    def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
+        names = ("tps_low", "tps_high", "probability", "meets_goals")
+        made = self.choose(candidates)
+        return [{"tps": one.metrics["tps"]} | {name: getattr(one, name) for name in names} for one in made]
 
     def _far(self, host: Host) -> list[str]:
         workload, threads = self.judge.workload, self.judge.conditions.threads
@@ -304,19 +460,22 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         return workload.outside(cache_gib=host.cache_gib, threads=threads or workload.threads, vcpus=vcpus)
 
     def _missed(self, metrics: dict, doubt: Doubt) -> list[str]:
-        found, confidence = [], self.judge.confidence
+        found, required = [], f"{100 * self.judge.confidence:.0f} % required"
         for goal in self.judge.goals:
             value = metrics[goal.metric]
             if goal.about.kind != "load":
-                found += [] if goal.met(value) or (goal.about.kind == "headroom" and value is None) else [miss_in_words(goal, value)]
-            elif not goal.met(value):
-                found.append(f"{miss_in_words(goal, value)} (probability {100 * doubt.goal_probability(str(goal)):.0f} %)")
-            elif doubt.goal_probability(str(goal)) < confidence:
-                found.append(
-                    f"{goal}{self._grown(goal)} holds with {100 * doubt.goal_probability(str(goal)):.0f} %, {100 * confidence:.0f} % asked"
-                )
-        if not found and doubt.probability < confidence:
-            found.append(f"all goals together hold with {100 * doubt.probability:.0f} %, {100 * confidence:.0f} % asked")
+                # Head-room that is not known, because another goal fails already, is not one more
+                # miss.
+                known = goal.about.kind != "headroom" or value is not None
+                found += [miss_in_words(goal, value)] if known and not goal.met(value) else []
+                continue
+            chance = doubt.goal_probability(str(goal))
+            if not goal.met(value):
+                found.append(f"{miss_in_words(goal, value)} (probability {100 * chance:.0f} %)")
+            elif chance < self.judge.confidence:
+                found.append(f"{goal}{self._grown(goal)} holds with {100 * chance:.0f} %, {required}")
+        if not found and doubt.probability < self.judge.confidence:
+            found.append(f"all goals together hold with {100 * doubt.probability:.0f} %, {required}")
         return found
 
     def _grown(self, goal: Goal) -> str:
@@ -333,9 +492,10 @@ def _value(value: object) -> object:
 def _first_day(row: dict, metrics: dict) -> dict | None:
     """The first day with full credits, where it is better than the settled one."""
     first = {
-        "p99_ms": row.get("first_worst_p99_ms"), "lowest_balance_percent": row.get("first_lowest_balance_percent"),
+        "p99_ms": row.get("first_worst_p99_ms"),
+        "lowest_balance_percent": row.get("first_lowest_balance_percent"),
         "throttled_min": None if row.get("first_throttled_s") is None else row["first_throttled_s"] / 60,
-    }  # fmt: skip
+    }
     pairs = [(first[name], metrics[name], least) for name, least in FIRST_DAY.items()]
     differs = any(one is not None and other is not None and abs(one - other) > least for one, other, least in pairs)
     return first if differs else None
@@ -350,7 +510,9 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
     in_force: dict[str, core.LatencyProfile] = {}
     for profile in core.latency_profiles():
         if profile["volume_type"] == volume_type and profile["from"] <= as_of:
-            in_force[profile["op"]] = max(in_force.get(profile["op"], profile), profile, key=lambda entry: entry["from"])
+            in_force[profile["op"]] = max(
+                in_force.get(profile["op"], profile), profile, key=lambda entry: entry["from"]
+            )
     doubtful = {op: profile for op, profile in in_force.items() if profile["confidence"] in ("low", "guess")}
     return [
         f"Latency of {volume_type} {op}s, confidence {profile['confidence']}: {profile['source']}"

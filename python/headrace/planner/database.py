@@ -1,9 +1,11 @@
 """The judge of plans for databases: how many transactions a candidate does, and how sure that is.
 
-The run is the interval form of `headrace.predict`, warm and over a day by default, so that burst credits run dry; what is sustained is the
-worst hour. A state of the world is a database drawn from the calibration, times a factor on all its rates that no parameter covers,
-lognormal: the further a candidate's cache from those of the runs, the wider (`TransactionWorkload.unexplained`). That factor is integrated
-out: with clients, what a goal needs of it is known in closed form, since tps grow and response times shrink with it.
+The run is the interval form of `headrace.predict`, warm and over a day by default, so that burst
+credits run dry; what is sustained is the worst hour. A scenario is a database drawn from
+the calibration, times a factor on all its rates that no parameter covers, lognormal: the further a
+candidate's cache from those of the runs, the wider (`TransactionWorkload.unexplained`). That factor
+is integrated out: with clients, what a goal needs of it is known in closed form, since tps grow and
+response times shrink with it.
 
     P(goals) = mean over databases of  P(factor > what the hardest goal needs)
 """
@@ -13,31 +15,35 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.units import GIB
+from headrace.base.units import DAY_S, GIB
 from headrace.catalog.price_list import PriceList
-from headrace.planner.candidates import Host, Pick
+from headrace.planner.candidates import Candidate, Family, Host
 from headrace.planner.demand import Counts
 from headrace.planner.goals import Goal, headroom_of
 from headrace.workload.transactions import TransactionWorkload
 
 FIGURES = (
-    "tps", "tps_mean", "tps_p5", "p95_ms", "backlog_s", "reads_per_tx", "ios_per_tx", "mib_per_tx", "cached_share", "balance_percent", "dry_at_s",
+    "tps", "tps_mean", "tps_p5", "p95_ms", "backlog_s", "reads_per_tx", "ios_per_tx", "mib_per_tx",
+    "cached_share", "balance_percent", "dry_at_s",
 )  # fmt: skip
 TEXT = ("status", "why", "cap")
-# Equal parts of the unexplained factor's distribution, where a state must have a number.
+# Equal parts of the unexplained factor's distribution, where a scenario must have a number of it
+# (a guess: more change no regret by a dollar).
 QUANTILES = 5
 Z80 = 1.2816  # a normal variable lies within this many standard deviations of its mean with 80 %
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all candidates have in common: clients or arrivals, the start, the length, credits at the start (percent); `settled`: bursts are
-    not counted on, since the load is the same day after day."""
+    """What all candidates have in common: clients or arrivals, the start, the length, credits at
+    the start (percent); `settled`: bursts are not counted on, since the load is the same day after
+    day."""
 
     threads: int | None
     arrivals_tps: float | None
@@ -48,7 +54,8 @@ class Conditions:
 
 
 class DatabaseJudge:
-    """Judges candidates under one database; keeps followed caches. `confidence`: probability from which a goal counts as met."""
+    """Judges candidates under one database; keeps followed caches. `confidence`: probability from
+    which a goal counts as met."""
 
     subject = "database"
 
@@ -64,7 +71,13 @@ class DatabaseJudge:
         draws: int,
         seed: int,
     ) -> None:
-        self.workload, self.database, self.goals, self.prices, self.hosts = workload, workload.database, tuple(goals), prices, hosts
+        self.workload, self.database, self.goals, self.prices, self.hosts = (
+            workload,
+            workload.database,
+            tuple(goals),
+            prices,
+            hosts,
+        )
         self.conditions, self.least_tps, self.confidence = conditions, least_tps, confidence
         self.counts = Counts()
         self.headroom = headroom_of(goals)
@@ -72,31 +85,32 @@ class DatabaseJudge:
         self._usd: dict[str, float] = {}
         with core_errors():
             self.core = core.TransactionCandidates(self.database)
-        self.worlds = Worlds(self, workload, draws, seed)
+        self.scenarios = Scenarios(self, workload, draws, seed)
 
-    # --- performance --------------------------------------------------------------------------------------------------
+    # --- performance ------------------------------------------------------------------------------
 
-    def run(self, picks: Sequence[Pick], *, bounds: bool = True) -> dict[str, np.ndarray]:
-        """Columns in the order of `picks`: `status` ("ran", "bounded": cannot reach the least tps, its figures are the bound, "invalid"),
-        `why`, `cap` and FIGURES (NaN where there are none). `bounds` False follows every candidate to its end."""
-        columns = self.run_in([self.core], [1.0], picks, self.least_tps if bounds else 0.0)[0]
-        self.counts.note(picks, columns["status"].tolist())
+    def run(self, candidates: Sequence[Candidate], *, bounds: bool = True) -> dict[str, np.ndarray]:
+        """Columns in the order of `candidates`: `status` ("ran", "bounded": cannot reach the least
+        tps, its figures are the bound, "invalid"), `why`, `cap` and FIGURES (NaN where there are
+        none). `bounds` False follows every candidate to its end."""
+        columns = self.run_in([self.core], [1.0], candidates, self.least_tps if bounds else 0.0)[0]
+        self.counts.note(candidates, columns["status"].tolist())
         return columns
 
     def run_in(
         self,
         cores: Sequence,
         arrivals_by: Sequence[float],
-        picks: Sequence[Pick],
+        candidates: Sequence[Candidate],
         least_tps: float = 0.0,
         names: Sequence[str] = FIGURES,
         first: bool = False,
     ) -> list[dict[str, np.ndarray]]:
-        """The same under several databases, each with a factor on its arrivals; `names`: the figures that are wanted; `first`: of a first
-        day, bursts included, whatever is judged."""
-        texts = {text: None for data, log, _ in picks for text in (data, log) if text is not None}
+        """The same under several databases, each with a factor on its arrivals; `names`: the
+        figures that are wanted; `first`: of a first day, bursts included, whatever is judged."""
+        texts = {text: None for data, log, _ in candidates for text in (data, log) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
-        used = {index: None for *_, index in picks}
+        used = {index: None for *_, index in candidates}
         named = [index for index in used if self.hosts[index].instance is not None]
         host_place = {index: position for position, index in enumerate(named)}
         caches = list(dict.fromkeys(self.hosts[index].cache_gib for index in used))
@@ -105,41 +119,54 @@ class DatabaseJudge:
         # Head-room of an open load: so much more arrives.
         by = 1.0 + self.headroom / 100.0
         search = {
-            "storages": list(texts), "instances": [self.hosts[index].name for index in named], "caches": [cache * GIB for cache in caches],
-            "as_of": self.prices.as_of, "clients": about.threads, "arrivals_tps": about.arrivals_tps and about.arrivals_tps * by, "start": about.start,
-            "seconds": about.hours * 3600.0, "start_balance_percent": about.start_balance,
-            "settled": about.settled and not first, "least_tps": least_tps,
-        }  # fmt: skip
+            "storages": list(texts),
+            "instances": [self.hosts[index].name for index in named],
+            "caches": [cache * GIB for cache in caches],
+            "as_of": self.prices.as_of,
+            "clients": about.threads,
+            "arrivals_tps": about.arrivals_tps and about.arrivals_tps * by,
+            "start": about.start,
+            "seconds": about.hours * 3600.0,
+            "start_balance_percent": about.start_balance,
+            "settled": about.settled and not first,
+            "least_tps": least_tps,
+        }
         with core_errors():
             answers = core.transaction_candidates(
-                list(cores), search, [place[data] for data, _, _ in picks], [None if log is None else place[log] for _, log, _ in picks],
-                [host_place.get(index) for *_, index in picks], [cache_place[self.hosts[index].cache_gib] for *_, index in picks],
+                list(cores),
+                search,
+                [place[data] for data, _, _ in candidates],
+                [None if log is None else place[log] for _, log, _ in candidates],
+                [host_place.get(index) for *_, index in candidates],
+                [cache_place[self.hosts[index].cache_gib] for *_, index in candidates],
                 arrivals_by=list(arrivals_by),
-            )  # fmt: skip
+            )
         return [
             {name: np.array(raw[name], dtype=float) for name in names} | {name: np.array(raw[name], dtype=object) for name in TEXT}
             for raw in answers
         ]
 
-    def performs(self, picks: Sequence[Pick]) -> list[bool]:
+    def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Which candidates meet every goal on performance by the best guess, head-room included."""
-        columns = self.run(picks)
+        columns = self.run(candidates)
         fine = columns["status"] == "ran"
         for goal in self.load_goals:
             fine &= goal.met(self.without_headroom(goal, columns[goal.metric]))
         return fine.tolist()
 
-    def surely(self, picks: Sequence[Pick], confidence: float | None = None) -> list[bool]:
-        """Which candidates meet them with the confidence asked for, or with another."""
+    def meets_with_confidence(self, candidates: Sequence[Candidate], confidence: float | None = None) -> list[bool]:
+        """Which candidates meet them with the confidence required, or with another."""
         least = self.confidence if confidence is None else confidence
-        return [doubt.probability >= least for doubt in self.worlds.of(picks)]
+        return [doubt.probability >= least for doubt in self.scenarios.of(candidates)]
 
     def without_headroom(self, goal: Goal, value: np.ndarray) -> np.ndarray:
-        """A rate less the head-room that goals ask for: what is held against the limit. Times stay as they are."""
+        """A rate less the head-room that goals ask for: what is held against the limit. Times stay
+        as they are."""
         return value / (1.0 + self.headroom / 100.0) if goal.about.unit == "tps" else value
 
     def headroom_percent(self, metrics: dict) -> float | None:
-        """Growth of the rates asked for before they are missed, percent; None where they are missed, or where none is asked for."""
+        """Growth of the rates required before they are missed, percent; None where they are
+        missed, or where none is required."""
         if self.conditions.arrivals_tps is not None:
             return self.headroom if all(goal.met(metrics[goal.metric]) for goal in self.load_goals) else None
         rates = [goal for goal in self.load_goals if goal.about.unit == "tps" and goal.limit > 0]
@@ -147,24 +174,30 @@ class DatabaseJudge:
         # Rounded first: 20 % must not become 19 because of a last bit.
         return None if math.isnan(least) or least < 0 else float(math.floor(round(least, 6)))
 
-    # --- cost ---------------------------------------------------------------------------------------------------------
+    # --- cost -------------------------------------------------------------------------------------
 
-    def costs(self, picks: Sequence[Pick]) -> np.ndarray:
+    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """USD a month of each candidate, NaN where a price is not known."""
-        texts = dict.fromkeys(text for data, log, _ in picks for text in (data, log) if text is not None)
+        texts = dict.fromkeys(text for data, log, _ in candidates for text in (data, log) if text is not None)
         new = [text for text in texts if text not in self._usd]
         if new:
             self._usd.update(zip(new, self.prices.volume_totals(new, 0.0), strict=True))
         usd = self._usd
         return np.array(
-            [usd[data] + (0.0 if log is None else usd[log]) + self.hosts[index].usd_month for data, log, index in picks], dtype=float
+            [usd[data] + (0.0 if log is None else usd[log]) + self.hosts[index].usd_month for data, log, index in candidates],
+            dtype=float,
         )
 
-    def items(self, pick: Pick) -> list[dict]:
+    def million_ios(self, storage: str) -> float:
+        """None: volumes that are billed by the request are not planned for databases."""
+        return 0.0
+
+    def items(self, candidate: Candidate) -> list[dict]:
         """The monthly bill of a candidate, item by item."""
-        data, log, place = pick
+        data, log, place = candidate
         host = self.hosts[place]
-        items = [] if host.name is None else [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
+        instance = [] if host.name is None else self.prices.instance_items(host.name)
+        items = [{"part": "instance"} | item for item in instance]
         for part, storage in (("data", data), ("log", log)):
             if storage is not None:
                 items += [{"part": part} | item for item in self.prices.volume_items(storage, 0.0)]
@@ -173,8 +206,9 @@ class DatabaseJudge:
 
 @dataclass(frozen=True)
 class Doubt:
-    """Of one candidate: for every database drawn, how many standard deviations of the unexplained factor (`unexplained`, of its logarithm) its goals need (`needs`), of each goal
-    alone (`each`: goal text), and its tps."""
+    """Of one candidate: for every database drawn, how many standard deviations of the unexplained
+    factor (`unexplained`, of its logarithm) its goals need (`needs`), of each goal alone (`each`:
+    goal text), and its tps."""
 
     needs: np.ndarray
     each: dict[str, np.ndarray]
@@ -201,7 +235,7 @@ def _chance(needs: np.ndarray) -> float:
     return float(np.mean([0.5 * math.erfc(need / math.sqrt(2.0)) for need in needs]))
 
 
-class Worlds:
+class Scenarios:
     """The databases drawn, each with its followed caches, and what came of candidates in them."""
 
     def __init__(self, judge: DatabaseJudge, workload: TransactionWorkload, draws: int, seed: int) -> None:
@@ -209,40 +243,44 @@ class Worlds:
         databases = workload.draws(draws, seed) or [workload.database]
         with core_errors():
             self.cores = [core.TransactionCandidates(database) for database in databases]
-        # Only an open load needs the factor as a number: its backlog has no closed form. Spread evenly over the databases, in an order of chance.
+        # Only an open load needs the factor as a number: its backlog has no closed form. Spread
+        # evenly over the databases, in an order of chance.
         order = np.random.default_rng(seed + 1).permutation(len(databases))
         self.deviations = normal_middles(len(databases))[order]
         self.workload = workload
-        self.known: dict[Pick, Doubt] = {}
+        self.known: dict[Candidate, Doubt] = {}
 
-    def of(self, picks: Sequence[Pick]) -> list[Doubt]:
+    def of(self, candidates: Sequence[Candidate]) -> list[Doubt]:
         """The doubt of each candidate."""
-        new = [pick for pick in dict.fromkeys(picks) if pick not in self.known]
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.known]
         if new:
             self._look_at(new)
-        return [self.known[pick] for pick in picks]
+        return [self.known[candidate] for candidate in candidates]
 
-    def _width(self, pick: Pick) -> float:
-        """Standard deviation of the logarithm of the unexplained factor, with the cache of the candidate's instance."""
-        return self.workload.unexplained(self.judge.hosts[pick[2]].cache_gib)
+    def _width(self, candidate: Candidate) -> float:
+        """Standard deviation of the logarithm of the unexplained factor, with the cache of the
+        candidate's instance."""
+        return self.workload.unexplained(self.judge.hosts[candidate[2]].cache_gib)
 
-    def _look_at(self, picks: Sequence[Pick]) -> None:
+    def _look_at(self, candidates: Sequence[Candidate]) -> None:
         if self.judge.conditions.arrivals_tps is None:
-            return self._follow(picks, np.zeros(len(self.cores)))
-        # The factor enters an open load's run as a number: candidates with equally wide factors are run together.
-        by_width: dict[float, list[Pick]] = {}
-        for pick in picks:
-            by_width.setdefault(self._width(pick), []).append(pick)
+            return self._follow(candidates, np.zeros(len(self.cores)))
+        # The factor enters an open load's run as a number: candidates with equally wide factors are
+        # run together.
+        by_width: dict[float, list[Candidate]] = {}
+        for candidate in candidates:
+            by_width.setdefault(self._width(candidate), []).append(candidate)
         for width, alike in by_width.items():
             self._follow(alike, width * self.deviations)
 
-    def _follow(self, picks: Sequence[Pick], factors: np.ndarray) -> None:
-        """Runs the candidates in every world; `factors`: logarithm of the unexplained factor in each."""
+    def _follow(self, candidates: Sequence[Candidate], factors: np.ndarray) -> None:
+        """Runs the candidates in every scenario; `factors`: logarithm of the unexplained factor in
+        each."""
         goals = self.judge.load_goals
         is_open = self.judge.conditions.arrivals_tps is not None
-        widths = np.array([self._width(pick) for pick in picks])
+        widths = np.array([self._width(candidate) for candidate in candidates])
         names = ("tps", *(goal.metric for goal in goals))
-        answers = self.judge.run_in(self.cores, np.exp(-factors).tolist(), picks, names=names)
+        answers = self.judge.run_in(self.cores, np.exp(-factors).tolist(), candidates, names=names)
         ran = np.stack([columns["status"] == "ran" for columns in answers])
         faster = np.exp(factors)[:, None]
         columns = {name: np.stack([answer[name] for answer in answers]) for name in names}
@@ -250,12 +288,12 @@ class Worlds:
         needs = {}
         for goal in goals:
             # Everything faster by a factor: rates grow by it, times shrink by it.
-            held = self.judge.without_headroom(goal, columns[goal.metric]) * (faster if goal.sign == ">=" else 1.0 / faster)
-            value = np.where(ran, held, np.nan)
+            held = self.judge.without_headroom(goal, columns[goal.metric])
+            value = np.where(ran, held * (faster if goal.sign == ">=" else 1.0 / faster), np.nan)
             needs[str(goal)] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
-        for place, pick in enumerate(picks):
+        for place, candidate in enumerate(candidates):
             each = {text: matrix[:, place] for text, matrix in needs.items()}
-            self.known[pick] = Doubt(np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place]))
+            self.known[candidate] = Doubt(np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place]))
 
 
 def _needed(goal: Goal, value: np.ndarray) -> np.ndarray:
@@ -271,23 +309,24 @@ def _met_or_not(goal: Goal, value: np.ndarray) -> np.ndarray:
 
 def normal_middles(count: int) -> np.ndarray:
     """Middles of `count` equally likely parts of a standard normal distribution."""
-    from statistics import NormalDist
-
     return np.array([NormalDist().inv_cdf((index + 0.5) / count) for index in range(count)])
 
 
 @dataclass(frozen=True)
 class Regret:
-    """USD a month a choice is regretted by: its cost, and where it misses the goals that of the next dearer one that meets them (the money is spent twice), less the cost of
-    the best choice in that state."""
+    """USD a month a choice is regretted by: its cost, and where it misses the goals that of the
+    next dearer one that meets them (the money is spent twice), less the cost of the best choice in
+    that state."""
 
     expected: float
     worst: float
 
 
 def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], float]:
-    """The regret of each choice over all states of the world, and the share of states in which no choice meets the goals (those teach nothing and are left out)."""
-    # One factor for all choices of a state: where a database is slower than thought, it is so everywhere, most where least is known.
+    """The regret of each choice over all scenarios, and the share of scenarios in which no
+    choice meets the goals (those teach nothing and are left out)."""
+    # One factor for all choices of a state: where a database is slower than thought, it is so
+    # everywhere, most where least is known.
     deviations = normal_middles(QUANTILES)
     needs = np.array([doubt.needs for doubt in doubts])  # choices x databases
     met = (needs[:, :, None] <= deviations[None, None, :]).reshape(len(doubts), -1)
@@ -299,7 +338,8 @@ def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], f
     cost, met = costs[order], met[order]
     meeting = np.where(met, cost[:, None], np.inf)
     best = meeting.min(axis=0)
-    # From the dearest down: the cheapest that meets among those that cost as much or more; where only cheaper ones do, the best of them.
+    # From the dearest down: the cheapest that meets among those that cost as much or more; where
+    # only cheaper ones do, the best of them.
     dearer = np.minimum.accumulate(meeting[::-1], axis=0)[::-1]
     instead = np.where(np.isfinite(dearer), dearer, best[None, :])
     regret = cost[:, None] + np.where(met, 0.0, instead) - best[None, :]
@@ -307,3 +347,36 @@ def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], f
     for place, row in zip(order, regret, strict=True):
         found[int(place)] = Regret(float(row.mean()), float(row.max()))
     return found, float(1.0 - possible.mean())
+
+
+# --- log volumes of a database --------------------------------------------------------------------
+
+LOG_IOPS = (1000, 3000)  # of provisioned types: a commit's flush needs few; both ends are looked at
+LOG_SIZES = (1, 4)  # times what the log needs: gp2 buys IOPS by size
+# Of redo log or WAL files; innodb_redo_log_capacity is 100 MiB by default and several GiB where
+# writes are heavy.
+REDO_GIB = 8
+
+
+def log_gib(database: dict, tps: float) -> int:
+    """GiB that the redo log and a day of binlogs take at `tps`."""
+    kept = database["log"]["binlog_bytes_per_tx"] * tps * DAY_S / GIB
+    return REDO_GIB + math.ceil(kept)
+
+
+def log_volumes(families: Sequence[Family], size_gib: int) -> list[str]:
+    """Small volumes for redo and binlog alone, of the SSD types among the families (single
+    volumes)."""
+    found: list[str] = []
+    for family in families:
+        if family.layout != "single" or family.volume_type not in ("gp2", "gp3", "io1", "io2"):
+            continue
+        gib = family.member_gib(1, size_gib)
+        if family.axis == "size":
+            found += [family.text(1, gib * times) for times in LOG_SIZES if gib * times <= family.max_gib]
+        elif family.buys_throughput:
+            found.append(family.text(1, gib))
+        else:
+            per_gib = family.figure("iops", "per_gib") or float("inf")
+            found += [family.text(1, max(gib, math.ceil(iops / per_gib)), iops) for iops in LOG_IOPS]
+    return list(dict.fromkeys(found))

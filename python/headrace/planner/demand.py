@@ -1,7 +1,9 @@
-"""The judge of plans for demand: candidates in, metrics and verdicts out. The one place of such a plan that asks the core to simulate.
+"""The judge of plans for demand: candidates in, metrics and verdicts out. The one place of such a
+plan that asks the core to simulate.
 
-The simulation is the interval form of `headrace.simulate`, in the settled cycle: the recording is repeated until credits at its end equal
-those at its start, so that a plan that lives on yesterday's credits does not pass.
+The simulation is the interval form of `headrace.simulate`, in the settled cycle: the recording is
+repeated until credits at its end equal those at its start, so that a plan that lives on yesterday's
+credits does not pass.
 """
 
 from __future__ import annotations
@@ -16,15 +18,16 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.units import HOUR_S, HOURS_PER_MONTH
 from headrace.catalog.price_list import PriceList
-from headrace.planner.candidates import MIRRORED, Directory, Host, Pick, static_figures
+from headrace.planner.candidates import MIRRORED, Candidate, Directory, Host, static_figures
 from headrace.planner.goals import Goal, headroom_of
-from headrace.planner.market import HOURS_PER_MONTH
 from headrace.workload import OpenWorkload
 from headrace.workload.model import core_load
 
 RATES = ("reads_per_s", "writes_per_s")
-# Goals that any backlog breaks: with one of them, a candidate whose bound says "cannot deliver" need not be simulated.
+# Goals that any backlog breaks: with one of them, a candidate whose bound says "cannot deliver"
+# need not be simulated.
 NO_BACKLOG = ("throttled_min", "longest_wait_s", "peak_queue", "queue_at_end", "unserved_percent")
 # Less than this is what adding up a day's intervals leaves of rounding, s.
 THROTTLED_S = 1e-6
@@ -39,21 +42,22 @@ CORE_NAMES = {f"{name}_ms": f"worst_{name}_ms" for name in ("mean", "p50", "p95"
 class Counts:
     """How many different candidates were looked at, by what came of them."""
 
-    seen: dict[Pick, str] = field(default_factory=dict)
+    seen: dict[Candidate, str] = field(default_factory=dict)
 
-    def note(self, picks: Sequence[Pick], statuses: Sequence[str]) -> None:
+    def note(self, candidates: Sequence[Candidate], statuses: Sequence[str]) -> None:
         """Takes note; a candidate that was simulated once stays simulated."""
-        for pick, status in zip(picks, statuses, strict=True):
-            if status != "bounded" or pick not in self.seen:
-                self.seen[pick] = status
+        for candidate, status in zip(candidates, statuses, strict=True):
+            if status != "bounded" or candidate not in self.seen:
+                self.seen[candidate] = status
 
     def of(self, *statuses: str) -> int:
         """Candidates whose last word was one of `statuses`."""
         return sum(1 for known in self.seen.values() if known in statuses)
 
 
-class Demand:
-    """What an open workload asks of volumes, counted as they count it: by the core's own measure."""
+class PlannedDemand:
+    """What an open workload asks of volumes, counted as they count it: by the core's own
+    measure."""
 
     def __init__(self, workload: OpenWorkload) -> None:
         self.workload = workload
@@ -73,8 +77,9 @@ class Demand:
         return max(self.workload.points["duration_s"].to_list())
 
     def on_volumes(self, storage: str) -> pl.DataFrame:
-        """What all volumes of a storage together are asked for at each point: `t_s`, `duration_s`, `iops` (256 KiB units), `mib_s`, and
-        `hdd_mib_s` as st1 and sc1 count it (a random I/O costs a whole MiB)."""
+        """What all volumes of a storage together are asked for at each point: `t_s`, `duration_s`,
+        `iops` (256 KiB units), `mib_s`, and `hdd_mib_s` as st1 and sc1 count it (a random I/O costs
+        a whole MiB)."""
         with core_errors():
             return pl.DataFrame(core.demand_on_volumes(self.load, storage))
 
@@ -90,14 +95,15 @@ class Demand:
 class DemandJudge:
     """Judges candidates against one demand, one set of goals, one price list.
 
-    `cycle`: "settled" or "first". `start_balance`: percent of credits at the start; None: as AWS gives them.
+    `cycle`: "settled" or "first". `start_balance`: percent of credits at the start; None: as AWS
+    gives them.
     """
 
     subject = "demand"
 
     def __init__(
         self,
-        demand: Demand,
+        demand: PlannedDemand,
         goals: Sequence[Goal],
         prices: PriceList,
         hosts: list[Host],
@@ -105,30 +111,37 @@ class DemandJudge:
         cycle: str,
         start_balance: float | None,
     ) -> None:
-        self.demand, self.goals, self.prices, self.hosts, self.directory = demand, tuple(goals), prices, hosts, directory
+        self.demand, self.goals, self.prices, self.hosts, self.directory = (
+            demand,
+            tuple(goals),
+            prices,
+            hosts,
+            directory,
+        )
         self.cycle, self.start_balance = cycle, start_balance
         self.counts = Counts()
         self.prune_above = 1.0 if any(goal.metric in NO_BACKLOG and goal.limit == 0 for goal in goals) else math.inf
         self.headroom = headroom_of(goals)
-        self._known: dict[Pick, bool] = {}
+        self._known: dict[Candidate, bool] = {}
         self._usd: dict[str, float] = {}
         self._loads = {1.0: demand.load}
 
-    # --- performance --------------------------------------------------------------------------------------------------
+    # --- performance ------------------------------------------------------------------------------
 
-    def performs(self, picks: Sequence[Pick]) -> list[bool]:
-        """Which candidates meet all goals but that on cost. With a goal on head-room the grown demand decides: what holds at more demand
-        holds at less."""
-        new = [pick for pick in dict.fromkeys(picks) if pick not in self._known]
+    def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Which candidates meet all goals but that on cost. With a goal on head-room the grown
+        demand decides: what holds at more demand holds at less."""
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
         if new:
             fine = self.holds_at(new, 1 + self.headroom / 100)
             self._known.update(zip(new, fine, strict=True))
-        return [self._known[pick] for pick in picks]
+        return [self._known[candidate] for candidate in candidates]
 
-    def holds_at(self, picks: Sequence[Pick], factor: float) -> list[bool]:
-        """Whether each candidate meets the goals on performance when `factor` times the demand comes. What grows may not be throttled,
-        whatever the goals allow today: head-room is never positive while anything waits for a limit."""
-        columns = self.run(picks, factor)
+    def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
+        """Whether each candidate meets the goals on performance when `factor` times the demand
+        comes. What grows may not be throttled, whatever the goals allow today: head-room is never
+        positive while anything waits for a limit."""
+        columns = self.run(candidates, factor)
         fine = columns["status"] == "simulated"
         if factor > 1.0:
             fine &= columns["throttled_s"] <= THROTTLED_S
@@ -137,18 +150,20 @@ class DemandJudge:
                 fine &= goal.met(columns[goal.metric])
         return fine.tolist()
 
-    def run(self, picks: Sequence[Pick], factor: float = 1.0, *, prune: bool = True) -> dict[str, np.ndarray]:
-        """Columns in the order of `picks`: `status` ("simulated", "bounded", "invalid"), `why`, `cap`, `overload`, every metric of a
-        demand that is not a price or head-room (NaN where not known) and the core's own figures."""
-        raw = self._evaluate(picks, self._load(factor), self.prune_above if prune else math.inf)
-        self.counts.note(picks, raw["status"])
+    def run(self, candidates: Sequence[Candidate], factor: float = 1.0, *, prune: bool = True) -> dict[str, np.ndarray]:
+        """Columns in the order of `candidates`: `status` ("simulated", "bounded", "invalid"),
+        `why`, `cap`, `overload`, every metric of a demand that is not a price or head-room (NaN
+        where not known) and the core's own figures."""
+        raw = self._evaluate(candidates, self._load(factor), self.prune_above if prune else math.inf)
+        self.counts.note(candidates, raw["status"])
         columns = {name: np.array(values, dtype=object if name in TEXT else float) for name, values in raw.items()}
         asked, ran = columns["asked_ios"], columns["status"] == "simulated"
         with np.errstate(divide="ignore", invalid="ignore"):
             unserved = np.where(asked > 0, 100 * columns["queue_at_end"] / asked, 0.0)
             delivered = columns["delivered_ios"] / columns["seconds"]
         lowest = columns["lowest_balance_percent"]
-        # The cycle's own names come before the metrics': `p99_ms` of the core is the whole recording's.
+        # The cycle's own names come before the metrics': `p99_ms` of the core is the whole
+        # recording's.
         metrics = {name: columns[core] for name, core in CORE_NAMES.items()} | {
             "throttled_min": columns["throttled_s"] / 60,
             "credits_empty_min": columns["credits_empty_s"] / 60,
@@ -158,54 +173,61 @@ class DemandJudge:
             "lowest_balance_percent": np.where(ran & np.isnan(lowest), 100.0, lowest),
             "delivered_iops": delivered,
         }
-        static = [self._static(pick) for pick in picks]
+        static = [self._static(candidate) for candidate in candidates]
         metrics["durability_afr_percent"] = np.array([afr for afr, _ in static], dtype=float)
         metrics["consistency_percent"] = np.array([promised for _, promised in static], dtype=float)
         return columns | metrics
 
-    def overloads(self, picks: Sequence[Pick]) -> list[float | None]:
+    def overloads(self, candidates: Sequence[Candidate]) -> list[float | None]:
         """Demand over what each candidate sustains, where that is above 1: it cannot deliver."""
-        return list(self._evaluate(picks, self.demand.load, 1.0)["overload"]) if picks else []
+        return list(self._evaluate(candidates, self.demand.load, 1.0)["overload"]) if candidates else []
 
     def _load(self, factor: float) -> dict:
         if factor not in self._loads:
             self._loads[factor] = self.demand.times(factor)
         return self._loads[factor]
 
-    def _static(self, pick: Pick) -> tuple[float | None, float | None]:
-        about = self.directory.about(pick[0])
+    def _static(self, candidate: Candidate) -> tuple[float | None, float | None]:
+        about = self.directory.about(candidate[0])
         return static_figures(about.family, about.members)
 
-    def _evaluate(self, picks: Sequence[Pick], load: dict, prune_above: float) -> dict:
-        used = {place: None for *_, place in picks if self.hosts[place].instance is not None}
+    def _evaluate(self, candidates: Sequence[Candidate], load: dict, prune_above: float) -> dict:
+        used = {place: None for *_, place in candidates if self.hosts[place].instance is not None}
         index = {place: i for i, place in enumerate(used)}
         with core_errors():
             return core.evaluate(
-                load, [data for data, *_ in picks], [index.get(place) for *_, place in picks], [self.hosts[place].name or "" for place in used],
-                as_of=self.prices.as_of, start_balance_percent=self.start_balance, prune_above=prune_above, cycle=self.cycle,
-            )  # fmt: skip
+                load,
+                [data for data, *_ in candidates],
+                [index.get(place) for *_, place in candidates],
+                [self.hosts[place].name or "" for place in used],
+                as_of=self.prices.as_of,
+                start_balance_percent=self.start_balance,
+                prune_above=prune_above,
+                cycle=self.cycle,
+            )
 
-    # --- cost ---------------------------------------------------------------------------------------------------------
+    # --- cost -------------------------------------------------------------------------------------
 
-    def costs(self, picks: Sequence[Pick]) -> np.ndarray:
+    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """USD a month of each candidate, NaN where a price is not known."""
-        new = list(dict.fromkeys(data for data, *_ in picks if data not in self._usd))
+        new = list(dict.fromkeys(data for data, *_ in candidates if data not in self._usd))
         plain = [text for text in new if not text.startswith("raid10")]
         for texts in (plain, [text for text in new if text.startswith("raid10")]):
             if texts:
                 self._usd.update(zip(texts, self.prices.volume_totals(texts, self.million_ios(texts[0])), strict=True))
-        return np.array([self._usd[data] + self.hosts[place].usd_month for data, _, place in picks], dtype=float)
+        return np.array([self._usd[data] + self.hosts[place].usd_month for data, _, place in candidates], dtype=float)
 
-    def items(self, pick: Pick) -> list[dict]:
+    def items(self, candidate: Candidate) -> list[dict]:
         """The monthly bill of a candidate, item by item."""
-        host = self.hosts[pick[2]]
-        items = [{"part": "data"} | item for item in self.prices.volume_items(pick[0], self.million_ios(pick[0]))]
+        host = self.hosts[candidate[2]]
+        items = [{"part": "data"} | item for item in self.prices.volume_items(candidate[0], self.million_ios(candidate[0]))]
         if host.name is not None:
             items += [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
         return items
 
     def million_ios(self, storage: str) -> float:
-        """Requests the volumes get in a month, in millions: standard volumes are billed by them, mirrors write twice."""
+        """Requests the volumes get in a month, in millions: standard volumes are billed by them,
+        mirrors write twice."""
         totals = self.demand.totals
         requests = totals["reads"] + totals["writes"] * (2 if storage.startswith(MIRRORED) else 1)
-        return requests / totals["seconds"] * HOURS_PER_MONTH * 3_600 / 1e6
+        return requests / totals["seconds"] * HOURS_PER_MONTH * HOUR_S / 1e6

@@ -1,9 +1,10 @@
 """What a plan must meet: `p99_ms<=20`, `tps>=300`.
 
-A goal is a metric, a direction and a number in the metric's own unit (the unit is in its name). Each metric has one sensible
-direction: an upper bound where less is better, a lower bound where more is. Strict and equal signs are refused, because a
-simulated figure is never *exactly* anything. Plans for demand (I/Os) and for databases (transactions) know different metrics;
-the type, the reading and the way a goal is met are the same.
+A goal is a metric, a direction and a number in the metric's own unit (the unit is in its name).
+Each metric has one sensible direction: an upper bound where less is better, a lower bound where
+more is. Strict and equal signs are refused, because a simulated figure is never *exactly* anything.
+Plans for demand (I/Os) and for databases (transactions) know different metrics; the type, the
+reading and the way a goal is met are the same.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from headrace.base.checks import did_you_mean, shown
 from headrace.errors import InputError
 
 SOURCE = "headrace plan --help, goals"
-# Within this much of the metric's scale a goal of "0" counts as met: what adding up a day's intervals leaves of rounding.
+# Within this much of the metric's scale a goal of "0" counts as met: what adding up a day's
+# intervals leaves of rounding.
 SLACK = 1e-9
-# Head-room is searched up to five times the demand; beyond it says nothing about the volume any more.
+# Head-room is searched up to five times the demand; beyond it says nothing about the volume any
+# more.
 MAX_HEADROOM_PERCENT = 400
-# By default a plan carries a fifth more than was recorded: one recorded day is not the busiest day of the year.
+# By default a plan carries a fifth more than was recorded: one recorded day is not the busiest day
+# of the year.
 DEFAULT_HEADROOM_PERCENT = 20
 
 Kind = Literal["load", "static", "cost", "headroom"]
@@ -35,9 +39,10 @@ Subject = Literal["demand", "database"]
 class Metric:
     """A quantity that can be a goal.
 
-    `sign`: "<=" when less is better, ">=" when more is. `scale`: what counts as one step of distance when the limit itself is
-    smaller (chosen by eye: a unit a person would call "off by a little"). `kind`: "load" follows from the simulation, "static" from
-    type and layout, "cost" from prices, "headroom" from simulating a larger demand. `words`: the metric in a sentence.
+    `sign`: "<=" when less is better, ">=" when more is. `scale`: what counts as one step of
+    distance when the limit itself is smaller (chosen by eye: a unit a person would call "off by a
+    little"). `kind`: "load" follows from the simulation, "static" from type and layout, "cost" from
+    prices, "headroom" from simulating a larger demand. `words`: the metric in a sentence.
     """
 
     name: str
@@ -54,41 +59,47 @@ def _table(*metrics: Metric) -> dict[str, Metric]:
 
 
 def _latencies() -> list[Metric]:
-    """Latency of I/Os: in the worst five minutes, which is what alarms watch, and over the whole recording."""
-    kinds = (("mean", "mean", "mean"), ("p50", "median", "median"), ("p95", "95th percentile", "p95"), ("p99", "99th percentile", "p99"))
+    """Latency of I/Os: in the worst five minutes, which is what alarms watch, and over the whole
+    recording."""
+    kinds = (
+        ("mean", "mean", "mean"),
+        ("p50", "median", "median"),
+        ("p95", "95th percentile", "p95"),
+        ("p99", "99th percentile", "p99"),
+    )
     kinds += (("p999", "99.9th percentile", "p99.9"),)
-    spans = (("", "in the worst five minutes", "worst 5 min"), ("overall_", "over the whole recording", "whole recording"))
+    spans = (
+        ("", "in the worst five minutes", "worst 5 min"),
+        ("overall_", "over the whole recording", "whole recording"),
+    )
     return [
-        Metric(f"{start}{name}_ms", "<=", "ms", f"{what} of I/O latency {span}, waiting included", 1.0, words=f"I/O {short} of the {of}")
+        Metric(
+            f"{start}{name}_ms",
+            "<=",
+            "ms",
+            f"{what} of I/O latency {span}, waiting included",
+            1.0,
+            words=f"I/O {short} of the {of}",
+        )
         for name, what, short in kinds
         for start, span, of in spans
     ]
 
 
 COST = Metric(
-    "cost_usd_month", "<=", "USD", "monthly cost, instance and log volumes included where there are any", 10.0, "cost", "monthly cost"
+    "cost_usd_month", "<=", "USD", "monthly cost, instance and log volumes included", 10.0, "cost", "monthly cost"
 )
 HEADROOM = Metric(
-    "headroom_percent",
-    ">=",
-    "%",
-    "growth of demand before another goal fails; none while anything is throttled",
-    10.0,
-    "headroom",
+    "headroom_percent", ">=", "%", "growth of demand before another goal fails; none while anything is throttled", 10.0, "headroom",
     "head-room",
-)
+)  # fmt: skip
 DURABILITY = Metric(
-    "durability_afr_percent",
-    "<=",
-    "%",
-    "chance to lose the data in a year (upper published figure, through the layout)",
-    0.1,
-    "static",
+    "durability_afr_percent", "<=", "%", "chance to lose the data in a year (upper published figure, through the layout)", 0.1, "static",
     "annual failure rate",
-)
+)  # fmt: skip
 CONSISTENCY = Metric(
-    "consistency_percent", ">=", "%", "share of the time the type promises its performance", 0.1, "static", "promised consistency"
-)
+    "consistency_percent", ">=", "%", "share of the time the type promises its performance", 0.1, "static", "promised consistency",
+)  # fmt: skip
 
 DEMAND = _table(
     *_latencies(),
@@ -125,7 +136,8 @@ GOAL = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*(<=|>=|==|!=|<|>|=|≤|≥)\s*(
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound on one metric: `limit` in the metric's unit, `sign` "<=" or ">="; `subject`: "demand" or "database"."""
+    """A bound on one metric: `limit` in the metric's unit, `sign` "<=" or ">="; `subject`: "demand"
+    or "database"."""
 
     metric: str
     sign: str
@@ -138,14 +150,23 @@ class Goal:
         metric = known.get(self.metric)
         if metric is None:
             near = did_you_mean(self.metric, known)
-            raise InputError(text, f"there is no metric {shown(self.metric)}", SOURCE, near or f"Known: {', '.join(known)}.")
+            raise InputError(
+                text, f"{shown(self.metric)} is not a known metric", SOURCE, near or f"Known: {', '.join(known)}."
+            )
         if self.sign != metric.sign:
             raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
-        if isinstance(self.limit, bool) or not isinstance(self.limit, (int, float)) or not math.isfinite(self.limit) or self.limit < 0:
+        if (
+            isinstance(self.limit, bool)
+            or not isinstance(self.limit, (int, float))
+            or not math.isfinite(self.limit)
+            or self.limit < 0
+        ):
             hint = f"For example {EXAMPLES[self.subject]}."
             raise InputError(text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", SOURCE, hint)
         if metric.kind == "headroom" and self.limit > MAX_HEADROOM_PERCENT:
-            raise InputError(text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use --demand-growth for more.")
+            raise InputError(
+                text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use --demand-growth for more."
+            )
         object.__setattr__(self, "limit", float(self.limit) + 0.0)
 
     @classmethod
@@ -155,7 +176,12 @@ class Goal:
             return text if text.subject == subject else cls(text.metric, text.sign, text.limit, subject)
         match = GOAL.match(text) if isinstance(text, str) and len(text) <= 200 else None
         if match is None:
-            raise InputError(shown(text), "a goal is written METRIC<=NUMBER or METRIC>=NUMBER", SOURCE, f"For example {EXAMPLES[subject]}.")
+            raise InputError(
+                shown(text),
+                "a goal is written METRIC<=NUMBER or METRIC>=NUMBER",
+                SOURCE,
+                f"For example {EXAMPLES[subject]}.",
+            )
         name, sign, number = match.groups()
         try:
             limit = float(number)
@@ -174,16 +200,19 @@ class Goal:
         return SUBJECTS[self.subject][self.metric]
 
     def met(self, values: object) -> np.ndarray:
-        """Which of `values` (a number, None or an array; NaN and None: not known) are inside the bound: the one way to be met."""
+        """Which of `values` (a number, None or an array; NaN and None: not known) are inside the
+        bound: the one way to be met."""
         value = np.asarray(np.nan if values is None else values, dtype=float)
         slack = SLACK * max(abs(self.limit), self.about.scale)
         # NaN compares false both ways: what is not known is not met.
         return value <= self.limit + slack if self.sign == "<=" else value >= self.limit - slack
 
     def distance(self, values: object) -> np.ndarray:
-        """How far `values` miss the bound, without unit: 0 when met, else log(1 + miss / limit); unknown counts as 10.
+        """How far `values` miss the bound, without unit: 0 when met, else log(1 + miss / limit);
+        unknown counts as 10.
 
-        The logarithm keeps one hopeless latency (hours of backlog) from hiding how near the other goals are.
+        The logarithm keeps one hopeless latency (hours of backlog) from hiding how near the other
+        goals are.
         """
         value = np.asarray(np.nan if values is None else values, dtype=float)
         miss = np.log1p(np.abs(value - self.limit) / max(abs(self.limit), self.about.scale))
@@ -198,13 +227,19 @@ def _sign_rule(metric: Metric, sign: str) -> str:
 
 
 def parse_goals(
-    goals: Iterable[str | Goal] | str | Goal, subject: Subject = "demand", *, defaults: bool = True, arrivals: bool = False
+    goals: Iterable[str | Goal] | str | Goal,
+    subject: Subject = "demand",
+    *,
+    defaults: bool = True,
+    arrivals: bool = False,
 ) -> tuple[Goal, ...]:
-    """The goals, repeated ones once, and the default ones whose metric was not named (`DEFAULTS`; `defaults` False leaves them out).
+    """The goals, repeated ones once, and the default ones whose metric was not named (`DEFAULTS`;
+    `defaults` False leaves them out).
 
-    A plan that may be throttled for a while has no head-room by definition, so `throttled_min` above 0 takes the default head-room
-    away. `arrivals`: an open load of transactions, whose default is that none waits above a second. Raises InputError where no goal
-    on performance is left, or a goal cannot be.
+    A plan that may be throttled for a while has no head-room by definition, so `throttled_min`
+    above 0 takes the default head-room away. `arrivals`: an open load of transactions, whose
+    default is that none waits above a second. Raises InputError where no goal on performance is
+    left, or a goal cannot be.
     """
     given = list(goals) if isinstance(goals, Iterable) and not isinstance(goals, str) else [goals]
     parsed = list(dict.fromkeys(Goal.parse(goal, subject) for goal in given))
@@ -216,7 +251,9 @@ def parse_goals(
         if subject == "database" and arrivals and not any(goal.about.kind == "load" for goal in parsed):
             wanted.insert(0, Goal.parse(OPEN_DEFAULT, subject))
         parsed += [
-            goal for goal in wanted if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject, arrivals))
+            goal
+            for goal in wanted
+            if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject, arrivals))
         ]
     if not any(goal.about.kind == "load" for goal in parsed):
         names = "tps, p95_ms, tps_p5 or backlog_s" if subject == "database" else "p99_ms or throttled_min"
@@ -226,7 +263,8 @@ def parse_goals(
 
 
 def _grows(goals: Iterable[Goal], subject: Subject, arrivals: bool) -> bool:
-    """Whether head-room means something beside these goals: of a demand that may not be throttled, of a database asked for a rate."""
+    """Whether head-room means something with these goals: of a demand that may not be throttled,
+    of a database asked for a rate."""
     if subject == "demand":
         return not any(goal.metric == "throttled_min" and goal.limit > 0 for goal in goals)
     return arrivals or any(goal.about.unit == "tps" for goal in goals)
@@ -260,8 +298,8 @@ def budget_of(goals: Iterable[Goal]) -> float:
 
 
 def needed_tps(goals: Iterable[Goal], threads: int | None, p95_over_mean: float) -> float:
-    """Transactions a second below which some goal is missed for certain: of `threads` clients that wait for each answer, response
-    time x tps is constant."""
+    """Transactions a second below which some goal is missed for certain: of `threads` clients that
+    wait for each answer, response time x tps is constant."""
     goals = tuple(goals)
     by = 1.0 + headroom_of(goals) / 100.0
     least = max((goal.limit * by for goal in goals if goal.metric in ("tps", "tps_p5")), default=0.0)
@@ -271,19 +309,19 @@ def needed_tps(goals: Iterable[Goal], threads: int | None, p95_over_mean: float)
 
 
 def miss_in_words(goal: Goal, value: float | None) -> str:
-    """`I/O p99 of the worst 5 min 240 ms against 20`."""
+    """`I/O p99 of the worst 5 min 240 ms against 20 ms`."""
     from headrace.base.clocks import span_in_words
 
     seconds_in = {"ms": 1e-3, "s": 1.0, "min": 60.0}.get(goal.about.unit)
     unit = {"tps": "", "requests": ""}.get(goal.about.unit, f" {goal.about.unit}")
     if value is None or math.isnan(value):
-        return f"{goal.about.words} not known, {goal.sign}{number(goal.limit)}{unit} asked"
+        return f"{goal.about.words} not known, {goal.sign}{number(goal.limit)}{unit} required"
     # A backlog of seconds, minutes or hours reads better in those.
     if seconds_in and value * seconds_in >= 120.0:
         return f"{goal.about.words} {span_in_words(round(value * seconds_in))} against {number(goal.limit)}{unit}"
     if goal.about.unit == "ms" and value >= 1_000.0:
         return f"{goal.about.words} {number(value / 1_000)} s against {number(goal.limit)}{unit}"
-    return f"{goal.about.words} {number(value)}{unit} against {number(goal.limit)}"
+    return f"{goal.about.words} {number(value)}{unit} against {number(goal.limit)}{unit}"
 
 
 def number(value: float) -> str:

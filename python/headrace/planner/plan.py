@@ -1,45 +1,47 @@
 """The engine of every plan: candidates -> judge -> search -> choice -> reasons -> plan.
 
-One engine for demand (I/Os) and for databases (transactions): they differ in the judge, in what a host's memory means, and in that a
-database's goals hold with a probability. `Question` (question.py) is what was asked, checked; `Engine` answers it.
+One engine for demand (I/Os) and for databases (transactions): they differ in the judge, in what a
+host's memory means, and in that a database's goals hold with a probability. `PlanQuestion`
+(question.py) is what was asked, checked; `PlanEngine` answers it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.errors import InputError
 from headrace.planner import actions as doing
-from headrace.planner.candidates import Directory, Family, Host, Pick, Shape, Space
+from headrace.planner.candidates import (
+    LOCAL,
+    OWN_SHARE,
+    Candidate,
+    Directory,
+    Family,
+    Host,
+    Space,
+    families_on,
+    hosts_named,
+    spaces_of,
+)
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.database import DatabaseJudge, Regret, regrets
-from headrace.planner.demand import Demand, DemandJudge
+from headrace.planner.demand import DemandJudge, PlannedDemand
 from headrace.planner.goals import budget_of, needed_tps
-from headrace.planner.market import LOCAL, OWN_SHARE, families_on, family_of, hosts_named, log_volumes, spaces_of
-from headrace.planner.question import Question
-from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD, explain, latency_checks, recommend, stay, verdict
-from headrace.planner.result import Choice, FamilyVerdict, Plan, Saving
-from headrace.planner.search import Found, Search
+from headrace.planner.question import PlanQuestion
+from headrace.planner.reasons import explain, latency_checks, recommend, stay, verdict
+from headrace.planner.result import Choice, FamilyVerdict, Plan
+from headrace.planner.search import FamilyResult, FamilySearch, Search, SpaceResult, rank
 from headrace.workload import OpenWorkload, TransactionWorkload
 
-CLOSEST_SHOWN = 5
-# Hosts that are searched together, cheapest first: what they cost bounds the rest.
-HOSTS_AT_ONCE = 8
-# By the best guess alone a space is left out where another on its host costs a third: being sure of that one was never seen to cost three times as much.
-BY_GUESS = 3.0
-# A family so many times dearer than the best of all is not searched to its end.
-HOPELESS = 5.0
-# Spaces of a database raised together to the confidence asked for, in the order of their cost by the best guess: few at first, since
-# what they come to bounds the rest.
-RAISED_FIRST, RAISED_AT_ONCE = 3, 12
-# Of a family dearer than the best of all by so much only the cheapest is wanted: enough to say by how much it lost.
-FAR = 1.5
+CLOSEST_SHOWN = 5  # families; enough to see what is missed
 # Where nothing meets the goals: points of a family looked at to find the nearest, along its axes.
 NEAREST_SHAPES, NEAREST_POINTS = 4, 6
 # Confidences at which the cheapest few are looked at again for their regret.
@@ -47,31 +49,11 @@ SURER, MADE_SURER = (0.9, 0.95, 0.99), 6
 CURVES, CURVE_POINTS, CURVE_USD = 6, 10, 3.0
 
 
-@dataclass
-class Searched:
-    """A family with what its search found: `guessed` by the best guess, `sure` with the confidence asked for (the same for demand)."""
-
-    family: Family
-    guessed: list[Found] = field(default_factory=list)
-    sure: list[Found] = field(default_factory=list)
-    best: Choice | None = None
-
-    @property
-    def passing(self) -> list[Found]:
-        """What meets every goal, cheapest first; ties: fewer volumes, then by name."""
-        return sorted((one for one in self.sure if one.best is not None), key=rank)
-
-    @property
-    def dear(self) -> float | None:
-        """The least that something cost that was not looked at because of its cost."""
-        return min((one.dear for one in self.guessed if one.dear is not None and math.isfinite(one.dear)), default=None)
-
-
 @dataclass(frozen=True)
-class Outcome:
+class Selection:
     """What was chosen, before it is told: see Plan for each."""
 
-    searched: list[Searched]
+    searched: list[FamilyResult]
     winners: list[Choice]
     closest: list[Choice]
     recommended: Choice | None
@@ -86,42 +68,33 @@ class Outcome:
         return [choice for choice in (self.recommended, *self.winners[:1], *self.closest[:1], self.compared) if choice is not None]
 
 
-def worth_looking_at(best_usd: float) -> float:
-    """What is dearer than the cheapest of its family by more cannot be recommended instead of it: fewer volumes may cost a fifth or 20 USD
-    more (reasons.recommend)."""
-    return max(best_usd / (1 - SAVES_PERCENT / 100), best_usd + SAVES_USD)
-
-
-def rank(found: Found) -> tuple:
-    """Cheapest first; ties: fewer volumes, then by name."""
-    data, log, host = found.pick
-    return (round(found.usd, 6), found.space.volumes, data, log or "", host)
-
-
-class Engine:
+class PlanEngine:
     """Answers one question. The same question has the same answer."""
 
-    def __init__(self, question: Question, progress: Callable[[float], None] | None = None) -> None:
+    def __init__(self, question: PlanQuestion, progress: Callable[[float], None] | None = None) -> None:
         self.asked, self.progress = question, progress or (lambda done: None)
         self.directory = Directory(question.prices.as_of)
         # A copy: today's host is added to it where no candidate stands on it.
         self.hosts = list(question.hosts)
         self.families, self.verdicts = families_on(self.directory, question.prices, question.excluded, question.max_volumes, self.hosts)
         self.judge = self._judge()
-        self.budget = budget_of(question.goals)
         self.chooser = self._chooser()
-        # What is the same for every candidate (snapshots), and what a second node costs again, do not change which is cheapest.
+        # What is the same for every candidate (snapshots), and what a second node costs again, do
+        # not change which is cheapest.
         self.fixed_usd = sum(item["usd"] for item in question.extra_items)
+        affordable = (budget_of(question.goals) - self.fixed_usd) / question.nodes
+        self.search = FamilySearch(self.judge, self.hosts, question.need, affordable, question.today_family)
 
     def _judge(self) -> DemandJudge | DatabaseJudge:
-        asked = self.asked
-        if isinstance(asked.workload, TransactionWorkload):
-            assert asked.conditions is not None
-            least = needed_tps(asked.goals, asked.conditions.threads, asked.workload.database["clients"]["p95_over_mean"])
-            return DatabaseJudge(
-                asked.workload, asked.goals, asked.prices, self.hosts, asked.conditions, least, asked.confidence, asked.draws, asked.seed
-            )
-        return DemandJudge(Demand(asked.workload), asked.goals, asked.prices, self.hosts, self.directory, asked.cycle, asked.start_balance)
+        asked, load = self.asked, self.asked.workload
+        if not isinstance(load, TransactionWorkload):
+            demand, first = PlannedDemand(load), (asked.cycle, asked.start_balance)
+            return DemandJudge(demand, asked.goals, asked.prices, self.hosts, self.directory, *first)
+        about = asked.conditions
+        assert about is not None
+        least = needed_tps(asked.goals, about.threads, load.database["clients"]["p95_over_mean"])
+        doubt = (asked.confidence, asked.draws, asked.seed)
+        return DatabaseJudge(load, asked.goals, asked.prices, self.hosts, about, least, *doubt)
 
     def _chooser(self) -> DemandChooser | DatabaseChooser:
         judge, asked = self.judge, self.asked
@@ -129,12 +102,10 @@ class Engine:
             return DatabaseChooser(judge, self.directory, asked.need, asked.extra_items, asked.nodes)
         return DemandChooser(judge, self.directory, asked.need, asked.extra_items, asked.nodes)
 
-    # --- search -------------------------------------------------------------------------------------------------------
-
     def answer(self) -> Plan:
         """The plan."""
-        searched = self._search()
-        today = self._today_pick(searched)
+        searched = self.search.run(self.families, self.progress)
+        today = self._today_candidate(searched)
         regret, undecided = self._regrets(searched)
         passing = sorted((found for one in searched for found in one.passing), key=rank)
         winners = self._rows(passing, regret)
@@ -146,121 +117,21 @@ class Engine:
         least = self._least_regret(regret, bool(cheapest and cheapest.persistent))
         in_place = self._in_place(today, compared)
         recommended, why = stay(recommended, why, compared, in_place)
-        return self._plan(Outcome(searched, winners, closest, recommended, why, compared, in_place, least, undecided))
+        return self._plan(Selection(searched, winners, closest, recommended, why, compared, in_place, least, undecided))
 
-    def _search(self) -> list[Searched]:
-        """All families, single volumes first: what they cost bounds the rest."""
-        logs: list[str | None] = [None]
-        if isinstance(self.judge, DatabaseJudge):
-            logs += log_volumes(self.families, self.asked.need.log_gib)
-        order = sorted(self.families, key=lambda family: (family.layout != "single", family.volume_type not in ("gp3", "gp2"), family.name))
-        searched: list[Searched] = []
-        best = math.inf
-        for done, family in enumerate(order):
-            self.progress(done / len(order))
-            one = Searched(family)
-            searched.append(one)
-            self._search_family(one, logs, best)
-            best = min([best, *(found.usd for found in one.sure)])
-        self.progress(1.0)
-        return searched
+    # --- choosing ---------------------------------------------------------------------------------
 
-    def _search_family(self, one: Searched, logs: Sequence[str | None], best_of_all: float) -> None:
-        alone = self._alone(one.family)
-        # Best of this family by host and number of volumes: more volumes are worth a look only where they cost less.
-        known: dict[int, dict[int, float]] = {}
-        # The cheapest sure one, on instances of today's family and on others.
-        own = {True: math.inf, False: math.inf}
-
-        def host_limit(host: int) -> float:
-            return min(self._affordable, worth_looking_at(own[self._keeps(host)]), HOPELESS * best_of_all)
-
-        def limit(space: Space) -> float:
-            here = min((usd for volumes, usd in known.get(space.host, {}).items() if volumes <= space.volumes), default=math.inf)
-            by_guess = BY_GUESS if isinstance(self.judge, DatabaseJudge) else 1.0
-            return min(here * by_guess, host_limit(space.host) if len(self.hosts) > 1 else self._affordable, HOPELESS * best_of_all)
-
-        def note(found: Found) -> None:
-            here = known.setdefault(found.space.host, {})
-            here[found.space.volumes] = min(here.get(found.space.volumes, math.inf), found.usd)
-
-        for first in range(0, len(self.hosts), HOSTS_AT_ONCE):
-            places = [i for i in range(first, min(first + HOSTS_AT_ONCE, len(self.hosts))) if self.hosts[i].usd_month <= host_limit(i)]
-            spaces = [
-                Space(space.shape, space.log, places[space.host])
-                for space in spaces_of(one.family, [self.hosts[i] for i in places], logs, self.asked.need.data_gib, self.asked.need.log_gib)
-            ]
-            starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
-            found = Search(self.judge, self.judge.performs, limit, note).run(starts)
-            one.guessed += found
-            sure = self._surely(self.judge, found, own, best_of_all) if isinstance(self.judge, DatabaseJudge) else found
-            one.sure += sure
-            own = {kept: min([usd, *(best.usd for best in sure if self._keeps(best.space.host) == kept)]) for kept, usd in own.items()}
-
-    def _keeps(self, host: int) -> bool:
-        """Whether a host is of today's instance family: the recommendation looks among those first."""
-        return self.asked.today_family is not None and family_of(self.hosts[host].name or "") == self.asked.today_family
-
-    @property
-    def _affordable(self) -> float:
-        """The most a candidate's own bill may be under the budget."""
-        return (self.budget - self.fixed_usd) / self.asked.nodes
-
-    def _alone(self, family: Family) -> dict[Shape, Found] | None:
-        """Of a demand on instances: each shape without one. An instance only adds limits, so what fails alone fails on all of them, and
-        what is needed alone is needed on each."""
-        if isinstance(self.judge, DatabaseJudge) or all(host.instance is None for host in self.hosts) or family.volume_type == LOCAL:
-            return None
-        self.hosts.append(Host(None))
-        spaces = [
-            Space(space.shape, None, len(self.hosts) - 1) for space in spaces_of(family, [Host(None)], [None], self.asked.need.data_gib, 0)
-        ]
-        found = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
-        self.hosts.pop()
-        return {one.space.shape: one for one in found}
-
-    def _start(self, space: Space, alone: dict[Shape, Found] | None) -> Space | Found | None:
-        if alone is None:
-            return space
-        found = alone[space.shape]
-        if found.fails:
-            return None
-        return Found(space, found.low, found.high)
-
-    def _surely(self, judge: DatabaseJudge, guessed: Sequence[Found], own: dict[bool, float], best_of_all: float) -> list[Found]:
-        """Raises what meets the goals by the best guess until it does with the confidence asked for, the cheapest first. What it costs by
-        the guess is the least it can cost, so the search ends where that reaches what is known to be sure."""
-        waiting = sorted((one for one in guessed if one.best is not None), key=rank)
-        sure: list[Found] = []
-
-        def family_limit(kept: bool) -> float:
-            best = min([own[kept], *(one.usd for one in sure if self._keeps(one.space.host) == kept)])
-            return worth_looking_at(best) if best < FAR * best_of_all else best
-
-        def limit(space: Space) -> float:
-            here = min((one.usd for one in sure if one.space.host == space.host and one.space.volumes <= space.volumes), default=math.inf)
-            return min(self._affordable, family_limit(self._keeps(space.host)), here, HOPELESS * best_of_all)
-
-        first = 0
-        while first < len(waiting) and waiting[first].usd <= max(family_limit(False), family_limit(True)):
-            last = first + (RAISED_AT_ONCE if sure or min(own.values()) < math.inf else RAISED_FIRST)
-            starts = [Found(one.space, one.low, one.high) for one in waiting[first:last] if one.usd <= limit(one.space)]
-            sure += [one for one in Search(judge, judge.surely, limit).run(starts) if one.best is not None]
-            first = last
-        return sure
-
-    # --- choosing -----------------------------------------------------------------------------------------------------
-
-    def _rows(self, passing: Sequence[Found], regret: dict) -> list[Choice]:
+    def _rows(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
         """The cheapest of each family and instance, in order, at most `top`."""
-        firsts: dict[tuple[str, int], Found] = {}
+        firsts: dict[tuple[str, int], SpaceResult] = {}
         for found in passing:
             firsts.setdefault((found.space.family.name, found.space.host), found)
-        return self.chooser.choose([found.pick for found in list(firsts.values())[: self.asked.top]], regret)
+        return self.chooser.choose([found.candidate for found in list(firsts.values())[: self.asked.top]], regret)
 
     def _least_host(self) -> tuple[float, int] | None:
-        """Memory (GiB) and virtual CPUs a recommendation keeps: those of today's instance, in a plan for demand. With less of either the server
-        would ask for something else. A database's judge knows what less of them does."""
+        """Memory (GiB) and virtual CPUs a recommendation keeps: those of today's instance, in a
+        plan for demand. With less of either the server would ask for something else. A database's
+        judge knows what less of them does."""
         today = self.asked.today
         if today is None or today.instance is None or isinstance(self.judge, DatabaseJudge):
             return None
@@ -268,22 +139,29 @@ class Engine:
             instance = core.instance(today.instance, self.asked.prices.as_of)
         return instance["memory_mib"] / 1024, instance["vcpus"]
 
-    def _pool(self, passing: Sequence[Found], regret: dict) -> list[Choice]:
-        """What a recommendation may be: the cheapest by number of volumes, durability and whether the instance is of today's family."""
-        firsts: dict[tuple, Found] = {}
+    def _pool(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
+        """What a recommendation may be: the cheapest by number of volumes, durability and whether
+        the instance is of today's family."""
+        firsts: dict[tuple, SpaceResult] = {}
         least = self._least_host()
         for found in passing:
             family, host = found.space.family, self.hosts[found.space.host]
             size = None
             if host.instance is not None and least is not None:
                 size = host.instance["memory_mib"] / 1024 >= least[0] and host.instance["vcpus"] >= least[1]
-            keeps = (self._keeps(found.space.host), size)
+            keeps = (self.search.keeps(found.space.host), size)
             firsts.setdefault(
-                (found.space.volumes, family.volume_type == LOCAL, family.volume_type in ("st1", "sc1", "standard"), keeps), found
+                (
+                    found.space.volumes,
+                    family.volume_type == LOCAL,
+                    family.volume_type in ("st1", "sc1", "standard"),
+                    keeps,
+                ),
+                found,
             )
-        return self.chooser.choose([found.pick for found in firsts.values()], regret)
+        return self.chooser.choose([found.candidate for found in firsts.values()], regret)
 
-    def _closest(self, searched: Sequence[Searched]) -> tuple[list[Choice], dict[str, Choice]]:
+    def _closest(self, searched: Sequence[FamilyResult]) -> tuple[list[Choice], dict[str, Choice]]:
         """Where nothing meets the goals: what comes nearest, one of each family."""
         nearest = {one.family.name: choice for one in searched if (choice := self._nearest(one)) is not None}
         order = sorted(
@@ -300,61 +178,74 @@ class Engine:
     def _distance(self, choice: Choice) -> float:
         return sum(float(goal.distance(choice.metrics[goal.metric])) for goal in self.asked.goals if goal.about.kind != "headroom")
 
-    def _nearest(self, one: Searched) -> Choice | None:
+    def _nearest(self, one: FamilyResult) -> Choice | None:
         """The candidate of a family that misses the goals by least, of some along its axes."""
-        picks = self._samples(one)
-        if not picks:
+        candidates = self._samples(one)
+        if not candidates:
             return None
-        usd = self.judge.costs(picks) * self.asked.nodes + self.fixed_usd
-        columns = self.judge.run(picks, prune=False) if isinstance(self.judge, DemandJudge) else self.judge.run(picks, bounds=False)
-        away = np.zeros(len(picks))
+        usd = self.judge.costs(candidates) * self.asked.nodes + self.fixed_usd
+        columns = (
+            self.judge.run(candidates, prune=False) if isinstance(self.judge, DemandJudge) else self.judge.run(candidates, bounds=False)
+        )
+        away = np.zeros(len(candidates))
         for goal in self.asked.goals:
             if goal.about.kind == "load":
                 away += goal.distance(columns[goal.metric])
             elif goal.about.kind == "cost":
                 away += goal.distance(usd)
-        known = [i for i in range(len(picks)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
+        known = [i for i in range(len(candidates)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
         if not known:
             return None
-        best = min(known, key=lambda i: (round(float(away[i]), 2), usd[i], picks[i][0], picks[i][1] or "", picks[i][2]))
-        return self.chooser.choose([picks[best]])[0]
+        best = min(
+            known,
+            key=lambda i: (
+                round(float(away[i]), 2),
+                usd[i],
+                candidates[i][0],
+                candidates[i][1] or "",
+                candidates[i][2],
+            ),
+        )
+        return self.chooser.choose([candidates[best]])[0]
 
-    def _samples(self, one: Searched) -> list[Pick]:
+    def _samples(self, one: FamilyResult) -> list[Candidate]:
         need = self.asked.need
         spaces = [found.space for found in one.guessed] or spaces_of(one.family, self.hosts, [None], need.data_gib, need.log_gib)
         if len(spaces) > NEAREST_SHAPES:
             spaces = [spaces[round(i * (len(spaces) - 1) / (NEAREST_SHAPES - 1))] for i in range(NEAREST_SHAPES)]
-        picks = []
+        candidates = []
         for space in spaces:
             (x, x_high), (y, y_high) = space.shape.x, space.shape.y
             for step in range(NEAREST_POINTS):
                 share = step / (NEAREST_POINTS - 1)
-                picks.append(space.pick((round(x + share**2 * (x_high - x)), round(y + share**2 * (y_high - y)))))
-        return list(dict.fromkeys(picks))
+                candidates.append(space.candidate((round(x + share**2 * (x_high - x)), round(y + share**2 * (y_high - y)))))
+        return list(dict.fromkeys(candidates))
 
-    def _verdict(self, one: Searched, cheapest: Choice | None, nearest: dict[str, Choice]) -> FamilyVerdict:
+    def _verdict(self, one: FamilyResult, cheapest: Choice | None, nearest: dict[str, Choice]) -> FamilyVerdict:
         passing = one.passing
         if passing:
-            best: Choice | None = self.chooser.choose([passing[0].pick])[0]
+            best: Choice | None = self.chooser.choose([passing[0].candidate])[0]
         elif one.dear is not None and cheapest is not None:
             best = None
         else:
             best = nearest.get(one.family.name) or self._nearest(one)
         overload = None
         if best is not None and not best.meets_goals and isinstance(self.judge, DemandJudge):
-            overload = self.judge.overloads([self._pick(best)])[0]
+            overload = self.judge.overloads([self._candidate_of(best)])[0]
         return verdict(best, one.family, cheapest, overload, one.dear, self.asked.need.data_gib)
 
-    def _pick(self, choice: Choice) -> Pick:
-        """The candidate a choice was made of. Two hosts may be of one instance type: today's has the cache of its run."""
+    def _candidate_of(self, choice: Choice) -> Candidate:
+        """The candidate a choice was made of. Two hosts may be of one instance type: today's has
+        the cache of its run."""
         places = [i for i, host in enumerate(self.hosts) if host.name == choice.instance]
         same = [i for i in places if choice.cache_gib is None or self.hosts[i].cache_gib == choice.cache_gib]
         return (choice.storage, choice.log_storage, (same or places)[0])
 
-    # --- today --------------------------------------------------------------------------------------------------------
+    # --- today ------------------------------------------------------------------------------------
 
-    def _today_pick(self, searched: Sequence[Searched]) -> Pick | None:
-        """Today's storage as a candidate: on its own instance where one is named, else on the cheapest winner's, else on the first."""
+    def _today_candidate(self, searched: Sequence[FamilyResult]) -> Candidate | None:
+        """Today's storage as a candidate: on its own instance where one is named, else on the
+        cheapest winner's, else on the first."""
         today = self.asked.today
         if today is None:
             return None
@@ -366,7 +257,10 @@ class Engine:
         prices, host = self.asked.prices, self.hosts[place]
         if LOCAL in str(today.data) and today.instance is None:
             raise InputError(
-                f"compare = {today}", "local disks come with an instance", "headrace plan --help", "Name it: i3.large/instance-store:442."
+                f"compare = {today}",
+                "local disks come with an instance",
+                "headrace plan --help",
+                "Name it: i3.large/instance-store:442.",
             )
         volumes = [str(storage) for storage in (today.data, today.log) if storage is not None]
         with core_errors():
@@ -379,7 +273,8 @@ class Engine:
         return (str(today.data), None if today.log is None else str(today.log), place)
 
     def _today_host(self, instance: str) -> int:
-        """Where today's instance stands among the hosts: with the run's own cache, where it is the instance of the run."""
+        """Where today's instance stands among the hosts: with the run's own cache, where it is the
+        instance of the run."""
         workload = self.asked.workload
         share = None
         if isinstance(workload, TransactionWorkload):
@@ -393,9 +288,10 @@ class Engine:
         self.hosts.append(found)
         return len(self.hosts) - 1
 
-    def _in_place(self, today: Pick | None, compared: Choice | None) -> Choice | None:
-        """The cheapest that today's volumes can be modified into: the same layout and number, nothing smaller, on today's instance with the
-        cache a plan gives it. A log volume that is too small is enlarged."""
+    def _in_place(self, today: Candidate | None, compared: Choice | None) -> Choice | None:
+        """The cheapest that today's volumes can be modified into: the same layout and number,
+        nothing smaller, on today's instance with the cache a plan gives it. A log volume that is
+        too small is enlarged."""
         if today is None or compared is None or compared.volume_type in (LOCAL, "standard"):
             return None
         about, need = self.directory.about(today[0]), self.asked.need
@@ -405,7 +301,10 @@ class Engine:
         log = None if today[1] is None else self.directory.about(today[1]).storage
         if log is not None and log.usable_gib < need.log_gib:
             log = log.with_size_gib(math.ceil(log.members[0].size_gib * need.log_gib / log.usable_gib))
-        place = max((i for i, host in enumerate(self.hosts) if host.name == compared.instance), key=lambda i: self.hosts[i].cache_gib)
+        place = max(
+            (i for i, host in enumerate(self.hosts) if host.name == compared.instance),
+            key=lambda i: self.hosts[i].cache_gib,
+        )
         gib = max(max(sizes), math.ceil(need.of(today[1]) * max(sizes) / compared.usable_gib))
         spaces = []
         for family in self.families:
@@ -415,100 +314,126 @@ class Engine:
                 spaces += [Space(space.shape, None if log is None else str(log), place) for space in shaped]
         best = [math.inf]
 
-        def note(found: Found) -> None:
+        def note(found: SpaceResult) -> None:
             best[0] = min(best[0], found.usd)
 
-        judged = self.judge.performs if isinstance(self.judge, DemandJudge) else self.judge.surely
+        judged = self.judge.performs if isinstance(self.judge, DemandJudge) else self.judge.meets_with_confidence
         found = [one for one in Search(self.judge, judged, lambda space: best[0], note).run(spaces) if one.best is not None]
-        return self.chooser.choose([min(found, key=rank).pick])[0] if found else None
+        return self.chooser.choose([min(found, key=rank).candidate])[0] if found else None
 
-    def _saving(self, compared: Choice | None, chosen: Choice | None) -> Saving | None:
-        """What a choice saves against today's, as planned and at equal usable space."""
-        if compared is None or chosen is None:
-            return None
-        gib = max(compared.usable_gib + compared.log_gib, chosen.usable_gib + chosen.log_gib)
-        bills = [self._enlarged_usd(one, gib) for one in (compared, chosen)]
-        equal = None if bills[0] is None or bills[1] is None else bills[0] - bills[1]
-        return Saving(compared.cost_usd_month - chosen.cost_usd_month, equal, gib)
+    # --- doubt ------------------------------------------------------------------------------------
 
-    def _enlarged_usd(self, choice: Choice, gib: float) -> float | None:
-        """A choice's bill with its data volumes enlarged until all of it holds `gib`; None where they cannot be."""
-        if choice.usable_gib + choice.log_gib >= gib:
-            return choice.cost_usd_month
-        about = self.directory.about(choice.storage)
-        member = math.ceil(about.storage.members[0].size_gib * (gib - choice.log_gib) / choice.usable_gib)
-        if member > about.family.max_gib or choice.volume_type == LOCAL:
-            return None
-        larger = str(about.storage.with_size_gib(member))
-        million = self.judge.million_ios(larger) if isinstance(self.judge, DemandJudge) else 0.0
-        before, after = (sum(self.asked.prices.volume_totals([text], million)) for text in (choice.storage, larger))
-        return None if math.isnan(after) else choice.cost_usd_month + (after - before) * self.asked.nodes
-
-    # --- doubt --------------------------------------------------------------------------------------------------------
-
-    def _regrets(self, searched: Sequence[Searched]) -> tuple[dict[Pick, Regret], float | None]:
-        """Regret, in all states of the world, of what meets the goals with the confidence asked for, and of the cheapest of those made surer:
-        what was only looked at on the way (the most a type sells) is bought by nobody."""
+    def _regrets(self, searched: Sequence[FamilyResult]) -> tuple[dict[Candidate, Regret], float | None]:
+        """Regret, in all scenarios, of what meets the goals with the confidence required
+        for, and of the cheapest of those made surer: what was only looked at on the way (the most a
+        type sells) is bought by nobody."""
         judge = self.judge
         passing = sorted((found for one in searched for found in one.passing), key=rank)
         if not isinstance(judge, DatabaseJudge) or not passing:
             return {}, None
-        picks = [found.pick for found in passing]
+        candidates = [found.candidate for found in passing]
         for confidence in SURER:
-            starts = [Found(found.space, found.low, found.high) for found in passing[:MADE_SURER]]
-            search = Search(judge, lambda some, least=confidence: judge.surely(some, least), lambda space: self._affordable)
-            picks += [found.pick for found in search.run(starts) if found.best is not None]
-        picks = list(dict.fromkeys(picks))
-        found, undecided = regrets(judge.costs(picks), judge.worlds.of(picks))
-        return dict(zip(picks, found, strict=True)), undecided
+            starts = [SpaceResult(found.space, found.low, found.high) for found in passing[:MADE_SURER]]
+            search = Search(
+                judge,
+                lambda some, least=confidence: judge.meets_with_confidence(some, least),
+                lambda space: self.search.affordable,
+            )
+            candidates += [found.candidate for found in search.run(starts) if found.best is not None]
+        candidates = list(dict.fromkeys(candidates))
+        found, undecided = regrets(judge.costs(candidates), judge.scenarios.of(candidates))
+        return dict(zip(candidates, found, strict=True)), undecided
 
     def _least_regret(self, regret: dict, lasts: bool) -> Choice | None:
-        # Losing everything with the instance is no small regret: local disks count only where the cheapest has them too.
-        known = [pick for pick, value in regret.items() if not math.isnan(value.expected) and not (lasts and LOCAL in pick[0])]
+        # Losing everything with the instance is a large regret: local disks count only where the
+        # cheapest has them too.
+        known = [
+            candidate for candidate, value in regret.items() if not math.isnan(value.expected) and not (lasts and LOCAL in candidate[0])
+        ]
         if not known:
             return None
 
-        def order(pick: Pick) -> tuple:
-            volumes = self.directory.about(pick[0]).members + (pick[1] is not None)
-            return (round(regret[pick].expected, 4), round(regret[pick].worst, 4), volumes, pick[0], pick[1] or "", pick[2])
+        def order(candidate: Candidate) -> tuple:
+            volumes = self.directory.about(candidate[0]).members + (candidate[1] is not None)
+            return (
+                round(regret[candidate].expected, 4),
+                round(regret[candidate].worst, 4),
+                volumes,
+                candidate[0],
+                candidate[1] or "",
+                candidate[2],
+            )
 
         least = min(known, key=order)
         return self.chooser.choose([least], regret)[0]
 
-    # --- the answer ---------------------------------------------------------------------------------------------------
+    # --- the answer -------------------------------------------------------------------------------
 
-    def _plan(self, out: Outcome) -> Plan:
+    def _plan(self, out: Selection) -> Plan:
         asked, counts = self.asked, self.judge.counts
 
         def moved(choice: Choice) -> Choice:
             return replace(choice, migration=doing.migration(out.compared, choice))
 
         recommended = None if out.recommended is None else moved(out.recommended)
-        picks = [(self._pick(choice), choice) for choice in out.shown()]
+        candidates = [(self._candidate_of(choice), choice) for choice in out.shown()]
         day = asked.prices.as_of
         return Plan(
-            subject=self.judge.subject, service=asked.service, workload=self._workload(), goals=asked.goals, recommended=recommended,
-            why_recommended=out.why, winners=[moved(choice) for choice in out.winners], closest=[moved(choice) for choice in out.closest],
-            in_place=None if out.in_place is None else moved(out.in_place), families=sorted(self.verdicts, key=_verdict_order),
-            compared=out.compared, saving=self._saving(out.compared, out.recommended), size_gib=asked.size_gib, needed_gib=float(asked.need.data_gib),
-            free_percent=asked.free_percent, demand_growth=asked.demand_growth, data_growth=asked.data_growth, months=asked.months, cycle=asked.cycle,
-            region=asked.prices.region, as_of=day, prices=asked.prices.headed(any(host.instance for host in self.hosts)), considered=len(counts.seen), simulated=counts.of("simulated", "ran"),
-            bounded=counts.of("bounded"), invalid=counts.of("invalid"), frontier=self._frontier(out.searched, out.recommended),
-            skipped_instances=list(asked.skipped), actions=doing.actions(recommended, out.compared, day), alarms=doing.alarms(recommended, day),
-            checks=self._checks(out.compared), warnings=list(asked.warnings), caveats=self._caveats(out.shown()), explain=explain(self.chooser, picks),
-            instances=sum(1 for host in asked.hosts if host.instance is not None), **self._of_database(out, moved),
-        )  # fmt: skip
+            subject=self.judge.subject,
+            service=asked.service,
+            workload=self._workload(),
+            goals=asked.goals,
+            recommended=recommended,
+            why_recommended=out.why,
+            winners=[moved(choice) for choice in out.winners],
+            closest=[moved(choice) for choice in out.closest],
+            in_place=None if out.in_place is None else moved(out.in_place),
+            families=sorted(self.verdicts, key=_verdict_order),
+            compared=out.compared,
+            saving=self.chooser.saving(out.compared, out.recommended),
+            size_gib=asked.size_gib,
+            needed_gib=float(asked.need.data_gib),
+            free_percent=asked.free_percent,
+            demand_growth=asked.demand_growth,
+            data_growth=asked.data_growth,
+            months=asked.months,
+            cycle=asked.cycle,
+            region=asked.prices.region,
+            as_of=day,
+            prices=asked.prices.headed(any(host.instance for host in self.hosts)),
+            considered=len(counts.seen),
+            simulated=counts.of("simulated", "ran"),
+            bounded=counts.of("bounded"),
+            invalid=counts.of("invalid"),
+            frontier=self._frontier(out.searched, out.recommended),
+            skipped_instances=list(asked.skipped),
+            actions=doing.actions(recommended, out.compared, day),
+            alarms=doing.alarms(recommended, day),
+            checks=self._checks(out.compared),
+            warnings=list(asked.warnings),
+            caveats=self._caveats(out.shown()),
+            explain=explain(self.chooser, candidates),
+            instances=sum(1 for host in asked.hosts if host.instance is not None),
+            **self._of_database(out, moved),
+        )
 
-    def _of_database(self, out: Outcome, moved: Callable[[Choice], Choice]) -> dict:
+    def _of_database(self, out: Selection, moved: Callable[[Choice], Choice]) -> dict:
         """What only a plan for a database has."""
         asked, judge, about = self.asked, self.judge, self.asked.conditions
         if not isinstance(judge, DatabaseJudge) or about is None:
             return {}
         return {
-            "engine": judge.workload.engine, "least_regret": None if out.least is None else moved(out.least), "confidence": asked.confidence,
-            "draws": len(judge.worlds.cores), "undecided": out.undecided, "threads": about.threads, "arrivals_tps": about.arrivals_tps,
-            "start": about.start, "hours": about.hours, "log_gib": asked.need.log_gib,
-        }  # fmt: skip
+            "engine": judge.workload.engine,
+            "least_regret": None if out.least is None else moved(out.least),
+            "confidence": asked.confidence,
+            "draws": len(judge.scenarios.cores),
+            "undecided": out.undecided,
+            "threads": about.threads,
+            "arrivals_tps": about.arrivals_tps,
+            "start": about.start,
+            "hours": about.hours,
+            "log_gib": asked.need.log_gib,
+        }
 
     def _workload(self) -> dict:
         workload = self.asked.workload
@@ -523,7 +448,7 @@ class Engine:
         }
 
     def _checks(self, compared: Choice | None) -> list[dict]:
-        """Recorded latency beside the model's, on today's storage."""
+        """Recorded latency and the model's, on today's storage."""
         workload = self.asked.recorded
         recorded = None if workload is None or compared is None else workload.recorded_latency()
         if workload is None or compared is None or recorded is None or not isinstance(self.chooser, DemandChooser):
@@ -535,22 +460,28 @@ class Engine:
 
     def _caveats(self, shown: Sequence[Choice]) -> list[str]:
         workload = self.asked.workload
-        found = [*self.asked.notes, *workload.caveats, *(caveat for choice in shown for caveat in (*choice.far_from_runs, *choice.caveats))]
+        found = [
+            *self.asked.notes,
+            *workload.caveats,
+            *(caveat for choice in shown for caveat in (*choice.far_from_runs, *choice.caveats)),
+        ]
         if isinstance(workload, TransactionWorkload) and any(host.instance for host in self.hosts):
             if workload.database["clients"]["cpu_ms"] <= 0:
                 found.append(
-                    "The workload does not say what processor time a transaction takes: virtual CPUs are the bottleneck nowhere in this plan."
+                    "The workload does not say what processor time a transaction takes: "
+                    "virtual CPUs are the bottleneck nowhere in this plan."
                 )
             else:
                 found.append("A virtual CPU counts alike on every instance: generations and makers differ by tens of percent.")
         return [note for note in dict.fromkeys(found) if note not in self.asked.warnings]
 
-    def _frontier(self, searched: Sequence[Searched], recommended: Choice | None) -> list[dict]:
+    def _frontier(self, searched: Sequence[FamilyResult], recommended: Choice | None) -> pl.DataFrame:
         """Cost against performance along the best space of the cheapest families."""
         starts = sorted(
-            ((one.passing or [*one.guessed])[0] for one in searched if one.guessed), key=lambda found: (found.best is None, rank(found))
+            ((one.passing or [*one.guessed])[0] for one in searched if one.guessed),
+            key=lambda found: (found.best is None, rank(found)),
         )[:CURVES]
-        wanted: dict[Pick, str] = {}
+        wanted: dict[Candidate, str] = {}
         for found in starts:
             (x, x_high), (y, y_high) = found.space.shape.x, found.space.shape.y
             best = found.best or found.high
@@ -559,43 +490,25 @@ class Engine:
             points += [
                 (round(best[0] + share**2 * (x_high - best[0])), round(best[1] + share**2 * (y_high - best[1]))) for share in shares[1:]
             ]
-            wanted |= {found.space.pick(point): found.space.family.name for point in points}
+            wanted |= {found.space.candidate(point): found.space.family.name for point in points}
         usd = self.judge.costs(list(wanted)) * self.asked.nodes + self.fixed_usd if wanted else []
         most = CURVE_USD * recommended.cost_usd_month if recommended else math.inf
-        kept = [(pick, family, float(cost)) for (pick, family), cost in zip(wanted.items(), usd, strict=True) if cost <= most]
-        return self._points(kept)
-
-    def _points(self, kept: Sequence[tuple[Pick, str, float]]) -> list[dict]:
-        if not kept:
-            return []
-        picks = [pick for pick, *_ in kept]
-        base = [
-            {"storage": pick[0], "log_storage": pick[1], "instance": self.hosts[pick[2]].name, "family": family, "cost_usd_month": cost}
-            for pick, family, cost in kept
-        ]
-        if isinstance(self.judge, DatabaseJudge):
-            made = self.chooser.choose(picks)
-            return [
-                point
-                | {
-                    "tps": choice.metrics["tps"],
-                    "tps_low": choice.tps_low,
-                    "tps_high": choice.tps_high,
-                    "probability": choice.probability,
-                    "meets_goals": choice.meets_goals,
-                }
-                for point, choice in zip(base, made, strict=True)
-            ]
-        columns, fine = self.judge.run(picks, prune=False), self.judge.performs(picks)
-        names = ("delivered_iops", "p99_ms", "throttled_min", "unserved_percent")
-        rows = [{name: float(columns[name][i]) for name in names} for i in range(len(picks))]
-        return [
-            point | {name: row[name] for name in names[:3]} | {"delivered_percent": 100.0 - row["unserved_percent"], "meets_goals": good}
-            for point, row, good in zip(base, rows, fine, strict=True)
-            if not math.isnan(row["p99_ms"])
-        ]
+        kept = [(candidate, float(cost)) for candidate, cost in zip(wanted, usd, strict=True) if cost <= most]
+        delivered = self.chooser.delivered([candidate for candidate, _ in kept]) if kept else []
+        points = []
+        for (candidate, cost), figures in zip(kept, delivered, strict=True):
+            storage, log, host = candidate
+            place = {
+                "storage": storage,
+                "log_storage": log,
+                "instance": self.hosts[host].name,
+                "family": wanted[candidate],
+            }
+            points += [] if figures is None else [place | {"cost_usd_month": cost} | figures]
+        text: dict[str, Any] = dict.fromkeys(("storage", "log_storage", "instance", "family"), pl.String)
+        return pl.DataFrame(points, schema=None if points else text, schema_overrides=text, infer_schema_length=None)
 
 
 def _verdict_order(one: FamilyVerdict) -> tuple:
-    place = ("wins", "costs more", "fails", "impossible", "excluded").index(one.outcome)
+    place = ("wins", "costs the same", "costs more", "fails", "impossible", "excluded").index(one.outcome)
     return (place, one.best.cost_usd_month if one.best else math.inf, one.family)

@@ -1,4 +1,5 @@
-"""What was asked, checked: from the words of a command or a call to a Question the engine can answer."""
+"""What a plan is for, checked: from the words of a command or a call to a question the engine can
+answer."""
 
 from __future__ import annotations
 
@@ -8,43 +9,44 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_whole, shown
+from headrace.base.checks import check_number, check_whole
+from headrace.base.clocks import Day
 from headrace.base.core import core_errors
 from headrace.base.storage import Placement, parse_placement
 from headrace.base.units import DAY_S
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
-from headrace.planner.candidates import Host
-from headrace.planner.choice import Need
-from headrace.planner.database import Conditions
-from headrace.planner.goals import Goal, needed_tps, parse_goals
-from headrace.planner.market import (
+from headrace.planner.candidates import (
     LOCAL,
     NOT_ASKED_FOR,
     OWN_SHARE,
+    Host,
     cache_of,
     check_exclude,
     check_service,
     family_of,
     hosts_alone,
     hosts_named,
-    log_gib,
     sensible_instances,
     undominated,
 )
+from headrace.planner.choice import Need
+from headrace.planner.database import Conditions, log_gib
+from headrace.planner.goals import Goal, needed_tps, parse_goals
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.observed import short_note
 from headrace.workload.points import check_size
 
 SOURCE = "headrace plan --help"
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
-# A file system, binlogs, temporary tables and an ALTER that copies a table need room beside the data.
+# A file system, binlogs, temporary tables and an ALTER that copies a table need room next to the
+# data.
 FREE_PERCENT = 25.0
 DRAWS = 32  # databases drawn from the calibration
 
 
 @dataclass(frozen=True)
-class Settings:
+class PlanSettings:
     """The settings of a plan as `headrace.plan` documents them, before they are checked."""
 
     goals: Sequence[str | Goal] | str = ()
@@ -52,7 +54,7 @@ class Settings:
     size_gib: float | None = None
     free_percent: float = FREE_PERCENT
     region: str = "us-east-1"
-    as_of: str | None = None
+    as_of: Day = None
     growth: float = 1.0
     demand_growth: float | None = None
     data_growth: float | None = None
@@ -87,9 +89,10 @@ OF_DATABASES = ("threads", "arrivals_tps", "start", "hours", "cache_share", "con
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is planned for, checked. `workload`: grown and, where the recording was cut off by a limit, raised to what is known to have
-    been asked. `size_gib`: data, grown; `need`: GiB the volumes must hold, free space included."""
+class PlanQuestion:
+    """What is planned for, checked. `workload`: grown and, where the recording was cut off by a
+    limit, raised to what is known to have been asked. `size_gib`: data, grown; `need`: GiB the
+    volumes must hold, free space included."""
 
     workload: OpenWorkload | TransactionWorkload
     goals: tuple[Goal, ...]
@@ -117,24 +120,30 @@ class Question:
     confidence: float = 0.8
     draws: int = 0
     seed: int = 1
-    # Hosts the user did not choose: cheaper ones of other families are shown, but the recommendation keeps to today's family.
+    # Hosts the user did not choose: cheaper ones of other families are shown, but the
+    # recommendation keeps to today's family.
     today_family: str | None = None
     recorded: OpenWorkload | None = None
     warnings: tuple[str, ...] = ()
 
 
-def make_question(workload: object, settings: Settings) -> Question:
+def make_question(workload: object, settings: PlanSettings) -> PlanQuestion:
     """Checks everything that can be checked before anything is searched. Raises InputError."""
     if isinstance(workload, TransactionWorkload):
         return _of_database(workload, settings)
     for name in OF_DATABASES:
         if getattr(settings, name) is not None:
             hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
-            raise InputError(f"--{name.replace('_', '-')}", "belongs to plans for databases; this workload asks for I/Os", SOURCE, hint)
+            raise InputError(
+                f"--{name.replace('_', '-')}",
+                "belongs to plans for databases; this workload is a demand in I/Os",
+                SOURCE,
+                hint,
+            )
     return _of_demand(workload, settings)
 
 
-# --- what both have -----------------------------------------------------------------------------------------------------
+# --- what both have -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -145,7 +154,7 @@ class Growth:
     data: float
 
 
-def _growth(settings: Settings, workload: OpenWorkload | None) -> Growth:
+def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
     check_number("growth", settings.growth, 0.001, 1_000.0)
     by_months = 1.0 if workload is None else workload.growth_over(settings.months)
     factors = []
@@ -154,30 +163,39 @@ def _growth(settings: Settings, workload: OpenWorkload | None) -> Growth:
             check_number(name, given, 0.001, 1_000.0)
             if settings.growth != 1.0:
                 raise InputError(
-                    f"growth = {settings.growth:g}", f"is given beside {name}", SOURCE, "Give growth for both, or one for each."
+                    f"growth = {settings.growth:g}",
+                    f"is given together with {name}",
+                    SOURCE,
+                    "Give growth for both, or one for each.",
                 )
         factors.append((settings.growth if given is None else given) * by_months)
     return Growth(*factors)
 
 
-def _months_note(settings: Settings, workload: OpenWorkload | None) -> list[str]:
+def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[str]:
     months = settings.months
     if months <= 0:
         return []
     if workload is None or not workload.growth_per_year:
-        words = f"{months:g} months were asked for, but the workload does not say how much it grows a year: nothing was added."
+        words = f"{months:g} months were given, but the workload does not say how much it grows a year: nothing was added."
         return [f"{words} Give --growth" + ("." if workload is None else ", or write growth_per_year into its file.")]
     factor = workload.growth_over(months)
     return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
 
 
-def _size(workload: OpenWorkload | TransactionWorkload, settings: Settings, growth: float) -> float:
-    """GiB of data. A size that is given is the size that was asked for: it does not grow. Raises InputError where none is known."""
+def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
+    """GiB of data. A size that is given is taken as it is: it does not grow. Raises
+    InputError where none is known."""
     given = check_size(settings.size_gib) if settings.size_gib is not None else None
     known = given if given is not None else workload.size_gib and workload.size_gib * growth
     if not known:
         hint = "Give size_gib (--size-gib), or write it into the workload file."
-        raise InputError(workload.name, "does not say how many GiB of data there are, so no volume can be sized", "headrace plan", hint)
+        raise InputError(
+            workload.name,
+            "does not say how many GiB of data there are, so no volume can be sized",
+            "headrace plan",
+            hint,
+        )
     return float(known)
 
 
@@ -187,19 +205,13 @@ def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
     return Need(math.ceil(round(size_gib / share, 6)), math.ceil(round(logged_gib / share, 6)))
 
 
-def _prices(settings: Settings) -> PriceList:
-    for name, value in (("region", settings.region), ("as_of", settings.as_of or "")):
-        if not isinstance(value, str):
-            raise InputError(f"{name} = {shown(value)}", "must be text", SOURCE, "For example region us-east-1, as_of 2024-06-01.")
-    with core_errors():
-        day = settings.as_of or core.newest_date()
-    return PriceList(
-        settings.region, day, discount_percent=settings.discount_percent, price_file=settings.price_file, commitment=settings.commitment
-    )
+def _prices(settings: PlanSettings) -> PriceList:
+    names = ("discount_percent", "price_file", "commitment")
+    return PriceList(settings.region, settings.as_of, **{name: getattr(settings, name) for name in names})
 
 
-def _checked(settings: Settings) -> dict:
-    """Settings both kinds of plan have, checked."""
+def _checked(settings: PlanSettings) -> dict:
+    """Settings that both kinds of plan have, checked."""
     excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
@@ -209,7 +221,12 @@ def _checked(settings: Settings) -> dict:
         check_number("start_balance", settings.start_balance, 0.0, 100.0, "percent")
     cycle = settings.cycle or ("settled" if settings.start_balance is None else "first")
     if cycle not in ("settled", "first"):
-        raise InputError(f"cycle = {cycle!r}", "must be settled or first", SOURCE, "settled repeats the recording until credits come back.")
+        raise InputError(
+            f"cycle = {cycle!r}",
+            "must be settled or first",
+            SOURCE,
+            "settled repeats the recording until credits come back.",
+        )
     if cycle == "settled" and settings.start_balance is not None:
         raise InputError(
             f"start_balance = {settings.start_balance:g}",
@@ -218,14 +235,19 @@ def _checked(settings: Settings) -> dict:
             "Give --cycle first.",
         )
     return {
-        "free_percent": float(settings.free_percent), "months": float(settings.months), "excluded": excluded, "cycle": cycle,
-        "max_volumes": check_whole("max_volumes", settings.max_volumes, 1, MAX_VOLUMES), "start_balance": settings.start_balance,
-        "service": check_service(settings.service), "nodes": check_whole("nodes", settings.nodes, 1, 100),
+        "free_percent": float(settings.free_percent),
+        "months": float(settings.months),
+        "excluded": excluded,
+        "cycle": cycle,
+        "max_volumes": check_whole("max_volumes", settings.max_volumes, 1, MAX_VOLUMES),
+        "start_balance": settings.start_balance,
+        "service": check_service(settings.service),
+        "nodes": check_whole("nodes", settings.nodes, 1, 100),
         "top": check_whole("top", settings.top, 1, 1_000),
-    }  # fmt: skip
+    }
 
 
-def _snapshots(settings: Settings, prices: PriceList, size_gib: float, nodes: int) -> tuple[dict, ...]:
+def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float, nodes: int) -> tuple[dict, ...]:
     """The bill of daily snapshots of the data; those of one node suffice."""
     days = check_whole("snapshot_days", settings.snapshot_days, 0, 3_650)
     change = check_number("daily_change_percent", settings.daily_change_percent, 0.0, 100.0, "percent of the data")
@@ -234,20 +256,25 @@ def _snapshots(settings: Settings, prices: PriceList, size_gib: float, nodes: in
     return tuple({"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, size_gib * change / 100.0, days))
 
 
-def _today(settings: Settings) -> tuple[Placement | None, list[str]]:
+def _today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
     if settings.compare is None:
         return None, []
     placement = parse_placement(settings.compare)
     return placement, [placement.note] if placement.note else []
 
 
-# --- demand -------------------------------------------------------------------------------------------------------------
+# --- demand ---------------------------------------------------------------------------------------
 
 
-def _of_demand(workload: object, settings: Settings) -> Question:
+def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
     if isinstance(workload, ClosedWorkload):
         hint = "Describe the demand over time: headrace workload new, or import a recording."
-        raise InputError(workload.name, "a plan needs demand over time; a closed load asks as fast as it is served", "headrace plan", hint)
+        raise InputError(
+            workload.name,
+            "a plan needs demand over time; a closed load sends as fast as it is served",
+            "headrace plan",
+            hint,
+        )
     if not isinstance(workload, OpenWorkload):
         raise InputError(type(workload).__name__, "a plan needs a workload", "headrace plan", "Load one: headrace.load.")
     common = _checked(settings)
@@ -257,28 +284,47 @@ def _of_demand(workload: object, settings: Settings) -> Question:
     today, notes = _today(settings)
     if today is not None and today.log is not None:
         raise InputError(
-            f"compare = {settings.compare}", "has a log volume, and a demand on I/Os has one device", SOURCE, "Give the data volumes alone."
+            f"compare = {settings.compare}",
+            "has a log volume, and a demand on I/Os has one device",
+            SOURCE,
+            "Give the data volumes alone.",
         )
-    # What a volume gave at its limit is less than what was asked: those points are raised, and said.
+    # What a volume gave at its limit is less than what was asked: those points are raised, and
+    # said.
     planned = workload.uncensored()
     grown = replace(planned.scaled(growth.demand), size_gib=size)
     totals = grown.summary()
     if not totals["mean_iops"]:
         raise InputError(
-            workload.name, "asks for no I/O at all, so there is nothing to plan", "headrace plan", "Check the recording's device."
+            workload.name,
+            "has no I/O at all, so there is nothing to plan",
+            "headrace plan",
+            "Check the recording's device.",
         )
     prices = _prices(settings)
     hosts, skipped = _demand_hosts(settings, prices, today)
     notes += _months_note(settings, workload)
-    return Question(
-        workload=grown, goals=goals, prices=prices, size_gib=size, need=_need(size, common["free_percent"]), demand_growth=growth.demand,
-        data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *planned.notes()),
+    return PlanQuestion(
+        workload=grown,
+        goals=goals,
+        prices=prices,
+        size_gib=size,
+        need=_need(size, common["free_percent"]),
+        demand_growth=growth.demand,
+        data_growth=growth.data,
+        hosts=hosts,
+        skipped=skipped,
+        today=today,
+        notes=(*notes, *planned.notes()),
         today_family=family_of(today.instance) if today is not None and today.instance else None,
-        warnings=_warnings(workload, planned), extra_items=_snapshots(settings, prices, size, common["nodes"]), recorded=workload, **common,
-    )  # fmt: skip
+        warnings=_warnings(workload, planned),
+        extra_items=_snapshots(settings, prices, size, common["nodes"]),
+        recorded=workload,
+        **common,
+    )
 
 
-def _demand_hosts(settings: Settings, prices: PriceList, today: Placement | None) -> tuple[list[Host], list[tuple[str, str]]]:
+def _demand_hosts(settings: PlanSettings, prices: PriceList, today: Placement | None) -> tuple[list[Host], list[tuple[str, str]]]:
     """The instances that were named, else today's, else none: volumes alone."""
     if not _means_none(settings.instances) and settings.instances is not None:
         return hosts_named(settings.instances, prices)
@@ -293,16 +339,17 @@ def _means_none(instances: Sequence[str] | str | None) -> bool:
 
 
 def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
-    """What must be known before the answer: limits the recording met and what was made of them, and a recording of less than a day."""
+    """What must be known before the answer: limits the recording met and what was made of them, and
+    a recording of less than a day."""
     raised = [note for note in planned.notes() if note not in workload.notes()]
     short = [note for note in (short_note(workload.span_s),) if note and workload.kind == "recorded" and workload.span_s < DAY_S]
     return (*workload.limits_met(), *raised, *short)
 
 
-# --- databases ----------------------------------------------------------------------------------------------------------
+# --- databases ------------------------------------------------------------------------------------
 
 
-def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
+def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQuestion:
     common = _checked(settings)
     arrivals = settings.arrivals_tps
     goals = parse_goals(settings.goals, "database", defaults=settings.default_goals, arrivals=arrivals is not None)
@@ -325,16 +372,30 @@ def _of_database(workload: TransactionWorkload, settings: Settings) -> Question:
     if settings.growth != 1.0:
         notes.append("Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals.")
     common["excluded"] |= {"standard": "billed by the request and without a promise of IOPS: not planned for databases"}
-    return Question(
-        workload=grown, goals=goals, prices=prices, size_gib=size, need=_need(size, common["free_percent"], logged), demand_growth=1.0,
-        data_growth=growth.data, hosts=hosts, skipped=skipped, today=today, notes=(*notes, *_months_note(settings, None)), conditions=conditions,
-        extra_items=_snapshots(settings, prices, size, common["nodes"]), cache_share=settings.cache_share, confidence=confidence,
+    return PlanQuestion(
+        workload=grown,
+        goals=goals,
+        prices=prices,
+        size_gib=size,
+        need=_need(size, common["free_percent"], logged),
+        demand_growth=1.0,
+        data_growth=growth.data,
+        hosts=hosts,
+        skipped=skipped,
+        today=today,
+        notes=(*notes, *_months_note(settings, None)),
+        conditions=conditions,
+        extra_items=_snapshots(settings, prices, size, common["nodes"]),
+        cache_share=settings.cache_share,
+        confidence=confidence,
         draws=check_whole("draws", DRAWS if settings.draws is None else settings.draws, 0, 1_000),
-        seed=check_whole("seed", 1 if settings.seed is None else settings.seed, 0, 2**63 - 1), today_family=today_family, **common,
-    )  # fmt: skip
+        seed=check_whole("seed", 1 if settings.seed is None else settings.seed, 0, 2**63 - 1),
+        today_family=today_family,
+        **common,
+    )
 
 
-def _conditions(workload: TransactionWorkload, settings: Settings, goals: Sequence[Goal], cycle: str) -> Conditions:
+def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], cycle: str) -> Conditions:
     arrivals = settings.arrivals_tps
     if arrivals is not None:
         check_number("arrivals_tps", arrivals, 0.01, 1e6, "tps")
@@ -358,8 +419,9 @@ def _conditions(workload: TransactionWorkload, settings: Settings, goals: Sequen
     return Conditions(clients, arrivals, start, float(hours), settings.start_balance, cycle == "settled")
 
 
-def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: Settings) -> str | None:
-    """The instance family a recommendation keeps to where it can: today's, else that of the runs, unless instances were named."""
+def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: PlanSettings) -> str | None:
+    """The instance family a recommendation keeps to where it can: today's, else that of the runs,
+    unless instances were named."""
     if settings.instances is not None and (today is None or today.instance is None):
         return None
     name = today.instance if today is not None and today.instance else workload.instance
@@ -367,7 +429,7 @@ def _todays_family(workload: TransactionWorkload, today: Placement | None, setti
 
 
 def _hosts(
-    workload: TransactionWorkload, settings: Settings, prices: PriceList, today_family: str | None
+    workload: TransactionWorkload, settings: PlanSettings, prices: PriceList, today_family: str | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     named = settings.instances
     listed = [named] if isinstance(named, str) else list(named or ())
@@ -389,5 +451,6 @@ def _assumed_cache(workload: TransactionWorkload, instance: str, cache_share: fl
     with core_errors():
         cache = cache_of(core.instance(instance, as_of), cache_share)
     return [
-        f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. If yours is another, set that (innodb_buffer_pool_size), or calibrate there."
+        f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. "
+        "If yours is another, set that (innodb_buffer_pool_size), or calibrate there."
     ]

@@ -1,4 +1,5 @@
-"""Why a family won or lost, why the recommendation is not the cheapest, which engine wins, and the arithmetic, in words with numbers."""
+"""Why a family is or is not the answer, why the recommendation is not the cheapest, which engine
+costs less, and the arithmetic, in words with numbers."""
 
 from __future__ import annotations
 
@@ -10,55 +11,70 @@ from headrace.base import caps, core
 from headrace.base.clocks import span_in_words
 from headrace.base.units import MIB
 from headrace.planner.actions import migration
-from headrace.planner.candidates import Family, Pick
+from headrace.planner.candidates import Candidate, Family
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.workload import OpenWorkload
 
+CENT = 0.005  # USD: a smaller difference does not show on a bill
 SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
-# What an array must save to be recommended: both of them. Striping costs operations (multi-volume snapshots, growth, a larger chance
-# of loss), which is a judgement, not a measurement.
+# What an array must save to be recommended: both of them. Striping costs operations (multi-volume
+# snapshots, growth, a larger chance of loss), which is a judgement, not a measurement.
 SAVES_PERCENT, SAVES_USD = 20.0, 20.0
 LEAST_SAVING_USD = 1.0  # a month: below it a modification is not worth its risk (a judgement)
 HDD = ("st1", "sc1", "standard")
 
 
 def verdict(
-    best: Choice | None, family: Family, winner: Choice | None, overload: float | None, dear: float | None, needed_gib: int
+    best: Choice | None,
+    family: Family,
+    winner: Choice | None,
+    overload: float | None,
+    dear: float | None,
+    needed_gib: int,
 ) -> FamilyVerdict:
-    """The verdict on a family whose cheapest choice that meets the goals, or nearest, is `best`; `dear`: what its cheapest costs at the
-    least, where it was not looked at because of that."""
+    """The verdict on a family whose cheapest choice that meets the goals, or nearest, is `best`;
+    `dear`: what its cheapest costs at the least, where it was not looked at because of that."""
+    name = family.name
     if best is None:
         if dear is not None:
-            return FamilyVerdict(family.name, "costs more", f"costs at least {dear:,.2f} USD a month, far more than the cheapest")
-        most = max(family.counts, default=1) * family.max_gib // family.data_share
-        if family.volume_type != "instance-store" and most < needed_gib:
-            return FamilyVerdict(family.name, "impossible", f"holds {most:,} GiB at most, {needed_gib:,} GiB needed")
-        what = "no instance given has local disks of that layout that hold the data" if family.volume_type == "instance-store" else (
-            f"no {family.name} holds {needed_gib:,} GiB with a known price"
-        )  # fmt: skip
-        return FamilyVerdict(family.name, "impossible", what)
+            least = f"costs at least {dear:,.2f} USD a month, far more than the cheapest"
+            return FamilyVerdict(name, "costs more", least)
+        return FamilyVerdict(name, "impossible", _impossible(family, needed_gib))
     ratio = best.cost_usd_month / winner.cost_usd_month if winner and winner.cost_usd_month > 0 else None
     if winner is not None and best.key == winner.key:
         sure = "" if best.probability is None else f" with {100 * best.probability:.0f} %"
-        why = f"cheapest that meets every goal{sure}; bottleneck: {best.binds['words']}"
-        return FamilyVerdict(family.name, "wins", why + ("" if best.persistent else "; the data is gone with the instance"), best, 1.0)
-    if best.meets_goals:
-        return FamilyVerdict(family.name, "costs more", _dearer(best, family, winner, ratio, needed_gib), best, ratio)
-    return FamilyVerdict(family.name, "fails", _failing(best, overload), best, ratio, overload)
-
-
-def _dearer(best: Choice, family: Family, winner: Choice | None, ratio: float | None, needed_gib: int) -> str:
-    more = best.cost_usd_month - (winner.cost_usd_month if winner else 0.0)
+        gone = "" if best.persistent else "; the data is gone with the instance"
+        why = f"cheapest that meets every goal{sure}; bottleneck: {best.binds['words']}{gone}"
+        return FamilyVerdict(name, "wins", why, best, 1.0)
+    if not best.meets_goals:
+        return FamilyVerdict(name, "fails", _failing(best, overload), best, ratio, overload)
     if winner is None or ratio is None:
-        return "meets every goal"
+        return FamilyVerdict(name, "costs more", "meets every goal", best, ratio)
+    if best.cost_usd_month - winner.cost_usd_month < CENT:
+        volumes = ", with more volumes" if best.members > winner.members else ""
+        return FamilyVerdict(name, "costs the same", f"meets every goal{volumes}", best, ratio)
+    return FamilyVerdict(name, "costs more", _dearer(best, family, winner, ratio, needed_gib), best, ratio)
+
+
+def _impossible(family: Family, needed_gib: int) -> str:
+    if family.volume_type == "instance-store":
+        return "no instance given has local disks of that layout that hold the data"
+    most = max(family.counts, default=1) * family.max_gib // family.data_share
+    if most < needed_gib:
+        return f"holds {most:,} GiB at most, {needed_gib:,} GiB needed"
+    return f"no {family.name} holds {needed_gib:,} GiB with a known price"
+
+
+def _dearer(best: Choice, family: Family, winner: Choice, ratio: float, needed_gib: int) -> str:
+    more = best.cost_usd_month - winner.cost_usd_month
     if ratio < SIGNIFICANTLY_DEARER:
-        volumes = " with more volumes" if best.members > winner.members else ""
-        return f"costs {more:,.2f} USD a month more{volumes}" if more >= 0.005 else f"costs the same{volumes}"
+        return f"costs {more:,.2f} USD a month more" + (" with more volumes" if best.members > winner.members else "")
     why = f"costs {ratio:.3g} x: {best.cost_usd_month:,.2f} against {winner.cost_usd_month:,.2f} USD a month"
-    if best.instance != winner.instance and best.usd("instance") - winner.usd("instance") > 0.5 * more:
-        return f"{why}; {best.usd('instance') - winner.usd('instance'):,.2f} more for the instance ({best.instance} instead of {winner.instance})"
+    hosts = best.usd("instance") - winner.usd("instance")
+    if best.instance != winner.instance and hosts > 0.5 * more:
+        return f"{why}; {hosts:,.2f} more for the instance ({best.instance} instead of {winner.instance})"
     paid = {item["item"]: item["usd"] for item in winner.items}
     extra, item = max((item["usd"] - paid.get(item["item"], 0.0), item["item"]) for item in best.items)
     why += f"; {extra:,.2f} more for {item}" if extra > 0.5 * more else ""
@@ -72,7 +88,7 @@ def _dearer(best: Choice, family: Family, winner: Choice | None, ratio: float | 
 def _failing(best: Choice, overload: float | None) -> str:
     parts = []
     if overload is not None and overload > 1:
-        parts.append(f"cannot deliver: asks {overload:.3g} x what {best.storage} sustains")
+        parts.append(f"cannot deliver: the demand is {overload:.3g} x what {best.storage} sustains")
     if best.runs_dry:
         parts.append(best.runs_dry["words"])
     # Hours of backlog say nothing more once it is known that the demand cannot be delivered.
@@ -83,34 +99,46 @@ def _failing(best: Choice, overload: float | None) -> str:
     return "; ".join(parts) or "not sure enough"
 
 
-# --- the recommendation -------------------------------------------------------------------------------------------------
+# --- the recommendation ---------------------------------------------------------------------------
 
 
 def recommend(
     choices: Sequence[Choice], today_family: str | None, least_host: tuple[float, int] | None = None
 ) -> tuple[Choice | None, str]:
-    """What a DBA would sign of the choices that meet the goals, and why it is not the cheapest of them ("" where it is).
+    """What a DBA would sign of the choices that meet the goals, and why it is not the cheapest of
+    them ("" where it is).
 
-    In this order: durable volumes; the instance family of today, where there is one; of a demand, no less memory and processors than today
-    (`least_host`: GiB, virtual CPUs); solid-state types; one volume, unless more save at least 20 % and 20 USD a month; then the cheapest.
+    In this order: durable volumes; the instance family of today, if it is known; of a demand,
+    no less memory and processors than today (`least_host`: GiB, virtual CPUs); solid-state types;
+    one volume, unless more save at least 20 % and 20 USD a month; then the cheapest.
     """
     if not choices:
         return None, ""
     cheapest = min(choices, key=_order)
     pool, passed_over = list(choices), []
-    rules: list[tuple[Callable[[Choice], bool], str]] = [(lambda one: one.persistent, "its data is gone when the instance stops")]
+    rules: list[tuple[Callable[[Choice], bool], str]] = [
+        (lambda one: one.persistent, "its data is gone when the instance stops")
+    ]
     if today_family is not None:
         rules.append(
-            (lambda one: (one.instance or "").partition(".")[0] == today_family, f"it leaves the instance family of today ({today_family})")
+            (
+                lambda one: (one.instance or "").partition(".")[0] == today_family,
+                f"it leaves the instance family of today ({today_family})",
+            )
         )
     if least_host is not None:
         memory, vcpus = least_host
         rules.append(
-            (lambda one: (one.memory_gib or 0) >= memory and (one.vcpus or 0) >= vcpus,
-             "it has less memory or fewer processors than today, with which the server would ask for something else")
-        )  # fmt: skip
+            (
+                lambda one: (one.memory_gib or 0) >= memory and (one.vcpus or 0) >= vcpus,
+                "it has less memory or fewer processors than today, with which the server's demand would be another",
+            )
+        )
     rules.append(
-        (lambda one: one.volume_type not in HDD, "its type is made for large sequential requests, not for a database's random ones")
+        (
+            lambda one: one.volume_type not in HDD,
+            "its type is made for large sequential requests, not for a database's random ones",
+        )
     )
     for keep, why in rules:
         kept = [one for one in pool if keep(one)]
@@ -123,14 +151,15 @@ def recommend(
         passed_over.append(_array_words(best, cheapest))
     if best.key == cheapest.key:
         return best, ""
-    return (
-        best,
-        f"{cheapest.place} would cost {best.cost_usd_month - cheapest.cost_usd_month:,.2f} USD a month less, but {'; '.join(passed_over) or 'is not better otherwise'}.",
-    )
+    less = f"{cheapest.place} would cost {best.cost_usd_month - cheapest.cost_usd_month:,.2f} USD a month less"
+    return best, f"{less}, but {'; '.join(passed_over) or 'is not better otherwise'}."
 
 
-def stay(recommended: Choice | None, why: str, today: Choice | None, in_place: Choice | None) -> tuple[Choice | None, str]:
-    """The recommendation, or what needs no migration where a migration does not pay: it must save at least 20 % and 20 USD a month."""
+def stay(
+    recommended: Choice | None, why: str, today: Choice | None, in_place: Choice | None
+) -> tuple[Choice | None, str]:
+    """The recommendation, or what needs no migration where a migration does not pay: it must save
+    at least 20 % and 20 USD a month."""
     if recommended is None or today is None or not (migration(today, recommended) or "").startswith("needs"):
         return recommended, why
     kept = [one for one in (today, in_place) if one is not None and one.meets_goals]
@@ -143,8 +172,13 @@ def stay(recommended: Choice | None, why: str, today: Choice | None, in_place: C
     saved = best.cost_usd_month - recommended.cost_usd_month
     if saved >= SAVES_USD and 100 * saved >= SAVES_PERCENT * best.cost_usd_month:
         return recommended, why
-    words = f"{recommended.place} would cost {saved:,.2f} USD a month less, but needs a migration, which is recommended where it saves at least "
-    return best, f"{words}{SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month." if saved >= 0.005 else ""
+    if saved < CENT:
+        return best, ""
+    less = f"{recommended.place} would cost {saved:,.2f} USD a month less, but needs a migration"
+    return (
+        best,
+        f"{less}, which is recommended where it saves at least {SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month.",
+    )
 
 
 def _order(choice: Choice) -> tuple:
@@ -167,16 +201,15 @@ def _fewest_volumes(pool: Sequence[Choice]) -> Choice:
 
 
 def _array_words(best: Choice, cheapest: Choice) -> str:
+    theirs, ours = cheapest.durability_afr_percent, best.durability_afr_percent
     risk = ""
-    if cheapest.durability_afr_percent and best.durability_afr_percent and cheapest.durability_afr_percent > best.durability_afr_percent:
-        risk = f", and {cheapest.durability_afr_percent:.2g} % a year to lose everything instead of {best.durability_afr_percent:.2g} %"
-    return (
-        f"it needs {cheapest.volumes} volumes instead of {best.volumes}{risk}: more volumes are recommended where they save at least "
-        f"{SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month"
-    )
+    if theirs and ours and theirs > ours:
+        risk = f", and {theirs:.2g} % a year to lose everything instead of {ours:.2g} %"
+    saves = f"where they save at least {SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month"
+    return f"it needs {cheapest.volumes} volumes instead of {best.volumes}{risk}: more volumes are recommended {saves}"
 
 
-# --- two databases ------------------------------------------------------------------------------------------------------
+# --- two databases --------------------------------------------------------------------------------
 
 
 def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
@@ -193,8 +226,11 @@ def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
     less = abs(costs[0] - costs[1])
     share = less / max(costs[0], costs[1])
     if share < SIGNIFICANTLY_DEARER - 1.0:
-        return EngineComparison(plans, place, f"Both cost the same. {told[0]} {told[1]}")
-    return EngineComparison(plans, place, f"{names[place]} wins: {less:,.2f} USD a month less ({100 * share:.0f} %). {told[0]} {told[1]}")
+        return EngineComparison(
+            plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {told[0]} {told[1]}"
+        )
+    words = f"{names[place]} costs {less:,.2f} USD a month less ({100 * share:.0f} %)."
+    return EngineComparison(plans, place, f"{words} {told[0]} {told[1]}")
 
 
 def _engine_in_words(plan: Plan) -> str:
@@ -206,14 +242,21 @@ def _engine_in_words(plan: Plan) -> str:
     return f"{holds}: {cost}." if plan.recommended else f"{holds}: closest is {cost}: {'; '.join(best.misses)}."
 
 
-# --- the arithmetic -----------------------------------------------------------------------------------------------------
+# --- the arithmetic -------------------------------------------------------------------------------
 
 
-def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Pick, Choice]]) -> list[str]:
-    """The arithmetic of some choices, line by line: capacity, demand against limits, bill, head-room."""
+def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Candidate, Choice]]) -> list[str]:
+    """The arithmetic of some choices, line by line: capacity, demand against limits, bill,
+    head-room."""
     lines: list[str] = []
-    for place, (pick, choice) in enumerate({choice.key: (pick, choice) for pick, choice in choices}.values(), 1):
-        own = _database_lines(chooser, pick, choice) if isinstance(chooser, DatabaseChooser) else _demand_lines(chooser, pick, choice)
+    for place, (candidate, choice) in enumerate(
+        {choice.key: (candidate, choice) for candidate, choice in choices}.values(), 1
+    ):
+        own = (
+            _database_lines(chooser, candidate, choice)
+            if isinstance(chooser, DatabaseChooser)
+            else _demand_lines(chooser, candidate, choice)
+        )
         lines.append(f"{place}. {choice.place}")
         lines += ["   " + line for line in [*own, *_bill_lines(choice)]]
     return lines
@@ -231,16 +274,16 @@ def _bill_lines(choice: Choice) -> list[str]:
     ]
 
 
-def _demand_lines(chooser: DemandChooser, pick: Pick, choice: Choice) -> list[str]:
-    limits = chooser.limits(pick)[0]
+def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) -> list[str]:
+    limits = chooser.limits(candidate)[0]
     lines = [
         f"{chooser.need.data_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable of {choice.members} x {limits['spec']['size_gib']:,} GiB"
     ]
-    lines += _capacity(chooser.directory.about(pick[0]).family, limits)
-    for used in chooser.utilisations(pick, limits):
+    lines += _capacity(chooser.directory.about(candidate[0]).family, limits)
+    for used in chooser.utilisations(candidate, limits):
         whose = "all volumes together" if used["cap"].startswith("instance") else "a volume"
         lines.append(
-            f"peak {chooser.moment(used['at_s'])}: {used['asked']:,.1f} {used['unit']} asked of {whose}, "
+            f"peak {chooser.moment(used['at_s'])}: {used['asked']:,.1f} {used['unit']} demanded of {whose}, "
             f"{caps.long(used['cap'])} {used['allowed']:,.1f}: {100 * used['utilisation']:.1f} %"
         )
     if choice.metrics["lowest_balance_percent"] is not None and (limits["io_burst"] or limits["byte_burst"]):
@@ -277,21 +320,24 @@ def _capacity(family: Family, limits: core.VolumeLimits) -> list[str]:
         lines = [f"baseline: {baseline:,.1f} MiB/s a volume of {size:,} GiB; burst {mib_s:,.1f} MiB/s"]
         if mib_s > baseline:
             seconds = capacity / (mib_s - baseline)
-            lines.append(f"credits: {capacity:,.0f} MiB / ({mib_s:,.1f} - {baseline:,.1f}) = {seconds:,.0f} s at full burst")
+            lines.append(
+                f"credits: {capacity:,.0f} MiB / ({mib_s:,.1f} - {baseline:,.1f}) = {seconds:,.0f} s at full burst"
+            )
         return lines
     return [f"capacity: {limits['iops']:,} IOPS and {mib_s:,.0f} MiB/s a volume"]
 
 
-def _database_lines(chooser: DatabaseChooser, pick: Pick, choice: Choice) -> list[str]:
+def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choice) -> list[str]:
     judge = chooser.judge
     per, tps, need = choice.per_transaction or {}, choice.metrics["tps"], chooser.need
-    limits = chooser.limits(pick)
+    limits = chooser.limits(candidate)
     iops, mib_s = (sum(limit[name] or 0 for limit in limits) for name in ("iops", "throughput_bytes_s"))
     about = judge.conditions
-    asks = f"{about.threads} clients" if about.threads else f"{about.arrivals_tps:g} transactions a second arrive"
+    load = f"{about.threads} clients" if about.threads else f"{about.arrivals_tps:g} transactions a second arrive"
     lines = [
-        f"data: {need.data_gib:,} GiB with free space; redo and a day of binlogs: {need.log_gib:,} GiB, beside the data or on a volume of their own",
-        f"{asks}; {about.start} start, {about.hours:g} h; what is sustained is the worst hour",
+        f"data: {need.data_gib:,} GiB with free space; redo and a day of binlogs: {need.log_gib:,} GiB, "
+        "with the data or on a volume of their own",
+        f"{load}; {about.start} start, {about.hours:g} h; what is sustained is the worst hour",
     ]
     if choice.instance:
         lines.append(f"cache: {choice.memory_gib:,.4g} GiB of memory -> {choice.cache_gib:,.4g} GiB")
@@ -302,14 +348,19 @@ def _database_lines(chooser: DatabaseChooser, pick: Pick, choice: Choice) -> lis
     ]
     if choice.vcpus:
         cpu = judge.database["clients"]["cpu_ms"]
-        lines.append(f"processors: {tps:,.0f} tps x {cpu:.3g} ms = {tps * cpu / 1000:.3g} of {choice.vcpus} virtual CPUs")
+        lines.append(
+            f"processors: {tps:,.0f} tps x {cpu:.3g} ms = {tps * cpu / 1000:.3g} of {choice.vcpus} virtual CPUs"
+        )
     lines += [choice.runs_dry["words"]] if choice.runs_dry else []
     lines.append(f"bottleneck: {choice.binds['words']}")
     lines.append(
         f"tps {number(tps)}, 80 % interval {number(choice.tps_low or 0.0)} to {number(choice.tps_high or 0.0)}; one-second tps above "
         f"{number(choice.metrics['tps_p5'])} 95 % of the time; p95 {number(choice.metrics['p95_ms'])} ms"
     )
-    lines += [f"goal {goal}: holds with {100 * probability:.0f} %" for goal, probability in (choice.goal_probabilities or {}).items()]
+    lines += [
+        f"goal {goal}: holds with {100 * probability:.0f} %"
+        for goal, probability in (choice.goal_probabilities or {}).items()
+    ]
     if choice.regret_expected_usd is not None:
         lines.append(
             f"regret over what the calibration leaves open: {choice.regret_expected_usd:,.2f} USD a month expected, {choice.regret_worst_usd:,.2f} worst"
@@ -317,15 +368,21 @@ def _database_lines(chooser: DatabaseChooser, pick: Pick, choice: Choice) -> lis
     return lines
 
 
-def latency_checks(workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.DataFrame, clock: Callable[[float], str]) -> list[dict]:
-    """Recorded latency beside the model's on today's storage: over the whole recording and in the hour whose recorded latency was highest.
+def latency_checks(
+    workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.DataFrame, clock: Callable[[float], str]
+) -> list[dict]:
+    """Recorded latency and the model's on today's storage: over the whole recording and in the
+    hour whose recorded latency was highest.
 
-    Dicts of `what`, `recorded_ms`, `model_ms`. A check of the model that costs nothing. Points at a limit are left out: what was recorded
-    there is less than what was asked, so the model is given another question. `recorded`: frame of `t_s`, `mean_ms`; `rows`: of the
-    simulation; `clock`: seconds to words.
+    Dicts of `what`, `recorded_ms`, `model_ms`. A check of the model that costs nothing. Points at a
+    limit are left out: what was recorded there is less than what was asked, so the model is given
+    another question. `recorded`: frame of `t_s`, `mean_ms`; `rows`: of the simulation; `clock`:
+    seconds to words.
     """
     span_s = workload.span_s
-    both = recorded.join_asof(rows.select("t_s", pl.col("mean_ms").alias("model_ms"), "iops"), on="t_s", strategy="backward").drop_nulls()
+    both = recorded.join_asof(
+        rows.select("t_s", pl.col("mean_ms").alias("model_ms"), "iops"), on="t_s", strategy="backward"
+    ).drop_nulls()
     for window in workload.censored:
         both = both.filter((pl.col("t_s") < window.from_s) | (pl.col("t_s") >= window.to_s))
     if both.is_empty():
@@ -337,11 +394,19 @@ def latency_checks(workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.Data
         return float((frame[column] * frame["iops"]).sum() / weight) if weight > 0 else float(frame[column].mean())
 
     found = [
-        {"what": f"over {span_in_words(round(span_s))}{apart}", "recorded_ms": mean(both, "mean_ms"), "model_ms": mean(both, "model_ms")}
+        {
+            "what": f"over {span_in_words(round(span_s))}{apart}",
+            "recorded_ms": mean(both, "mean_ms"),
+            "model_ms": mean(both, "model_ms"),
+        }
     ]
     if span_s > 2 * 3_600:
         hours = both.with_columns((pl.col("t_s") // 3_600).alias("hour"))
-        worst = hours.group_by("hour", maintain_order=True).agg(pl.col("mean_ms").mean()).sort("mean_ms", descending=True)["hour"][0]
+        worst = (
+            hours.group_by("hour", maintain_order=True)
+            .agg(pl.col("mean_ms").mean())
+            .sort("mean_ms", descending=True)["hour"][0]
+        )
         part = hours.filter(pl.col("hour") == worst)
         what = f"in the hour {clock(float(worst) * 3_600)}"
         found.append({"what": what, "recorded_ms": mean(part, "mean_ms"), "model_ms": mean(part, "model_ms")})

@@ -1,21 +1,28 @@
-"""The answer of a plan as plain values. Nothing here computes; `to_dict` gives what JSON can hold."""
+"""The answer of a plan as plain values. Nothing here computes; `to_dict` gives what JSON can
+hold."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, is_dataclass
 
+import polars as pl
+
+from headrace.base.shown import Shown
 from headrace.planner.goals import Goal
 
 SCHEMA = "headrace-plan/2"
 
 
 def plain(value: object) -> object:
-    """A value as JSON can hold it: dataclasses become dicts, goals their text, NaN and infinities null."""
+    """A value as JSON can hold it: dataclasses become dicts, frames lists of dicts, goals their
+    text, NaN and infinities null."""
     if isinstance(value, Goal):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, pl.DataFrame):
+        return plain(value.to_dicts())
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -35,26 +42,35 @@ class Document:
         return made
 
 
-@dataclass(frozen=True)
-class Choice(Document):
-    """An instance or none, the volumes of the data and where the log lies, with all that speaks for and against it.
+@dataclass(frozen=True, repr=False)
+class Choice(Shown, Document):
+    """An instance or none, the volumes of the data and where the log lies, with all that speaks for
+    and against it.
 
-    `storage`, `log_storage`: notation; `log_storage` None: the log lies with the data. `service`: what runs the server. `instance`: None:
-    volumes alone. `family`: type and layout of the data volumes. `members`: their number. `usable_gib`: GiB the layout leaves for data; `log_gib`: those of a log volume of its own.
-    `items`: the monthly bill, each with `part` ("instance", "data", "log", "snapshots"), `item`, `quantity`, `unit`, `unit_price_usd`,
-    `usd`, `source`, `as_of`. `metrics`: every metric a goal can name, in the unit of its name; None where not known. `meets_goals`,
-    `misses`: goals that are not met, in words. `binds`: the limit that is the bottleneck, or comes nearest to being it: `cap`, `words`, `short` (for a table),
-    and of a plan for demand `throttled_s`, `utilisation` (peak demand over that limit, 1 is full), `at_s`. `headroom_percent`: growth of
-    demand, data aside, before a goal fails; 0 while anything is throttled; None when a goal fails already. `runs_dry`: when credits or the
-    instance's burst bucket are gone (`at_s`, `words`), or None. `durability_afr_percent`: chance of losing the data in a year,
-    percent, the upper published figure carried through the layout; `durability`, `consistency`: the same in words. `persistent`: False
-    when the data is gone with the instance. `first_day`: the first day with full credits, where the settled day differs from it.
-    `migration`: what it takes to get there from today's storage, in words; None where today is not known.
+    `storage`, `log_storage`: notation; `log_storage` None: the log lies with the data. `service`:
+    what runs the server. `instance`: None: volumes alone. `family`: type and layout of the data
+    volumes. `members`: their number. `usable_gib`: GiB the layout leaves for data; `log_gib`: those
+    of a log volume of its own. `items`: the monthly bill, each with `part` ("instance", "data",
+    "log", "snapshots"), `item`, `quantity`, `unit`, `unit_price_usd`, `usd`, `source`, `as_of`.
+    `metrics`: every metric a goal can name, in the unit of its name; None where not known.
+    `meets_goals`, `misses`: goals that are not met, in words. `binds`: the limit that is the
+    bottleneck, or comes nearest to being it: `cap`, `words`, `short` (for a table), and of a plan
+    for demand `throttled_s`, `utilisation` (peak demand over that limit, 1 is full), `at_s`.
+    `headroom_percent`: growth of demand, data aside, before a goal fails; 0 while anything is
+    throttled; None when a goal fails already. `runs_dry`: when credits or the instance's burst
+    bucket are gone (`at_s`, `words`), or None. `durability_afr_percent`: chance of losing the data
+    in a year, percent, the upper published figure carried through the layout; `durability`,
+    `consistency`: the same in words. `persistent`: False when the data is gone with the instance.
+    `first_day`: the first day with full credits, where the settled day differs from it.
+    `migration`: what it takes to get there from today's storage, in words; None where today is not
+    known.
 
-    `vcpus`, `memory_gib`: of the instance. Of a plan for a database also: `cache_gib` (buffer pool or block cache); `tps_low`, `tps_high`: 80 % interval of
-    the sustained tps; `probability`: that every goal on performance holds, 0..1; `goal_probabilities`: of each goal alone;
-    `per_transaction`: `reads`, `ios` (256 KiB units), `mib`; `regret_expected_usd`, `regret_worst_usd`: see database.Regret.
-    `far_from_runs`: what lies beyond twice the cache or processors of the runs, in words.
+    `vcpus`, `memory_gib`: of the instance. Of a plan for a database also: `cache_gib` (buffer pool
+    or block cache); `tps_low`, `tps_high`: 80 % interval of the sustained tps; `probability`: that
+    every goal on performance holds, 0..1; `goal_probabilities`: of each goal alone;
+    `per_transaction`: `reads`, `ios` (256 KiB units), `mib`; `regret_expected_usd`,
+    `regret_worst_usd`: see database.Regret. `far_from_runs`: what lies beyond twice the cache or
+    processors of the runs, in words.
     """
 
     storage: str
@@ -94,6 +110,11 @@ class Choice(Document):
     regret_worst_usd: float | None = None
     far_from_runs: tuple[str, ...] = ()
 
+    def in_short(self) -> str:
+        """Where, what it costs and whether it meets the goals; see `Shown`."""
+        meets = "meets every goal" if self.meets_goals else "; ".join(self.misses)
+        return f"{self.place}, {self.cost_usd_month:,.2f} USD a month: {meets}"
+
     def usd(self, part: str) -> float:
         """USD a month of the "instance", the "data", the "log" or the "snapshots"."""
         return sum(item["usd"] for item in self.items if item["part"] == part)
@@ -119,9 +140,10 @@ class Choice(Document):
 class FamilyVerdict(Document):
     """What became of one family of data volumes.
 
-    `outcome`: "wins", "costs more", "fails", "impossible" or "excluded". `why`: in words, with numbers. `best`: its cheapest choice that
-    meets the goals, or what comes closest; None where there is none. `cost_ratio`: over the cheapest choice's cost. `overload`: demand
-    over what it can sustain, where that bound alone decided.
+    `outcome`: "wins", "costs the same", "costs more", "fails", "impossible" or "excluded". `why`:
+    in words, with numbers. `best`: its cheapest choice that meets the goals, or what comes closest;
+    None where there is none. `cost_ratio`: over the cheapest choice's cost. `overload`: demand over
+    what it can sustain, where that bound alone decided.
     """
 
     family: str
@@ -134,10 +156,11 @@ class FamilyVerdict(Document):
 
 @dataclass(frozen=True)
 class Saving(Document):
-    """What a choice costs beside today's, USD a month (negative: it costs more).
+    """What a choice costs compared with today's, USD a month (negative: it costs more).
 
-    `as_planned`: today's bill less the choice's. `equal_space`: the same with the smaller of the two enlarged to hold what the other
-    holds (`gib`), so that free space given up is not called a saving. None where a price is not known or it cannot be enlarged.
+    `as_planned`: today's bill less the choice's. `equal_space`: the same with the smaller of the
+    two enlarged to hold what the other holds (`gib`), so that free space given up is not called a
+    saving. None where a price is not known or it cannot be enlarged.
     """
 
     as_planned: float
@@ -145,22 +168,29 @@ class Saving(Document):
     gib: float
 
 
-@dataclass(frozen=True)
-class Plan(Document):
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Shown, Document):
     """The answer of `plan`.
 
-    `subject`: "demand" or "database". `recommended`: what a DBA would sign (see docs/guide/planning.md), `why_recommended`: and why it is
-    not the cheapest. `winners`: the cheapest choice of each family and instance that meets every goal, cheapest first; empty when nothing
-    does. `closest`: filled then, nearest first. `in_place`: the cheapest that today's volumes can be modified into without moving data.
-    `families`: why each won or lost. `compared`, `saving`: today's, and what the recommendation saves against it. `considered` =
-    `simulated` + `bounded` (cannot meet the goals, known without simulating) + `invalid` (not possible on that day). `frontier`: dicts of
-    cost and performance along the best of each family, for charts. `skipped_instances`: those left out, with the reason. `workload`:
-    figures of the demand, growth included, or of the database. `actions`: what to do next, `alarms`: what to watch; lists of dicts.
-    `explain`: the arithmetic, line by line. `prices`: what was paid for, in words. `checks`: recorded latency beside the model's, on
-    today's storage. `warnings`: what must be known before the answer is believed: limits the recording met.
+    `subject`: "demand" or "database". `recommended`: what a DBA would sign (see
+    docs/guide/planning.md), `why_recommended`: and why it is not the cheapest. `winners`: the
+    cheapest choice of each family and instance that meets every goal, cheapest first; empty when
+    nothing does. `closest`: filled then, nearest first. `in_place`: the cheapest that today's
+    volumes can be modified into without moving data. `families`: why each won or lost. `compared`,
+    `saving`: today's, and what the recommendation saves against it. `considered` = `simulated` +
+    `bounded` (cannot meet the goals, known without simulating) + `invalid` (not possible on that
+    day). `frontier`: frame of cost and performance along the best of each family, for charts.
+    `skipped_instances`: those left out, with the reason. `workload`: figures of the demand, growth
+    included, or of the database. `actions`: what to do next, `alarms`: what to watch; lists of
+    dicts. `explain`: the arithmetic, line by line. `prices`: what was paid for, in words. `checks`:
+    recorded latency and the model's, on today's storage. `warnings`: what must be known before
+    the answer is believed: limits the recording met.
 
-    Of a database also: `least_regret`: the choice whose expected regret over the states of the world is least; `confidence`, `draws`,
-    `undecided` (share of the states of the world in which nothing looked at meets the goals), `threads`, `arrivals_tps`, `start`, `hours`.
+    Two plans are equal when they are one object.
+
+    Of a database also: `least_regret`: the choice whose expected regret over the scenarios is
+    least; `confidence`, `draws`, `undecided` (share of the scenarios in which no candidate meets
+    the goals), `threads`, `arrivals_tps`, `start`, `hours`.
     """
 
     subject: str
@@ -189,7 +219,7 @@ class Plan(Document):
     simulated: int
     bounded: int
     invalid: int
-    frontier: list[dict]
+    frontier: pl.DataFrame
     skipped_instances: list[tuple[str, str]]
     actions: list[dict]
     alarms: list[dict]
@@ -209,6 +239,12 @@ class Plan(Document):
     log_gib: int | None = None
     instances: int = 0
 
+    def in_short(self) -> str:
+        """Name, and what is recommended; see `Shown`."""
+        best = self.recommended
+        cost = "nothing meets every goal" if best is None else f"{best.place}, {best.cost_usd_month:,.2f} USD a month"
+        return f"{self.name}: {cost}"
+
     @property
     def winner(self) -> Choice | None:
         """The cheapest that meets every goal, or None."""
@@ -224,11 +260,15 @@ class Plan(Document):
         return {"schema": SCHEMA} | super().to_dict()
 
 
-@dataclass(frozen=True)
-class EngineComparison(Document):
-    """The same goals for two databases. `plans`: in the order given. `winner`: index of the cheaper one; None where neither meets the
-    goals. `words`: the answer in a sentence."""
+@dataclass(frozen=True, repr=False)
+class EngineComparison(Shown, Document):
+    """The same goals for two databases. `plans`: in the order given. `winner`: index of the cheaper
+    one; None where neither meets the goals. `words`: the answer in a sentence."""
 
     plans: tuple[Plan, Plan]
     winner: int | None
     words: str
+
+    def in_short(self) -> str:
+        """The answer; see `Shown`."""
+        return self.words.partition(". ")[0]

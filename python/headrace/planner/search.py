@@ -1,17 +1,21 @@
 """The least that meets the goals, of every space, with a proof of what was left out.
 
-Let f(x, y) say whether a candidate meets the goals. More IOPS, MiB/s or GiB never make it worse, so what meets them is an upper set, and
-cost rises along both axes. In a space the cheapest is then found without a grid:
+Let f(x, y) say whether a candidate meets the goals. More IOPS, MiB/s or GiB never make it worse, so
+what meets them is an upper set, and cost rises along both axes. In a space the cheapest is then
+found without a grid:
 
-    y |  *  . . . . . . .       1. the low corner meets the goals: nothing in the space is cheaper
-      |  *  . . meets . .       2. the high corner does not: nothing in the space meets them
-      |  A *. . . . . . .       3. the least x with y free, and the least y with x free, bound everything that meets them from below;
-      |     * * . . . . .          where their corner meets the goals it is the cheapest (limits that bind apart: the usual case)
-      |         * * * B *       4. else the cheapest lies on the stairs between A and B: boxes are cut in two at the middle y, and a
-      +------------------- x       box whose own low corner costs as much as the best known is left out, which proves it
+    y |  *  . . . . . . .     1. the low corner meets the goals: nothing in the space is cheaper
+      |  *  . . meets . .     2. the high corner does not: nothing in the space meets them
+      |  A *. . . . . . .     3. the least x with y free, and the least y with x free, bound
+      |     * * . . . . .        everything that meets them from below; where their corner meets
+      |         * * * B *        the goals it is the cheapest (separate limits: the usual case)
+      +------------------- x  4. else the cheapest lies on the stairs between A and B: boxes are
+                                 cut in two at the middle y, and a box whose own low corner costs
+                                 as much as the best known is left out, which proves it
 
-A space is also left out where its low corner costs more than the caller's limit (`limit_usd`): "dear", with that cost as the proof. All
-spaces are searched together, a generator each, so that one call of the judge answers one question of every space.
+A space is also left out where its low corner costs more than the caller's limit (`limit_usd`):
+"dear", with that cost as the proof. All spaces are searched together, a generator each, so that one
+call of the judge answers one question of every space.
 """
 
 from __future__ import annotations
@@ -24,27 +28,34 @@ from typing import Protocol
 
 import numpy as np
 
-from headrace.planner.candidates import Pick, Space
+from headrace.planner.candidates import LOCAL, Candidate, Family, Host, Shape, Space, family_of, spaces_of
+from headrace.planner.choice import Need
+from headrace.planner.database import DatabaseJudge, log_volumes
+from headrace.planner.demand import DemandJudge
+from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD
 
 Point = tuple[int, int]
-# The search of a space stops where what is left could be cheaper by less than a thousandth: half a cent of five dollars.
+# The search of a space stops where what is left could be cheaper by less than a thousandth: half a
+# cent of five dollars.
 CLOSE_ENOUGH = 1e-3
 
 Questions = Generator[list[Point], list[bool], None]
 
 
 class Judging(Protocol):
-    """What the search asks: which candidates meet the goals, and what each costs (USD a month, NaN where no price is known)."""
+    """What the search asks: which candidates meet the goals, and what each costs (USD a month, NaN
+    where no price is known)."""
 
-    def costs(self, picks: Sequence[Pick]) -> np.ndarray: ...
+    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray: ...
 
 
 @dataclass(eq=False)
-class Found:
+class SpaceResult:
     """What came of one space.
 
-    `best`: the cheapest point that meets the goals, None where none does; `usd`: what it costs. `low`: no point below it on either
-    axis meets the goals. `fails`: the high corner does not meet them. `dear`: left out at this cost, because `limit_usd` is below.
+    `best`: the cheapest point that meets the goals, None where none does; `usd`: what it costs.
+    `low`: no point below it on either axis meets the goals. `fails`: the high corner does not meet
+    them. `dear`: left out at this cost, because `limit_usd` is below.
     """
 
     space: Space
@@ -56,34 +67,36 @@ class Found:
     dear: float | None = None
 
     @property
-    def pick(self) -> Pick:
+    def candidate(self) -> Candidate:
         """The candidate found; what comes nearest where none meets the goals."""
-        return self.space.pick(self.best or self.high)
+        return self.space.candidate(self.best or self.high)
 
 
 @dataclass
 class Search:
-    """Searches spaces under one judge. `meets`: picks to booleans. `limit_usd`: of a space, the most that is worth looking at now; it is
-    asked again as the search goes on, so it may fall. `found`: told when a space is known to have a cheaper point."""
+    """Searches spaces under one judge. `meets`: candidates to booleans. `limit_usd`: of a space,
+    the most that is worth looking at now; it is asked again as the search goes on, so it may fall.
+    `found`: told when a space is known to have a cheaper point."""
 
     judge: Judging
-    meets: Callable[[list[Pick]], Sequence[bool]]
+    meets: Callable[[list[Candidate]], Sequence[bool]]
     limit_usd: Callable[[Space], float]
-    found: Callable[[Found], None] = lambda found: None
+    found: Callable[[SpaceResult], None] = lambda found: None
     known_usd: dict[tuple[int, Point], float] = field(default_factory=dict)
 
-    def run(self, spaces: Iterable[Space | Found]) -> list[Found]:
-        """The answer for each space. A Found of an earlier search (of a judge that asks for less) starts where that one ended."""
-        answers = [one if isinstance(one, Found) else Found(one, *_corners(one)) for one in spaces]
-        talks: list[tuple[Found, Questions, list[Point]]] = []
+    def run(self, spaces: Iterable[Space | SpaceResult]) -> list[SpaceResult]:
+        """The answer for each space. The result of an earlier search (of a judge that requires
+        less) starts where that one ended."""
+        answers = [one if isinstance(one, SpaceResult) else SpaceResult(one, *_corners(one)) for one in spaces]
+        talks: list[tuple[SpaceResult, Questions, list[Point]]] = []
         for answer in answers:
             talk = self._hunt(answer)
             asked = next(talk, None)
             if asked is not None:
                 talks.append((answer, talk, asked))
         while talks:
-            picks = [answer.space.pick(point) for answer, _, asked in talks for point in asked]
-            said = iter(self.meets(picks))
+            candidates = [answer.space.candidate(point) for answer, _, asked in talks for point in asked]
+            said = iter(self.meets(candidates))
             left = []
             for answer, talk, asked in talks:
                 with contextlib.suppress(StopIteration):
@@ -91,20 +104,20 @@ class Search:
             talks = left
         return answers
 
-    def _usd(self, answer: Found, point: Point) -> float:
+    def _usd(self, answer: SpaceResult, point: Point) -> float:
         key = (id(answer), point)
         usd = self.known_usd.get(key)
         if usd is None:
-            usd = self.known_usd[key] = float(self.judge.costs([answer.space.pick(point)])[0])
+            usd = self.known_usd[key] = float(self.judge.costs([answer.space.candidate(point)])[0])
         return usd
 
-    def _keep(self, answer: Found, point: Point) -> None:
+    def _keep(self, answer: SpaceResult, point: Point) -> None:
         usd = self._usd(answer, point)
         if usd < answer.usd:
             answer.best, answer.usd = point, usd
             self.found(answer)
 
-    def _is_dear(self, answer: Found, point: Point) -> bool:
+    def _is_dear(self, answer: SpaceResult, point: Point) -> bool:
         """Whether nothing from `point` on is worth looking at."""
         usd = self._usd(answer, point)
         # A space without a price cannot be ranked.
@@ -113,7 +126,7 @@ class Search:
             return True
         return False
 
-    def _hunt(self, answer: Found) -> Questions:
+    def _hunt(self, answer: SpaceResult) -> Questions:
         low, high = answer.low, answer.high
         if self._is_dear(answer, low):
             return
@@ -136,7 +149,7 @@ class Search:
             return self._keep(answer, corner)
         yield from self._stairs(answer, corner, high)
 
-    def _corner(self, answer: Found, low: Point, high: Point) -> Generator[list[Point], list[bool], Point | None]:
+    def _corner(self, answer: SpaceResult, low: Point, high: Point) -> Generator[list[Point], list[bool], Point | None]:
         """Least x with y free and least y with x free; None where that already costs too much."""
         # Below `x` and `y` nothing meets the goals; at (right, high y) and (high x, top) it does.
         (x, y), (right, top) = low, high
@@ -152,13 +165,14 @@ class Search:
                 y, top = (y, middle_y) if said.pop(0) else (middle_y + 1, top)
         return (x, y)
 
-    def _stairs(self, answer: Found, corner: Point, high: Point) -> Questions:
+    def _stairs(self, answer: SpaceResult, corner: Point, high: Point) -> Questions:
         """The cheapest of the boundary between two limits that trade for each other."""
         top_y = yield from self._least(lambda y: (corner[0], y), corner[1], high[1])
         right_x = yield from self._least(lambda x: (x, corner[1]), corner[0], high[0])
         self._keep(answer, (corner[0], top_y))
         self._keep(answer, (right_x, corner[1]))
-        # Each box lies strictly between two known points of the boundary: left x, right x, lower y, upper y.
+        # Each box lies strictly between two known points of the boundary: left x, right x, lower y,
+        # upper y.
         boxes = [(corner[0], right_x, corner[1], top_y)]
         while boxes:
             left, right, lower, upper = boxes.pop()
@@ -185,3 +199,180 @@ class Search:
 def _corners(space: Space) -> tuple[Point, Point]:
     (x_low, x_high), (y_low, y_high) = space.shape.x, space.shape.y
     return (x_low, y_low), (x_high, y_high)
+
+
+# --- families -------------------------------------------------------------------------------------
+
+# Hosts that are searched together, cheapest first: what they cost bounds the rest.
+HOSTS_AT_ONCE = 8
+# By the best guess alone a space is left out where another on its host costs a third: being sure of
+# that one was never seen to cost three times as much.
+BY_GUESS = 3.0
+# A family this many times dearer than the best of all is not searched to its end (a guess).
+HOPELESS = 5.0
+# Spaces of a database raised together to the confidence asked for, in the order of their cost by
+# the best guess: few at first, since what they come to bounds the rest.
+RAISED_FIRST, RAISED_AT_ONCE = 3, 12
+# Of a family dearer than the best of all by so much only the cheapest is wanted: enough to say by
+# how much it lost.
+FAR = 1.5
+
+
+@dataclass
+class FamilyResult:
+    """A family with what its search found: `guessed` by the best guess, `sure` with the confidence
+    required (the same for demand)."""
+
+    family: Family
+    guessed: list[SpaceResult] = field(default_factory=list)
+    sure: list[SpaceResult] = field(default_factory=list)
+
+    @property
+    def passing(self) -> list[SpaceResult]:
+        """What meets every goal, cheapest first; ties: fewer volumes, then by name."""
+        return sorted((one for one in self.sure if one.best is not None), key=rank)
+
+    @property
+    def dear(self) -> float | None:
+        """The least that something cost that was not looked at because of its cost."""
+        return min((one.dear for one in self.guessed if one.dear is not None and math.isfinite(one.dear)), default=None)
+
+
+def worth_looking_at(best_usd: float) -> float:
+    """What is dearer than the cheapest of its family by more cannot be recommended instead of it:
+    fewer volumes may cost a fifth or 20 USD more (reasons.recommend)."""
+    return max(best_usd / (1 - SAVES_PERCENT / 100), best_usd + SAVES_USD)
+
+
+def rank(found: SpaceResult) -> tuple:
+    """Cheapest first; ties: fewer volumes, then by name."""
+    data, log, host = found.candidate
+    return (round(found.usd, 6), found.space.volumes, data, log or "", host)
+
+
+class FamilySearch:
+    """Searches families of volumes under one judge. `affordable`: the most a candidate's own bill
+    may be, USD a month. `today_family`: the instance family a recommendation keeps to, or None."""
+
+    def __init__(
+        self,
+        judge: DemandJudge | DatabaseJudge,
+        hosts: list[Host],
+        need: Need,
+        affordable: float,
+        today_family: str | None,
+    ) -> None:
+        self.judge, self.hosts, self.need = judge, hosts, need
+        self.affordable, self.today_family = affordable, today_family
+
+    def run(self, families: Sequence[Family], progress: Callable[[float], None]) -> list[FamilyResult]:
+        """What came of each family, single volumes first: what they cost bounds the rest."""
+        logs: list[str | None] = [None]
+        if isinstance(self.judge, DatabaseJudge):
+            logs += log_volumes(families, self.need.log_gib)
+        order = sorted(
+            families,
+            key=lambda family: (family.layout != "single", family.volume_type not in ("gp3", "gp2"), family.name),
+        )
+        searched: list[FamilyResult] = []
+        best = math.inf
+        for done, family in enumerate(order):
+            progress(done / len(order))
+            one = FamilyResult(family)
+            searched.append(one)
+            self._family(one, logs, best)
+            best = min([best, *(found.usd for found in one.sure)])
+        progress(1.0)
+        return searched
+
+    def _family(self, one: FamilyResult, logs: Sequence[str | None], best_of_all: float) -> None:
+        alone = self._alone(one.family)
+        # Best of this family by host and number of volumes: more volumes are worth a look only
+        # where they cost less.
+        known: dict[int, dict[int, float]] = {}
+        # The cheapest sure one, on instances of today's family and on others.
+        own = {True: math.inf, False: math.inf}
+
+        def host_limit(host: int) -> float:
+            return min(self.affordable, worth_looking_at(own[self.keeps(host)]), HOPELESS * best_of_all)
+
+        def limit(space: Space) -> float:
+            here = min(
+                (usd for volumes, usd in known.get(space.host, {}).items() if volumes <= space.volumes),
+                default=math.inf,
+            )
+            by_guess = BY_GUESS if isinstance(self.judge, DatabaseJudge) else 1.0
+            return min(
+                here * by_guess,
+                host_limit(space.host) if len(self.hosts) > 1 else self.affordable,
+                HOPELESS * best_of_all,
+            )
+
+        def note(found: SpaceResult) -> None:
+            here = known.setdefault(found.space.host, {})
+            here[found.space.volumes] = min(here.get(found.space.volumes, math.inf), found.usd)
+
+        for first in range(0, len(self.hosts), HOSTS_AT_ONCE):
+            places = [i for i in range(first, min(first + HOSTS_AT_ONCE, len(self.hosts))) if self.hosts[i].usd_month <= host_limit(i)]
+            spaces = [
+                Space(space.shape, space.log, places[space.host])
+                for space in spaces_of(one.family, [self.hosts[i] for i in places], logs, self.need.data_gib, self.need.log_gib)
+            ]
+            starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
+            found = Search(self.judge, self.judge.performs, limit, note).run(starts)
+            one.guessed += found
+            sure = self._with_confidence(self.judge, found, own, best_of_all) if isinstance(self.judge, DatabaseJudge) else found
+            one.sure += sure
+            own = {kept: min([usd, *(best.usd for best in sure if self.keeps(best.space.host) == kept)]) for kept, usd in own.items()}
+
+    def keeps(self, host: int) -> bool:
+        """Whether a host is of today's instance family: the recommendation looks among those
+        first."""
+        return self.today_family is not None and family_of(self.hosts[host].name or "") == self.today_family
+
+    def _alone(self, family: Family) -> dict[Shape, SpaceResult] | None:
+        """Of a demand on instances: each shape without one. An instance only adds limits, so what
+        fails alone fails on all of them, and what is needed alone is needed on each."""
+        if isinstance(self.judge, DatabaseJudge) or all(host.instance is None for host in self.hosts) or family.volume_type == LOCAL:
+            return None
+        self.hosts.append(Host(None))
+        spaces = [Space(space.shape, None, len(self.hosts) - 1) for space in spaces_of(family, [Host(None)], [None], self.need.data_gib, 0)]
+        found = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
+        self.hosts.pop()
+        return {one.space.shape: one for one in found}
+
+    def _start(self, space: Space, alone: dict[Shape, SpaceResult] | None) -> Space | SpaceResult | None:
+        if alone is None:
+            return space
+        found = alone[space.shape]
+        if found.fails:
+            return None
+        return SpaceResult(space, found.low, found.high)
+
+    def _with_confidence(
+        self, judge: DatabaseJudge, guessed: Sequence[SpaceResult], own: dict[bool, float], best_of_all: float
+    ) -> list[SpaceResult]:
+        """Raises what meets the goals by the best guess until it does with the confidence required,
+        the cheapest first. What it costs by the guess is the least it can cost, so the search ends
+        where that reaches what is known to be sure."""
+        waiting = sorted((one for one in guessed if one.best is not None), key=rank)
+        sure: list[SpaceResult] = []
+
+        def family_limit(kept: bool) -> float:
+            best = min([own[kept], *(one.usd for one in sure if self.keeps(one.space.host) == kept)])
+            return worth_looking_at(best) if best < FAR * best_of_all else best
+
+        def limit(space: Space) -> float:
+            here = min(
+                (one.usd for one in sure if one.space.host == space.host and one.space.volumes <= space.volumes),
+                default=math.inf,
+            )
+            return min(self.affordable, family_limit(self.keeps(space.host)), here, HOPELESS * best_of_all)
+
+        first = 0
+        while first < len(waiting) and waiting[first].usd <= max(family_limit(False), family_limit(True)):
+            last = first + (RAISED_AT_ONCE if sure or min(own.values()) < math.inf else RAISED_FIRST)
+            starts = [SpaceResult(one.space, one.low, one.high) for one in waiting[first:last] if one.usd <= limit(one.space)]
+            sure += [one for one in Search(judge, judge.meets_with_confidence, limit).run(starts) if one.best is not None]
+            first = last
+        return sure

@@ -1,15 +1,15 @@
-"""Measured runs in words, tables and pages. Reads the run store, runs nothing."""
+"""Measured runs, and the conformance of a lab's volumes, in words, tables and pages. Reads results,
+runs nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.report import benchmark_charts as charts
-from headrace.report import style
-from headrace.report.html import Page
-from headrace.report.output import write_text
-from headrace.report.pages import write_chart
+from headrace.report.charts import predictions, style
+from headrace.report.charts import runs as charts
+from headrace.report.html import Page, write_chart, write_page
+from headrace.report.tables import table
 from headrace.report.words import latency, number, percent, span
 
 LIST_COLUMNS = ("run", "state", "benchmark", "threads", "s", "server", "storage", "tps", "p95", "p99", "IOPS")
@@ -17,18 +17,17 @@ LIST_RIGHT = ("threads", "s", "tps", "p95", "p99", "IOPS")
 COMPARE_COLUMNS = ("figure", "unit", "first", "second", "change", "95 % interval", "")
 COMPARE_RIGHT = ("first", "second", "change", "95 % interval")
 VERDICTS = {"higher": "higher", "lower": "lower", "same": "no difference seen", "": ""}
-MOST_SETTINGS = 40
+MOST_SETTINGS = 40  # lines of settings that differ; the rest is counted
 
 
 def list_row(record) -> list[object]:
     """The cells of LIST_COLUMNS."""
     summary, document = record.summary, record.document
     iops = [summary.get(name) for name in ("read_iops", "write_iops")]
-    return [
-        record.id, record.state, load_words(document), document["load"]["threads"], number(summary.get("seconds")), server_words(document) or "-",
-        document["target"].get("storage") or "-", number(summary.get("tps")), latency(summary.get("p95_ms")), latency(summary.get("p99_ms")),
-        number(sum(iops)) if None not in iops else "-",
-    ]  # fmt: skip
+    what = (record.id, record.state, load_words(document), document["load"]["threads"], number(summary.get("seconds")))
+    where = (server_words(document) or "-", document["target"].get("storage") or "-")
+    figures = (number(summary.get("tps")), latency(summary.get("p95_ms")), latency(summary.get("p99_ms")))
+    return [*what, *where, *figures, number(sum(iops)) if None not in iops else "-"]
 
 
 def load_words(document: dict) -> str:
@@ -57,53 +56,85 @@ def title_of(record) -> str:
     return f"{load_words(document)} on {where}, {document['load']['threads']} threads"
 
 
+LATENCIES = {
+    "mean": "mean_ms",
+    "p50": "p50_ms",
+    "p95": "p95_ms",
+    "p99": "p99_ms",
+    "p99.9": "p999_ms",
+    "longest": "max_ms",
+}
+
+
 def figure_rows(record) -> list[tuple[str, str]]:
     """The figures of a run as a person reads them; what was not measured is left out."""
     summary = record.summary
     unit = record.document["benchmark"].get("unit", "transactions")
 
-    def of(name: str, words) -> str | None:
-        return None if summary.get(name) is None else words(summary[name])
+    def told(name: str, write=number) -> str:
+        return "" if summary.get(name) is None else write(summary[name])
 
-    cached = summary.get("p95_ms") is not None
-    rows = [
-        ("measured for", of("seconds", span)),
-        (f"{unit} a second", of("tps", lambda value: f"{number(value)} (standard deviation of a second {number(summary.get('tps_sd'))}, least {number(summary.get('tps_min'))})")),
-        ("queries a second", of("qps", number)),
-        ("latency", None if not cached else ", ".join(f"{label} {latency(summary[name])}" for label, name in
-         (("mean", "mean_ms"), ("p50", "p50_ms"), ("p95", "p95_ms"), ("p99", "p99_ms"), ("p99.9", "p999_ms"), ("longest", "max_ms")) if summary.get(name) is not None)),
-        ("p95 of a second, median", of("p95_of_seconds_ms", latency)),
-        ("new orders a minute", of("new_orders_per_min", number)),
-        ("statements, p95", of("statement_p95_ms", latency)),
-        ("errors a second", of("errors_per_s", number)),
-        ("nothing done for", of("stall_s", lambda value: span(value) if value else None)),
-        ("reads", of("read_iops", lambda value: f"{number(value)} IOPS, {number(summary.get('read_mib_s'))} MiB/s, waiting {latency(summary.get('read_wait_ms'))} on average")),
-        ("writes", of("write_iops", lambda value: f"{number(value)} IOPS, {number(summary.get('write_mib_s'))} MiB/s, waiting {latency(summary.get('write_wait_ms'))} on average")),
-        ("I/Os a transaction", None if unit != "transactions" else of("reads_per_transaction", lambda value: f"{number(value)} reads, {number(summary.get('writes_per_transaction'))} writes")),
-        ("requests under way", of("queue", number)),
-        *((f"waited for the {words}", of(name, lambda value: percent(value) if value else None)) for name, words in charts.CAPS.items()),
-        ("credit balance", of("balance_percent_first", lambda value: f"{value:.1f} % at the beginning, {summary['balance_percent_last']:.1f} % at the end")),
-        ("processors", of("idle_cpus", lambda value: f"{number(summary.get('user_cpus'))} user, {number(summary.get('system_cpus'))} system, {number(summary.get('iowait_cpus'))} waiting, {number(value)} idle")),
-    ]  # fmt: skip
-    return [(name, text) for name, text in rows if text not in (None, "-", "0")]
+    def where_some(name: str, words: str) -> str:
+        return words if summary.get(name) is not None else ""
+
+    latencies = ", ".join(f"{label} {latency(summary[name])}" for label, name in LATENCIES.items() if told(name))
+    spread = f"standard deviation of a second {told('tps_sd')}, least {told('tps_min')}"
+    first, last = told("balance_percent_first", "{:.1f} %".format), told("balance_percent_last", "{:.1f} %".format)
+    busy = f"{told('user_cpus')} user, {told('system_cpus')} system, {told('iowait_cpus')} waiting"
+    rows = {
+        "measured for": told("seconds", span),
+        f"{unit} a second": where_some("tps", f"{told('tps')} ({spread})"),
+        "queries a second": told("qps"),
+        "latency": where_some("p95_ms", latencies),
+        "p95 of a second, median": told("p95_of_seconds_ms", latency),
+        "new orders a minute": told("new_orders_per_min"),
+        "statements, p95": told("statement_p95_ms", latency),
+        "errors a second": told("errors_per_s"),
+        "nothing done for": told("stall_s", lambda value: span(value) if value else ""),
+        "reads": where_some("read_iops", _disk_words(summary, "read")),
+        "writes": where_some("write_iops", _disk_words(summary, "write")),
+        "I/Os a transaction": where_some(
+            "reads_per_transaction", f"{told('reads_per_transaction')} reads, {told('writes_per_transaction')} writes"
+        ),
+        "requests under way": told("queue"),
+        **{f"waited for the {words}": told(name, lambda value: percent(value) if value else "") for name, words in charts.CAPS.items()},
+        "credit balance": where_some("balance_percent_first", f"{first} at the beginning, {last} at the end"),
+        "processors": where_some("idle_cpus", f"{busy}, {told('idle_cpus')} idle"),
+    }
+    if unit != "transactions":
+        rows.pop("I/Os a transaction")
+    return [(name, text) for name, text in rows.items() if text not in ("", "-", "0")]
+
+
+def _disk_words(summary: dict, way: str) -> str:
+    iops, mib_s = (number(summary.get(f"{way}_{name}")) for name in ("iops", "mib_s"))
+    return f"{iops} IOPS, {mib_s} MiB/s, waiting {latency(summary.get(f'{way}_wait_ms'))} on average"
 
 
 def setup_rows(record) -> list[tuple[str, str]]:
     """What was run on what."""
     document = record.document
-    load, target, tool, machine = document["load"], document["target"], document["tool"], document["environment"]
-    options = ", ".join(option_words(document["benchmark"]["options"]))
-    rows = [
-        ("run", f"{record.id} ({record.state})"), ("name", document.get("name")), ("began", document.get("began_at")), ("load", f"{document['benchmark']['name']}: {options}"),
-        ("clients", f"{load['threads']} threads, {load['warmup_s']} s of warm-up, then {load['seconds']} s, seed {load['seed']}, {document.get('start') or '?'} start"),
-        ("server", server_words(document)), ("cache", None if not target.get("cache_gib") else f"{number(target['cache_gib'])} GiB"),
-        ("data", None if not target.get("data_gib") else f"{number(target['data_gib'])} GiB"),
-        ("storage", ", ".join(filter(None, (target.get("storage"), target.get("log_storage") and f"log on {target['log_storage']}")))),
-        ("devices", ", ".join(target.get("devices") or ())), ("tool", f"{tool['name']} {tool['version']}"),
-        ("machine", f"{machine.get('cpus')} processors ({machine.get('cpu') or '?'}), {machine.get('memory_gib')} GiB, {machine.get('system')}, Linux {machine.get('kernel')}"),
-        ("before the run", f"{percent((machine.get('before') or {}).get('busy_share'))} of the processors in use, load {number((machine.get('before') or {}).get('load1'))}"),
-    ]  # fmt: skip
-    return [(name, str(text)) for name, text in rows if text]
+    load, target, tool, machine = (document[name] for name in ("load", "target", "tool", "environment"))
+    before = machine.get("before") or {}
+    rest = f"then {load['seconds']} s, seed {load['seed']}, {document.get('start') or '?'} start"
+    log = target.get("log_storage")
+    processors = f"{machine.get('cpus')} processors ({machine.get('cpu') or '?'}), {machine.get('memory_gib')} GiB"
+    rows = {
+        "run": f"{record.id} ({record.state})",
+        "name": document.get("name"),
+        "began": document.get("began_at"),
+        "load": f"{document['benchmark']['name']}: {', '.join(option_words(document['benchmark']['options']))}",
+        "clients": f"{load['threads']} threads, {load['warmup_s']} s of warm-up, {rest}",
+        "server": server_words(document),
+        "cache": f"{number(target['cache_gib'])} GiB" if target.get("cache_gib") else None,
+        "data": f"{number(target['data_gib'])} GiB" if target.get("data_gib") else None,
+        "storage": ", ".join(filter(None, (target.get("storage"), log and f"log on {log}"))),
+        "devices": ", ".join(target.get("devices") or ()),
+        "tool": f"{tool['name']} {tool['version']}",
+        "machine": f"{processors}, {machine.get('system')}, Linux {machine.get('kernel')}",
+        "before the run": f"{percent(before.get('busy_share'))} of the processors in use, load {number(before.get('load1'))}",
+    }
+    return [(name, str(text)) for name, text in rows.items() if text]
 
 
 def option_words(options: dict) -> list[str]:
@@ -113,9 +144,8 @@ def option_words(options: dict) -> list[str]:
         if isinstance(value, dict):
             found += option_words(value)
         elif value not in ([], None):
-            found.append(
-                f"{key} {' '.join(map(str, value)) if isinstance(value, list) else f'{value:g}' if isinstance(value, float) else value}"
-            )
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            found.append(f"{key} {' '.join(map(str, value)) if isinstance(value, list) else text}")
     return found
 
 
@@ -157,16 +187,14 @@ def write_run(path: Path, record) -> None:
     chart = charts.time_line(series, title_of(record), unit)
 
     def page() -> Page:
-        made = Page(
-            title_of(record),
-            f"Measured {record.document.get('began_at', '')} by {record.document['tool']['name']} {record.document['tool']['version']}; run {record.id}",
-        )
+        tool = "{name} {version}".format(**record.document["tool"])
+        made = Page(title_of(record), f"Measured {record.document.get('began_at', '')} by {tool}; run {record.id}")
         made.items(record.findings)
         made.heading("Figures")
         made.table(("figure", "measured"), figure_rows(record))
         made.heading("Second by second")
-        made.chart(chart, f"{title_of(record)}: throughput, latency, disks, balance and caps over time")
-        spread = charts.density([(record.id, series, style.MEASURED)], unit)
+        made.chart(chart, f"{title_of(record)}: throughput, latency, disks, balance and limits over time")
+        spread = charts.spread([(record.id, series, style.MEASURED)], unit)
         if spread is not None:
             made.heading("Spread")
             made.chart(spread, f"How often each number of {unit} a second occurred")
@@ -199,11 +227,15 @@ def write_comparison(path: Path, comparison) -> None:
     ]
     colours = (charts.FIRST, charts.SECOND)
     parts = [(label, record.series(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)]
-    for column, y_title in (("tps", f"{unit} a second"), ("p95_ms", "p95 (ms)"), ("balance_percent", "credit balance (%)")):
+    for column, y_title in (
+        ("tps", f"{unit} a second"),
+        ("p95_ms", "p95 (ms)"),
+        ("balance_percent", "credit balance (%)"),
+    ):
         chart = charts.over_each_other(parts, column, y_title)
         if chart is not None:
             made.chart(chart, f"{y_title} of both over time")
-    spread = charts.density(parts, unit)
+    spread = charts.spread(parts, unit)
     if spread is not None:
         made.chart(spread, f"How often each number of {unit} a second occurred")
     histograms = [(label, record.percentiles(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)]
@@ -215,4 +247,74 @@ def write_comparison(path: Path, comparison) -> None:
     for words, record in (("The first", first), ("The second", second)):
         made.heading(words)
         made.table(("what", "is"), setup_rows(record))
-    write_text(path, made.render())
+    write_page(path, made)
+
+
+# --- `headrace lab verify`: a lab's volumes, specified, simulated and measured --------------------
+
+CONFORMANCE_COLUMNS = (
+    "volume",
+    "load",
+    "figure",
+    "specified",
+    "published",
+    "model",
+    "measured",
+    "error",
+    "allowed",
+    "within",
+)
+CONFORMANCE_RIGHT = ("specified", "published", "model", "measured", "error", "allowed")
+WITHIN = {True: "yes", False: "NO", None: ""}
+
+
+def conformance_rows(found) -> list[tuple[str, ...]]:
+    """A row a figure; volume and load where they change."""
+    rows, last = [], None
+    for one in found:
+        here = (one.spec, one.load)
+        shown, last = here if here != last else ("", ""), here
+        allowed = "" if one.allowed_percent is None else f"± {one.allowed_percent:.1f} %"
+        given = ("" if value is None else number(value) for value in (one.specified, one.published))
+        figures = (number(one.model, 4), number(one.measured, 4), f"{one.error_percent:+.1f} %")
+        rows.append((*shown, f"{one.what} ({one.unit})", *given, *figures, allowed, WITHIN[one.within]))
+    return rows
+
+
+def conformance_table(found):
+    """The figures as a table."""
+    return table(
+        CONFORMANCE_COLUMNS,
+        conformance_rows(found),
+        title="Volumes of this lab: specified, model and measured",
+        right=CONFORMANCE_RIGHT,
+    )
+
+
+def conformance_in_words(found) -> list[str]:
+    """How many figures are within what is allowed, and what the machine could not do."""
+    judged = [one for one in found if one.within is not None]
+    beyond = list(dict.fromkeys(one.note for one in found if one.note))
+    fine = sum(one.within for one in judged)
+    return [
+        f"{fine} of {len(judged)} figures with a tolerance are within it.",
+        *(f"note: {words} Not judged." for words in beyond),
+    ]
+
+
+def write_conformance(path: Path, found) -> None:
+    """The page, whole or not at all."""
+    page = Page(
+        "Conformance of this lab's volumes",
+        "fio on every volume, with the model under the same load and the limits of the specification",
+    )
+    for words in conformance_in_words(found):
+        page.paragraph(words)
+    page.heading("Latency")
+    page.chart(
+        predictions.conformance(found),
+        "50th and 99th percentile of completion latencies by volume and load, simulated and measured",
+    )
+    page.heading("Figures")
+    page.table(CONFORMANCE_COLUMNS, conformance_rows(found), right=CONFORMANCE_RIGHT)
+    write_page(path, page)

@@ -1,19 +1,24 @@
-"""A database on a storage, and a run beside its prediction: in words, as tables. Takes results; runs nothing."""
+"""A database on a storage, and a run and its prediction: in words, as tables and pages. Takes
+results; runs nothing."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import polars as pl
 
 from headrace.base import caps, core
 from headrace.base.units import GIB
-from headrace.report.simulation import clock_step_s, row_labels
+from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
 from headrace.report.tables import table
-from headrace.report.words import number, percent, span
+from headrace.report.words import number, percent, row_labels, span
 
 SCHEMA = "headrace-prediction/1"
-# Significant digits of a fitted value: two even where it is hardly known, four where a file says it is known exactly.
+COMPARED = ("figure", "unit", "measured", "predicted", "error")
+COMPARED_RIGHT = ("measured", "predicted", "error")
+# Significant digits of a fitted value: two even where it is hardly known, four where a file says it
+# is known exactly.
 LEAST_DIGITS, MOST_DIGITS = 2, 4
 
 
@@ -22,32 +27,22 @@ def in_words(run, workload) -> list[str]:
     summary = run.summary
     where = f"{run.storage} on {run.instance}" if run.instance else f"{run.storage} (no instance limits, no processor limit)"
     log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
-    asks = clients(run.threads) if run.threads else "open load"
+    load = clients(run.threads) if run.threads else "open load"
     scatter = f"seed {run.seed}" if run.seed is not None else "means only"
-    lines = [
-        f"{where}{log}, limits of {run.as_of}; {workload.engine}, cache {number(run.cache_gib)} GiB, {asks}; {span(run.rows.height)}, {scatter}."
-    ]
+    server = f"{workload.engine}, cache {number(run.cache_gib)} GiB, {load}"
+    lines = [f"{where}{log}, limits of {run.as_of}; {server}; {span(run.rows.height)}, {scatter}."]
     lines += [f"WARNING: {text}" for text in run.warnings]
-    interval = (
-        f" (80 % interval of the mean {number(summary['tps_low'], 4)} to {number(summary['tps_high'], 4)})"
-        if summary["tps_low"] is not None
-        else ""
-    )
-    lines.append(
-        f"Second half: {number(summary['tps'], 4)} tps{interval}; one second in twenty below {number(summary['tps_p5'], 4)}, one above {number(summary['tps_p95'], 4)}."
-    )
-    lines.append(
-        f"95th percentile of response times {number(summary['p95_ms'])} ms (median of the second half); {number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s."
-    )
+    tps, low, high, p5, p95 = (number(summary[name], 4) for name in ("tps", "tps_low", "tps_high", "tps_p5", "tps_p95"))
+    interval = "" if summary["tps_low"] is None else f" (80 % interval of the mean {low} to {high})"
+    lines.append(f"Second half: {tps} tps{interval}; one second in twenty below {p5}, one above {p95}.")
+    response = f"95th percentile of response times {number(summary['p95_ms'])} ms (median of the second half)"
+    lines.append(f"{response}; {number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s.")
     if summary["response_ms"]:
-        shown = summary["response_ms"]
-        lines.append(
-            f"Every I/O simulated: response times mean {number(shown['mean'])} ms, p50 {number(shown['p50'])}, p95 {number(shown['p95'])}, p99 {number(shown['p99'])}."
-        )
+        mean, p50, p95, p99 = (number(summary["response_ms"][name]) for name in ("mean", "p50", "p95", "p99"))
+        lines.append(f"Every I/O simulated: response times mean {mean} ms, p50 {p50} ms, p95 {p95} ms, p99 {p99} ms.")
     lines.append("Quarters of the run: " + ", ".join(number(value, 4) for value in summary["quarters"]) + " tps.")
-    lines.append(
-        "What binds: " + ", ".join(f"{caps.long(cap)} {percent(share)} of the time" for cap, share in summary["caps"].items()) + "."
-    )
+    shares = ", ".join(f"{caps.long(cap)} {percent(share)} of the time" for cap, share in summary["caps"].items())
+    lines.append(f"Limited by: {shares}.")
     if summary["lowest_balance_percent"] is not None and summary["lowest_balance_percent"] < 100.0:
         lines.append(f"Lowest credit balance {summary['lowest_balance_percent']:.0f} %.")
     if summary["stalls_s"]:
@@ -61,7 +56,8 @@ def clients(count: int) -> str:
 
 
 def log_warnings(run, workload) -> list[str]:
-    """Whether the volume of redo and binlog holds the binlog that the run writes; how long it would last."""
+    """Whether the volume of redo and binlog holds the binlog that the run writes; how long it would
+    last."""
     if run.log_storage is None:
         return []
     per_transaction = workload.database["log"]["binlog_bytes_per_tx"]
@@ -70,74 +66,64 @@ def log_warnings(run, workload) -> list[str]:
     if written <= room:
         return []
     full = span(run.rows.height * room / written)
-    return [f"This run writes {number(written / GIB)} GiB of binlog; {run.log_storage} holds {number(room / GIB)} GiB and would be full after {full}, "
-            "without counting the redo log: it needs a larger volume, or binlogs purged sooner than that."]  # fmt: skip
+    holds = f"{run.log_storage} holds {number(room / GIB)} GiB and would be full after {full}"
+    return [
+        f"This run writes {number(written / GIB)} GiB of binlog; {holds}, "
+        "without counting the redo log: it needs a larger volume, or binlogs purged sooner than that."
+    ]
 
 
-def table_of(run, most: int = 24):
-    """The rows, as means of so many stretches."""
+def table_of(run, most: int = TABLE_ROWS):
+    """The rows, as means over stretches on the clock."""
     rows = run.rows
-    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + 1.0, most)  # a row of a prediction is a second
+    # A row of a prediction is a second.
+    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + 1.0, most)
     short = rows.group_by((pl.col("t_s") / step_s).floor().alias("row"), maintain_order=True).agg(
-        pl.col("t_s").first(), pl.col("tps", "iops", "mib_s", "dirty_share", "cached_share").mean(), pl.col("p95_ms").median(), pl.col("balance_percent").min(),
+        pl.col("t_s").first(),
+        pl.col("tps", "iops", "mib_s", "dirty_share", "cached_share").mean(),
+        pl.col("p95_ms").median(),
+        pl.col("balance_percent").min(),
         pl.col("cap").mode().first(),
-    )  # fmt: skip
-    told = row_labels(short["t_s"].to_list())
-    cells = [
-        (next(told), number(row["tps"], 4), number(row["p95_ms"]), number(row["iops"], 4), number(row["mib_s"]),
-         "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %", percent(row["cached_share"]), percent(row["dirty_share"]), caps.short(row["cap"]))
-        for row in short.iter_rows(named=True)
-    ]  # fmt: skip
-    columns = ("time", "tps", "p95 ms", "IOPS", "MiB/s", "balance", "cached", "dirty", "binds")
-    return table(
-        columns,
-        cells,
-        title=f"Time since the start. Each row: {span(step_s)}.",
-        right=columns[:-1],
-        keep=columns,
-        drop=("dirty", "cached", "MiB/s"),
     )
+    told = row_labels(short["t_s"].to_list())
+    cells = []
+    for row in short.iter_rows(named=True):
+        figures = (number(row["tps"], 4), number(row["p95_ms"]), number(row["iops"], 4), number(row["mib_s"]))
+        balance = "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %"
+        shares = (percent(row["cached_share"]), percent(row["dirty_share"]))
+        cells.append((next(told), *figures, balance, *shares, caps.short(row["cap"])))
+    columns = ("time", "tps", "p95 ms", "IOPS", "MiB/s", "balance", "cached", "dirty", "limited by")
+    when = f"Time since the start. Each row: {span(step_s)}."
+    return table(columns, cells, title=when, right=columns[:-1], keep=columns, drop=("dirty", "cached", "MiB/s"))
 
 
 def document(run, workload) -> dict:
     """Everything, for JSON."""
-    return {
-        "schema": SCHEMA,
-        "workload": workload.name,
-        "engine": workload.engine,
-        "storage": run.storage,
-        "log_storage": run.log_storage,
-        "instance": run.instance,
-        "as_of": run.as_of,
-        "cache_gib": run.cache_gib,
-        "threads": run.threads,
-        "seed": run.seed,
-        "summary": run.summary,
-        "warnings": list(run.warnings),
-        "caveats": list(workload.caveats),
-        "rows": run.rows,
-    }
+    head = {"schema": SCHEMA, "workload": workload.name, "engine": workload.engine}
+    names = ("storage", "log_storage", "instance", "as_of", "cache_gib", "threads", "seed", "summary")
+    tail = {"warnings": list(run.warnings), "caveats": list(workload.caveats), "rows": run.rows}
+    return head | {name: getattr(run, name) for name in names} | tail
 
 
 def workload_in_words(workload) -> list[str]:
     """What the workload is and what stands behind it."""
     size = f", {number(workload.size_gib)} GiB of data" if workload.size_gib else ""
-    lines = [
-        f"{workload.name}: {workload.engine}, {workload.benchmark}{size}; cache {number(workload.cache_gib)} GiB, {clients(workload.threads)}."
-    ]
+    server = f"cache {number(workload.cache_gib)} GiB, {clients(workload.threads)}"
+    lines = [f"{workload.name}: {workload.engine}, {workload.benchmark}{size}; {server}."]
     for run in workload.runs:
-        lines.append(
-            f"Measured: {run['name']} on {run['storage']}, {clients(run['threads'])}, {run['start']} start, {span(run['seconds'])}, {run['transactions']:,.0f} transactions."
-        )
+        load = f"{clients(run['threads'])}, {run['start']} start, {span(run['seconds'])}"
+        lines.append(f"Measured: {run['name']} on {run['storage']}, {load}, {run['transactions']:,.0f} transactions.")
     if not workload.runs:
         lines.append("No run stands behind it: a standard benchmark, with wide intervals.")
     return lines + list(workload.caveats)
 
 
 def fitted(value: float, spread: float) -> str:
-    """A fitted value to the digits its relative spread (one standard deviation) leaves: 14,700,000 when known to 2 %.
+    """A fitted value to the digits its relative spread (one standard deviation) leaves: 14,700,000
+    when known to 2 %.
 
-    The last digit counts a unit of at most half a standard deviation. Rounding so adds unit / sqrt(12) to the deviation, in squares, and makes it 1 % larger at most.
+    The last digit counts a unit of at most half a standard deviation. Rounding so adds unit /
+    sqrt(12) to the deviation, in squares, and makes it 1 % larger at most.
     """
     if value == 0 or not math.isfinite(value):
         return number(value)
@@ -150,29 +136,46 @@ def fitted(value: float, spread: float) -> str:
     return f"{rounded:,.{places}f}"
 
 
-PARAMETER_COLUMNS = (
-    "known to: one standard deviation of the value with these runs; before: the same without any run. "
-    "A value whose two figures are equal was not measured by these runs."
-)
+# Units of the fitted parameters; a share has none.
+PARAMETER_UNITS = {
+    "pages_touched": "pages", "flush_per_tx": "pages a transaction", "flush_ramp_tx": "transactions", "background_per_s": "pages/s",
+    "base_ms": "ms", "cpu_ms": "ms", "read_bytes": "bytes", "compaction_bytes": "bytes a transaction",
+}  # fmt: skip
+SPREADS = "Uncertainty: one standard deviation, relative; before: that of the standard benchmark."
+
+
+PARAMETERS = ("parameter", "value", "unit", "uncertainty", "before", "identified from")
+PARAMETERS_RIGHT = ("value", "uncertainty", "before")
+
+
+def parameter_rows(workload) -> list[tuple[str, ...]]:
+    """The cells of PARAMETERS: what each was identified from, and how well."""
+    cells = []
+    for row in workload.parameters:
+        spreads = (f"± {100 * row[name]:.0f} %" for name in ("spread", "before"))
+        value = fitted(row["value"], row["spread"])
+        cells.append((row["words"], value, PARAMETER_UNITS.get(row["name"], ""), *spreads, row["from"]))
+    return cells
 
 
 def parameter_table(workload):
-    """What each parameter was identified from, and how well."""
-    cells = [
-        (row["words"], fitted(row["value"], row["spread"]), f"± {100 * row['spread']:.0f} %", f"± {100 * row['before']:.0f} %", row["from"])
-        for row in workload.parameters
-    ]
-    return table(("parameter", "value", "known to", "before", "identified from"), cells, right=("value", "known to", "before"))
+    """The same as a table."""
+    return table(PARAMETERS, parameter_rows(workload), title=SPREADS, right=PARAMETERS_RIGHT, keep=("unit",))
 
 
-def comparison_table(comparison):
-    """Measured beside predicted."""
-    cells = [
-        (row["what"], row["unit"], "" if row["measured"] is None else number(row["measured"], 4), "" if row["predicted"] is None else number(row["predicted"], 4),
-         "" if row["error_percent"] is None else f"{row['error_percent']:+.1f} %")
-        for row in comparison.figures
-    ]  # fmt: skip
-    return table(("figure", "unit", "measured", "predicted", "error"), cells, right=("measured", "predicted", "error"))
+def comparison_rows(found) -> list[tuple[str, ...]]:
+    """The cells of COMPARED: measured and predicted."""
+    cells = []
+    for row in found.figures:
+        figures = ("" if row[name] is None else number(row[name], 4) for name in ("measured", "predicted"))
+        error = "" if row["error_percent"] is None else f"{row['error_percent']:+.1f} %"
+        cells.append((row["what"], row["unit"], *figures, error))
+    return cells
+
+
+def comparison_table(found):
+    """Measured and predicted."""
+    return table(COMPARED, comparison_rows(found), right=COMPARED_RIGHT)
 
 
 def score_table(rows: list[dict]):
@@ -194,5 +197,46 @@ def score_words(rows: list[dict]) -> list[str]:
         return f"{what}: median {sizes[len(sizes) // 2]:.1f} %, 90th percentile {high:.1f} %, worst {sizes[-1]:.1f} % of {len(sizes)}."
 
     quarters = [row[f"quarter_{i}"] for row in rows for i in (1, 2, 3, 4)]
-    return [line("Mean of the second half", [row["mean"] for row in rows]), line("Means per quarter", quarters),
-            line("5th and 95th percentile of one-second tps", [row[name] for row in rows for name in ("p5", "p95")])]  # fmt: skip
+    return [
+        line("Mean of the second half", [row["mean"] for row in rows]),
+        line("Means per quarter", quarters),
+        line("5th and 95th percentile of one-second tps", [row[name] for row in rows for name in ("p5", "p95")]),
+    ]
+
+
+def write_prediction(path: Path, run, workload) -> None:
+    """A prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
+    from headrace.report.charts import predictions
+    from headrace.report.html import Page, write_chart
+
+    title = f"{workload.name} on {run.storage}"
+    chart = predictions.prediction(run, title)
+
+    def page() -> Page:
+        made = Page(title, f"Limits of {run.as_of}")
+        made.items(in_words(run, workload))
+        made.chart(chart, f"{title} over time: transactions, I/Os, bytes, cache")
+        made.heading("What stands behind it")
+        made.items(workload_in_words(workload))
+        return made
+
+    write_chart(path, chart, page)
+
+
+def write_comparison(path: Path, found, workload) -> None:
+    """A run and its prediction as a chart or a page, by the ending of `path`. Raises
+    CouldNotRun."""
+    from headrace.report.charts import predictions
+    from headrace.report.html import Page, write_chart
+
+    chart = predictions.comparison(found)
+
+    def page() -> Page:
+        made = Page(f"{found.run.name}: measured and simulated", f"Predicted with {workload.name}")
+        made.table(COMPARED, comparison_rows(found), right=COMPARED_RIGHT)
+        made.chart(chart, "One-second throughput, measured and simulated, over time and as densities of the second half")
+        made.heading("What stands behind the prediction")
+        made.items([*found.prediction.warnings, *workload_in_words(workload)])
+        return made
+
+    write_chart(path, chart, page)

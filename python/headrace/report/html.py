@@ -1,18 +1,20 @@
-"""One self-contained HTML page: text, tables and charts as inline SVG. No network, no script; readable on paper and on dark screens.
+"""One self-contained HTML page: text, tables and charts as inline SVG. No network, no script;
+readable on paper and on dark screens.
 
 Everything that is put in is escaped here and nowhere else: pass plain text.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from html import escape
+from pathlib import Path
 
-from headrace.report import style
-from headrace.report.drawing import drawn_png, drawn_svg
-from headrace.report.output import plain
+from headrace.report.charts import style
+from headrace.report.charts.drawing import inline_svg, png, svg
+from headrace.report.output import plain, write_bytes, write_text
 from headrace.report.words import glued
 
 CSS = """
@@ -37,7 +39,7 @@ h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--
 .broad { width: 94vw; position: relative; left: 50%; transform: translateX(-50%); }
 table { border-collapse: collapse; font-size: .88rem; width: 100%; }
 .broad table { font-size: .82rem; } .broad th, .broad td { padding: .3rem .4rem; }
-.broad th { white-space: normal; vertical-align: bottom; } .broad .wide { min-width: 11rem; }
+.broad th { white-space: normal; vertical-align: bottom; } .broad .wide { min-width: 9rem; }
 th { text-align: left; font-weight: 600; }
 td:first-child { min-width: 5rem; } .broad td:first-child { min-width: 0; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; }
@@ -66,10 +68,21 @@ footer { margin-top: 2.5rem; color: var(--quiet); font-size: .82rem; border-top:
 """
 
 # The ink of the charts follows the page: light, dark or printed.
-CSS += "".join(
+INKED = "".join(
     f'svg [fill="{colour}"] {{ fill: var({name}); }} svg [stroke="{colour}"] {{ stroke: var({name}); }}\n'
     for colour, name in ((style.INK, "--ink"), (style.QUIET, "--quiet"), (style.GRID, "--grid"))
 )
+CSS += INKED
+
+
+# In a notebook: the colours of its theme where it names them (JupyterLab, VS Code), ours otherwise.
+FRAGMENT_CSS = """
+.headrace { --ink: var(--jp-ui-font-color1, var(--vscode-editor-foreground, #2b2f36)); --quiet: #7c838d; --grid: #c9ced6; }
+.headrace table { border-collapse: collapse; font-size: .85rem; } .headrace .scroll, .headrace figure { overflow-x: auto; margin: .5rem 0; }
+.headrace th, .headrace td { padding: .2rem .6rem; text-align: left; vertical-align: top; }
+.headrace .right { text-align: right; white-space: nowrap; } .headrace .whole { white-space: nowrap; } .headrace .first td { font-weight: 600; }
+""" + INKED.replace("svg ", ".headrace svg ")
+EMPTY_TITLE = "<h1></h1>"
 
 
 def origin() -> str:
@@ -86,8 +99,8 @@ def text(value: object) -> str:
     return escape(plain("" if value is None else value), quote=True)
 
 
-# Columns of sentences: they get room, the numbers beside them do not need it.
-LONG = ("what", "binds", "why", "source", "note", "runs dry")
+# Columns of sentences: they get room, numbers do not need it.
+LONG = ("what", "bottleneck", "why", "source", "note", "credits")
 WHOLE = 28  # characters; cells of other columns up to this are not broken
 BROAD = 9  # columns from which on a table may be wider than the text
 
@@ -124,9 +137,11 @@ class Page:
         first: bool = False,
         prose: Sequence[str] = LONG,
     ) -> None:
-        """A table; `right` names columns of numbers, `prose` those of sentences, `first` sets off the first row. Short cells are not broken.
+        """A table; `right` names columns of numbers, `prose` those of sentences, `first` sets off
+        the first row. Short cells are not broken.
 
-        Many columns may be wider than the text; on a narrow screen each row is a card with the titles beside the cells.
+        Many columns may be wider than the text; on a narrow screen each row is a card with the
+        titles next to the cells.
         """
         rows = [["" if cell is None else plain(cell) for cell in row] for row in rows]
         marks = []
@@ -153,6 +168,15 @@ class Page:
         self.charts += 1
         self.parts.append(f'<figure role="img" tabindex="0" aria-label="{text(described)}">{inline_svg(chart, f"c{self.charts}")}</figure>')
 
+    def fragment(self) -> str:
+        """The parts alone, with a style that touches nothing around them: what a notebook shows."""
+        body = "".join(part for part in self.parts if part != EMPTY_TITLE)
+        # Ids must differ from those of every other output in the notebook, and be the same for the
+        # same result.
+        own = sha256(body.encode()).hexdigest()[:8]
+        body = re.sub(r"(?<=[\"#])c(\d+)-", rf"h{own}-\1-", body)
+        return f'<div class="headrace"><style>{FRAGMENT_CSS}</style>{body}</div>'
+
     def render(self) -> str:
         body = "\n".join(self.parts)
         return (
@@ -163,24 +187,18 @@ class Page:
         )
 
 
-def svg(chart) -> str:
-    """An Altair chart as SVG text, drawn without a browser."""
-    drawn = drawn_svg(chart.to_json(indent=None))
-    # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is the same text every time.
-    numbers = {name: f"clip{index}" for index, name in enumerate(dict.fromkeys(re.findall(r"\bclip\d+\b", drawn)))}
-    return re.sub(r"\bclip\d+\b", lambda match: numbers[match[0]], drawn)
+def write_page(path: Path, page: Page) -> None:
+    """The page, whole or not at all. Raises CouldNotRun."""
+    write_text(path, page.render())
 
 
-def png(chart, scale: float = 2.0) -> bytes:
-    """An Altair chart as PNG on white, `scale` pixels for each CSS pixel."""
-    spec = chart.to_dict()
-    spec["config"]["background"] = "white"
-    return drawn_png(json.dumps(spec), scale)
-
-
-def inline_svg(chart, prefix: str) -> str:
-    """SVG to put into a page: ids made unique, since charts on one page share a name space. Its ink follows the page by CSS."""
-    drawn = re.sub(r"^<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", svg(chart)).strip()
-    drawn = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', drawn)
-    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)
-    return re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', drawn)
+def write_chart(path: Path, chart, page: Callable[[], Page]) -> None:
+    """A chart as .svg or .png, or the page around it as .html, by the ending of `path`. Raises
+    CouldNotRun."""
+    match path.suffix.lower():
+        case ".svg":
+            write_text(path, svg(chart))
+        case ".png":
+            write_bytes(path, png(chart))
+        case _:
+            write_page(path, page())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import json
 import math
 import sys
@@ -18,18 +19,23 @@ CHART_FORMATS = (".html", ".svg", ".png")
 
 
 def plain(text: object) -> str:
-    """Text that came from outside, safe for a terminal: what cannot be printed (escape sequences) becomes `?`."""
+    """Text that came from outside, safe for a terminal: what cannot be printed (escape sequences)
+    becomes `?`."""
     return "".join(char if char.isprintable() or char in "\n\t\u00a0" else "?" for char in str(text))
 
 
-# What a terminal without UTF-8 gets instead. One character for one, as far as columns must stay under each other.
-ASCII = dict(zip("▁▂▃▄▅▆▇█", "_.-:=+*#", strict=True)) | {
-    "±": "+-", "≤": "<=", "≥": ">=", "×": "x", "µ": "u", "–": "-", "—": "-", "…": "...", "→": "->", "°": " deg", "“": '"', "”": '"', "’": "'",
+# What a terminal without UTF-8 gets instead. One character for one, as far as columns must stay
+# under each other.
+ASCII = {
+    "▁": "_", "▂": ".", "▃": "-", "▄": ":", "▅": "=", "▆": "+", "▇": "*", "█": "#",
+    "±": "+-", "≤": "<=", "≥": ">=", "×": "x", "µ": "u", "–": "-", "—": "-", "…": "...", "→": "->", "°": " deg",
+    "“": '"', "”": '"', "’": "'",
 }  # fmt: skip
 
 
 def spell_in_ascii() -> None:
-    """What stdout and stderr cannot encode is spelled in ASCII: a terminal without UTF-8 must not break the answer."""
+    """What stdout and stderr cannot encode is spelled in ASCII: a terminal without UTF-8 must not
+    break the answer."""
 
     def nearest(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeEncodeError):
@@ -38,20 +44,20 @@ def spell_in_ascii() -> None:
 
     codecs.register_error("headrace", nearest)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="headrace")
 
 
 def clean(value: object) -> object:
-    """A value as JSON takes it: NaN and infinities become null, dataclasses and frames become dicts and lists."""
+    """A value as JSON takes it: NaN and infinities become null, dataclasses and frames become dicts
+    and lists."""
     if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
         return value + 0.0 if math.isfinite(value) else None  # -0.0 becomes 0.0
-    if hasattr(value, "to_dicts"):
-        return clean(value.to_dicts())
-    if hasattr(value, "to_dict") and not isinstance(value, type):
-        return clean(value.to_dict())
+    for name in ("to_dicts", "to_dict"):
+        if not isinstance(value, type) and (convert := getattr(value, name, None)) is not None:
+            return clean(convert())
     if is_dataclass(value) and not isinstance(value, type):
         return clean(asdict(value))
     if isinstance(value, Mapping):
@@ -76,16 +82,25 @@ def as_csv(frame) -> str:
     return frame.with_columns(pl.when(floats == 0.0).then(0.0).otherwise(floats).name.keep()).write_csv()
 
 
-def write_text(path: Path, text: str) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all. Raises CouldNotRun."""
-    write_whole(Path(path), text.encode())
+    write_whole(Path(path), content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same of a text, in UTF-8."""
+    write_bytes(path, text.encode())
 
 
 def check_chart_path(path: Path | None, formats: tuple[str, ...] = CHART_FORMATS) -> None:
-    """Refuses a name whose ending is no known format, before any work is done. Raises InputError."""
+    """Refuses a name whose ending is not a known format, before any work is done. Raises
+    InputError."""
     if path is not None and path.suffix.lower() not in formats:
         raise InputError(
-            str(path), f"a chart is written as {', '.join(formats)}", "the ending of the name decides", "For example chart.svg."
+            str(path),
+            f"a chart is written as {', '.join(formats)}",
+            "the ending of the name decides",
+            "For example chart.svg.",
         )
     if path is not None and not path.parent.is_dir():
         raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")

@@ -1,4 +1,5 @@
-"""A plan as text, frame and page: the answer, ranked choices, why others lost, what to do next, the bill. Of demand and of databases."""
+"""A plan as text, frame and page: the answer, the choices in order, why not the others, what to do
+next, the bill. Of demand and of databases."""
 
 from __future__ import annotations
 
@@ -6,65 +7,80 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
+
+from headrace.planner.goals import MAX_HEADROOM_PERCENT
+from headrace.report.simulation import clock_start
+from headrace.report.tables import table
 from headrace.report.words import latency, number, percent, span, usd
 
 if TYPE_CHECKING:
     from headrace.planner import Choice
+    from headrace.report.html import Page
 
-RIGHT = ("rank", "USD/month", "I/O p99", "throttled", "head-room", "AFR a year", "tps", "p95", "probability", "cache GiB", "lowest balance")
-KEEP = ("rank", "storage", "instance", "log", "80 % of tps")
+RIGHT = (
+    "rank", "USD/month", "I/O p99", "throttled", "head-room", "AFR a year", "tps", "p95", "probability", "cache GiB", "lowest balance",
+)  # fmt: skip
+INTERVAL = "tps, 80 % interval"
+KEEP = ("rank", "storage", "instance", "log", INTERVAL)
 PROSE = ("bottleneck", "credits", "why", "what")
-DROP = ("throttled", "lowest balance", "80 % of tps", "cache GiB", "AFR a year")
+DROP = ("throttled", "lowest balance", INTERVAL, "cache GiB", "AFR a year")
 VERDICTS = ("family", "outcome", "best candidate", "USD/month", "why")
-BILL = ("part", "item", "quantity", "unit", "unit price", "USD", "source", "as of")
-BILL_RIGHT = ("quantity", "unit price", "USD")
-# A family so much dearer than the cheapest, or so far from carrying the demand, gets no line of its own unless it is asked for.
+BILL = ("part", "item", "quantity", "unit", "unit price USD", "USD", "source", "as of")
+BILL_RIGHT = ("quantity", "unit price USD", "USD")
+# A family this many times dearer than the cheapest gets no line of its own unless it is asked for
+# (chosen by eye).
 FAR = 3.0
-MOST_HEADROOM_PERCENT = 400  # where the search for head-room ends (planner/goals.py)
 # Metrics that stand in columns of their own.
 STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
 REGRET = (
-    "Regret: what is spent beyond the cheapest that would have met the goals, or on a choice that misses them and must be bought again."
+    "Regret: what is spent beyond the cheapest that would have met the goals, "
+    "or on a choice that misses them and must be bought again."
 )
+CENT = 0.005  # USD: a smaller difference does not show on a bill
+# What a line of the answer is: a sentence, and "good", "warn" or "".
+Line = tuple[str, str]
 
 
-# --- the answer in sentences --------------------------------------------------------------------------------------------
+# --- the answer in sentences ----------------------------------------------------------------------
 
 
-def found(plan) -> list[tuple[str, str]]:
+def found(plan) -> list[Line]:
     """The answer in a few sentences, each with a mark: "good", "warn" or ""."""
-    lines: list[tuple[str, str]] = [(words, "warn") for words in plan.warnings]
+    lines: list[Line] = [(words, "warn") for words in plan.warnings]
     if plan.recommended is not None:
         lines += _recommended(plan)
     elif plan.closest:
         near = plan.closest[0]
-        lines.append(
-            (f"Nothing meets every goal. Closest: {near.place}, {usd(near.cost_usd_month)} USD a month: {'; '.join(near.misses)}.", "warn")
-        )
+        cost = f"{near.place}, {usd(near.cost_usd_month)} USD a month"
+        lines.append((f"Nothing meets every goal. Closest: {cost}: {'; '.join(near.misses)}.", "warn"))
     else:
-        lines.append(("Nothing meets every goal, and nothing comes close: no volume of that day can hold or carry this load.", "warn"))
+        why = "no volume of that day holds these data or sustains this load"
+        lines.append((f"Nothing meets every goal, and nothing comes close: {why}.", "warn"))
     lines += _regret(plan)
     if plan.compared is not None:
         lines += _today(plan)
-    lines += [(_check_words(check), "") for check in plan.checks]
-    lines.append((_considered(plan), ""))
-    lines.append((f"{plan.prices}.", ""))
-    return lines
+    for check in plan.checks:
+        means = f"recorded {latency(check['recorded_ms'])}, model {latency(check['model_ms'])} (means)"
+        lines.append((f"Recorded I/O latency and the model's on today's storage, {check['what']}: {means}.", ""))
+    return [*lines, (_considered(plan), ""), (f"{plan.prices}.", "")]
 
 
-def _recommended(plan) -> list[tuple[str, str]]:
+def _recommended(plan) -> list[Line]:
     best, cheapest = plan.recommended, plan.winner
     same = cheapest is not None and cheapest.key == best.key
-    lines = [
-        (
-            f"Recommended{', and the cheapest that meets every goal' if same else ''}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}.",
-            "good",
-        )
+    named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
+    lines: list[Line] = [
+        (f"{named}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}.", "good")
     ]
-    if not same and plan.why_recommended:
-        lines.append((f"Cheapest that meets every goal: {plan.why_recommended}", ""))
+    if cheapest is not None and not same and plan.why_recommended:
+        # The cheapest of all, or what would be recommended if it needed no migration.
+        named = "Cheapest that meets every goal" if plan.why_recommended.startswith(f"{cheapest.place} ") else "Cheaper"
+        lines.append((f"{named}: {plan.why_recommended}", ""))
     if not best.persistent:
-        lines.append(("Its data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn"))
+        lines.append(
+            ("Its data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn")
+        )
     if best.headroom_percent == 0:
         lines.append(("It has no head-room: any growth of the demand breaks a goal.", "warn"))
     lines += [(words, "warn") for words in best.far_from_runs]
@@ -76,27 +92,24 @@ def _recommended(plan) -> list[tuple[str, str]]:
 
 
 def _facts(plan, choice) -> str:
-    """What a DBA asks first, in one line."""
-    parts = []
+    """What a DBA wants to know first, in one line."""
     if plan.subject == "database":
         apart = " with the head-room" if plan.arrivals_tps and (choice.headroom_percent or 0) > 0 else ""
-        parts.append(
-            f"{number(choice.metrics['tps'])} tps{apart}, p95 {latency(choice.metrics['p95_ms'])}, probability {percent(choice.probability)}"
-        )
+        tps, p95 = number(choice.metrics["tps"]), latency(choice.metrics["p95_ms"])
+        parts = [f"{tps} tps{apart}, p95 {p95}, probability {percent(choice.probability)}"]
     else:
-        parts.append(f"I/O p99 of the worst 5 min {latency(choice.metrics['p99_ms'])}")
+        parts = [f"I/O p99 of the worst 5 min {latency(choice.metrics['p99_ms'])}"]
     if choice.headroom_percent is not None:
         parts.append(f"head-room {headroom(choice)}")
-    parts.append(durability(choice))
-    return "; ".join(parts)
+    return "; ".join([*parts, durability(choice)])
 
 
 def headroom(choice) -> str:
     """`+21 %`, or that there is none."""
     if choice.headroom_percent is None:
         return "-"
-    if choice.headroom_percent >= MOST_HEADROOM_PERCENT:
-        return f"{MOST_HEADROOM_PERCENT} % or more"
+    if choice.headroom_percent >= MAX_HEADROOM_PERCENT:
+        return f"{MAX_HEADROOM_PERCENT} % or more"
     return f"+{number(choice.headroom_percent)} %" if choice.headroom_percent else "none"
 
 
@@ -111,40 +124,39 @@ def durability(choice) -> str:
 
 
 def _first_day(choice) -> str:
-    first = choice.first_day
-    parts = []
+    first, then, parts = choice.first_day, choice.metrics, []
     if first.get("tps") is not None:
-        parts.append(f"{number(first['tps'])} tps on average on the first day, {number(choice.metrics['tps'])} once they are spent")
-    if first.get("lowest_balance_percent") is not None:
         parts.append(
-            f"credits fall to {number(first['lowest_balance_percent'])} % on the first day, to {number(choice.metrics['lowest_balance_percent'])} % once days repeat"
+            f"{number(first['tps'])} tps on average on the first day, {number(then['tps'])} once they are spent"
         )
-    if first.get("p99_ms") is not None and choice.metrics["p99_ms"] is not None:
-        parts.append(f"I/O p99 of the worst 5 min {latency(first['p99_ms'])} on the first, {latency(choice.metrics['p99_ms'])} then")
+    if (lowest := first.get("lowest_balance_percent")) is not None:
+        settled = number(then["lowest_balance_percent"])
+        parts.append(f"credits fall to {number(lowest)} % on the first day, to {settled} % once days repeat")
+    if first.get("p99_ms") is not None and then["p99_ms"] is not None:
+        parts.append(
+            f"I/O p99 of the worst 5 min {latency(first['p99_ms'])} on the first day, {latency(then['p99_ms'])} then"
+        )
     return f"With full credits: {'; '.join(parts)}."
 
 
-def _today(plan) -> list[tuple[str, str]]:
-    now, best, saving = plan.compared, plan.recommended, plan.saving
-    line = f"Today {now.place} costs {usd(now.cost_usd_month)} USD a month and " + (
-        "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
-    )
-    lines = [(line + ".", "" if now.meets_goals else "warn")]
+def _today(plan) -> list[Line]:
+    now, best, saving, place = plan.compared, plan.recommended, plan.saving, plan.in_place
+    meets = "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
+    cost = f"Today {now.place} costs {usd(now.cost_usd_month)} USD a month"
+    lines: list[Line] = [(f"{cost} and {meets}.", "" if now.meets_goals else "warn")]
     if now.runs_dry:
         lines.append((f"Today's credits: {now.runs_dry['words']}.", "warn"))
-    if saving is not None and best is not None and best.key != now.key and (abs(saving.as_planned) >= 0.005 or saving.equal_space):
+    moves = best is not None and best.key != now.key
+    if saving is not None and moves and (abs(saving.as_planned) >= CENT or saving.equal_space):
         lines.append((_saving(saving, best, now), ""))
     if best is not None and best.migration:
         lines.append((f"From today to the recommendation: {best.migration}.", ""))
-    if plan.in_place is not None and (best is None or plan.in_place.key != best.key) and plan.in_place.key != now.key:
-        place = plan.in_place
+    if place is not None and (best is None or place.key != best.key) and place.key != now.key:
         less = now.cost_usd_month - place.cost_usd_month
-        lines.append(
-            (
-                f"Without moving data: modify today's volumes into {place.storage}, {usd(place.cost_usd_month)} USD a month ({usd(abs(less))} {'less' if less >= 0 else 'more'} than today).",
-                "",
-            )
+        cost = (
+            f"{usd(place.cost_usd_month)} USD a month ({usd(abs(less))} {'less' if less >= 0 else 'more'} than today)"
         )
+        lines.append((f"Without moving data: modify today's volumes into {place.storage}, {cost}.", ""))
     return lines
 
 
@@ -154,79 +166,76 @@ def _saving(saving, best, now) -> str:
 
     if saving.equal_space is None:
         return f"The recommendation {words(saving.as_planned)}; it holds less than today's."
-    if abs(saving.equal_space - saving.as_planned) < 0.005:
+    if abs(saving.equal_space - saving.as_planned) < CENT:
         # A year of it: what a budget is made of.
         return f"The recommendation {words(saving.as_planned)}, {usd(abs(saving.as_planned) * 12)} a year."
+    holds = [number(choice.usable_gib + choice.log_gib, 6) for choice in (best, now)]
     return (
-        f"At equal usable space ({number(saving.gib, 6)} GiB) the recommendation {words(saving.equal_space)}, {usd(abs(saving.equal_space) * 12)} a year; "
-        f"as planned it {words(saving.as_planned)}, because it holds {number(best.usable_gib + best.log_gib, 6)} GiB and today's {number(now.usable_gib + now.log_gib, 6)}."
+        f"At equal usable space ({number(saving.gib, 6)} GiB) the recommendation {words(saving.equal_space)}, "
+        f"{usd(abs(saving.equal_space) * 12)} a year; as planned it {words(saving.as_planned)}, because it holds {holds[0]} GiB "
+        f"and today's {holds[1]} GiB."
     )
 
 
-def _regret(plan) -> list[tuple[str, str]]:
+def _regret(plan) -> list[Line]:
     best = plan.least_regret
     if best is None:
         return []
-    figures = f"{usd(best.regret_expected_usd)} USD a month expected, {usd(best.regret_worst_usd)} worst"
+    figures = f"{usd(best.regret_expected_usd)} USD a month expected, {usd(best.regret_worst_usd)} USD at worst"
     if plan.recommended and best.key == plan.recommended.key:
-        lines = [(f"It is also the choice of least regret: {figures}. {REGRET}", "")]
+        lines: list[Line] = [(f"It also has the least expected regret: {figures}. {REGRET}", "")]
     else:
-        less = "" if best.meets_goals else ", less than asked"
+        less = "" if best.meets_goals else ", less than the confidence wanted"
+        place = f"{best.place}, {usd(best.cost_usd_month)} USD a month, probability {percent(best.probability)}{less}"
         lines = [
-            (
-                f"Least regret over what the calibration leaves open: {best.place}, {usd(best.cost_usd_month)} USD a month, probability {percent(best.probability)}{less}: {figures}. {REGRET}",
-                "",
-            )
+            (f"Least expected regret, over what the calibration leaves open: {place}; regret {figures}. {REGRET}", "")
         ]
     if plan.undecided:
-        lines.append(
-            (
-                f"In {percent(plan.undecided)} of the cases the calibration leaves open nothing looked at meets the goals; regret leaves them out.",
-                "warn",
-            )
-        )
+        share = f"In {percent(plan.undecided)} of the cases that the calibration leaves open"
+        lines.append((f"{share} no candidate meets the goals; regret leaves these cases out.", "warn"))
     return lines
-
-
-def _check_words(check) -> str:
-    return f"Recorded I/O latency beside the model's on today's storage, {check['what']}: recorded {latency(check['recorded_ms'])}, model {latency(check['model_ms'])} (means)."
 
 
 def _considered(plan) -> str:
     on = f" on {plan.instances:,} {'instance' if plan.instances == 1 else 'instances'}" if plan.instances else ""
-    cannot = "cannot reach the goals" if plan.subject == "database" else "cannot deliver the demand"
-    words = f"{plan.considered:,} candidates{on} looked at: {plan.simulated:,} simulated, {plan.bounded:,} {cannot}, {plan.invalid:,} not possible"
-    words += "; all others are proved to cost more or to fail" if plan.subject == "demand" else ""
-    return words + (f". Doubt from {plan.draws} databases drawn from the calibration." if plan.draws else ".")
+    database = plan.subject == "database"
+    cannot = "cannot reach the goals" if database else "cannot deliver the demand"
+    counts = f"{plan.simulated:,} simulated, {plan.bounded:,} {cannot}, {plan.invalid:,} not possible"
+    words = f"{plan.considered:,} candidates{on} considered: {counts}"
+    words += "" if database else "; all others are proved to cost more or to fail"
+    return words + (f". Probabilities from {plan.draws} databases drawn from the calibration." if plan.draws else ".")
 
 
 def title(plan) -> str:
     """Workload, goals and conditions in a line."""
-    goals = " and ".join(map(str, plan.goals))
-    parts = [f"{plan.name}: {goals}"]
+    parts = [f"{plan.name}: {' and '.join(map(str, plan.goals))}"]
     if plan.subject == "database":
-        asks = f"{plan.threads} clients" if plan.threads else f"{plan.arrivals_tps:g} arriving a second"
-        parts += [asks, f"{plan.start} start", f"{plan.hours:g} h"]
+        load = f"{plan.threads} clients" if plan.threads else f"{plan.arrivals_tps:g} transactions a second arrive"
+        parts += [load, f"{plan.start} start", f"{plan.hours:g} h"]
     else:
         parts.append(f"demand x {plan.demand_growth:.4g}")
         parts.append("credits of the settled day" if plan.cycle == "settled" else "credits of the first day")
-    parts += [f"{plan.size_gib:,.5g} GiB of data with {plan.free_percent:g} % free: {plan.needed_gib:,.6g} GiB", plan.region, plan.as_of]
-    return ", ".join(parts)
+    data = f"{plan.size_gib:,.5g} GiB of data with {plan.free_percent:g} % free: {plan.needed_gib:,.6g} GiB"
+    return ", ".join([*parts, data, plan.region, plan.as_of])
 
 
-# --- tables -------------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
-def ranked(plan) -> list[tuple[object, Choice]]:
-    """Rank and choice: winners or what comes closest, then the recommended, the least regretted, the one in place and today's."""
-    shown: list[tuple[object, Choice]] = list(enumerate(plan.winners or plan.closest, 1))
+def ranked(plan) -> list[tuple[str, Choice]]:
+    """Rank and choice: winners or what comes closest, then the recommended, that of least regret,
+    the one in place and today's."""
+    shown: list[tuple[str, Choice]] = [
+        (str(rank), choice) for rank, choice in enumerate(plan.winners or plan.closest, 1)
+    ]
     known = {choice.key for _, choice in shown}
-    for rank, choice in (
-        ("recommended", plan.recommended),
-        ("least regret", plan.least_regret),
-        ("in place", plan.in_place),
-        ("today", plan.compared),
-    ):
+    more = {
+        "recommended": plan.recommended,
+        "least regret": plan.least_regret,
+        "in place": plan.in_place,
+        "today": plan.compared,
+    }
+    for rank, choice in more.items():
         if choice is not None and (rank == "today" or choice.key not in known):
             known.add(choice.key)
             shown.append((rank, choice))
@@ -235,49 +244,61 @@ def ranked(plan) -> list[tuple[object, Choice]]:
 
 def choice_table(plan) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the ranked table; columns that say nothing are left out."""
-    cells = [
-        (_database_cells if plan.subject == "database" else _demand_cells)(_rank(plan, rank, choice), choice)
-        for rank, choice in ranked(plan)
+    best = plan.recommended
+    rows = []
+    for rank, choice in ranked(plan):
+        mark = " *" if rank.isdigit() and best is not None and choice.key == best.key else ""
+        own = _database_cells(choice) if plan.subject == "database" else _demand_cells(choice)
+        rows.append({"rank": rank + mark} | own | _common_cells(choice))
+    columns = list(rows[0]) if rows else []
+    kept = [
+        name
+        for name in columns
+        if any(row[name] not in ("-", "", "0 s", "none") for row in rows) or name == "head-room"
     ]
-    columns = list(cells[0]) if cells else []
-    kept = [name for name in columns if any(row[name] not in ("-", "", "0 s", "none") for row in cells) or name == "head-room"]
-    return kept, [[row[name] for name in kept] for row in cells]
+    return kept, [[row[name] for name in kept] for row in rows]
 
 
-def _rank(plan, rank: object, choice) -> str:
-    return f"{rank} *" if isinstance(rank, int) and plan.recommended is not None and choice.key == plan.recommended.key else str(rank)
+def _demand_cells(choice) -> dict[str, str]:
+    throttled = choice.metrics.get("throttled_min")
+    return {
+        "storage": choice.storage,
+        "instance": choice.instance or "-",
+        "USD/month": usd(choice.cost_usd_month),
+        "I/O p99": latency(choice.metrics.get("p99_ms")),
+        "throttled": "-" if throttled is None else span(60 * throttled),
+    }
 
 
-def _demand_cells(rank: str, choice) -> dict[str, str]:
-    metrics = choice.metrics
-    throttled, balance = metrics.get("throttled_min"), metrics.get("lowest_balance_percent")
+def _database_cells(choice) -> dict[str, str]:
+    return {
+        "instance": choice.instance or "-",
+        "storage": choice.storage,
+        "log": choice.log_storage or "with data",
+        "cache GiB": number(choice.cache_gib),
+        "USD/month": usd(choice.cost_usd_month),
+        "tps": number(choice.metrics["tps"]),
+        INTERVAL: f"{number(choice.tps_low)} to {number(choice.tps_high)}",
+        "p95": latency(choice.metrics["p95_ms"]),
+        "probability": percent(choice.probability),
+    }
+
+
+def _common_cells(choice) -> dict[str, str]:
+    afr, balance = choice.durability_afr_percent, choice.metrics.get("lowest_balance_percent")
     credits = choice.volume_type in ("gp2", "st1", "sc1") and balance is not None
     return {
-        "rank": rank, "storage": choice.storage, "instance": choice.instance or "-", "USD/month": usd(choice.cost_usd_month),
-        "I/O p99": latency(metrics.get("p99_ms")), "throttled": "-" if throttled is None else span(60 * throttled), "head-room": headroom(choice),
-        "AFR a year": _afr(choice), "lowest balance": f"{number(balance)} %" if credits else "-",
-        "bottleneck": choice.binds.get("short", "-"), "credits": choice.runs_dry["words"] if choice.runs_dry else "",
-    }  # fmt: skip
-
-
-def _database_cells(rank: str, choice) -> dict[str, str]:
-    return {
-        "rank": rank, "instance": choice.instance or "-", "storage": choice.storage, "log": choice.log_storage or "with data",
-        "cache GiB": number(choice.cache_gib), "USD/month": usd(choice.cost_usd_month), "tps": number(choice.metrics["tps"]),
-        "80 % of tps": f"{number(choice.tps_low)} to {number(choice.tps_high)}", "p95": latency(choice.metrics["p95_ms"]),
-        "probability": percent(choice.probability), "head-room": headroom(choice), "AFR a year": _afr(choice),
-        "bottleneck": choice.binds.get("short", "-"), "credits": choice.runs_dry["words"] if choice.runs_dry else "",
-    }  # fmt: skip
-
-
-def _afr(choice) -> str:
-    if not choice.persistent:
-        return "lost on stop"
-    return "-" if choice.durability_afr_percent is None else f"{number(choice.durability_afr_percent, 2)} %"
+        "head-room": headroom(choice),
+        "AFR a year": "lost on stop" if not choice.persistent else "-" if afr is None else f"{number(afr, 2)} %",
+        "lowest balance": f"{number(balance)} %" if credits else "-",
+        "bottleneck": choice.binds.get("short", "-"),
+        "credits": choice.runs_dry["words"] if choice.runs_dry else "",
+    }
 
 
 def verdict_rows(plan, every: bool = True) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Why each family lost, and the names of those that are far off and have no line (`every` False)."""
+    """Why each family is not the answer, and the names of those that are far off and have no line
+    (`every` False)."""
     rows, far = [], []
     for one in plan.families:
         if one.outcome == "wins":
@@ -285,9 +306,8 @@ def verdict_rows(plan, every: bool = True) -> tuple[list[tuple[str, ...]], list[
         if not every and _is_far(one):
             far.append(one.family)
             continue
-        rows.append(
-            (one.family, one.outcome, one.best.place if one.best else "-", usd(one.best.cost_usd_month) if one.best else "-", one.why)
-        )
+        best = ("-", "-") if one.best is None else (one.best.place, usd(one.best.cost_usd_month))
+        rows.append((one.family, one.outcome, *best, one.why))
     return rows, far
 
 
@@ -299,19 +319,10 @@ def _is_far(one) -> bool:
 
 def bill_rows(choice) -> list[tuple[str, ...]]:
     """The monthly bill, item by item, with the total."""
-    rows = [
-        (
-            item["part"],
-            item["item"],
-            number(item["quantity"], 6),
-            item["unit"],
-            f"{item['unit_price_usd']:.6g}",
-            usd(item["usd"]),
-            item["source"] or "",
-            item["as_of"] or "",
-        )
-        for item in choice.items
-    ]
+    rows = []
+    for item in choice.items:
+        price = (number(item["quantity"], 6), item["unit"], f"{item['unit_price_usd']:.6g}", usd(item["usd"]))
+        rows.append((item["part"], item["item"], *price, item["source"] or "", item["as_of"] or ""))
     return [*rows, ("together", "", "", "", "", usd(choice.cost_usd_month), "", "")]
 
 
@@ -330,41 +341,31 @@ def next_lines(plan) -> list[str]:
 
 def alarm_words(alarm: dict) -> str:
     """An alarm in a line."""
-    when = f"{alarm['points']} of {alarm['of']} x {span(alarm['period_s'])}" if alarm["of"] > 1 else span(alarm["period_s"])
-    return f"{alarm['namespace']} {alarm['metric']} {alarm['statistic']} {alarm['comparison']} {number(alarm['threshold'])}, {when}: {alarm['why']}"
+    period = span(alarm["period_s"])
+    when = f"{alarm['points']} of {alarm['of']} x {period}" if alarm["of"] > 1 else period
+    level = f"{alarm['statistic']} {alarm['comparison']} {number(alarm['threshold'])}"
+    return f"{alarm['namespace']} {alarm['metric']} {level}, {when}: {alarm['why']}"
 
 
 def text_parts(plan, *, explain: bool = False, families: bool = False) -> list:
     """The plan for a terminal: sentences and tables."""
-    from headrace.report.tables import table
-
     columns, rows = choice_table(plan)
     parts: list = [line for line, _ in found(plan)]
     parts += ["", table(columns, rows, title=title(plan), right=RIGHT, keep=KEEP, prose=PROSE, drop=DROP)]
     parts += ["* recommended"] if any(row[0].endswith("*") for row in rows) else []
     lost, far = verdict_rows(plan, families)
     if lost:
-        parts += [
-            "",
-            table(
-                VERDICTS,
-                lost,
-                title="Why the others lost",
-                right=("USD/month",),
-                keep=("family", "outcome", "best candidate"),
-                prose=("why",),
-            ),
-        ]
+        shown = {"right": ("USD/month",), "keep": VERDICTS[:3], "prose": ("why",)}
+        parts += ["", table(VERDICTS, lost, title="Why not the others", **shown)]
     parts += [f"Far off, or not possible: {', '.join(far)} (--families says why)."] if far else []
     steps = next_lines(plan)
     parts += ["", "What to do next", *(_pasted(f"  {line}") for line in steps)] if steps else []
     parts += ["", "The arithmetic", *(f"  {line}" for line in plan.explain)] if explain else []
-    parts += [
-        "",
-        *(f"note: {name} was left out: {why}" for name, why in plan.skipped_instances),
-        *(f"note: {note}" for note in plan.caveats),
-    ]
-    return parts
+    return [*parts, "", *(f"note: {note}" for note in [*_left_out(plan), *plan.caveats])]
+
+
+def _left_out(plan) -> list[str]:
+    return [f"{name} was left out: {why}" for name, why in plan.skipped_instances]
 
 
 def _pasted(line: str):
@@ -374,70 +375,65 @@ def _pasted(line: str):
     return Text(line) if line.startswith("      ") else line
 
 
-# --- numbers ------------------------------------------------------------------------------------------------------------
-
-
-def frame_of(plan):
-    """The ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret -2, in place -3): one row each, numbers in the
-    units of their names."""
-    import polars as pl
-
+def frame_of(plan) -> pl.DataFrame:
+    """The ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret -2, in
+    place -3): one row each, numbers in the units of their names."""
     ranks = {"today": 0, "recommended": -1, "least regret": -2, "in place": -3}
+    plain = ("storage", "log_storage", "instance", "family", "members", "usable_gib", "cost_usd_month", "meets_goals")
+    after = ("persistent", "durability_afr_percent", "migration")
+    database = ("vcpus", "cache_gib", "tps_low", "tps_high", "probability")
     rows = []
     for rank, choice in ranked(plan):
-        row = {
-            "rank": ranks.get(str(rank), rank), "recommended": plan.recommended is not None and choice.key == plan.recommended.key,
-            "storage": choice.storage, "log_storage": choice.log_storage, "instance": choice.instance, "family": choice.family, "members": choice.members,
-            "usable_gib": choice.usable_gib, "cost_usd_month": choice.cost_usd_month, "meets_goals": choice.meets_goals,
-            "headroom_percent": choice.headroom_percent, "binds": choice.binds.get("cap"), "persistent": choice.persistent,
-            "durability_afr_percent": choice.durability_afr_percent, "migration": choice.migration,
-        } | {key: value for key, value in choice.metrics.items() if key not in STATED}  # fmt: skip
+        best = plan.recommended is not None and choice.key == plan.recommended.key
+        row = {"rank": ranks[rank] if rank in ranks else int(rank), "recommended": best}
+        row |= {name: getattr(choice, name) for name in (*plain, "headroom_percent")}
+        row |= {"binds": choice.binds.get("cap")} | {name: getattr(choice, name) for name in after}
+        row |= {name: value for name, value in choice.metrics.items() if name not in STATED}
         if plan.subject == "database":
-            row |= {
-                "vcpus": choice.vcpus, "cache_gib": choice.cache_gib, "tps_low": choice.tps_low, "tps_high": choice.tps_high, "probability": choice.probability,
-                "instance_usd_month": choice.usd("instance"), "data_usd_month": choice.usd("data"), "log_usd_month": choice.usd("log"),
-                "regret_expected_usd": choice.regret_expected_usd, "regret_worst_usd": choice.regret_worst_usd,
-            }  # fmt: skip
+            row |= {name: getattr(choice, name) for name in database}
+            row |= {f"{part}_usd_month": choice.usd(part) for part in ("instance", "data", "log")}
+            row |= {name: getattr(choice, name) for name in ("regret_expected_usd", "regret_worst_usd")}
         rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-# --- the page -----------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
+
+# The simulations whose balance is drawn: names and results, made by the caller.
+Runs = Sequence[tuple[str, object]]
 
 
-def write_plans(path: Path, plans: Sequence, words: str | None = None, workload=None, runs: Sequence[tuple[str, object]] = ()) -> None:
-    """One or two plans as a page; `words`: which engine wins. `workload`, `runs`: of a plan for demand, what is asked and the simulations
-    whose balance is drawn, made by the caller. Raises CouldNotRun."""
-    from headrace.report.html import Page
-    from headrace.report.output import write_text
+def write_plans(path: Path, plans: Sequence, words: str | None = None, workload=None, runs: Runs = ()) -> None:
+    """One or two plans as a page; `words`: which engine wins. `workload`, `runs`: of a plan for
+    demand, the demand and the simulations whose balance is drawn. Raises CouldNotRun."""
+    from headrace.report.html import Page, write_page
 
-    first = plans[0]
-    made = Page(f"Storage for {' or '.join(dict.fromkeys(plan.name for plan in plans))}", title(first))
+    made = Page(f"Storage for {' or '.join(dict.fromkeys(plan.name for plan in plans))}", title(plans[0]))
     if words:
         made.paragraph(words, "good" if any(plan.recommended for plan in plans) else "warn")
     for plan in plans:
         if len(plans) > 1:
             made.heading(f"{plan.name} ({plan.engine}, {plan.size_gib:,.0f} GiB)")
         _section(made, plan, workload, runs)
-    write_text(path, made.render())
+    write_page(path, made)
 
 
-def _section(made, plan, workload, runs) -> None:
-    from headrace.report import plan_charts
-
+def _section(made: Page, plan, workload, runs: Runs) -> None:
     for line, mark in found(plan):
         made.paragraph(line, mark)
     made.heading("Goals")
     made.items(f"{goal}: {goal.about.meaning}" for goal in plan.goals)
     made.heading("The cheapest that meet them" if plan.winners else "What comes closest")
-    columns, rows = choice_table(plan)
-    made.table(columns, rows, RIGHT, first=bool(plan.winners))
-    plan_charts.add(made, plan, workload, runs)
+    add_choices(made, plan)
+    _add_demand(made, workload)
+    add_cost(made, plan)
+    _add_balances(made, workload, runs)
+    _add_bills(made, plan)
     steps = next_lines(plan)
     if steps:
         made.heading("What to do next")
         made.lines(steps)
-    made.heading("Why the others lost")
+    made.heading("Why not the others")
     made.table(VERDICTS, verdict_rows(plan)[0], ("USD/month",))
     shown = plan.recommended or (plan.closest[0] if plan.closest else None)
     if shown:
@@ -446,4 +442,66 @@ def _section(made, plan, workload, runs) -> None:
     made.heading("The arithmetic")
     made.lines(plan.explain)
     made.heading("What to know before buying")
-    made.items([*plan.caveats, *(f"{name} was left out: {why}" for name, why in plan.skipped_instances)])
+    made.items([*plan.caveats, *_left_out(plan)])
+
+
+def add_choices(made: Page, plan, most: int | None = None) -> None:
+    """The ranked table, or its first rows (`most`)."""
+    columns, rows = choice_table(plan)
+    made.table(columns, rows[:most], RIGHT, first=bool(plan.winners), prose=("credits",))
+
+
+def _add_demand(made: Page, workload) -> None:
+    from headrace.report.charts import over_time
+
+    if workload is not None:
+        made.heading("The demand")
+        made.items(workload.describe().splitlines()[:5])
+        made.chart(over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
+
+
+def add_cost(made: Page, plan, headed: bool = True) -> None:
+    """Cost against what is delivered, where there is something to draw."""
+    from headrace.report.charts import cost
+
+    if plan.subject == "database":
+        chart, heading = cost.against_tps(plan), "Cost against transactions a second"
+        described = (
+            "Sustained tps with their 80 % interval against monthly cost, along the best candidates of each family"
+        )
+    else:
+        best = plan.recommended
+        name = None if best is None else f"{best.storage} on {best.instance}" if best.instance else best.storage
+        limit = next((goal.limit for goal in plan.goals if goal.metric == "p99_ms"), None)
+        chart, heading = cost.frontier(plan.frontier.to_dicts(), name, limit), "Cost against delivered performance"
+        described = "Storages of every family by monthly cost and I/O p99 of the worst five minutes"
+    if chart is None:
+        return
+    if headed:
+        made.heading(heading)
+    made.chart(chart, described)
+
+
+def _add_balances(made: Page, workload, runs) -> None:
+    from headrace.report.charts import over_time
+
+    if not runs:
+        return
+    names = ", ".join(name for name, _ in runs)
+    made.heading("How the burst balance moves")
+    moving = over_time.balances([(name, run.rows) for name, run in runs], clock_start(workload))
+    if moving is None:
+        made.paragraph(f"None of these has credits: {names}. What they deliver does not change over the day.")
+    else:
+        made.chart(moving, f"Credit balance over the day of {names}")
+
+
+def _add_bills(made: Page, plan) -> None:
+    from headrace.report.charts import cost
+
+    shown = [plan.recommended, *plan.winners[:4], *plan.closest[:4], plan.in_place, plan.compared]
+    bills = list({choice.key: choice for choice in shown if choice is not None}.values())
+    if any(item["usd"] for choice in bills for item in choice.items):
+        made.heading("What it costs")
+        described = ", ".join(f"{choice.place} {usd(choice.cost_usd_month)} USD" for choice in bills)
+        made.chart(cost.bills([(choice.place, choice.items) for choice in bills]), f"Monthly bill by item: {described}")

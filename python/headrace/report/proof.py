@@ -1,32 +1,23 @@
-"""A proof as tables and a page: predicted beside measured. Reads results, runs nothing."""
+"""A proof as tables and a page: predicted and measured. Reads results, runs nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.report import proof_charts as charts
-from headrace.report.html import Page
-from headrace.report.output import write_text
+import polars as pl
+
+from headrace.report.charts import predictions
+from headrace.report.html import Page, write_page
 from headrace.report.words import latency, number
 
 COLUMNS = (
-    "configuration",
-    "as it is run here",
-    "cache",
-    "clients",
-    "tps predicted",
-    "80 %",
-    "tps measured",
-    "error",
-    "p95 predicted",
-    "p95 measured",
-    "p95 error",
-    "verdict",
-)
-RIGHT = ("cache", "clients", "tps predicted", "80 %", "tps measured", "error", "p95 predicted", "p95 measured", "p95 error")
+    "configuration", "as it is run here", "cache", "clients", "tps predicted", "80 % interval", "tps measured", "tps error",
+    "p95 predicted", "p95 measured", "p95 error", "verdict",
+)  # fmt: skip
+RIGHT = COLUMNS[2:-1]
 CSV_COLUMNS = (
-    "role", "name", "storage_full", "storage", "log_storage", "cache_gib", "threads", "tps_predicted", "tps_low", "tps_high", "tps_measured", "tps_error_percent", "p95_ms_predicted",
-    "p95_ms_measured", "p95_error_percent", "verdict",
+    "role", "name", "storage_full", "storage", "log_storage", "cache_gib", "threads", "tps_predicted", "tps_low", "tps_high",
+    "tps_measured", "tps_error_percent", "p95_ms_predicted", "p95_ms_measured", "p95_error_percent", "verdict",
 )  # fmt: skip
 STATES = {"complete": "", "interrupted": "interrupted", "broken": "broke off"}
 
@@ -35,13 +26,16 @@ def rows(proof) -> list[tuple[str, ...]]:
     """The cells of COLUMNS."""
     found = []
     for step in proof.steps:
-        seen, said = step.measured, step.predicted
+        seen, said, run = step.measured, step.predicted, step.configuration
         interval = "" if said is None or said.tps_low is None else f"{number(said.tps_low)} to {number(said.tps_high)}"
-        found.append((
-            name_of(step), step.configuration.place, f"{step.configuration.cache_gib * 1024:,.0f} MiB", str(step.configuration.threads),
-            number(said.tps) if said else "calibrated on", interval, "not run" if seen is None else number(seen.tps), signed(step.tps_error_percent),
-            latency(said.p95_ms) if said else "", "" if seen is None or seen.p95_ms is None else latency(seen.p95_ms), signed(step.p95_error_percent), verdict(step, proof.engine),
-        ))  # fmt: skip
+        what = (name_of(step), run.place, f"{run.cache_gib * 1024:,.0f} MiB", str(run.threads))
+        tps = (number(said.tps) if said else "calibrated on", interval, "not run" if seen is None else number(seen.tps))
+        p95 = (
+            latency(said.p95_ms) if said else "",
+            "" if seen is None or seen.p95_ms is None else latency(seen.p95_ms),
+        )
+        errors = (signed(step.tps_error_percent), signed(step.p95_error_percent))
+        found.append((*what, *tps, errors[0], *p95, errors[1], verdict(step, proof.engine)))
     return found
 
 
@@ -64,32 +58,37 @@ def signed(percent: float | None) -> str:
 
 def frame_of(proof):
     """A row a configuration, for CSV."""
-    import polars as pl
-
     found = []
     for step in proof.steps:
-        said, seen = step.predicted, step.measured
-        found.append((
-            step.role, step.configuration.name, step.full.place, step.configuration.storage, step.configuration.log_storage, step.configuration.cache_gib, step.configuration.threads,
-            said and said.tps, said and said.tps_low, said and said.tps_high, seen and seen.tps, step.tps_error_percent, said and said.p95_ms, seen and seen.p95_ms,
-            step.p95_error_percent, step.verdict(proof.engine),
-        ))  # fmt: skip
+        said, seen, run = step.predicted, step.measured, step.configuration
+        what = (step.role, run.name, step.full.place, run.storage, run.log_storage, run.cache_gib, run.threads)
+        tps = (
+            said and said.tps,
+            said and said.tps_low,
+            said and said.tps_high,
+            seen and seen.tps,
+            step.tps_error_percent,
+        )
+        p95 = (said and said.p95_ms, seen and seen.p95_ms, step.p95_error_percent)
+        found.append((*what, *tps, *p95, step.verdict(proof.engine)))
     return pl.DataFrame(found, schema=list(CSV_COLUMNS), orient="row", infer_schema_length=None)
 
 
 def setup_lines(proof) -> list[str]:
     """What was run, at which scale, where predictions lie."""
     machine = proof.machine
+    scale = f"data, cache x {proof.data_scale:.3g}; IOPS, MiB/s, clients x {proof.rate_scale:.3g}"
+    counted = f"{proof.warmup_s} s do not count, {proof.seconds} s do; seed {proof.seed}"
+    processors = f"{machine.get('cpus')} processors ({machine.get('cpu') or '?'}), {machine.get('memory_gib')} GiB"
     lines = [
         f"{proof.source}, on {proof.server}, {proof.engine}.",
         f"Load: {proof.load}",
-        f"Scale: data, cache x {proof.data_scale:.3g}; IOPS, MiB/s, clients x {proof.rate_scale:.3g}. An empty cache at the start; {proof.warmup_s} s do not count, {proof.seconds} s do; seed {proof.seed}.",
-        f"Machine: {machine.get('cpus')} processors ({machine.get('cpu') or '?'}), {machine.get('memory_gib')} GiB, Linux {machine.get('kernel')}.",
-    ]  # fmt: skip
+        f"Scale: {scale}. An empty cache at the start; {counted}.",
+        f"Machine: {processors}, Linux {machine.get('kernel')}.",
+    ]
     if proof.predicted_at:
-        lines.append(
-            f"Predicted {proof.predicted_at}, before any of them was run: {proof.predictions_file}, SHA-256 {proof.predictions_sha256}."
-        )
+        file = f"{proof.predictions_file}, SHA-256 {proof.predictions_sha256}"
+        lines.append(f"Predicted {proof.predicted_at}, before any of them was run: {file}.")
     return lines
 
 
@@ -102,7 +101,10 @@ def notes(proof) -> list[str]:
     """What a reader must know: of the proof, of predictions, of runs."""
     found = list(proof.notes)
     for step in proof.steps:
-        for sentence in (*(step.predicted.warnings if step.predicted else ()), *(step.measured.findings if step.measured else ())):
+        for sentence in (
+            *(step.predicted.warnings if step.predicted else ()),
+            *(step.measured.findings if step.measured else ()),
+        ):
             line = f"{step.configuration.name}: {sentence}"
             if line not in found:
                 found.append(line)
@@ -114,7 +116,7 @@ def write_proof(path: Path, proof) -> None:
     made = Page(title(proof), f"{proof.source}; begun {proof.began_at}")
     made.paragraph(proof.verdict, "good" if proof.holds else "" if proof.holds is None else "warn")
     made.table(COLUMNS, rows(proof), RIGHT)
-    for chart, described in charts.all_of(proof, name_of):
+    for chart, described in predictions.of_proof(proof, name_of):
         made.chart(chart, described)
     made.heading("How it was done")
     made.items(setup_lines(proof))
@@ -122,4 +124,4 @@ def write_proof(path: Path, proof) -> None:
     if said:
         made.heading("To know")
         made.items(said)
-    write_text(path, made.render())
+    write_page(path, made)

@@ -1,22 +1,29 @@
-"""One run: in words, as a short table, as a document. Takes what `headrace.simulate` gave; runs nothing."""
+"""A demand, its simulation and a replay: in words, as a short table, as a document, as a page.
+Takes results; runs nothing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 
 import polars as pl
 
 from headrace.base import caps
 from headrace.base.units import MIB
-from headrace.report.words import clock, latency, number, percent, span, start_of
-from headrace.workload.model import ClosedWorkload
+from headrace.errors import InputError
+from headrace.report.charts.rows import on_clock, shortened
+from headrace.report.tables import SPARK_WIDTH, sparkline, table
+from headrace.report.words import clock, latency, number, percent, row_labels, span
+from headrace.workload import ClosedWorkload
+from headrace.workload.points import with_totals
 
-SHORT_ROWS = 24
 MOST_WINDOWS = 5  # told in words; the rest is counted
-# Gaps shorter than this share of the run (but at most a quarter of an hour) are no end of a window: a limit met every other minute is one event.
+# Gaps shorter than this share of the run (but at most a quarter of an hour) do not end a window:
+# a limit met every other minute is one event.
 GAP_SHARE, LONGEST_GAP_S = 1 / 96, 900.0
-SHORT_RUN_S = 100.0  # a run in which the second of IOPS that a rested volume has saved is over one percent
+# A run in which the second of IOPS that a rested volume has saved is over one percent.
+SHORT_RUN_S = 100.0
 SCHEMA = "headrace-simulation/1"
 
 
@@ -26,7 +33,8 @@ def clock_start(workload) -> str | None:
 
 
 def in_words(run, workload, saved_second: bool = True) -> list[str]:
-    """What happened, a sentence a line: asked and delivered, limits and when, queue, balances, the instance's bucket, latency.
+    """What happened, a sentence a line: offered and delivered load, limits and when, queue,
+    balances, the instance's bucket, latency.
 
     `saved_second`: whether the volumes began with a second of their IOPS saved.
     """
@@ -66,10 +74,10 @@ def _delivered(summary: dict, closed: bool) -> list[str]:
     if closed:
         return [f"Delivered {number(delivered, 4)} IOPS and {number(mib_s)} MiB/s."]
     if not summary["asked_ios"]:
-        return ["Nothing was asked."]
+        return ["The demand is zero."]
     share = summary["delivered_ios"] / summary["asked_ios"]
     return [
-        f"Asked {number(summary['asked_ios'] / seconds, 4)} IOPS on average; delivered {number(delivered, 4)} IOPS ({percent(share)}) "
+        f"Offered load {number(summary['asked_ios'] / seconds, 4)} IOPS on average; delivered {number(delivered, 4)} IOPS ({percent(share)}) "
         f"and {number(mib_s)} MiB/s."
     ]
 
@@ -88,8 +96,8 @@ NAMED_SHARE = 0.1
 
 
 def throttled_windows(rows: pl.DataFrame) -> list[dict]:
-    """When requests waited for a limit: `from_s`, `until_s`, `throttled_s`, `by` (s by limit, in the order they were met) and the `cap` waited for
-    longest, in the order of time.
+    """When requests waited for a limit: `from_s`, `until_s`, `throttled_s`, `by` (s by limit, in
+    the order they were met) and the `cap` waited for longest, in the order of time.
 
     Windows with a short gap between them are one; they begin and end with rows.
     """
@@ -182,13 +190,13 @@ def _balances(run, at) -> list[str]:
 
 
 def _repeated(run, at) -> list[str]:
-    """Whether the cycle can be repeated for ever; nothing where one cycle was asked for."""
+    """Whether the cycle can be repeated for ever; nothing where one cycle was simulated."""
     told = getattr(run, "repeated", None)
     if told is None:
         return []
     if told["settled"]:
         return ["This is the settled cycle: repeated day after day its balances end where they began."]
-    line = "This does not settle: each cycle asks more than the storage can give back"
+    line = "This does not settle: each cycle demands more than the storage can give back"
     if told.get("loses_percent_per_cycle"):
         line += f"; it loses {number(told['loses_percent_per_cycle'])} % of its credits a cycle"
     if told.get("dry_after_s") is not None:
@@ -197,125 +205,64 @@ def _repeated(run, at) -> list[str]:
 
 
 def _latency(summary: dict) -> str:
-    known = [(name, summary[f"{key}_ms"]) for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999"))]
-    told = [f"{name} {latency(value)}" for name, value in known if value is not None and not math.isnan(value)]
-    return f"Latency, waiting included: mean {latency(summary['mean_ms'])}" + (", " if told else "") + ", ".join(told) + "."
-
-
-def shortened(rows: pl.DataFrame, most: int = SHORT_ROWS) -> pl.DataFrame:
-    """The rows put together to at most `most`: rates are means over time, queues, waits and latencies the highest, balances the lowest,
-    `cap` the limit waited for longest."""
-    if rows.height <= most:
-        return rows
-    size = -(-rows.height // most)
-    return _together(rows.with_row_index("row").with_columns(group=pl.col("row") // size).drop("row"))
-
-
-# Lengths of rows that lie on a clock, s.
-STEPS_S = (
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1_200, 1_800,
-    3_600, 7_200, 10_800, 14_400, 21_600, 28_800, 43_200, 86_400, 172_800, 604_800, 1_209_600, 2_592_000,
-)  # fmt: skip
-
-
-def clock_step_s(first_s: float, last_s: float, most: int = SHORT_ROWS) -> float:
-    """The shortest step of a clock that cuts the time between two moments (seconds since a midnight) into at most `most` rows."""
-    # A moment is floating point: half a millisecond is no part of a row.
-    return next((step for step in STEPS_S if math.ceil((last_s - 5e-4) / step) - math.floor((first_s + 5e-4) / step) <= most), STEPS_S[-1])
-
-
-def on_clock(rows: pl.DataFrame, start: object = None, most: int = SHORT_ROWS) -> tuple[pl.DataFrame, float]:
-    """The rows put together to rows that begin at 10:00, 11:00, ... (the first and the last may be shorter), and their length in seconds."""
-    moment = start_of(start)
-    since_midnight = 0.0 if moment is None else (moment - moment.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds()
-    first_s = since_midnight + rows["t_s"][0]
-    step_s = clock_step_s(first_s, since_midnight + rows["t_s"][-1] + rows["duration_s"][-1], most)
-    if rows.height <= most:
-        return rows, rows["duration_s"][0]
-    group = ((pl.col("t_s") + (since_midnight + 5e-4)) / step_s).floor().cast(pl.Int64)
-    return _together(rows.with_columns(group=group)), step_s
-
-
-def row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
-    """When each row begins: hours and minutes, seconds and their parts where they are needed to tell."""
-    if all(abs(t - round(t / 60) * 60) < 5e-4 for t in starts_s[1:] or starts_s):
-        yield from (clock(t, start) for t in starts_s)
-    elif all(abs(t - round(t)) < 5e-4 for t in starts_s):
-        yield from (clock(round(t), start, seconds=True) for t in starts_s)
-    else:
-        for t in starts_s:
-            whole, _, part = f"{t:.3f}".partition(".")
-            yield f"{clock(int(whole), start, seconds=True)}.{part}"
-
-
-def _together(grouped: pl.DataFrame) -> pl.DataFrame:
-    """Rows with the same `group` as one."""
-    weighted = ("asked_iops", "asked_mib_s", "iops", "mib_s")
-    duration = pl.col("duration_s")
-    short = grouped.group_by("group", maintain_order=True).agg(
-        pl.col("t_s").first(), duration.sum().alias("duration_s"),
-        *((pl.col(name) * duration).sum().truediv(duration.sum()).alias(name) for name in weighted),
-        pl.col("queue").max(),
-        *(pl.col(name).min() for name in ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")),
-        pl.col("throttled_s").sum(), pl.col("mean_ms").max(),
-        *(pl.col(name).max() for name in ("p50_ms", "p95_ms", "p99_ms", "p999_ms")),
-    )  # fmt: skip
-    return (
-        short.join(_worst_caps(grouped), on="group", how="left", maintain_order="left")
-        .with_columns(pl.col("cap").fill_null("none"))
-        .drop("group")
-    )
-
-
-def _worst_caps(grouped: pl.DataFrame) -> pl.DataFrame:
-    """The limit waited for longest in each group that waited."""
-    waited = grouped.filter(pl.col("cap") != "none").group_by("group", "cap", maintain_order=True).agg(pl.col("throttled_s").sum())
-    return (
-        waited.sort("throttled_s", descending=True, maintain_order=True).group_by("group", maintain_order=True).agg(pl.col("cap").first())
-    )
+    told = [f"mean {latency(summary['mean_ms'])}"]
+    for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999")):
+        value = summary[f"{key}_ms"]
+        told += [] if value is None or math.isnan(value) else [f"{name} {latency(value)}"]
+    return f"I/O latency, waiting included: {', '.join(told)}."
 
 
 FULL_PERCENT = 99.95  # a balance that never falls below says nothing
-DROPPED = ("asked MiB/s", "p50", "MiB/s", "mean", "queue")  # left out of a narrow terminal's table, the first first
+# Left out of a narrow terminal's table, the first first.
+DROPPED = ("offered MiB/s", "I/O p50", "MiB/s", "I/O mean", "queue")
 
 
 def table_of(run, workload):
-    """A rich table of the run in at most SHORT_ROWS rows; columns that say nothing are left out."""
-    from headrace.report.tables import table
-
+    """A table of the run in at most 24 rows; columns that say nothing are left out."""
     start = clock_start(workload)
     rows, step_s = on_clock(run.rows, start)
     told = row_labels(rows["t_s"].to_list(), start)
     closed = isinstance(workload, ClosedWorkload)
     columns = [("time", lambda r: next(told))]
     if not closed:
-        columns += [("asked IOPS", lambda r: number(r["asked_iops"], 4)), ("asked MiB/s", lambda r: number(r["asked_mib_s"]))]
+        columns += [
+            ("offered IOPS", lambda r: number(r["asked_iops"], 4)),
+            ("offered MiB/s", lambda r: number(r["asked_mib_s"])),
+        ]
     columns += [
-        ("IOPS", lambda r: number(r["iops"], 4)), ("MiB/s", lambda r: number(r["mib_s"])), ("queue", lambda r: number(r["queue"])),
+        ("IOPS", lambda r: number(r["iops"], 4)),
+        ("MiB/s", lambda r: number(r["mib_s"])),
+        ("queue", lambda r: number(r["queue"])),
         ("throttled", lambda r: span(r["throttled_s"]) if r["throttled_s"] else ""),
-        ("waits for", lambda r: "" if r["cap"] == "none" else r["cap"]),
-    ]  # fmt: skip
+        ("limited by", lambda r: "" if r["cap"] == "none" else caps.short(r["cap"])),
+    ]
     for name, title in (
         ("balance_percent", "balance %"),
         ("instance_io_balance_percent", "instance I/O %"),
         ("instance_byte_balance_percent", "instance byte %"),
     ):
-        if (rows[name].min() or 0.0) < FULL_PERCENT and rows[name].is_not_null().any():
+        if (rows[name] < FULL_PERCENT).any():
             columns.append((title, lambda r, name=name: number(r[name])))
     for name in ("mean_ms", "p50_ms", "p99_ms"):
         if rows[name].is_not_null().any():
-            columns.append((name.removesuffix("_ms"), lambda r, name=name: latency(r[name])))
+            columns.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: latency(r[name])))
     cells = [[get(row) for _, get in columns] for row in rows.to_dicts()]
     titles = [title for title, _ in columns]
     each = "" if rows.height == run.rows.height else f" Each row: {span(step_s)}; queue and latency the highest, balance the lowest."
     when = "Time of day." if start else "Time since the start."
     return table(
-        titles, cells, title=f"{when}{each}", right=[title for title in titles if title != "waits for"], keep=["waits for"], drop=DROPPED
+        titles,
+        cells,
+        title=f"{when}{each}",
+        right=[title for title in titles if title != "limited by"],
+        keep=["limited by"],
+        drop=DROPPED,
     )
 
 
 def with_clock(run, workload) -> pl.DataFrame:
-    """Every row, with `clock` (HH:MM:SS; since the start where the workload has no clock) after `t_s`."""
+    """Every row, with `clock` (HH:MM:SS; since the start where the workload has no clock) after
+    `t_s`."""
     start = clock_start(workload)
     clocks = pl.Series("clock", [clock(t_s, start, seconds=True) for t_s in run.rows["t_s"]], dtype=pl.String)
     return run.rows.clone().insert_column(1, clocks)
@@ -324,11 +271,145 @@ def with_clock(run, workload) -> pl.DataFrame:
 def document(run, workload, caveats: list[str], saved_second: bool = True) -> dict:
     """What `--output json` prints: settings, summary, caveats and every row."""
     return {
-        "schema": SCHEMA, "storage": run.storage, "instance": run.instance, "as_of": run.as_of, "form": run.form, "seed": run.seed,
-        "workload": workload.summary(), "clock_start": clock_start(workload), "summary": run.summary, "in_words": in_words(run, workload, saved_second),
+        "schema": SCHEMA,
+        "storage": run.storage,
+        "instance": run.instance,
+        "as_of": run.as_of,
+        "form": run.form,
+        "seed": run.seed,
+        "workload": workload.summary(),
+        "clock_start": clock_start(workload),
+        "summary": run.summary,
+        "in_words": in_words(run, workload, saved_second),
         "throttled_windows": [
-            one | {"from": clock(one["from_s"], clock_start(workload), seconds=True), "until": clock(one["until_s"], clock_start(workload), seconds=True)}
+            one
+            | {
+                "from": clock(one["from_s"], clock_start(workload), seconds=True),
+                "until": clock(one["until_s"], clock_start(workload), seconds=True),
+            }
             for one in throttled_windows(run.rows)
         ],
-        "caveats": caveats, "rows": with_clock(run, workload).to_dicts(),
-    }  # fmt: skip
+        "caveats": caveats,
+        "rows": with_clock(run, workload).to_dicts(),
+    }
+
+
+def chart_of(run, workload, title: str, most: int = 720):
+    """The run over time, in at most `most` points (the chart has room for 720)."""
+    from headrace.report.charts import over_time
+
+    return over_time.simulation(shortened(run.rows, most), title, clock_start(workload), isinstance(workload, ClosedWorkload))
+
+
+def write_simulation(path: Path, run, workload, notes: list[str]) -> None:
+    """A run as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
+    from headrace.report.html import Page, write_chart
+
+    title = f"{workload.name} on {run.storage}" + (f" on {run.instance}" if run.instance else "")
+    chart = chart_of(run, workload, title)
+
+    def page() -> Page:
+        made = Page(title, f"Limits of {run.as_of}, seed {run.seed}")
+        made.items(in_words(run, workload))
+        made.chart(chart, f"{title} over time: demand, what was delivered, queue, balances and latency")
+        made.heading("The demand")
+        made.items(line for line in workload.describe().splitlines() if line.removeprefix("Caveat: ") not in notes)
+        if notes:
+            made.heading("What to know before trusting this")
+            made.items(notes)
+        return made
+
+    write_chart(path, chart, page)
+
+
+# --- a demand -------------------------------------------------------------------------------------
+
+
+def open_parts(workload) -> dict:
+    """What JSON says of an open workload, its figures apart: where it comes from, its clock, the
+    stretches at a limit, its points."""
+    return {
+        "source": workload.source,
+        "clock_zone": workload.clock_zone,
+        "censored": [asdict(window) for window in workload.censored],
+        "points": workload.points.to_dicts(),
+    }
+
+
+def spark_lines(workload, width: int = SPARK_WIDTH) -> list[str]:
+    """Two rows of blocks, IOPS and MiB/s over time, with the highest value and the times at both
+    ends."""
+    points = _spread(with_totals(workload.points), width)
+    start = workload.source.get("clock_start")
+    lines = []
+    for column, unit in (("ops_per_s", "IOPS"), ("mib_s", "MiB/s")):
+        lines.append(f"{unit:>6} {sparkline(points[column], width)} peak {number(max(points[column]))}")
+    first, last = clock(0.0, start), clock(workload.span_s, start)
+    return [*lines, f"{'':>6} {first}{last.rjust(max(1, len(sparkline(points['mib_s'], width)) - len(first)))}"]
+
+
+def _spread(points, width: int) -> dict[str, list[float]]:
+    """The highest value of each of `width` equal stretches of time."""
+    starts, lengths = points["t_s"].to_list(), points["duration_s"].to_list()
+    span = starts[-1] + lengths[-1]
+    spread: dict[str, list[float]] = {}
+    for column in ("ops_per_s", "mib_s"):
+        bins = [0.0] * width
+        for t, length, value in zip(starts, lengths, points[column].to_list(), strict=True):
+            first = min(width - 1, int(t / span * width))
+            last = min(width - 1, max(first, int((t + length) / span * width - 1e-9)))
+            for index in range(first, last + 1):
+                bins[index] = max(bins[index], value)
+        spread[column] = bins
+    return spread
+
+
+def write_workload(path: Path, workload) -> None:
+    """A workload as a chart or a page, by the ending of `path`. Raises InputError for a closed
+    load, CouldNotRun."""
+    from headrace.report.charts import over_time
+    from headrace.report.html import Page, write_chart
+
+    if isinstance(workload, ClosedWorkload):
+        rule, source = "a closed load has no shape to draw", "docs/reference/workload-file.md, Closed workloads"
+        raise InputError(workload.name, rule, source, "Simulate it, and plot that.")
+    chart = over_time.workload(workload)
+
+    def page() -> Page:
+        made = Page(f"Demand of {workload.name}")
+        made.items(workload.describe().splitlines())
+        made.chart(chart, f"IOPS and MiB/s of {workload.name} over time")
+        return made
+
+    write_chart(path, chart, page)
+
+
+# --- a replay -------------------------------------------------------------------------------------
+
+
+def replay_in_words(found: dict) -> list[str]:
+    """Sentences: how many decisions are equal, where the first difference is, how late the device
+    was."""
+    requests, late, seconds = found["requests"], found["lateness"], found["span"] / 1e9
+    lines = [f"{requests:,} requests and {found['changes']:,} changes over {span(seconds)}, repeated on the virtual clock."]
+    if found["equal"] == requests:
+        lines.append("Every decision is equal to the nanosecond.")
+    else:
+        first = found["first_difference"]
+        lines.append(f"{requests - found['equal']:,} decisions differ. The first: request {first['request']:,}, {first['asked']}.")
+        lines += [f"  recorded: {first['recorded']}", f"  replayed: {first['replayed']}"]
+    if late["answers"]:
+        quantiles = ", ".join(
+            f"{name} {number(late[key] / 1e3)} us"
+            for name, key in (
+                ("p50", "p50_ns"),
+                ("p90", "p90_ns"),
+                ("p99", "p99_ns"),
+                ("p99.9", "p99_9_ns"),
+                ("at most", "max_ns"),
+            )
+        )
+        lines.append(f"The device answered late by {quantiles} ({late['answers']:,} answers): its clock, not the model's.")
+    if found["cut_tail"]:
+        lines.append("The record ends inside a frame: the device was killed while it wrote. What was whole was replayed.")
+    return lines

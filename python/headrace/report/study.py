@@ -1,6 +1,8 @@
-"""A study's verdicts as cells and lines."""
+"""A study's verdicts as cells, and its page."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from headrace.report.words import number
 
@@ -11,7 +13,8 @@ LAB_RIGHT = ("error",)
 
 
 def verdict_table(result) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]:
-    """(columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab has simulated and measured side by side."""
+    """(columns, rows, columns of numbers) of a study's verdicts; one that ran on the lab has
+    simulated and measured side by side."""
     if result.on != "lab":
         return VERDICT_COLUMNS, [verdict_cells(verdict) for verdict in result.verdicts], VERDICT_RIGHT
     rows = []
@@ -28,13 +31,36 @@ def verdict_cells(verdict) -> tuple[str, ...]:
     within = "" if verdict.within is None else "yes" if verdict.within else "NO"
     if within and verdict.tolerance_percent is not None:
         within += f" (±{verdict.tolerance_percent:g} %)"
-    return (verdict.what, _figure(verdict.published), _figure(verdict.ours), verdict.unit, error, within, str(verdict.source), verdict.note)
+    published, ours = _figure(verdict.published), _figure(verdict.ours)
+    return (verdict.what, published, ours, verdict.unit, error, within, str(verdict.source), verdict.note)
 
 
 def _figure(value: object) -> str:
-    return value if isinstance(value, str) else number(float(value), 4)
+    return value if isinstance(value, str) else number(float(value), 4)  # type: ignore[arg-type]
 
 
 def misses(result) -> int:
     """How many verdicts are outside what was promised."""
     return sum(verdict.within is False for verdict in result.verdicts)
+
+
+def write_study(path: Path, result) -> None:
+    """A study as a page. Raises CouldNotRun."""
+    from headrace.report.charts.studies import study
+    from headrace.report.html import Page, write_page
+
+    made = Page(result.study.title, result.study.question)
+    if result.on == "lab":
+        made.paragraph("Published, simulated beforehand and measured on this machine's lab, at the scale in the table below.")
+    made.table(*verdict_table(result))
+    for chart in result.charts:
+        made.chart(study(chart), chart.title)
+    for table in result.tables:
+        made.heading(table.title)
+        made.table(table.columns, table.rows)
+    if result.notes:
+        made.heading("Notes")
+        made.items(result.notes)
+    made.heading("Sources")
+    made.items(str(source) for source in result.study.sources)
+    write_page(path, made)

@@ -1,4 +1,5 @@
-"""Tables on stdout. Wide enough not to cut anything when stdout is a file or a pipe; on a terminal nothing is broken that is to be copied."""
+"""Tables on stdout. Wide enough not to cut anything when stdout is a file or a pipe; on a terminal
+nothing is broken that is to be copied."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ from headrace.report.words import glued
 PIPE_WIDTH = 240  # characters; without a terminal there is nothing to wrap for
 GAP = 2  # blanks between columns
 INDENT = 4  # of what stands under its row
-PROSE_LEAST = 20  # a column of sentences narrower than this is no pleasure to read
-PROSE_WORDS, PROSE_LENGTH = 4, 28  # cells with so many words and characters are sentences
-GLUE = "\ue000"  # stands for the blank between a number and its unit, where lines are broken at blanks
+PROSE_LEAST = 20  # a column of sentences narrower than this is hard to read
+PROSE_WORDS, PROSE_LENGTH = 4, 28  # cells with this many words and characters are sentences
+# Stands for the blank between a number and its unit, where lines are broken at blanks.
+GLUE = "\ue000"
 
 
 def console() -> Console:
@@ -33,7 +35,8 @@ def console() -> Console:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text at most `width` wide, broken between words only; a number keeps its unit. A word wider than all of it is broken."""
+    """The lines of a text at most `width` wide, broken between words only; a number keeps its unit.
+    A word wider than all of it is broken."""
     lines = []
     for paragraph in text.split("\n"):
         line = ""
@@ -54,7 +57,8 @@ def wrapped(text: str, width: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns stand side by side and how wide, which stand under their row, which are left out."""
+    """Which columns stand side by side and how wide, which stand under their row, which are left
+    out."""
 
     widths: dict[int, int]
     below: tuple[int, ...]
@@ -86,7 +90,8 @@ class Table:
         return tuple(found)
 
     def _least(self, index: int) -> int:
-        """The narrowest a column may be: nothing in it is broken inside a word, in `keep` nothing at all."""
+        """The narrowest a column may be: nothing in it is broken inside a word, in `keep` nothing
+        at all."""
         words = _longest_word(self.columns[index])
         if index in self.keep:
             return max(words, self.wide[index])
@@ -109,8 +114,9 @@ class Table:
         return {index: given[index] for index in shown}
 
     def layout(self, width: int) -> Layout:
-        """The layout with the fewest lines in which nothing is broken. Sentences go under their rows first, then columns of `drop` are left out
-        in its order, then the last columns go under their rows."""
+        """The layout with the fewest lines in which nothing is broken. Sentences go under their
+        rows first, then columns of `drop` are left out in its order, then the last columns go under
+        their rows."""
         everything = list(range(len(self.columns)))
         best, fewest = None, 0
         for count in range(len(self.prose) + 1):
@@ -168,7 +174,8 @@ class Table:
         return lines
 
     def __rich_console__(self, to, options):
-        # A line wider than the terminal is left to the terminal: it breaks what is shown, not what is copied.
+        # A line wider than the terminal is left to the terminal: it breaks what is shown, not what
+        # is copied.
         yield from (_whole(line) for line in self.lines(self.layout(options.max_width), options.max_width))
 
 
@@ -191,16 +198,20 @@ def table(
     prose: Sequence[str] | None = None,
     drop: Sequence[str] = (),
 ) -> Table:
-    """A table of text for `show`. Columns are named by their titles; names that the table does not have are ignored.
+    """A table of text for `show`. Columns are named by their titles; names that the table does not
+    have are ignored.
 
-    `right`: columns of numbers, set to the right. `keep`: columns that are never broken, not even between words (storage specifications, instance
-    types, numbers with units); those of `right` are kept too. `prose`: columns of sentences; None: those whose cells look like it. `drop`:
-    columns that may be left out where the width does not suffice, the first one first; a line under the table says which.
+    `right`: columns of numbers, set to the right. `keep`: columns that are never broken, not even
+    between words (storage specifications, instance types, numbers with units); those of `right` are
+    kept too. `prose`: columns of sentences; None: those whose cells look like it. `drop`: columns
+    that may be left out where the width does not suffice, the first one first; a line under the
+    table says which.
 
-    A word is never broken in any column. Where not all columns fit side by side, sentences wrap in their column or, where that takes fewer lines,
-    stand under their row as `title: text`; then columns of `drop` are left out; then the last columns go under their row.
+    A word is never broken in any column. Where not all columns fit side by side, sentences wrap in
+    their column or, where that takes fewer lines, stand under their row as `title: text`; then
+    columns of `drop` are left out; then the last columns go under their row.
 
-        table(("storage", "USD", "binds"), rows, right=("USD",), keep=("storage",), prose=("binds",))
+        table(("storage", "USD", "why"), rows, right=("USD",), keep=("storage",), prose=("why",))
     """
     return Table(columns, rows, title, right, keep, prose, drop)
 
@@ -210,7 +221,8 @@ def show(*parts: object) -> None:
     out = console()
     for part in parts:
         if not isinstance(part, str):
-            # A line given as Text is to be copied: the terminal may break what is shown, not what is copied.
+            # A line given as Text is to be copied: the terminal may break what is shown, not what
+            # is copied.
             out.print(part, soft_wrap=isinstance(part, Text))
             continue
         for line in plain(part).split("\n"):
@@ -225,10 +237,12 @@ def _indented(line: str, width: int) -> list[str]:
 
 
 SPARKS = "▁▂▃▄▅▆▇█"
+SPARK_WIDTH = 72  # leaves room for the unit on a terminal of 80 columns
 
 
-def sparkline(values: Sequence[float], width: int = 72) -> str:
-    """The values as blocks, each the highest of its stretch; the tallest block is the highest of all."""
+def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
+    """The values as blocks, each the highest of its stretch; the tallest block is the highest of
+    all."""
     if not values:
         return ""
     count = min(width, len(values))

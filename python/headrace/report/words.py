@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from headrace.base.clocks import span_in_words
@@ -18,7 +19,8 @@ def glued(text: str, glue: str = "\u00a0") -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number with `digits` significant figures, never fewer than its whole part: 3,439 and 0.0123. None and NaN: a dash."""
+    """A number with `digits` significant figures, never fewer than its whole part: 3,439 and
+    0.0123. None and NaN: a dash."""
     if value is None or isinstance(value, float) and math.isnan(value):
         return "-"
     if math.isinf(value):
@@ -31,7 +33,8 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share (0..1) in percent; just below all is not rounded up to all, nor just above nothing down to it."""
+    """A share (0..1) in percent; just below all is not rounded up to all, nor just above nothing
+    down to it."""
     if share is None or math.isnan(share):
         return "-"
     value = 100 * share
@@ -69,7 +72,7 @@ def latency(ms: float | None) -> str:
 
 
 def usd(amount: float | None) -> str:
-    """US dollars with cents; a dash when there is no price."""
+    """US dollars with cents; a dash when the price is not known."""
     return "-" if amount is None or math.isnan(amount) else f"{amount:,.2f}"
 
 
@@ -85,7 +88,8 @@ def start_of(clock_start: object) -> datetime | None:
 
 
 def clock(t_s: float | None, clock_start: object = None, seconds: bool = False) -> str:
-    """The time of day at `t_s` seconds, `HH:MM` or `HH:MM:SS`, `+1d` when days later; without a start, time since the start."""
+    """The time of day at `t_s` seconds, `HH:MM` or `HH:MM:SS`, `+1d` when days later; without a
+    start, time since the start."""
     if t_s is None or not math.isfinite(t_s):
         return "-"
     moment = start_of(clock_start)
@@ -98,3 +102,16 @@ def clock(t_s: float | None, clock_start: object = None, seconds: bool = False) 
         days = (then.date() - moment.date()).days
         text = then.strftime("%H:%M:%S" if seconds else "%H:%M")
     return f"{text} +{days}d" if days else text
+
+
+def row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
+    """When each row begins: hours and minutes, seconds and their parts where they are needed to
+    tell."""
+    if all(abs(t - round(t / 60) * 60) < 5e-4 for t in starts_s[1:] or starts_s):
+        yield from (clock(t, start) for t in starts_s)
+    elif all(abs(t - round(t)) < 5e-4 for t in starts_s):
+        yield from (clock(round(t), start, seconds=True) for t in starts_s)
+    else:
+        for t in starts_s:
+            whole, _, part = f"{t:.3f}".partition(".")
+            yield f"{clock(int(whole), start, seconds=True)}.{part}"

@@ -1,22 +1,45 @@
 """Real servers on the lab's volumes: MariaDB and MySQL, InnoDB and MyRocks.
 
-    flavors     which server programs there are, and what they can
-    install     getting them: from Debian's packages, MySQL unpacked beside the system
     server      up, stop, start, destroy, find: what others use
-    creation    a new one: volumes, filesystem, data directory; running: one that is there
-    config      its option file; optionfile: a user's, read as the server reads it; accounts, tls: who may reach it
-    client      its client and its log
-    memory      where a lab of the moment lies
-    volumes, filesystem, datadir, process, record, places: the parts
+    flavors     which server programs there are, and what they can
+    install     getting them: from Debian's packages, MySQL in a folder of its own
+    creation    makes a new server; running: starts and ends one that is made
+    config      its option file
+    access      as whom it runs, and who may reach it: account, password, certificates
+    volumes     its volumes with their filesystems; datadir: the data directory on them
+    record      where its files are, and what is known of it between two commands
+    scratch     a folder for a lab that is ended again: in memory, if it fits
 
-Linux and root for what starts servers; importing works on any Unix.
+What starts servers takes Linux and root; importing works on any Unix.
 """
 
-from headrace.servers.client import client_command, log_lines
 from headrace.servers.config import settings_of
-from headrace.servers.flavors import Program, find_program
-from headrace.servers.server import Server, destroy, find, save_data, servers, start, stop, up
+from headrace.servers.flavors import ServerProgram, find_program
+from headrace.servers.server import (
+    Server,
+    client_command,
+    destroy,
+    find,
+    log_lines,
+    save_data,
+    servers,
+    start,
+    stop,
+    up,
+)
 
 __all__ = [
-    "Program", "Server", "client_command", "destroy", "find", "find_program", "log_lines", "save_data", "servers", "settings_of", "start", "stop", "up",
-]  # fmt: skip
+    "Server",
+    "ServerProgram",
+    "client_command",
+    "destroy",
+    "find",
+    "find_program",
+    "log_lines",
+    "save_data",
+    "servers",
+    "settings_of",
+    "start",
+    "stop",
+    "up",
+]

@@ -1,4 +1,4 @@
-"""The option file a server is started with: what was asked for, then where things are, which is Headrace's to say.
+"""The option file a server is started with: what was asked for, then where things are.
 
 kind      default: nothing; tuned: the advice for this storage and memory; a file: its [mysqld]
 memory    the share of it that caches the data
@@ -10,36 +10,90 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base import core
+from headrace.base.machine import memory_bytes
+from headrace.base.processes import Command, run_to_end, telling_lines
+from headrace.connect.option_files import read_option_file, server_groups, written
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers import process
-from headrace.servers.flavors import MYROCKS_PLUGIN, Program, dashed
-from headrace.servers.places import Places
+from headrace.servers.access import service_user
+from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
+from headrace.servers.record import GUIDE, Record, ServerPaths
 
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 KINDS = ("default", "tuned")
-MIB = 1 << 20
+MIB = 1 << 20  # bytes
+# 32 MiB holds the smallest buffer pool (5 MiB) and what the server needs itself; 24 TiB is the
+# largest EC2 instance (u-24tb1).
 SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB = 0.03125, 24_576.0
 CACHE_OF = {"innodb": "innodb-buffer-pool-size", "myrocks": "rocksdb-block-cache-size"}
-# What says where things are, who the server is, and who may reach it.
-PLACED = frozenset((
-    "datadir", "socket", "pid-file", "tmpdir", "user", "basedir", "plugin-dir", "lc-messages-dir", "character-sets-dir", "secure-file-priv", "chroot",
-    "log-error", "slow-query-log-file", "general-log-file", "log-basename", "log-bin-index", "relay-log", "relay-log-index", "slave-load-tmpdir",
-    "replica-load-tmpdir", "innodb-log-group-home-dir", "innodb-data-home-dir", "innodb-undo-directory", "innodb-temp-tablespaces-dir", "innodb-tmpdir",
-    "innodb-doublewrite-dir", "rocksdb-datadir", "rocksdb-wal-dir", "aria-log-dir-path", "port", "bind-address", "skip-networking", "networking",
-    "admin-address", "admin-port", "extra-port", "mysqlx", "mysqlx-port", "mysqlx-socket", "ssl", "ssl-ca", "ssl-cert", "ssl-key", "ssl-capath", "ssl-crl",
-    "ssl-crlpath", "require-secure-transport", "default-authentication-plugin", "skip-grant-tables", "grant-tables", "init-file", "daemonize",
-    "default-storage-engine", "default-tmp-storage-engine",
-))  # fmt: skip
+# Options that say where things are, as whom the server runs, and who may reach it: set by Headrace.
+PLACED = frozenset(
+    [
+        "datadir",
+        "socket",
+        "pid-file",
+        "tmpdir",
+        "user",
+        "basedir",
+        "plugin-dir",
+        "lc-messages-dir",
+        "character-sets-dir",
+        "secure-file-priv",
+        "chroot",
+        "log-error",
+        "slow-query-log-file",
+        "general-log-file",
+        "log-basename",
+        "log-bin-index",
+        "relay-log",
+        "relay-log-index",
+        "slave-load-tmpdir",
+        "replica-load-tmpdir",
+        "innodb-log-group-home-dir",
+        "innodb-data-home-dir",
+        "innodb-undo-directory",
+        "innodb-temp-tablespaces-dir",
+        "innodb-tmpdir",
+        "innodb-doublewrite-dir",
+        "rocksdb-datadir",
+        "rocksdb-wal-dir",
+        "aria-log-dir-path",
+        "port",
+        "bind-address",
+        "skip-networking",
+        "networking",
+        "admin-address",
+        "admin-port",
+        "extra-port",
+        "mysqlx",
+        "mysqlx-port",
+        "mysqlx-socket",
+        "ssl",
+        "ssl-ca",
+        "ssl-cert",
+        "ssl-key",
+        "ssl-capath",
+        "ssl-crl",
+        "ssl-crlpath",
+        "require-secure-transport",
+        "default-authentication-plugin",
+        "skip-grant-tables",
+        "grant-tables",
+        "init-file",
+        "daemonize",
+        "default-storage-engine",
+        "default-tmp-storage-engine",
+    ]
+)
 BINLOG_OFF = ("skip-log-bin", "disable-log-bin")
 OFF = ("0", "off", "false", "no")
 OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,79}", re.ASCII)
+# MySQL 9.7 has some 700 options.
 MOST_OPTIONS = 1_000
+# my_default.c reads lines into a buffer of 4,096 bytes.
 MAX_VALUE = 4_096
-CHECK_S = 60.0
+CHECK_S = 60.0  # a guess: the answer takes a second
 
 PREFIX = re.compile(r"(?:loose-)?(?:(?:skip|enable|disable|maximum)-)?(?=.)")
 
@@ -47,20 +101,25 @@ Options = dict[str, str | None]
 
 
 def is_placed(name: str) -> bool:
-    """Whether an option (with dashes) is Headrace's to set, whatever stands in front of it."""
+    """Whether Headrace sets an option (with dashes), whatever prefix it has."""
     return name in PLACED or PREFIX.sub("", name, count=1) in PLACED
 
 
 def checked_settings(settings: dict[str, str] | None, what: str = "settings") -> Options:
-    """Settings with dashes, as text. Raises InputError for what no option file can hold, and for what is not theirs to set."""
+    """Settings with dashes, as text.
+
+    Raises InputError for what no option file can hold, and for options that Headrace sets.
+    """
     found: Options = {}
     for key, value in (settings or {}).items():
         if not isinstance(key, str) or not OPTION.fullmatch(key):
-            raise InputError(f"{what}: {str(key)[:60]!r}", "is no name of a server option", GUIDE, "For example innodb_io_capacity=2000.")
+            rule = "is not the name of a server option"
+            raise InputError(f"{what}: {str(key)[:60]!r}", rule, GUIDE, "For example innodb_io_capacity=2000.")
         name = dashed(key)
         if is_placed(name):
             rule = "is set by Headrace: it says where things are, and who may reach them"
-            raise InputError(f"{what}: {key}", rule, GUIDE, "Leave it out. Storage is chosen with --storage and --log-storage.")
+            hint = "Leave it out. Storage is chosen with --storage and --log-storage."
+            raise InputError(f"{what}: {key}", rule, GUIDE, hint)
         text = None if value is None else str(value)
         if text is not None and (len(text) > MAX_VALUE or not text.isprintable()):
             raise InputError(f"{what}: {key}", f"a value is at most {MAX_VALUE:,} printable characters", GUIDE, "")
@@ -71,7 +130,7 @@ def checked_settings(settings: dict[str, str] | None, what: str = "settings") ->
 
 
 def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
-    """`K=V` each, K alone for an option without a value. Raises InputError."""
+    """Settings from texts K=V, or K alone for an option without a value. Raises InputError."""
     found: dict[str, str | None] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
@@ -82,13 +141,13 @@ def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
 
 
 def checked_memory(memory_gib: float | None) -> float | None:
-    """GiB, within reason and this machine. Raises InputError."""
+    """Memory in GiB that a server may be given on this machine. Raises InputError."""
     if memory_gib is None:
         return None
     if not SMALLEST_MEMORY_GIB <= memory_gib <= LARGEST_MEMORY_GIB:
         rule = f"memory is {SMALLEST_MEMORY_GIB:g} to {LARGEST_MEMORY_GIB:,.0f} GiB"
         raise InputError(f"--memory {memory_gib:g}", rule, GUIDE, "For example --memory 2.")
-    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    here = memory_bytes("MemTotal") / 2**30
     if (cache := core.cache_gib_for(memory_gib)) > here:
         rule = f"{cache:,.4g} GiB of it for the cache is more than the {here:.1f} GiB of this machine"
         raise InputError(f"--memory {memory_gib:g}", rule, GUIDE, "Take less, and scale the data with it.")
@@ -96,47 +155,69 @@ def checked_memory(memory_gib: float | None) -> float | None:
 
 
 def cache_bytes(memory_gib: float) -> int:
-    """What the memory has room for to cache data (docs/decisions/0006), in whole MiB."""
+    """The part of the memory that caches data (docs/decisions/0006), in whole MiB."""
     return int(core.cache_gib_for(memory_gib) * 2**30) // MIB * MIB
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """`options` of [mysqld] without those of places; `notes`: what of a file was left out, in words."""
-
-    options: Options
-    notes: list[str]
-
-
-def choose(program: Program, engine: str, config: str | Path, storage: str, log_storage: str | None, memory_gib: float | None) -> Chosen:
-    """The options of a kind of configuration. Raises InputError, CouldNotRun."""
+def choose(program: ServerProgram, wanted: Record) -> tuple[Options, list[str]]:
+    """The options of [mysqld] for a kind of configuration or an option file, and notes of what was
+    left out of a file. Without those that say where things are."""
+    kind, memory_gib = wanted.config, wanted.memory_gib
     notes: list[str] = []
-    if str(config) == "tuned":
+    options: Options = {}
+    if kind == "tuned":
         if memory_gib is None:
-            raise InputError("--config tuned", "needs to know the memory", "docs/reference/advice.md", "Add --memory GIB.")
+            rule = "needs to know the memory"
+            raise InputError("--config tuned", rule, "docs/reference/advice.md", "Add --memory GIB.")
         from headrace.advice import tuned_settings
 
-        options = dict(tuned_settings(
-            storage=storage, memory_gib=memory_gib, flavor=program.flavor, version=program.version, engine=engine, log_storage=log_storage,
-        ))  # fmt: skip
-        options = {dashed(key): value for key, value in options.items()}
-    elif str(config) == "default":
-        options = {}
-    else:
-        from headrace.servers.optionfile import server_options
-
-        options = server_options(program, Path(config))
-    left_out = [name for name in options if is_placed(name)]
-    if left_out and str(config) not in KINDS:
-        notes.append(f"{config}: placed by Headrace, so left out: {', '.join(sorted(left_out))}")
+        tuned = tuned_settings(
+            storage=wanted.storage,
+            memory_gib=memory_gib,
+            flavor=program.flavor,
+            version=program.version,
+            engine=wanted.engine,
+            log_storage=wanted.log_storage,
+        )
+        options = {dashed(key): value for key, value in tuned.items()}
+    elif kind != "default":
+        options = file_options(program, Path(kind))
+    left_out = sorted(name for name in options if is_placed(name))
+    if left_out and kind not in KINDS:
+        notes.append(f"{kind}: placed by Headrace, so left out: {', '.join(left_out)}")
     options = {name: value for name, value in options.items() if name not in left_out}
-    if memory_gib is not None and not (str(config) == "tuned" and CACHE_OF[engine] in options):
-        options[CACHE_OF[engine]] = str(cache_bytes(memory_gib))
-    return Chosen(options, notes)
+    cache = CACHE_OF[wanted.engine]
+    if memory_gib is not None and not (kind == "tuned" and cache in options):
+        options[cache] = str(cache_bytes(memory_gib))
+    return options, notes
 
 
-def placed(program: Program, engine: str, where: Places, log_volume: bool, port: int | None, asked: Options) -> Options:
-    """Where things are. `asked`: what is set beside it, for what depends on that."""
+# These add up instead of replacing each other (MySQL manual, --plugin-load-add).
+LISTS = ("plugin-load-add",)
+
+
+def file_options(program: ServerProgram, path: Path) -> Options:
+    """What an option file sets for this server. Raises InputError, CouldNotRun."""
+    if not path.exists():
+        rule = "there is no such option file"
+        raise InputError(str(path), rule, GUIDE, "--config is default, tuned or an option file.")
+    found: Options = {}
+    for setting in read_option_file(path, server_groups(program.flavor, program.version)).settings:
+        name, value = dashed(setting.key), setting.value
+        if name in LISTS and found.get(name):
+            value = f"{found[name]};{value}"
+        found.pop(name, None)  # an option counts where it stands last
+        found[name] = value
+    if not found:
+        rule = f"has no options for {program.label}: nothing under [mysqld], [server] or a group of this server"
+        raise InputError(str(path), rule, GUIDE, "Is it the server's option file, and not a client's?")
+    return found
+
+
+def placed(
+    program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options
+) -> Options:
+    """The options that say where things are. Some depend on the others, `asked`."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
     options: Options = {
         "basedir": str(program.basedir),
@@ -167,17 +248,16 @@ def placed(program: Program, engine: str, where: Places, log_volume: bool, port:
     return options
 
 
-def _network(where: Places, port: int | None) -> Options:
+def _network(where: ServerPaths, port: int | None) -> Options:
     if port is None:
         return {"skip-networking": "ON"}
     keys = {"ssl-ca": "ca.pem", "ssl-cert": "server-cert.pem", "ssl-key": "server-key.pem"}
-    return {"port": str(port), "bind-address": "127.0.0.1", "require-secure-transport": "ON"} | {
-        option: str(where.keys / name) for option, name in keys.items()
-    }
+    found: Options = {option: str(where.keys / name) for option, name in keys.items()}
+    return found | {"port": str(port), "bind-address": "127.0.0.1", "require-secure-transport": "ON"}
 
 
-def binlog_on(program: Program, asked: Options) -> bool:
-    """Whether the server writes a binary log: by its default (MySQL from 8.0 on) or because it was asked to."""
+def binlog_on(program: ServerProgram, asked: Options) -> bool:
+    """Whether the server writes a binary log: by default (MySQL from 8.0 on) or on request."""
     for name in BINLOG_OFF:
         if name in asked and (asked[name] or "1").lower() not in OFF:
             return False
@@ -186,14 +266,17 @@ def binlog_on(program: Program, asked: Options) -> bool:
     return program.flavor == "mysql" and program.version >= (8, 0)
 
 
-def _binlog(program: Program, log: Path, asked: Options) -> Options:
+def _binlog(program: ServerProgram, log: Path, asked: Options) -> Options:
     if not binlog_on(program, asked):
         return {"skip-log-bin": None} if program.flavor == "mysql" else {}
-    return {"log-bin": str(log / "binlog")} | ({} if "server-id" in asked else {"server-id": "1"})
+    found: Options = {"log-bin": str(log / "binlog")}
+    return found if "server-id" in asked else found | {"server-id": "1"}
 
 
-def whole(program: Program, engine: str, where: Places, log_volume: bool, port: int | None, asked: Options) -> Options:
-    """All of [mysqld], in order."""
+def whole(
+    program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options
+) -> Options:
+    """All of [mysqld]: what was asked for, then what Headrace sets."""
     places = placed(program, engine, where, log_volume, port, asked)
     return {name: value for name, value in asked.items() if name != "log-bin" and name not in BINLOG_OFF} | places
 
@@ -201,24 +284,16 @@ def whole(program: Program, engine: str, where: Places, log_volume: bool, port: 
 def rendered(options: Options, of: str) -> str:
     """An option file."""
     lines = [f"# {of}: written by headrace at every start. Change it with `headrace mysql up --set`.", "[mysqld]"]
-    lines += [name if value is None else f"{name}={_quoted(value)}" for name, value in options.items()]
+    lines += [name if value is None else f"{name}={written(value)}" for name, value in options.items()]
     return "\n".join(lines) + "\n"
 
 
-def _quoted(value: str) -> str:
-    """Bare where it can be: quotes are for what would be taken for a comment, an escape or padding."""
-    if value == "" or re.fullmatch(r"[A-Za-z0-9_./:,;=@%+*()-]+", value, re.ASCII):
-        return value
-    from headrace.connect.option_file import quoted
-
-    return quoted(value)
-
-
 def write(path: Path, text: str, group: int) -> None:
-    """Puts an option file where the server's group may read it, whole or not at all. Raises CouldNotRun."""
+    """Writes an option file that the server's group may read, whole or not at all."""
     temporary = path.with_name(f".{path.name}.new")
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640), "w") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(temporary, flags, 0o640), "w") as file:
             os.fchown(file.fileno(), 0, group)
             file.write(text)
         os.replace(temporary, path)
@@ -226,29 +301,37 @@ def write(path: Path, text: str, group: int) -> None:
         raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Is there room in /run?") from None
 
 
-# As both flavors write their log: time, thread, [ERROR], in MySQL a code and a part, then words.
+# Both flavors write time, thread and [ERROR]; MySQL also a code and a subsystem; then the text.
 ERROR_LINE = re.compile(r"\[ERROR\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>.*)")
 UNKNOWN = re.compile(r"unknown (?:variable|option) '?(?P<what>[^'\n]+)'?")
-ADJUSTED = re.compile(r"\[Warning\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>option '.*adjusted to .*)")
+ADJUSTED = re.compile(
+    r"\[Warning\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>option '.*adjusted to .*)"
+)
 FOLLOW_UPS = ("Aborting", "unknown option '----args-separator----'")
 
 
-def check(program: Program, config: Path, what: str) -> list[str]:
-    """Has the server itself read the file; what it will set otherwise than asked, in its words. Raises InputError for options it does not know, and bad values."""
+def check(program: ServerProgram, config: Path, what: str) -> list[str]:
+    """Has the server itself read the file; in its words, which values it adjusts.
+
+    Raises InputError for options it does not know and values it does not take.
+    """
     words = [*program.command, f"--defaults-file={config}"]
-    # Folders on volumes that are not there yet, and must be for the check.
+    # The real folders are on volumes that are not there yet, and the check wants them to exist.
     words += [f"--secure-file-priv={config.parent}", f"--tmpdir={config.parent}"]
     # --validate-config came with MySQL 8.0.16; --verbose --help reads the options too.
-    words += ["--validate-config"] if program.flavor == "mysql" and program.version >= (8, 0, 16) else ["--verbose", "--help"]
-    code, text = process.ended_as(words, process.service_user(), CHECK_S, program.label)
+    validates = program.flavor == "mysql" and program.version >= (8, 0, 16)
+    words += ["--validate-config"] if validates else ["--verbose", "--help"]
+    done = run_to_end(Command(tuple(words), user=service_user(), what=program.label), CHECK_S)
+    text = done.output + done.errors
     said = [found["words"].rstrip(".") for found in ERROR_LINE.finditer(text)]
     errors = [line for line in said if not line.startswith(FOLLOW_UPS)]
-    if errors or code != 0:
+    if errors or done.code != 0:
         unknown = UNKNOWN.search(errors[0] if errors else "")
         if unknown:
-            rule, hint = f"is not known to {program.label}", "Is it of another version or flavor? headrace advise knows the names."
             name, equals, value = unknown["what"].strip().partition("=")
-            raise InputError(f"{what}: {name.lstrip('-').replace('-', '_')}{equals}{value}", rule, str(program.path), hint)
-        rule = f"{program.label} does not take it: {'; '.join(errors[:3]) or process.shortened(text)}"
+            option = f"{name.lstrip('-').replace('-', '_')}{equals}{value}"
+            hint = "Is it of another version or flavor? headrace advise knows the names."
+            raise InputError(f"{what}: {option}", f"is not known to {program.label}", str(program.path), hint)
+        rule = f"{program.label} does not take it: {'; '.join(errors[:3]) or telling_lines(text)}"
         raise InputError(what, rule, str(program.path), "")
     return [found["words"] for found in ADJUSTED.finditer(text)]

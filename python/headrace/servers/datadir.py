@@ -1,6 +1,7 @@
-"""The data directory: made fresh, copied in from a server that was ended in order, copied out of one.
+"""The data directory: made new, copied in from a server that was shut down, or copied out of one.
 
-A volume holds `data` (the server's), `tmp` (its temporary files) and, where there is no volume for it, `log` (redo, binary log, write-ahead log).
+A volume holds `data` (the server's), `tmp` (its temporary files) and, without a volume of its own,
+`log` (redo, binary log, write-ahead log).
 """
 
 from __future__ import annotations
@@ -8,34 +9,32 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 from headrace.base.files import write_whole
+from headrace.base.processes import Command, User, failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers.filesystem import free_bytes
-from headrace.servers.flavors import Program
-from headrace.servers.places import Places
-from headrace.servers.process import User, run_as
+from headrace.servers.flavors import ServerProgram
+from headrace.servers.record import GUIDE, ServerPaths
+from headrace.servers.volumes import free_bytes, no_room_hint
 
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 SAVED = "saved.json"
 FORMAT = "headrace-data/1"
-# Making one takes seconds; on a machine that is busy with others, more.
+# Guesses. Making one takes seconds, on a busy machine minutes; a copy depends on its size.
 MAKE_S = 600.0
 COPY_S = 3_600.0
 
 
-def folders(where: Places, user: User, log_volume: bool) -> None:
-    """Those a server finds on its volumes, empty."""
+def folders(where: ServerPaths, user: User, log_volume: bool) -> None:
+    """Makes the empty folders that a server finds on its volumes."""
     log = where.log_mount if log_volume else where.data_mount
     for folder in (where.data_mount / "data", where.data_mount / "tmp", log / "log"):
         folder.mkdir(mode=0o750, exist_ok=True)
         os.chown(folder, user.uid, user.gid)
 
 
-def make(program: Program, config: Path, user: User) -> None:
-    """A fresh one, as `config` places it. Raises CouldNotRun with the server's words."""
+def make(program: ServerProgram, config: Path, user: User) -> None:
+    """Makes a new one where `config` places it. Raises CouldNotRun with the server's words."""
     if program.flavor == "mysql":
         words = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
     else:
@@ -46,11 +45,15 @@ def make(program: Program, config: Path, user: User) -> None:
         words = [str(script), f"--defaults-file={config}", "--skip-test-db", "--auth-root-authentication-method=socket"]
         if not str(program.path).startswith("/usr/sbin/"):
             words.append(f"--basedir={program.basedir}")
-    run_as(words, user, MAKE_S, f"making a data directory with {program.label}", str(program.path))
+    command = Command(tuple(words), user=user, what=f"making a data directory with {program.label}")
+    done = run_to_end(command, MAKE_S, "Is the disk of this machine busy?")
+    if done.code != 0:
+        said = failure(done)
+        raise CouldNotRun(command.label, said, str(program.path), no_room_hint(said))
 
 
-def read_saved(folder: Path, program: Program, engine: str) -> dict:
-    """What is known of data that was saved. Raises InputError for what does not fit this server, CouldNotRun."""
+def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
+    """The record of saved data. Raises InputError when they do not fit this server."""
     try:
         found = json.loads((folder / SAVED).read_text())
         if found["format"] != FORMAT:
@@ -64,7 +67,7 @@ def read_saved(folder: Path, program: Program, engine: str) -> dict:
     for what, ours in (("flavor", program.flavor), ("version", list(program.version)), ("engine", engine)):
         if found.get(what) != ours:
             rule = f"was saved with {what} {_text(found.get(what))}, and this server has {_text(ours)}"
-            raise InputError(str(folder), rule, GUIDE, "Save the data anew with this server.")
+            raise InputError(str(folder), rule, GUIDE, "Save the data again, with this server.")
     return found
 
 
@@ -77,8 +80,8 @@ def size_of(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file() and not entry.is_symlink())
 
 
-def copy_in(folder: Path, where: Places, user: User, log_volume: bool) -> None:
-    """Puts saved data on the volumes. Raises CouldNotRun, InputError when there is no room."""
+def copy_in(folder: Path, where: ServerPaths, user: User, log_volume: bool) -> None:
+    """Puts saved data on the volumes. Raises InputError when they do not fit."""
     log = where.log_mount if log_volume else where.data_mount
     wanted = {where.data_mount: size_of(folder / "data")}
     wanted[log] = wanted.get(log, 0) + size_of(folder / "log")
@@ -89,9 +92,9 @@ def copy_in(folder: Path, where: Places, user: User, log_volume: bool) -> None:
             raise InputError(str(folder), rule, GUIDE, "Take a larger volume.")
     _copy(folder / "data", where.data_mount / "data", holes=False)
     _copy(folder / "log", log / "log", holes=False)
-    # Its identity (MySQL): two servers of one would not replicate from each other.
+    # MySQL's identity of the server: two servers with the same would not replicate from each other.
     (where.data_mount / "data" / "auto.cnf").unlink(missing_ok=True)
-    # Its index has the paths of where it was, and no replica follows this server yet.
+    # The index of the binary log has paths of the old server, and no replica follows this one yet.
     for old in (log / "log").glob("binlog.*"):
         old.unlink()
     for top in (where.data_mount / "data", log / "log"):
@@ -100,8 +103,8 @@ def copy_in(folder: Path, where: Places, user: User, log_volume: bool) -> None:
                 os.chown(os.path.join(folder_, name), user.uid, user.gid, follow_symlinks=False)
 
 
-def copy_out(where: Places, folder: Path, log_volume: bool, about: dict) -> None:
-    """Saves the data of a server whose volumes are mounted, whole or not at all. Raises CouldNotRun, InputError for a folder that is there."""
+def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) -> None:
+    """Saves the data of a server whose volumes are mounted, whole or not at all."""
     if folder.exists():
         raise InputError(str(folder), "is already there", GUIDE, "Name a folder that is to be made.")
     log = where.log_mount if log_volume else where.data_mount
@@ -114,18 +117,17 @@ def copy_out(where: Places, folder: Path, log_volume: bool, about: dict) -> None
         write_whole(fresh / SAVED, (json.dumps({"format": FORMAT} | about, indent=2) + "\n").encode())
         os.rename(fresh, folder)
     except OSError as error:
-        raise CouldNotRun(str(folder), f"cannot be written: {error.strerror}", "", "Is there room for the data?") from None
+        raise CouldNotRun(
+            str(folder), f"cannot be written: {error.strerror}", "", "Is there room for the data?"
+        ) from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path, holes: bool) -> None:
-    """All below `source`. `holes`: zeros take no room; without them every block is allocated, as a server does with its redo log, so that writes find it there."""
+    """Copies everything below `source`. With `holes`, blocks of zeros take no room. Without, every
+    block is allocated, as a server does with its redo log: later writes need not allocate any."""
     target.mkdir(mode=0o750, exist_ok=True)
     words = ["cp", "--archive", f"--sparse={'always' if holes else 'never'}", f"{source}/.", str(target)]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=COPY_S, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        raise CouldNotRun(f"copying {source}", f"did not end within {COPY_S:g} s", "cp(1)", "Is a volume paused?") from None
-    if done.returncode != 0:
-        raise CouldNotRun(f"copying {source} to {target}", " ".join(done.stderr.split())[-300:], "cp(1)", "Is there room?")
+    command = Command(tuple(words), what=f"copying {source} to {target}")
+    run_checked(command, COPY_S, "Is there room? Is a volume paused?")

@@ -1,35 +1,37 @@
-"""Server programs: MariaDB of this system, MySQL unpacked beside it, any other by its path.
+"""Server programs: MariaDB of this system, MySQL unpacked in a folder, any other by its path.
 
-A program is asked for its version and its folders itself (`--version`, `--verbose --help`), so what is said here holds for the very binary that will run.
+A program is asked for its version and its folders itself (`--version`, `--verbose --help`), so what
+is said here holds for the very binary that will run.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from headrace.base import settings
+from headrace.base.machine import which
+from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end
 from headrace.errors import CouldNotRun, InputError
-from headrace.lab.doctor import Machine
+from headrace.servers.record import GUIDE
 
 FLAVORS = ("mariadb", "mysql")
 NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 ENGINES = ("innodb", "myrocks")
-GUIDE = "docs/guide/mysql-on-the-lab.md"
-# Where `headrace mysql install mysql` puts servers. Not below the lab's directory: a server must be able to read its own program, and that directory is private.
-SERVERS_VARIABLE = "HEADRACE_SERVERS"
-DEFAULT_SERVERS = Path("/opt/headrace/servers")
+# `headrace mysql install mysql` writes one into each folder it makes. The folders are not below the
+# lab's directory, which is private: a server must be able to read its own program.
 MANIFEST = "server.json"
-ASK_S = 60.0
+ASK_S = 60.0  # a guess: --help takes a second, on a busy machine more
 MYROCKS_PLUGIN = "ha_rocksdb.so"
 
 
 @dataclass(frozen=True)
-class Program:
-    """`command`: what to run; it may begin with a dynamic loader. `version` (10, 11, 19); `share_dir`: folder of error messages; `engines`: of ENGINES."""
+class ServerProgram:
+    """A server that can be started. `command` may begin with a dynamic loader; `version` is like
+    (10, 11, 19); `share_dir` has the error messages; `engines` are some of ENGINES."""
 
     flavor: str
     version: tuple[int, ...]
@@ -51,63 +53,74 @@ class Program:
         return f"{NAMES[self.flavor]} {'.'.join(map(str, self.version))}"
 
     def knows(self, variable: str) -> bool:
-        """Whether it takes this option (with dashes or underscores); plugins that are not loaded do not count."""
+        """Whether it has this option (with dashes or underscores). Plugins are not loaded for
+        this."""
         return dashed(variable) in self.defaults
 
     def tool(self, *names: str) -> tuple[str, ...] | None:
-        """The command of a program that belongs to it, through the same loader; None when it has none."""
+        """The command of a program that belongs to it, through the same loader, if it has one."""
         found = self.companion(*names)
         if found is None:
             return None
         return (*self.command[:-1], str(found)) if found.is_relative_to(self.basedir) else (str(found),)
 
     def companion(self, *names: str) -> Path | None:
-        """A program that belongs to it: beside it, in its bin, scripts or sbin, else in PATH."""
+        """A program that belongs to it: in its own folder, bin, scripts or sbin, else in PATH."""
         for folder in (self.path.parent, *(self.basedir / name for name in ("bin", "scripts", "sbin"))):
             for name in names:
                 if os.access(folder / name, os.X_OK) and (folder / name).is_file():
                     return folder / name
-        found = next((found for name in names if (found := Machine().program(name))), None)
+        found = next((found for name in names if (found := which(name))), None)
         return Path(found) if found else None
 
 
 def dashed(variable: str) -> str:
-    """As the server writes options."""
+    """An option's name as the server writes it."""
     return variable.strip().lower().replace("_", "-")
 
 
 def servers_folder() -> Path:
     """$HEADRACE_SERVERS, else /opt/headrace/servers."""
-    named = os.environ.get(SERVERS_VARIABLE)
-    return Path(os.path.abspath(named)) if named else DEFAULT_SERVERS
+    return settings.folder("HEADRACE_SERVERS")
 
 
-def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> Program:
-    """The server of a flavor, or the one at `server_path`, whatever it is. Raises InputError, CouldNotRun (with how to install it)."""
+def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> ServerProgram:
+    """The newest server of a flavor, or whatever is at `server_path`.
+
+    Raises InputError, CouldNotRun with how to install it.
+    """
     if flavor not in FLAVORS:
-        raise InputError(flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path.")
+        raise InputError(
+            flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path."
+        )
     if server_path is not None:
         return _given(os.fspath(server_path))
     found = installed(flavor)
     if not found:
-        raise CouldNotRun(NAMES[flavor], "is not installed here", GUIDE, f"headrace mysql install {flavor}, or --server-path FILE.")
+        raise CouldNotRun(
+            NAMES[flavor], "is not installed here", GUIDE, f"headrace mysql install {flavor}, or --server-path FILE."
+        )
     return found[0]
 
 
-def installed(flavor: str) -> list[Program]:
-    """What is there of a flavor, the newest first."""
-    found = [program for command in _commands(flavor) if (program := _ask_quietly(command)) is not None and program.flavor == flavor]
+def installed(flavor: str) -> list[ServerProgram]:
+    """The servers of a flavor on this machine, the newest first."""
+    found = [
+        program
+        for command in _commands(flavor)
+        if (program := _ask_quietly(command)) is not None and program.flavor == flavor
+    ]
     return sorted(found, key=lambda program: program.version, reverse=True)
 
 
 def _commands(flavor: str) -> list[tuple[str, ...]]:
     """Commands that may be servers of this flavor."""
     names = ("mariadbd", "mysqld") if flavor == "mariadb" else ("mysqld",)
-    return unpacked(flavor) + [(path,) for name in names if (path := Machine().program(name))][:1]
+    return unpacked(flavor) + [(path,) for name in names if (path := which(name))][:1]
 
 
 def unpacked(flavor: str) -> list[tuple[str, ...]]:
-    """Commands of the servers unpacked beside the system."""
+    """Commands of the servers that were unpacked into folders."""
     import json
 
     found = []
@@ -116,11 +129,11 @@ def unpacked(flavor: str) -> list[tuple[str, ...]]:
             words = json.loads(manifest.read_text())["command"]
             found.append(tuple(str(word).replace("{}", str(manifest.parent)) for word in words))
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # half-removed: as if it were not there
+            continue  # half removed, so it cannot be started
     return found
 
 
-def _given(path: str) -> Program:
+def _given(path: str) -> ServerProgram:
     """The server a user named."""
     where = Path(os.path.abspath(path))
     if where.is_dir():
@@ -128,12 +141,15 @@ def _given(path: str) -> Program:
         where = next((one for one in inside if one.is_file()), where)
     if not (where.is_file() and os.access(where, os.X_OK)):
         raise InputError(
-            path[:200], "is no program that can be run", GUIDE, "Name the server itself, like /usr/sbin/mysqld, or its base directory."
+            path[:200],
+            "is not a program that can be run",
+            GUIDE,
+            "Name the server itself, like /usr/sbin/mysqld, or its base directory.",
         )
     return ask((str(where),))
 
 
-def _ask_quietly(command: tuple[str, ...]) -> Program | None:
+def _ask_quietly(command: tuple[str, ...]) -> ServerProgram | None:
     try:
         return ask(command)
     except (CouldNotRun, InputError):
@@ -141,12 +157,15 @@ def _ask_quietly(command: tuple[str, ...]) -> Program | None:
 
 
 @lru_cache(maxsize=32)
-def _asked(command: tuple[str, ...], changed_ns: int) -> Program:
+def _asked(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     text = _output((*command, "--no-defaults", "--version"))
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
         raise InputError(
-            command[-1], f"does not answer --version as a MySQL or MariaDB server: {text[:80].strip()!r}", GUIDE, "Name mysqld or mariadbd."
+            command[-1],
+            f"does not answer --version as a MySQL or MariaDB server: {text[:80].strip()!r}",
+            GUIDE,
+            "Name mysqld or mariadbd.",
         )
     flavor = "mariadb" if "MariaDB" in text else "mysql"
     version = tuple(int(part) for part in match.groups()[:3])
@@ -156,40 +175,36 @@ def _asked(command: tuple[str, ...], changed_ns: int) -> Program:
     share = _folder(_parent(defaults.get("character-sets-dir")), basedir / "share/mysql", basedir / "share")
     rocks = flavor == "mariadb" and plugins is not None and (plugins / MYROCKS_PLUGIN).is_file()
     words = " ".join(text.partition(" Ver ")[2].split())
-    return Program(flavor, version, words, command, basedir, share, plugins, ENGINES if rocks else ENGINES[:1], defaults)
+    return ServerProgram(
+        flavor, version, words, command, basedir, share, plugins, ENGINES if rocks else ENGINES[:1], defaults
+    )
 
 
 def _base(flavor: str, path: Path) -> list[str]:
-    """A server that is not where it was built for is told its folders by these."""
+    """The first options: they tell a server that was moved where its folders are."""
     words = ["--no-defaults"]
     if not str(path).startswith(("/usr/sbin/", "/usr/bin/")):
         words.append(f"--basedir={path.parents[1]}")
     return [*words, "--user=mysql"] if os.geteuid() == 0 else words
 
 
-def ask(command: tuple[str, ...]) -> Program:
-    """Asks a server what it is. Raises InputError for what is none, CouldNotRun for what does not run."""
+def ask(command: tuple[str, ...]) -> ServerProgram:
+    """Asks a program what it is. Raises InputError when it is not a server, CouldNotRun."""
     try:
         changed = os.stat(command[-1]).st_mtime_ns
     except OSError as error:
-        raise InputError(command[-1], f"cannot be looked at: {error.strerror}", GUIDE, "Name mysqld or mariadbd.") from None
+        raise InputError(
+            command[-1], f"cannot be looked at: {error.strerror}", GUIDE, "Name mysqld or mariadbd."
+        ) from None
     return _asked(command, changed)
 
 
 def _output(words: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run(
-            words, capture_output=True, timeout=ASK_S, stdin=subprocess.DEVNULL, cwd="/", env={"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin"}
-        )
-    except subprocess.TimeoutExpired:
-        raise CouldNotRun(words[0], f"did not answer {words[-1]} within {ASK_S:g} s", GUIDE, "Is it a server?") from None
-    except OSError as error:
-        raise CouldNotRun(words[0], f"could not be run: {error.strerror}", GUIDE, "Is it built for this machine?") from None
-    text = done.stdout.decode(errors="replace")
-    if done.returncode != 0:
-        said = " ".join((done.stderr.decode(errors="replace") or text).split())[-300:]
-        raise CouldNotRun(words[-2] if len(words) > 1 else words[0], f"fails: {said}", GUIDE, "Are its libraries there (ldd)?")
-    return text
+    command = Command(words, environment=PRIVATE_ENVIRONMENT, what=f"{words[0]} {words[-1]}")
+    done = run_to_end(command, ASK_S, "Is it a server?")
+    if done.code != 0:
+        raise CouldNotRun(command.label, failure(done), GUIDE, "Are its libraries there (ldd)?")
+    return done.output
 
 
 def option_values(text: str) -> dict[str, str]:

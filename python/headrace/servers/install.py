@@ -1,8 +1,10 @@
-"""Getting servers: MariaDB as packages of this system, MySQL 9.7 from Debian's unstable suite, unpacked beside the system.
+"""Getting servers: MariaDB from the packages of this system, MySQL 9.7 from Debian unstable.
 
-MySQL is no package of Debian's stable suites. Its packages and all libraries they need, down to libc and the dynamic loader, are fetched by apt with
-an index, a cache and a state of its own, so apt checks signatures and checksums and the system's own packages are not touched. They are unpacked, not
-installed: no scripts run, no service starts. The server is then started through its own loader with its own libraries.
+MySQL is not in the stable releases of Debian. apt fetches its packages and all libraries they need,
+down to libc and the dynamic loader. It does so with an index, a cache and a state of their own: it
+checks signatures and checksums, and the packages of the system stay as they are. They are unpacked
+and not installed, so no scripts run and no service starts. The server is then started through its
+own loader with its own libraries.
 """
 
 from __future__ import annotations
@@ -13,36 +15,30 @@ import platform
 import pwd
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from headrace.base import settings
+from headrace.base.machine import which
+from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.errors import CouldNotRun, InputError
-from headrace.lab.doctor import Machine
-from headrace.servers.flavors import FLAVORS, GUIDE, MANIFEST, NAMES, Program, ask, find_program, installed, servers_folder
+from headrace.servers import flavors
+from headrace.servers.flavors import FLAVORS, GUIDE, MANIFEST, NAMES, ServerProgram, find_program, installed
 
 MIRROR_VARIABLE = "HEADRACE_DEBIAN_MIRROR"
-MIRROR = "http://deb.debian.org/debian"
 SUITE = "sid"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
 MARIADB_PACKAGES = ("mariadb-server", "mariadb-plugin-rocksdb", "mariadb-client")
-# Needed by scripts alone; what is run here is no script.
+# Only scripts need these, and no script is run.
 NOT_UNPACKED = ("perl", "libperl", "debconf", "gcc-")
-NOT_KEPT = (
-    "usr/share/doc",
-    "usr/share/man",
-    "usr/share/locale",
-    "usr/share/lintian",
-    "usr/share/gdb",
-    "usr/share/gcc",
-    "usr/lib/x86_64-linux-gnu/gconv",
-    "etc",
-)
-# Of November 2026: 66 MB of packages, 346 MB unpacked.
+NOT_KEPT = [f"usr/share/{name}" for name in ("doc", "man", "locale", "lintian", "gdb", "gcc")]
+NOT_KEPT += ["usr/lib/x86_64-linux-gnu/gconv", "etc"]
+# MySQL 9.7.4 of November 2026: 66 MB of packages, 346 MB unpacked.
 ROOM_BYTES = 600 << 20
+# Guesses for a slow network and a slow disk.
 APT_S = 1_800.0
 UNPACK_S = 300.0
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -50,8 +46,10 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 Progress = Callable[[float, str], None]
 
 
-def install(flavor: str, progress: Progress = lambda share, what: None, upgrade: bool = False) -> Program:
-    """Gets a server and returns what can be started. One that is there is left as it is, but with `upgrade` MySQL's newest is put beside it.
+def install(flavor: str, progress: Progress = lambda share, what: None, upgrade: bool = False) -> ServerProgram:
+    """Gets a server and returns what can be started.
+
+    A server that is there is left as it is. With `upgrade`, the newest MySQL is added.
 
     Raises InputError, CouldNotRun; then nothing was changed.
     """
@@ -65,12 +63,12 @@ def install(flavor: str, progress: Progress = lambda share, what: None, upgrade:
     return install_mariadb(progress)
 
 
-# --- MySQL, beside the system ----------------------------------------------------------------------------------------------------------
+# --- MySQL, in a folder of its own ----------------------------------------------------------------
 
 
-def install_mysql(progress: Progress) -> Program:
+def install_mysql(progress: Progress) -> ServerProgram:
     """See `install`."""
-    folder = servers_folder()
+    folder = flavors.servers_folder()
     apt, dpkg = _needed("apt-get", "apt"), _needed("dpkg-deb", "dpkg")
     _check_keyring()
     _check_room(folder)
@@ -81,7 +79,8 @@ def install_mysql(progress: Progress) -> Program:
             found = _fetched_and_unpacked(Path(fresh), apt, dpkg, folder, progress)
     except OSError as error:
         rule = f"cannot be written: {error.strerror or error}"
-        raise CouldNotRun(str(folder), rule, GUIDE, "Run it with sudo, or name another folder in HEADRACE_SERVERS.") from None
+        hint = "Run it with sudo, or name another folder in HEADRACE_SERVERS."
+        raise CouldNotRun(str(folder), rule, GUIDE, hint) from None
     finally:
         if made_by_us and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -89,7 +88,7 @@ def install_mysql(progress: Progress) -> Program:
     return found
 
 
-def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> Program:
+def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> ServerProgram:
     options = _private_apt(fresh / "apt")
     progress(0.05, "fetching the index of packages")
     _run([apt, *options, "update"], "apt-get update", APT_S)
@@ -98,11 +97,8 @@ def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progre
     if (target / MANIFEST).is_file():
         return _checked(target)
     progress(0.2, f"fetching MySQL {version} and its libraries")
-    _run(
-        [apt, *options, "--yes", "--download-only", "--no-install-recommends", "install", *MYSQL_PACKAGES],
-        "apt-get install --download-only",
-        APT_S,
-    )
+    fetch = ["--yes", "--download-only", "--no-install-recommends", "install", *MYSQL_PACKAGES]
+    _run([apt, *options, *fetch], "apt-get install --download-only", APT_S)
     packages = sorted((fresh / "apt/archives").glob("*.deb"))
     tree = fresh / "tree"
     for index, package in enumerate(packages):
@@ -122,36 +118,49 @@ def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progre
     (tree / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
     os.chmod(tree, 0o755)
     _checked(tree)
-    shutil.rmtree(target, ignore_errors=True)  # without a manifest: an earlier half
+    shutil.rmtree(target, ignore_errors=True)  # left by a try that was killed: it has no manifest
     os.rename(tree, target)
     return _checked(target)
 
 
 def _private_apt(folder: Path) -> list[str]:
-    """apt with everything of its own but how it reaches the network (/etc/apt/apt.conf.d: proxies, credentials)."""
+    """Options that give apt files of its own. It still reads how to reach the network (proxies and
+    credentials in /etc/apt/apt.conf.d)."""
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()
     (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main\n")
     options = {
-        "Dir::Etc::sourcelist": folder / "sources.list", "Dir::Etc::sourceparts": "/nonexistent", "Dir::Etc::preferences": "/nonexistent",
-        "Dir::Etc::preferencesparts": "/nonexistent", "Dir::State::lists": folder / "lists", "Dir::State::status": folder / "status",
-        "Dir::State::extended_states": folder / "extended_states", "Dir::Cache": folder, "Dir::Cache::archives": folder / "archives",
-        "APT::Sandbox::User": "root", "Acquire::Languages": "none", "Acquire::Retries": "3", "Acquire::http::Timeout": "60",
-        "APT::Get::AllowUnauthenticated": "false", "Acquire::AllowInsecureRepositories": "false", "APT::Install-Recommends": "false",
-    }  # fmt: skip
+        "Dir::Etc::sourcelist": folder / "sources.list",
+        "Dir::Etc::sourceparts": "/nonexistent",
+        "Dir::Etc::preferences": "/nonexistent",
+        "Dir::Etc::preferencesparts": "/nonexistent",
+        "Dir::State::lists": folder / "lists",
+        "Dir::State::status": folder / "status",
+        "Dir::State::extended_states": folder / "extended_states",
+        "Dir::Cache": folder,
+        "Dir::Cache::archives": folder / "archives",
+        "APT::Sandbox::User": "root",
+        "Acquire::Languages": "none",
+        "Acquire::Retries": "3",
+        "Acquire::http::Timeout": "60",
+        "APT::Get::AllowUnauthenticated": "false",
+        "Acquire::AllowInsecureRepositories": "false",
+        "APT::Install-Recommends": "false",
+    }
     return [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
 
 
 def _mirror() -> str:
-    named = os.environ.get(MIRROR_VARIABLE, MIRROR).rstrip("/")
+    named = settings.value(MIRROR_VARIABLE).rstrip("/")
     if not named.startswith(("http://", "https://", "file:/")) or any(character.isspace() for character in named):
-        raise InputError(f"{MIRROR_VARIABLE}={named[:100]}", "must be the URL of a Debian mirror", GUIDE, f"For example {MIRROR}.")
+        hint = f"For example {settings.VARIABLES[MIRROR_VARIABLE].default}."
+        raise InputError(f"{MIRROR_VARIABLE}={named[:100]}", "must be the URL of a Debian mirror", GUIDE, hint)
     return named
 
 
 def _candidate(options: list[str]) -> str:
-    """The version the index has of the server."""
+    """The version of the server in the index."""
     text = _run([_needed("apt-cache", "apt"), *options, "policy", MYSQL_PACKAGES[0]], "apt-cache policy", APT_S)
     for line in text.splitlines():
         what, _, value = line.strip().partition(": ")
@@ -162,28 +171,29 @@ def _candidate(options: list[str]) -> str:
 
 
 def _command(tree: Path) -> list[str]:
-    """Loader, libraries, server; `{}` is where it lies."""
+    """The command: loader, libraries, server. `{}` stands for the folder it is in."""
     loaders = [*tree.glob("usr/lib/*/ld-linux*.so.*"), *tree.glob("usr/lib/ld-linux*.so.*")]
     server = tree / "usr/sbin/mysqld"
     if not loaders or not server.is_file():
-        raise CouldNotRun(
-            "the packages of MySQL", "hold no server with its loader", f"{_mirror()} {SUITE}", "Has Debian moved it? Use --server-path."
-        )
-    libraries = sorted({path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts})
+        rule, hint = "hold no server with its loader", "Has Debian moved it? Use --server-path."
+        raise CouldNotRun("the packages of MySQL", rule, f"{_mirror()} {SUITE}", hint)
+    libraries = sorted(
+        {path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts}
+    )
     where = ":".join(f"{{}}/{folder}" for folder in libraries)
     # Without the system's cache of libraries: another libc's would be found in it.
     return [f"{{}}/{loaders[0].relative_to(tree)}", "--inhibit-cache", "--library-path", where, "{}/usr/sbin/mysqld"]
 
 
-def _checked(tree: Path) -> Program:
+def _checked(tree: Path) -> ServerProgram:
     """The server of an unpacked tree, asked. Raises CouldNotRun."""
     words = json.loads((tree / MANIFEST).read_text())["command"]
-    return ask(tuple(word.replace("{}", str(tree)) for word in words))
+    return flavors.ask(tuple(word.replace("{}", str(tree)) for word in words))
 
 
 def _check_keyring() -> None:
     if not KEYRING.is_file():
-        rule = "is not there, so packages cannot be checked for whom they are from"
+        rule = "is not there, so the signatures of packages cannot be checked"
         raise CouldNotRun(str(KEYRING), rule, GUIDE, "apt-get install debian-archive-keyring")
 
 
@@ -191,39 +201,29 @@ def _check_room(folder: Path) -> None:
     there = next(one for one in (folder, *folder.parents) if one.exists())
     free = shutil.disk_usage(there).free
     if free < ROOM_BYTES:
-        raise CouldNotRun(
-            str(folder), f"has {free >> 20} MiB free, and {ROOM_BYTES >> 20} MiB are needed", GUIDE, "Free some, or set HEADRACE_SERVERS."
-        )
+        rule = f"has {free >> 20} MiB free, and {ROOM_BYTES >> 20} MiB are needed"
+        raise CouldNotRun(str(folder), rule, GUIDE, "Free some, or set HEADRACE_SERVERS.")
 
 
 def _make_user() -> None:
-    """The user `mysql`, where there is none and we may."""
+    """Makes the user `mysql`, where there is none and this user may."""
     try:
         pwd.getpwnam("mysql")
     except KeyError:
         if os.geteuid() == 0:
-            words = [
-                _needed("useradd", "passwd"),
-                "--system",
-                "--user-group",
-                "--no-create-home",
-                "--home-dir",
-                "/nonexistent",
-                "--shell",
-                "/usr/sbin/nologin",
-                "mysql",
-            ]
-            _run(words, "useradd mysql", 60.0)
+            words = "--system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin mysql"
+            _run([_needed("useradd", "passwd"), *words.split()], "useradd mysql", 60.0)
 
 
-# --- MariaDB, of the system ------------------------------------------------------------------------------------------------------------
+# --- MariaDB, of the system -----------------------------------------------------------------------
 
 
-def install_mariadb(progress: Progress) -> Program:
+def install_mariadb(progress: Progress) -> ServerProgram:
     """See `install`. What is installed neither starts now nor at boot, unless it did before."""
     apt = _needed("apt-get", "apt")
     if os.geteuid() != 0:
-        raise CouldNotRun(f"user id {os.geteuid()}", "installing packages takes root", "apt-get(8)", "Run it with sudo.")
+        rule = "installing packages takes root"
+        raise CouldNotRun(f"user id {os.geteuid()}", rule, "apt-get(8)", "Run it with sudo.")
     progress(0.05, "asking apt")
     _refuse_removals(apt)
     was_there = bool(installed("mariadb"))
@@ -236,28 +236,32 @@ def install_mariadb(progress: Progress) -> Program:
 
 
 def _disable() -> None:
-    """Not at boot either: with systemd, or with the scripts of System V."""
+    """Keeps MariaDB from starting at boot, under systemd or System V."""
     for program, words in (("systemctl", ("disable", "mariadb.service")), ("update-rc.d", ("mariadb", "disable"))):
-        found = Machine().program(program)
+        found = which(program)
         if found:
             _run([found, *words], f"{program} {' '.join(words)}", 120.0)
             return
 
 
 def _refuse_removals(apt: str) -> None:
-    """Packages of MariaDB and MySQL exclude each other: apt would take away the server that is there. Raises CouldNotRun."""
-    text = _run([apt, "--simulate", "--no-install-recommends", "install", *MARIADB_PACKAGES], "apt-get --simulate install", APT_S)
+    """Raises CouldNotRun where apt would remove packages: those of MariaDB and MySQL exclude each
+    other."""
+    words = [apt, "--simulate", "--no-install-recommends", "install", *MARIADB_PACKAGES]
+    text = _run(words, "apt-get --simulate install", APT_S)
     removed = [line.split()[1] for line in text.splitlines() if line.startswith("Remv ")]
     if removed:
         rule = f"installing it would remove {', '.join(removed[:6])}"
-        raise CouldNotRun(
-            NAMES["mariadb"], rule, "apt-get --simulate", "Unpack MariaDB's tar archive somewhere and name it with --server-path."
-        )
+        hint = "Unpack MariaDB's tar archive somewhere and name it with --server-path."
+        raise CouldNotRun(NAMES["mariadb"], rule, "apt-get --simulate", hint)
 
 
 @contextmanager
 def _no_services() -> Iterator[None]:
-    """While packages are set up, none of them starts a service (Debian policy 9.3.3.1: policy-rc.d, exit code 101). One that is there stays."""
+    """Keeps packages from starting services (Debian policy 9.3.3.1: policy-rc.d, exit code 101).
+
+    Where the system has a policy-rc.d already, it stays in force.
+    """
     if POLICY.exists() or POLICY.is_symlink():
         yield
         return
@@ -269,35 +273,24 @@ def _no_services() -> Iterator[None]:
         POLICY.unlink(missing_ok=True)
 
 
-# --- both ------------------------------------------------------------------------------------------------------------------------------
+# --- both -----------------------------------------------------------------------------------------
 
 
 def _needed(name: str, package: str) -> str:
-    found = Machine().program(name)
+    found = which(name)
     if found is None:
         rule = "is not here: servers are installed from Debian's packages"
-        raise CouldNotRun(name, rule, GUIDE, f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server.")
+        hint = f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server."
+        raise CouldNotRun(name, rule, GUIDE, hint)
     return found
 
 
 def _run(words: list[str], what: str, timeout_s: float) -> str:
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=timeout_s, stdin=subprocess.DEVNULL, env=environment
-        )
-    except subprocess.TimeoutExpired:
-        raise CouldNotRun(what, f"did not end within {timeout_s:g} s", words[0], "Is the network slow?") from None
-    except OSError as error:
-        raise CouldNotRun(what, f"could not be run: {error.strerror}", words[0], "") from None
-    if done.returncode != 0 or "apt-get update" in what and "\nErr:" in f"\n{done.stdout}":
-        said = [line for line in (done.stderr + done.stdout).splitlines() if line.startswith(("E:", "Err:", "W:"))] or (
-            done.stderr or done.stdout
-        ).splitlines()
-        raise CouldNotRun(
-            what,
-            " ".join(" ".join(said).split())[:400] or f"exit code {done.returncode}",
-            words[0],
-            "Does this machine reach its package mirrors?",
-        )
-    return done.stdout
+    command = Command(tuple(words), environment={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}, what=what)
+    done = run_to_end(command, timeout_s, "Is the network slow?")
+    # `apt-get update` ends well when an index could not be fetched.
+    if done.code != 0 or ("apt-get update" in what and "\nErr:" in f"\n{done.output}"):
+        said = telling_lines(f"{done.errors}\n{done.output}")
+        rule = f"failed (exit code {done.code}): {said}"
+        raise CouldNotRun(what, rule, words[0], "Does this machine reach its package mirrors?")
+    return done.output

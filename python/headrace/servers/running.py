@@ -1,4 +1,4 @@
-"""Starting a server that is made, and ending it: volumes first, process after, and the other way round."""
+"""Starting a server that is made (volumes first, then the process), and stopping it."""
 
 from __future__ import annotations
 
@@ -8,52 +8,57 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.base import processes
+from headrace.base.processes import Command, Process, User, telling_lines, undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.servers import accounts, config, process, tls, volumes
-from headrace.servers.flavors import Program, find_program
-from headrace.servers.interrupts import undisturbed
-from headrace.servers.places import Places
-from headrace.servers.record import Record, save
+from headrace.servers import access, config, volumes
+from headrace.servers.access import service_user
+from headrace.servers.flavors import ServerProgram, find_program
+from headrace.servers.record import GUIDE, Record, ServerPaths, save
 
-GUIDE = "docs/guide/mysql-on-the-lab.md"
-# Recovery reads and writes pages at the volume's own speed: minutes at 100 IOPS.
+# Guesses. Recovery reads and writes pages at the volume's own speed: minutes at 100 IOPS.
 READY_S = 1_800.0
-# An orderly end writes every changed page back, at the same speed.
+# A shutdown writes every changed page back, at the same speed.
 STOP_S = 1_800.0
+# A killed process ends when its I/O does, which a paused volume holds up.
 KILL_S = 60.0
 LOOK_EVERY_S = 0.1
 ANSWER_S = 10.0
+# A longer error log is set aside when the server is started.
 LOG_BYTES = 16 << 20
 
 Progress = Callable[[float, str], None]
 
 
 def quiet(share: float, what: str) -> None:
-    """No progress wanted."""
+    """A progress function for callers who want none."""
 
 
-def program_of(record: Record) -> Program:
-    """The program it was made with. Raises InputError, CouldNotRun."""
+def program_of(record: Record) -> ServerProgram:
+    """The program it was made with."""
     return find_program(record.flavor, record.server_path)
 
 
 def asked(record: Record) -> config.Options:
-    """Its options without those of places."""
+    """Its options without those that say where things are."""
     return record.options | record.settings
 
 
-def process_of(where: Places, record: Record) -> process.Process | None:
-    """Its process, if it runs: the one that was noted, else one that was started with its option file by somebody who was killed before noting it."""
-    if process.runs(record.process):
+def process_of(where: ServerPaths, record: Record) -> Process | None:
+    """Its process, if it runs: that of the record, else one with its option file, whose starter was
+    killed before it could write the record."""
+    if processes.runs(record.process):
         return record.process
     if record.process is None:
-        return process.with_argument(f"--defaults-file={where.config}", process.service_user())
+        return processes.with_argument(f"--defaults-file={where.config}", service_user())
     return None
 
 
-def write_config(where: Places, record: Record, program: Program, user: process.User, path: Path | None = None) -> None:
-    """The folder in /run with the option file (or another one there: `path`), as the record says. Raises CouldNotRun, InputError."""
+def write_config(
+    where: ServerPaths, record: Record, program: ServerProgram, user: User, path: Path | None = None
+) -> None:
+    """Writes the option file (into `path` instead, where that is given) and its folder in /run."""
     try:
         where.run.mkdir(mode=0o711, parents=True, exist_ok=True)
         sock = where.socket.parent
@@ -62,27 +67,36 @@ def write_config(where: Places, record: Record, program: Program, user: process.
     except OSError as error:
         raise CouldNotRun(str(where.run), f"cannot be made: {error.strerror}", "", "Is there room in /run?") from None
     if record.port is not None:
-        tls.place(where, user)
+        access.place_certificates(where, user)
     options = config.whole(program, record.engine, where, record.log_storage is not None, record.port, asked(record))
-    config.write(path or where.config, config.rendered(options, f"{record.name}, {program.label}, {record.engine}"), user.gid)
+    text = config.rendered(options, f"{record.name}, {program.label}, {record.engine}")
+    config.write(path or where.config, text, user.gid)
 
 
-def launch(where: Places, record: Record, program: Program, init_file: Path | None, progress: Progress, timeout_s: float) -> Record:
-    """Starts the process on mounted volumes and waits until it answers; on any failure it is ended again. Raises CouldNotRun, InputError."""
-    user = process.service_user()
-    # Of a server that was killed. MySQL would believe its lock, when another process has its id by now.
+def launch(
+    where: ServerPaths,
+    record: Record,
+    program: ServerProgram,
+    init_file: Path | None,
+    progress: Progress,
+    timeout_s: float,
+) -> Record:
+    """Starts the process on mounted volumes, waits until it answers, and kills it on an error."""
+    user = service_user()
+    # A killed server leaves these. MySQL would believe the lock when another process has its id
+    # now.
     for left in (where.socket, where.socket.with_name(f"{where.socket.name}.lock"), where.socket.with_suffix(".pid")):
         left.unlink(missing_ok=True)
     _set_log_aside(where.log)
     begun = where.log.stat().st_size if where.log.exists() else 0
     words = [*program.command, f"--defaults-file={where.config}"] + ([f"--init-file={init_file}"] if init_file else [])
-    started = process.start(words, user, where.log)
+    started = processes.start(Command(tuple(words), user=user), where.log)
     try:
         record = record.with_(process=started, wanted=True, clean=False, log_begun=begun)
         save(where, record)
         _wait_ready(where, record, progress, timeout_s)
     except BaseException:
-        process.end(started, signal.SIGKILL, KILL_S)
+        processes.end_process(started, signal.SIGKILL, KILL_S)
         raise
     return record
 
@@ -92,50 +106,53 @@ def _set_log_aside(log: Path) -> None:
         log.replace(log.with_name(f"{log.name}.1"))
 
 
-def _wait_ready(where: Places, record: Record, progress: Progress, timeout_s: float) -> None:
+def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_s: float) -> None:
     from headrace.connect import connect
 
-    address = accounts.address(where, None)
+    address = access.address(where, None)
     deadline = time.monotonic() + timeout_s
     while True:
-        if not process.runs(record.process):
+        if not processes.runs(record.process):
             raise died(where, record)
         if where.socket.exists():
             try:
                 connect(address, ANSWER_S).close()
                 return
             except InputError:
-                raise  # it answers, and does not let us in
+                raise  # it answers, and refuses the account
             except CouldNotRun as error:
                 said = error.rule
         else:
             said = "no socket yet"
         if time.monotonic() >= deadline:
-            rule = f"did not get ready within {timeout_s:g} s ({said}): {process.last_words(where.log, record.log_begun)}"
+            rule = f"did not get ready within {timeout_s:g} s ({said}): {last_errors(where.log, record.log_begun)}"
             raise CouldNotRun(record.name, rule, str(where.log), "Is its volume paused, or very slow?")
         progress(0.9, "waiting for the server")
         time.sleep(LOOK_EVERY_S)
 
 
-def died(where: Places, record: Record) -> CouldNotRun:
-    """It ended by itself: its last words."""
-    said = process.last_words(where.log, record.log_begun)
-    hint = process.no_room_hint(said) or "Of a server that is made, headrace mysql log has more."
+def died(where: ServerPaths, record: Record) -> CouldNotRun:
+    """The error for a server that ended by itself while it started."""
+    said = last_errors(where.log, record.log_begun)
+    hint = volumes.no_room_hint(said) or "When the server has been made, headrace mysql log shows more."
     return CouldNotRun(record.name, f"the server ended while it started: {said}", str(where.log), hint)
 
 
-def start(lab: Lab, where: Places, record: Record, progress: Progress = quiet, timeout_s: float = READY_S) -> Record:
-    """Brings a made server up from whatever state it is in. On failure nothing runs, and its data are as they were. Raises as Lab, CouldNotRun, InputError."""
-    program, user = program_of(record), process.service_user()
+def start(
+    lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
+) -> Record:
+    """Starts a server from whatever state it is in. On an error nothing runs; no data are lost."""
+    program, user = program_of(record), service_user()
     running = process_of(where, record)
-    if running is not None and not volumes.broken(lab, where, record, running=True) and _answers(where, record, running):
+    usable = running is not None and not volumes.broken(lab, where, record, running=True)
+    if running is not None and usable and _answers(where, record, running):
         volumes.grow(where, record)
         return record.with_(process=running, wanted=True)
     check_port(record)
     if running is not None:
-        # It sits on devices that are gone. What it acknowledged is in its logs.
+        # Its devices are gone or broken. What it acknowledged is in its logs.
         _kill(record, running)
-    record = record.with_(version_text=program.version_text)  # packages are upgraded
+    record = record.with_(version_text=program.version_text)  # its package may have been upgraded
     try:
         write_config(where, record, program, user)
         progress(0.3, "mounting the volumes")
@@ -150,14 +167,17 @@ def start(lab: Lab, where: Places, record: Record, progress: Progress = quiet, t
         raise
 
 
-def _answers(where: Places, record: Record, running: process.Process) -> bool:
-    """Whether a process that is there is a server that serves: one that was killed this moment is there too. Raises CouldNotRun for one that stays silent."""
+def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
+    """Whether a process answers as a server. False: it ended meanwhile.
+
+    Raises CouldNotRun for one that runs and does not answer.
+    """
     from headrace.connect import connect
 
     deadline = time.monotonic() + ANSWER_S
-    while process.runs(running):
+    while processes.runs(running):
         try:
-            connect(accounts.address(where, None), ANSWER_S).close()
+            connect(access.address(where, None), ANSWER_S).close()
             return True
         except CouldNotRun as error:
             if time.monotonic() >= deadline:
@@ -169,7 +189,7 @@ def _answers(where: Places, record: Record, running: process.Process) -> bool:
 
 
 def check_port(record: Record) -> None:
-    """Raises InputError when somebody listens there already."""
+    """Raises InputError when another program listens there."""
     import socket
 
     if record.port is None:
@@ -179,14 +199,15 @@ def check_port(record: Record) -> None:
         try:
             probe.bind(("127.0.0.1", record.port))
         except OSError as error:
-            rule = f"cannot be listened at: {error.strerror}"
-            raise InputError(
-                f"port {record.port} of 127.0.0.1", rule, "bind(2)", f"Choose another, or see who has it: ss -ltnp 'sport = :{record.port}'"
-            ) from None
+            rule = f"cannot be used: {error.strerror}"
+            hint = f"Choose another, or see who has it: ss -ltnp 'sport = :{record.port}'"
+            raise InputError(f"port {record.port} of 127.0.0.1", rule, "bind(2)", hint) from None
 
 
-def stop(lab: Lab, where: Places, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S) -> Record:
-    """Ends the process, in order or (`kill`) at once, and takes the filesystems down; the volumes stay attached. Raises CouldNotRun when it does not end."""
+def stop(
+    lab: Lab, where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S
+) -> Record:
+    """Shuts it down, or kills it, and unmounts its filesystems; the volumes stay attached."""
     running = process_of(where, record)
     clean = record.clean and running is None
     if running is not None:
@@ -194,12 +215,13 @@ def stop(lab: Lab, where: Places, record: Record, kill: bool, progress: Progress
         if kill:
             _kill(record, running)
         else:
-            # Whoever is interrupted from here on: it is meant to be down.
+            # If this is interrupted, the record says already that the server is meant to be down.
             record = record.with_(wanted=False)
             save(where, record.with_(process=running))
             _end(record, running, progress, timeout_s)
-            # Its exit code is not ours to see. "Shutdown complete" is what both flavors say last.
-            clean = "hutdown complete" in _since(where.log, begun)
+            # Its exit code goes to another process. Both flavors write "Shutdown complete" at the
+            # end.
+            clean = "hutdown complete" in processes.end_of(where.log, begun)
     for _, place in volumes.mounts_of(where, record):
         volumes.release(place)
     ended = record.with_(process=None, wanted=False, clean=clean)
@@ -207,34 +229,38 @@ def stop(lab: Lab, where: Places, record: Record, kill: bool, progress: Progress
     return ended
 
 
-def _end(record: Record, running: process.Process, progress: Progress, timeout_s: float) -> None:
-    process.end(running, signal.SIGTERM, 0)
+def _end(record: Record, running: Process, progress: Progress, timeout_s: float) -> None:
+    processes.end_process(running, signal.SIGTERM, 0)
     began = time.monotonic()
-    while not process.wait_gone(running, 1.0):
+    while not processes.wait_gone(running, 1.0):
         passed = time.monotonic() - began
         progress(min(0.9, passed / timeout_s), "the server writes its pages back")
         if passed > timeout_s:
-            rule = f"still ends after {timeout_s:g} s: it writes changed pages back at the volume's speed"
-            raise CouldNotRun(record.name, rule, GUIDE, f"Wait and try again, or end it now: headrace mysql down {record.name} --kill")
+            rule = f"has not ended after {timeout_s:g} s: it writes changed pages back at the volume's speed"
+            hint = f"Wait and try again, or kill it: headrace mysql down {record.name} --kill"
+            raise CouldNotRun(record.name, rule, GUIDE, hint)
 
 
-def _kill(record: Record, running: process.Process) -> None:
-    if not process.end(running, signal.SIGKILL, KILL_S):
+def _kill(record: Record, running: Process) -> None:
+    if not processes.end_process(running, signal.SIGKILL, KILL_S):
         rule = f"does not end within {KILL_S:g} s though it was killed: it waits for its volume"
-        raise CouldNotRun(
-            f"{record.name}, process {running.pid}", rule, "signal(7)", "Clear the volume's faults: headrace volume clear-fault."
-        )
+        hint = "Clear the volume's faults: headrace volume clear-fault."
+        raise CouldNotRun(f"{record.name}, process {running.pid}", rule, "signal(7)", hint)
 
 
-def _since(log: Path, begun: int) -> str:
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(begun, os.fstat(file.fileno()).st_size - process.TAIL_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
+def last_errors(log: Path, since: int = 0) -> str:
+    """What the server said was wrong, from `since` bytes of its log on."""
+    return telling_lines(processes.end_of(log, since)) if log.exists() else "it left no log"
+
+
+def reason_of_death(log: Path, since: int) -> str:
+    """Why a server that was ready is gone, by its log."""
+    said = last_errors(log, since)
+    if "ERROR" in said or " signal " in said:
+        return said
+    return "its log says nothing of it, so it was killed from outside (kill -9, out of memory)"
 
 
 def described(error: Exception) -> str:
-    """An error in a note."""
+    """An error in one line."""
     return f"{error.value}: {error.rule}" if isinstance(error, HeadraceError) else str(error)

@@ -2,7 +2,7 @@
 
 >>> from headrace import servers
 >>> from headrace.lab import Lab
->>> server = mysql.up(Lab(), name="db", storage="gp3:20", memory_gib=1)        # doctest: +SKIP
+>>> server = servers.up(Lab(), name="db", storage="gp3:20", memory_gib=1)        # doctest: +SKIP
 >>> server.address("shop").label                                              # doctest: +SKIP
 'mysql://headrace@/shop?socket=/run/headrace/mysql/0f3a5e1c9d2b/db/sock/mysql.sock'
 """
@@ -11,28 +11,37 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from headrace.base.processes import ends_as_interrupts, undisturbed
 from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, NoLab
-from headrace.servers import accounts, creation, datadir, filesystem, process, running, volumes
+from headrace.servers import access, creation, datadir, running, volumes
 from headrace.servers import record as records
-from headrace.servers.config import checked_settings
-from headrace.servers.flavors import GUIDE, find_program
-from headrace.servers.interrupts import ends_as_interrupts, undisturbed
-from headrace.servers.places import Places, data_dir_of, places
-from headrace.servers.record import Record
+from headrace.servers.config import check, checked_memory, checked_settings
+from headrace.servers.flavors import find_program
+from headrace.servers.record import GUIDE, Record, ServerPaths, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
+
+# How often a log that is followed is looked at.
+LOOK_EVERY_S = 0.25
+CLIENTS = {"mariadb": ("mariadb", "mysql"), "mysql": ("mysql",)}
+PACKAGES = {"mariadb": "mariadb-client-core", "mysql": "mysql-client-core"}
 
 
 @dataclass(frozen=True)
 class Server:
     """A server of a lab, as it was when it was looked at.
 
-    `state`: running; stopped (by us); dead (it should run and does not). `devices`: block devices of its volumes, data first, then the log's; of a lab that is
-    down: none. `folder`: its private files. `notes`: what was left out of its option file. `problems`: what is wrong with it, in words.
+    `state`: running, stopped (with `stop`), or dead (it should run and does not). `devices`: block
+    devices of its volumes, data first, then log; empty when the lab is down. `folder`: its private
+    files. `notes`: what was left out of its option file. `problems`: what is wrong with it, in
+    words.
     """
 
     name: str
@@ -60,23 +69,30 @@ class Server:
     clean: bool
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    lab: Lab = field(default=None, compare=False, repr=False)
+    lab: Lab = field(compare=False, repr=False, kw_only=True)
 
     def address(self, database: str | None = None, tcp: bool = False) -> Address:
-        """Account and socket (`tcp`: 127.0.0.1 and its port, over TLS), with the password. Raises InputError without a port, CouldNotRun where this user may not read it."""
+        """How to reach it, with the password: by its socket, or with `tcp` at its port over TLS.
+
+        Raises InputError without a port, CouldNotRun where this user may not read the password.
+        """
         if tcp and self.port is None:
             raise InputError(self.name, "has no port", GUIDE, "Make it with --port.")
-        return accounts.address(self._places, self.port if tcp else None, database)
+        return access.address(self.paths, self.port if tcp else None, database)
 
     @property
-    def _places(self) -> Places:
-        return places(self.folder.parent.parent, self.name)
+    def paths(self) -> ServerPaths:
+        """Where its files are."""
+        return server_paths(self.folder.parent.parent, self.name)
 
     def as_dict(self) -> dict[str, object]:
-        """All of it for JSON, without any secret; `address` as text."""
-        shown = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "lab"}
-        label = Address(accounts.ACCOUNT, socket=str(self.socket)).label
-        return {"address": label} | {name: str(value) if isinstance(value, Path) else value for name, value in shown.items()}
+        """Everything but secrets, for JSON; `address` as text."""
+        found: dict[str, object] = {"address": Address(access.ACCOUNT, socket=str(self.socket)).label}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name != "lab":
+                found[one.name] = str(value) if isinstance(value, Path) else value
+        return found
 
 
 def up(
@@ -97,53 +113,82 @@ def up(
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> Server:
-    """Makes a server and starts it; of one that is there, starts it again with its data: then only `settings`, put over its own, and `unpaced` may be given.
+    """Makes a server and starts it, or starts one that is there again with its data.
 
-    `storage`, `log_storage`: as `gp3:500:6000`; redo, binary log and write-ahead log go to the second. `engine`: innodb or myrocks. `config`: default (the
-    server's own), tuned (`headrace.advice`), or an option file. `memory_gib`: 3/4 of it caches data, unless the advice decides. `unpaced`: its volumes have no limits
-    until the next start, to load data. `seed_from`: a folder of `save_data`. `progress`: told a share (0 to 1) and what is done. `timeout_s`: longest wait for
-    the server to answer.
+    For one that is there only `settings` (added to its own) and `unpaced` may be given.
 
-    Raises InputError, CouldNotRun, LabRefused; an `up` that fails or is interrupted leaves nothing of a new server, and an old one stopped.
+    `storage`, `log_storage`: as `gp3:500:6000`; redo, binary log and write-ahead log go to the
+    second. `engine`: innodb or myrocks. `config`: default (the server's own), tuned
+    (`headrace.advice`), or an option file. `memory_gib`: 3/4 of it caches data, unless the advice
+    decides. `unpaced`: its volumes have no limits until the next start, to load data. `seed_from`:
+    a folder of `save_data`. `progress`: told a share (0 to 1) and what is done. `timeout_s`:
+    longest wait for the server to answer.
+
+    Raises InputError, CouldNotRun, LabRefused. When `up` fails or is interrupted, nothing is left
+    of a new server, and an old one is stopped.
     """
-    process.check_root()
-    where = places(data_dir_of(lab), name)
+    access.check_root()
+    where = server_paths(data_dir_of(lab), name)
     lab.status()  # nothing is begun without one
-    new = {"flavor": flavor, "engine": engine, "storage": storage, "log_storage": log_storage, "config": config, "memory_gib": memory_gib,
-           "server_path": server_path, "port": port, "seed_from": seed_from}  # fmt: skip
+    new = {
+        "flavor": flavor,
+        "engine": engine,
+        "storage": storage,
+        "log_storage": log_storage,
+        "config": config,
+        "memory_gib": memory_gib,
+        "server_path": server_path,
+        "port": port,
+        "seed_from": seed_from,
+    }
     with records.locked(where), ends_as_interrupts():
         known = records.load(where)
         if known is not None and known.made:
             _refuse_other(known, new)
             return _view(lab, where, _started(lab, where, known, settings, unpaced, progress, timeout_s))
         if storage is None:
-            raise InputError(
-                name, "is no server of this lab yet, and no storage was named for it", GUIDE, "Add --storage, for example --storage gp3:20."
-            )
+            rule = "is not a server of this lab yet, and no storage was named for it"
+            raise InputError(name, rule, GUIDE, "Add --storage, for example --storage gp3:20.")
         program = find_program(flavor or "mariadb", server_path)
-        wanted = creation.wish(
-            program, name=name, engine=engine or "innodb", storage=storage, log_storage=log_storage, config_name=config or "default", memory_gib=memory_gib,
-            settings=settings, server_path=server_path, port=port, unpaced=unpaced, seed_from=None if seed_from is None else Path(seed_from),
-        )  # fmt: skip
+        wanted = Record(
+            name=name,
+            flavor=program.flavor,
+            version_text=program.version_text,
+            engine=engine or "innodb",
+            storage=storage,
+            log_storage=log_storage,
+            server_path=None if server_path is None else os.path.abspath(server_path),
+            config=str(config or "default"),
+            memory_gib=checked_memory(memory_gib),
+            port=port,
+            settings=checked_settings(settings),
+            unpaced=unpaced,
+        )
+        request = creation.checked_request(program, wanted, None if seed_from is None else Path(seed_from))
         if where.state.exists():
-            creation.destroy(lab, where, name)  # an `up` that was killed half-way
-        return _view(lab, where, creation.create(lab, where, wanted, progress, timeout_s))
+            creation.destroy(lab, where, name)  # left by an `up` that was killed
+        return _view(lab, where, creation.create(lab, where, request, progress, timeout_s))
 
 
 def _refuse_other(known: Record, new: dict[str, object]) -> None:
-    """A server that is there has what it was made with. Raises InputError."""
+    """A server keeps what it was made with. Raises InputError for anything else."""
     for what, value in new.items():
         has = getattr(known, what, None)
         same = value == has or str(value) == str(has) or (what == "config" and str(Path(str(value)).absolute()) == has)
         if value is not None and not same:
             rule = f"is there already, with {what.replace('_', ' ')} {has if has is not None else '(none)'}"
-            raise InputError(
-                f"{known.name}: {what.replace('_', '-')} {value}", rule, GUIDE, "Start it without this, or make another with its own name."
-            )
+            hint = "Start it without this, or make another with its own name."
+            raise InputError(f"{known.name}: {what.replace('_', '-')} {value}", rule, GUIDE, hint)
 
 
 def _started(
-    lab: Lab, where: Places, known: Record, settings: dict[str, str] | None, unpaced: bool, progress: Progress, timeout_s: float
+    lab: Lab,
+    where: ServerPaths,
+    known: Record,
+    settings: dict[str, str] | None,
+    unpaced: bool,
+    progress: Progress,
+    timeout_s: float,
 ) -> Record:
     wanted = {"settings": known.settings | checked_settings(settings), "unpaced": unpaced}
     other = known.with_(**wanted) != known
@@ -156,12 +201,10 @@ def _started(
     return started
 
 
-def _check_settings(where: Places, record: Record) -> None:
-    """Asks the server itself, before the record knows of them. Raises InputError."""
-    from headrace.servers.config import check
-
+def _check_settings(where: ServerPaths, record: Record) -> None:
+    """Asks the server itself, before they are in the record. Raises InputError."""
     program, asked = running.program_of(record), where.config.with_name("asked.cnf")
-    running.write_config(where, record, program, process.service_user(), asked)
+    running.write_config(where, record, program, access.service_user(), asked)
     try:
         check(program, asked, "settings")
     finally:
@@ -169,63 +212,74 @@ def _check_settings(where: Places, record: Record) -> None:
 
 
 def start(
-    server: Server, settings: dict[str, str] | None = None, unpaced: bool = False, progress: Progress = quiet, timeout_s: float = READY_S
+    server: Server,
+    settings: dict[str, str] | None = None,
+    unpaced: bool = False,
+    progress: Progress = quiet,
+    timeout_s: float = READY_S,
 ) -> Server:
-    """Starts it again, with `settings` over those it has; one that runs otherwise is ended first, in order. `unpaced`: as for `up`. Raises as `up`."""
+    """Starts it with `settings` added to its own; where they change, it is shut down first.
+
+    `unpaced` and errors: as for `up`.
+    """
     return up(server.lab, name=server.name, settings=settings, unpaced=unpaced, progress=progress, timeout_s=timeout_s)
 
 
 def stop(server: Server, kill: bool = False, progress: Progress = quiet, timeout_s: float = STOP_S) -> Server:
-    """Ends it in order, or (`kill`) at once, and unmounts; its volumes stay attached. One that has ended is fine. Raises InputError, CouldNotRun."""
-    process.check_root()
-    where = server._places
+    """Shuts it down, or kills it, and unmounts its filesystems; its volumes stay attached.
+
+    Raises InputError, CouldNotRun; not for a server that does not run.
+    """
+    access.check_root()
+    where = server.paths
     with records.locked(where):
-        return _view(server.lab, where, running.stop(server.lab, where, records.required(where), kill, progress, timeout_s))
+        stopped = running.stop(server.lab, where, records.required(where), kill, progress, timeout_s)
+        return _view(server.lab, where, stopped)
 
 
 def destroy(server: Server) -> None:
-    """Takes it away: process, filesystems, volumes, data. Raises as Lab, CouldNotRun."""
-    process.check_root()
-    with records.locked(server._places):
-        creation.destroy(server.lab, server._places, server.name)
+    """Removes process, filesystems, volumes and data. Raises as Lab, CouldNotRun."""
+    access.check_root()
+    with records.locked(server.paths):
+        creation.destroy(server.lab, server.paths, server.name)
 
 
 def find(lab: Lab, name: str = "db") -> Server:
-    """A server of the lab; the lab need not be up where its directory is known. Raises InputError when there is none."""
-    where = places(data_dir_of(lab), name)
+    """A server of the lab. The lab may be down where its directory is known. Raises InputError."""
+    where = server_paths(data_dir_of(lab), name)
     return _view(lab, where, records.required(where))
 
 
 def servers(lab: Lab) -> list[Server]:
-    """All servers of the lab, by name. Raises CouldNotRun where this user may not look."""
+    """All servers of the lab, by name. Raises CouldNotRun where this user may not read them."""
     data_dir = data_dir_of(lab)
     found = []
     for name in records.names(data_dir):
-        known = records.load(places(data_dir, name))
+        known = records.load(server_paths(data_dir, name))
         if known is not None:
-            found.append(_view(lab, places(data_dir, name), known))
+            found.append(_view(lab, server_paths(data_dir, name), known))
     return found
 
 
 def save_data(server: Server, folder: str | os.PathLike) -> Path:
-    """Copies the data of a server that was ended in order into a new folder, for `seed_from`. Raises InputError for one that runs or was not, CouldNotRun."""
-    process.check_root()
-    where, folder = server._places, Path(os.path.abspath(folder))
+    """Copies the data of a server that was shut down into a new folder, for `seed_from`.
+
+    Raises InputError for a server that runs or was killed, CouldNotRun.
+    """
+    access.check_root()
+    where, folder = server.paths, Path(os.path.abspath(folder))
     with records.locked(where):
         known = records.required(where)
         if running.process_of(where, known) is not None or not known.clean:
-            raise InputError(
-                known.name,
-                "was not ended in order, so its files are not whole",
-                GUIDE,
-                f"headrace mysql up {known.name}, then down, without --kill.",
-            )
+            rule = "was not shut down, so its data files may not be consistent"
+            hint = f"headrace mysql up {known.name}, then down, without --kill."
+            raise InputError(known.name, rule, GUIDE, hint)
         about = {"flavor": known.flavor, "version": list(running.program_of(known).version), "engine": known.engine}
         try:
-            # Without the volumes' limits, and the limits back afterwards.
+            # Without the volumes' limits, which come back below.
             for volume, place in volumes.mounts_of(where, known):
                 volumes.release(place)
-                filesystem.mount(volumes.attach_fresh(server.lab, volume, unpaced=True), place)
+                volumes.mount(volumes.attach_fresh(server.lab, volume, unpaced=True), place)
             datadir.copy_out(where, folder, known.log_storage is not None, about)
         finally:
             with undisturbed():
@@ -235,27 +289,40 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
     return folder
 
 
-def _view(lab: Lab, where: Places, known: Record) -> Server:
+def _view(lab: Lab, where: ServerPaths, known: Record) -> Server:
     now = running.process_of(where, known)
     (devices, problems), specs = _of_volumes(lab, where, known, now is not None), _specs(lab, known)
     state = "running" if now else "dead" if known.wanted else "stopped"
     if state == "dead":
-        problems.insert(0, f"the server ended by itself: {process.reason_of_death(where.log, known.log_begun)}")
+        problems.insert(0, f"the server ended by itself: {running.reason_of_death(where.log, known.log_begun)}")
     if not known.made:
-        problems.insert(0, "was never finished: its `up` was killed. `up` makes it anew, `destroy` takes it away")
+        problems.insert(0, "was never finished: its `up` was killed. `up` makes it again, `destroy` removes it")
     unpaced = ["its volumes have no limits; the next `up` gives them back"] if known.unpaced else []
-    mount = where.data_mount
-    return Server(
-        name=known.name, flavor=known.flavor, version_text=known.version_text, engine=known.engine, socket=where.socket, port=known.port,
-        pid=now.pid if now else None, state=state, storage=specs[0], log_storage=specs[1], data_volume=known.data_volume,
-        log_volume=known.log_volume, devices=devices, datadir=mount / "data", config=known.config, config_file=where.config, settings=known.settings, server_path=known.server_path,
-        memory_gib=known.memory_gib, folder=where.state, log=where.log, client_file=where.client, clean=known.clean, notes=(*known.notes, *unpaced),
-        problems=tuple(problems), lab=lab,
-    )  # fmt: skip
+    seen = {
+        "socket": where.socket,
+        "pid": now.pid if now else None,
+        "state": state,
+        "storage": specs[0],
+        "log_storage": specs[1],
+        "devices": devices,
+        "datadir": where.data_mount / "data",
+        "config_file": where.config,
+        "folder": where.state,
+        "log": where.log,
+        "client_file": where.client,
+        "notes": (*known.notes, *unpaced),
+        "problems": tuple(problems),
+        "lab": lab,
+    }
+    recorded = {one.name: getattr(known, one.name) for one in fields(Server) if one.name not in seen}
+    return Server(**recorded, **seen)
 
 
 def _specs(lab: Lab, known: Record) -> tuple[str, str | None]:
-    """Data and log storage as the lab has them now: `headrace volume modify` changes them. As they were asked for where the lab does not say."""
+    """Data and log storage as the lab has them now, else as they were asked for.
+
+    `headrace volume modify` changes them.
+    """
     asked = [known.storage, known.log_storage]
     for index, volume in enumerate(known.volumes):
         with contextlib.suppress(HeadraceError):
@@ -263,7 +330,7 @@ def _specs(lab: Lab, known: Record) -> tuple[str, str | None]:
     return asked[0], asked[1]
 
 
-def _of_volumes(lab: Lab, where: Places, known: Record, is_running: bool) -> tuple[tuple[str, ...], list[str]]:
+def _of_volumes(lab: Lab, where: ServerPaths, known: Record, is_running: bool) -> tuple[tuple[str, ...], list[str]]:
     try:
         problems = volumes.broken(lab, where, known, is_running)
         if is_running and not problems:
@@ -273,3 +340,41 @@ def _of_volumes(lab: Lab, where: Places, known: Record, is_running: bool) -> tup
         return (), [f"the lab is down: {gone.rule} ({gone.value})"]
     except (HeadraceError, CouldNotRun) as error:
         return (), [running.described(error)]
+
+
+# --- its client and its log -----------------------------------------------------------------------
+
+
+def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
+    """The command of its client, logged in by a password file that only root may read.
+
+    Raises InputError for a server that does not run, CouldNotRun without a client.
+    """
+    if server.state != "running":
+        raise InputError(server.name, f"is {server.state}", GUIDE, f"Start it: headrace mysql up {server.name}")
+    program = find_program(server.flavor, server.server_path)
+    client = program.tool(*CLIENTS[server.flavor])
+    if client is None:
+        hint = f"apt-get install {PACKAGES[server.flavor]}"
+        raise CouldNotRun(CLIENTS[server.flavor][0], "is not installed", str(program.basedir), hint)
+    return [*client, f"--defaults-extra-file={server.client_file}", *words]
+
+
+def log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:
+    """The last lines of its error log, and with `follow` all later ones, without end."""
+    try:
+        with open(server.log, encoding="utf-8", errors="replace") as file:
+            yield from (line.rstrip("\n") for line in deque(file, lines))
+            rest = ""
+            while follow:
+                part = file.readline()
+                if not part:
+                    time.sleep(LOOK_EVERY_S)
+                elif part.endswith("\n"):
+                    yield (rest + part).rstrip("\n")
+                    rest = ""
+                else:
+                    rest += part  # a line that is being written
+    except OSError as error:
+        hint = "Servers belong to root: run it with sudo."
+        raise CouldNotRun(str(server.log), f"cannot be read: {error.strerror}", "", hint) from None

@@ -1,24 +1,30 @@
-"""The volumes of a server: made, attached, mounted, and brought back after whatever happened to them."""
+"""The volumes of a server: made, attached, mounted as xfs, and repaired after a fault."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import time
 from pathlib import Path
 
+from headrace.base.machine import required
+from headrace.base.processes import Command, run_checked
 from headrace.errors import CouldNotRun
 from headrace.lab import Lab, LabRefused
-from headrace.servers import filesystem
-from headrace.servers.places import Places
-from headrace.servers.record import Record
+from headrace.lab.calls import LabVolume
+from headrace.lab.doctor import Machine, mounts
+from headrace.servers.record import Record, ServerPaths
 
 TAG = "headrace:server"
 ROLE_TAG = "headrace:role"
-# Below this a server cannot extend its files: InnoDB grows a tablespace by up to 4 MiB at a time, rotates binary logs, and writes temporary files.
+# With less a server cannot extend its files (a guess): InnoDB grows a tablespace by 4 MiB at a time
+# (MySQL manual, "File Space Management"), rotates binary logs, writes temporary files.
 FULL_BYTES = 16 << 20
 
 
 def create(lab: Lab, name: str, role: str, spec: str) -> str:
-    """A tagged volume NAME-ROLE; its id. Raises as Lab.create."""
+    """Makes a tagged volume called NAME-ROLE; its id."""
     return lab.create(spec, name=f"{name}-{role}", tags={TAG: name, ROLE_TAG: role})["id"]
 
 
@@ -27,13 +33,14 @@ def left_by(lab: Lab, name: str) -> list[str]:
     return [volume["id"] for volume in lab.volumes() if (volume.get("tags") or {}).get(TAG) == name]
 
 
-def mounts_of(where: Places, record: Record) -> list[tuple[str, Path]]:
+def mounts_of(where: ServerPaths, record: Record) -> list[tuple[str, Path]]:
     """Volume ids and where they are mounted, data first."""
     return list(zip(record.volumes, (where.data_mount, where.log_mount), strict=False))
 
 
 def devices(lab: Lab, record: Record) -> tuple[str, ...]:
-    """Block devices of its volumes as they are now, data first; what is not attached is left out."""
+    """Block devices of its volumes as they are now, data first; what is not attached is left
+    out."""
     found = []
     for volume in record.volumes:
         attachment = lab.describe(volume).get("attachment") or {}
@@ -43,10 +50,18 @@ def devices(lab: Lab, record: Record) -> tuple[str, ...]:
 
 
 def attach_fresh(lab: Lab, volume: str, unpaced: bool = False) -> str:
-    """The device of a volume that was attached just now: whatever it was before, it is detached first. Raises as Lab."""
+    """Attaches a volume, detaching it first where it is attached; its device."""
     if lab.describe(volume).get("attachment"):
         lab.detach(volume, force=True)
-    return lab.attach(volume, unpaced=unpaced, probe=not unpaced)["attachment"]["device"]
+    return device_of(lab.attach(volume, unpaced=unpaced, probe=not unpaced))
+
+
+def device_of(described: LabVolume) -> str:
+    """The block device of an attached volume. Raises CouldNotRun for one that has none."""
+    device = (described.get("attachment") or {}).get("device")
+    if not device:
+        raise CouldNotRun(described["id"], "has no device", "", "Look at it: headrace volume show.")
+    return device
 
 
 def needs_attaching(lab: Lab, volume: str, unpaced: bool) -> str | None:
@@ -61,36 +76,37 @@ def needs_attaching(lab: Lab, volume: str, unpaced: bool) -> str | None:
         return f"is {attachment['state']}"
     if bool(attachment.get("unpaced")) != unpaced:
         return "is attached with its limits" if unpaced else "is attached without its limits"
-    # A cut that is to come stays: whoever asked for it is to see it.
+    # A power cut that is still to come stays: the user who asked for it is to see it.
     if any(fault["kind"] == "power-cut" and fault["id"] == "power" for fault in lab.faults(volume)):
         return "had its power cut"
     return None
 
 
-def bring_back(lab: Lab, where: Places, record: Record) -> None:
-    """Has every volume attached with its limits and freshly mounted. Nothing may be running on them. Raises as Lab, CouldNotRun."""
+def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
+    """Attaches and mounts every volume again. No server may be running on them."""
     for volume, place in mounts_of(where, record):
-        # A filesystem that met errors, or whose device went away, answers nothing any more until it is mounted anew.
+        # A filesystem that met errors, or lost its device, gives nothing but errors until it is
+        # mounted again.
         release(place)
         if needs_attaching(lab, volume, record.unpaced) is not None:
             attach_fresh(lab, volume, record.unpaced)
-        filesystem.mount(lab.describe(volume)["attachment"]["device"], place)
+        mount(device_of(lab.describe(volume)), place)
     grow(where, record)
 
 
-def grow(where: Places, record: Record) -> None:
-    """Filesystems as large as their volumes: `headrace volume modify` may have made those larger. Raises CouldNotRun."""
+def grow(where: ServerPaths, record: Record) -> None:
+    """Grows the filesystems to their volumes; `headrace volume modify` may have enlarged those."""
     for _, place in mounts_of(where, record):
-        filesystem.grow(place)
+        _run([required("xfs_growfs", "xfsprogs"), "-d", str(place)], f"growing the filesystem on {place}")
 
 
 def release(place: Path) -> None:
-    """Takes down what is mounted there, also what is broken. Raises CouldNotRun."""
-    filesystem.unmount(place, lazily=True)
+    """Unmounts what is mounted there, even when it is broken."""
+    unmount(place, lazily=True)
 
 
 def remove(lab: Lab, volume: str) -> None:
-    """Detaches and deletes a volume with its data; one that is gone is fine. Raises as Lab."""
+    """Detaches and deletes a volume with its data, if it is still there."""
     try:
         attached = lab.describe(volume).get("attachment")
         if attached:
@@ -101,8 +117,8 @@ def remove(lab: Lab, volume: str) -> None:
             raise
 
 
-def broken(lab: Lab, where: Places, record: Record, running: bool) -> list[str]:
-    """Why a server cannot go on with its volumes as they are, in words: not attached, power gone, mounted from a device that is gone. Raises NoLab, CouldNotRun."""
+def broken(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[str]:
+    """In words, why a server cannot go on with its volumes as they are."""
     found = []
     for volume, place in mounts_of(where, record):
         label = volume
@@ -111,7 +127,7 @@ def broken(lab: Lab, where: Places, record: Record, running: bool) -> list[str]:
             label = described.get("name") or volume
             why = needs_attaching(lab, volume, record.unpaced)
             if why is None and running:
-                why = _not_mounted(described["attachment"]["device"], place)
+                why = _not_mounted(device_of(described), place)
         except LabRefused as refused:
             why = refused.rule
         if why is not None:
@@ -120,24 +136,24 @@ def broken(lab: Lab, where: Places, record: Record, running: bool) -> list[str]:
 
 
 def _not_mounted(device: str, place: Path) -> str | None:
-    mounted = filesystem.mounted_device(place)
+    mounted = mounted_device(place)
     if mounted is None:
         return "is not mounted"
     if mounted != device:
         return f"is {device} now, and mounted as {mounted}"
     try:
-        filesystem.free_bytes(place)
+        free_bytes(place)
     except OSError as error:
         return f"gives errors: {error.strerror}"
     return None
 
 
-def full(lab: Lab, where: Places, record: Record) -> list[str]:
-    """Which volumes of a running server have no room left, in words. Raises NoLab, CouldNotRun."""
+def full(lab: Lab, where: ServerPaths, record: Record) -> list[str]:
+    """In words, which volumes of a running server have no room left."""
     found = []
     for volume, place in mounts_of(where, record):
         with contextlib.suppress(OSError, LabRefused):
-            left = filesystem.free_bytes(place)
+            left = free_bytes(place)
             if left < FULL_BYTES:
                 label = lab.describe(volume).get("name") or volume
                 more = f"headrace volume modify {label} --size-gib N --wait, then headrace mysql up {record.name}, makes it larger"
@@ -145,8 +161,91 @@ def full(lab: Lab, where: Places, record: Record) -> list[str]:
     return found
 
 
-def quietly_unmount(where: Places) -> None:
-    """As far as it goes."""
+def quietly_unmount(where: ServerPaths) -> None:
+    """Unmounts what can be unmounted."""
     for place in (where.data_mount, where.log_mount):
         with contextlib.suppress(CouldNotRun):
             release(place)
+
+
+# ENOSPC as MariaDB, InnoDB and the kernel say it.
+NO_ROOM = re.compile(r"[Ee]rror (?:number )?28\b|Errcode: 28\b|errno: 28\b|No space left")
+
+
+def no_room_hint(text: str) -> str:
+    """What to do about a volume that is full; "" where that is not what the text says."""
+    advice = "take a larger one, smaller logs, or (headrace volume modify) make this one larger."
+    return f"Its volume is full: {advice}" if NO_ROOM.search(text) else ""
+
+
+# --- xfs ------------------------------------------------------------------------------------------
+
+KIND = "xfs"
+# Guesses: a volume of 100 IOPS takes a while to write its log back, a paused one much longer.
+TIMEOUT_S = 300.0
+BUSY_S = 20.0
+LOOK_EVERY_S = 0.02
+
+
+def make_filesystem(device: str) -> None:
+    """Makes an empty filesystem. `-K`: a new volume is empty, so nothing needs to be discarded."""
+    _run([required("mkfs.xfs", "xfsprogs"), "-q", "-f", "-K", device], f"mkfs.xfs on {device}")
+
+
+def mount(device: str, place: Path) -> None:
+    """Mounts it without access times, which would be writes. xfs first replays the log."""
+    place.mkdir(parents=True, exist_ok=True)
+    _run([required("mount", "mount"), "-t", KIND, "-o", "noatime", device, str(place)], f"mounting {device} on {place}")
+
+
+def unmount(place: Path, lazily: bool = False) -> None:
+    """Unmounts everything that is mounted there. `lazily`: also what stays busy.
+
+    A process that has ended may hold files a moment longer: the kernel closes those of io_uring
+    after its end.
+    """
+    until = time.monotonic() + BUSY_S
+    while (device := mounted_device(place)) is not None:
+        try:
+            hint = f"See who uses it: fuser -vm {place}"
+            _run([required("umount", "mount"), str(place)], f"unmounting {place}", hint)
+        except CouldNotRun as error:
+            if "busy" in error.rule and time.monotonic() < until:
+                time.sleep(LOOK_EVERY_S)
+                continue
+            if not lazily:
+                raise
+            _run([required("umount", "mount"), "-l", str(place)], f"unmounting {place}")
+        _wait_gone(device)
+
+
+def _wait_gone(device: str) -> None:
+    """Waits until the kernel has released the filesystem.
+
+    Until then the same filesystem on another device (its volume, attached again) is refused as a
+    duplicate.
+    """
+    alive = Path("/sys/fs/xfs") / Path(device).name
+    until = time.monotonic() + BUSY_S
+    while alive.exists() and time.monotonic() < until:
+        time.sleep(LOOK_EVERY_S)
+
+
+def mounted_device(place: Path) -> str | None:
+    """The device that is mounted there, the uppermost one.
+
+    It is read from the kernel's list: asking the folder itself could wait for a broken device.
+    """
+    found = [entry.source for entry in mounts(Machine()) if entry.place == str(place)]
+    return found[-1] if found else None
+
+
+def free_bytes(place: Path) -> int:
+    """Room for files there."""
+    room = os.statvfs(place)
+    return room.f_bavail * room.f_frsize
+
+
+def _run(words: list[str], what: str, hint: str = "") -> None:
+    hint = hint or "Look at the volume: headrace volume show, headrace volume faults."
+    run_checked(Command(tuple(words), what=what), TIMEOUT_S, hint)

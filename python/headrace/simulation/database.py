@@ -10,50 +10,57 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_whole
+from headrace.base.checks import check_number, check_whole, shown
+from headrace.base.clocks import Day, day_of, span_in_words
 from headrace.base.core import core_errors
+from headrace.base.shown import Shown
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.workload.transactions import TransactionWorkload
 
-SOURCE = "headrace simulate --help"
-MAX_SECONDS = 7 * 86_400
-MOST_TPS = 1e9
+SOURCE = "headrace predict --help"
+MAX_SECONDS = 7 * 86_400  # a week of seconds; a guess at what anybody reads
+MOST_TPS = 1e9  # beyond every server: a guess
+# A second below this share of the median counts as a stall: a guess.
 STALL_SHARE = 0.1
+# Databases drawn from the calibration for the 80 % interval: a guess between time and steadiness.
 DRAWS = 24
-# Above this share of an instance's memory, what a server needs beside its cache has no room (docs/decisions/0006 leaves a quarter).
+# Distance of the 10th and 90th percentile of a normal distribution from its mean, in standard
+# deviations.
+Z80 = 1.2816
+# Rows of the runs that give the interval, which needs no more: about as many in any length.
+COARSE_ROWS = 360.0
+# Above this share of the memory of an instance, a server lacks room for what it needs besides its
+# cache (docs/decisions/0006 leaves a quarter).
 TIGHT_SHARE = 0.9
 COLUMNS = (
-    "t_s",
-    "tps",
-    "p95_ms",
-    "iops",
-    "mib_s",
-    "balance_percent",
-    "instance_balance_percent",
-    "cap",
-    "dirty_share",
-    "cached_share",
-    "reads_per_tx",
-    "backlog",
-)
+    "t_s", "tps", "p95_ms", "iops", "mib_s", "balance_percent", "instance_balance_percent", "cap", "dirty_share", "cached_share",
+    "reads_per_tx", "backlog"
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Prediction(Shown):
     """The answer of `predict`.
 
-    `rows`, one per second: `t_s` (start of the second, s), `tps`, `p95_ms`, `iops` (in 256 KiB units), `mib_s`, `balance_percent` (lowest credit balance of a
-    volume; null without credits), `instance_balance_percent`, `cap` (what binds; `log-` before those of the log volumes), `dirty_share`, `cached_share` (0..1),
-    `reads_per_tx`, `backlog` (transactions that wait, open loads). `summary`: `tps` and its 5th, 50th and 95th percentile over the second half, `quarters`, `p95_ms`,
-    `iops`, `mib_s`, `stalls_s`, `response_ms` (mean, p50, p95, p99 over the run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high` (80 % interval of the mean of the second half,
-    from the calibration), `relative_spread` (its standard deviation over the mean). `warnings`: where the prediction leaves the range of the runs.
+    `rows`, one per second: `t_s` (start of the second, s), `tps`, `p95_ms` (response time), `iops`
+    (in 256 KiB units), `mib_s`, `balance_percent` (lowest credit balance of a volume; null without
+    credits), `instance_balance_percent`, `cap` (the bottleneck; `log-` before those of the log
+    volumes), `dirty_share`, `cached_share` (0..1), `reads_per_tx`, `backlog` (transactions that
+    wait, open loads). `summary`: `tps` and its 5th, 50th and 95th percentile over the second half,
+    `quarters`, `p95_ms`, `iops`, `mib_s`, `stalls_s`, `response_ms` (mean, p50, p95, p99 over the
+    run; events only), `lowest_balance_percent`, `caps` (share of seconds), `tps_low` and `tps_high`
+    (80 % interval of the mean of the second half, from the calibration), `relative_spread` (its
+    standard deviation over the mean). `warnings`: where the prediction leaves the range of the
+    runs. `workload`: the database that was run, grown. Two predictions are equal when they are one
+    object.
     """
 
     rows: pl.DataFrame
@@ -66,6 +73,17 @@ class Prediction:
     cache_gib: float
     threads: int | None
     seed: int | None
+    workload: TransactionWorkload | None = None
+
+    def in_short(self) -> str:
+        """Storage, length and tps of the second half; see `Shown`."""
+        name = "" if self.workload is None else f"{self.workload.name} on "
+        where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
+        return f"{name}{where}, {span_in_words(self.rows.height)}: {self.summary['tps']:,.4g} tps"
+
+    def with_warnings(self, more: Iterable[str]) -> Prediction:
+        """The same with these warnings too."""
+        return replace(self, warnings=(*self.warnings, *more))
 
 
 def predict(
@@ -77,33 +95,41 @@ def predict(
     cache_gib: float | None = None,
     threads: int | None = None,
     arrivals_tps: float | Sequence[float] | None = None,
-    as_of: str | None = None,
+    as_of: Day = None,
     seconds: int = 3600,
     start: str | float = "cold",
     start_balance_percent: float | None = None,
     growth: float = 1.0,
     seed: int | None = 1,
     draws: int = DRAWS,
-    form: str = "interval",
+    form: Literal["interval", "events"] = "interval",
     progress: Callable[[float], None] | None = None,
 ) -> Prediction:
     """Runs the database second by second on a storage in the catalog's notation.
 
-    `cache_gib` and `threads` default to the workload's, `instance` to none (then no processor and no instance limit binds). `arrivals_tps`: an open load instead of
-    clients, one figure or one per second. `start`: "cold", "warm", or transactions since a cold start. `growth`: times the data. `seed`: of the one-second
-    scatter; None gives means. `draws`: databases drawn from the calibration for the interval; 0 leaves it out. `form`: "interval", or "events" for every I/O of
-    every client (short runs: response times with their true distribution; `summary` then has `response_ms`). `progress` is told the share done. Raises InputError.
+    `cache_gib` and `threads` default to the workload's, `instance` to none (then neither a
+    processor nor an instance limit is the bottleneck). `arrivals_tps`: an open load instead of
+    clients, one figure or one per second. `start`: "cold", "warm", or transactions since a cold
+    start. `growth`: times the data. `seed`: seed of the one-second scatter; None gives means.
+    `draws`: databases drawn from the calibration for the interval; 0 leaves it out. `form`:
+    "interval", or "events" for every I/O of every client (short runs: response times with their
+    true distribution; `summary` then has `response_ms`). `progress` is told the share done. Raises
+    InputError.
     """
+    if not isinstance(workload, TransactionWorkload):
+        hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
+        raise InputError(shown(workload), "is not a database in transactions", "headrace.predict", hint)
+    as_of = day_of(as_of)
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = workload.threads if threads is None else threads
     _check(seconds, cache, clients, growth, start_balance_percent, seed, draws)
     _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
     if form not in ("interval", "events"):
-        raise InputError(f"form = {form!r}", "must be interval or events", "headrace.predict")
+        raise InputError(f"form = {form!r}", "must be interval or events", SOURCE)
     host = _host(instance, as_of)
     tight = _fits(cache, host)
     database_of = workload.grown(growth) if growth != 1.0 else workload
-    run = {
+    run: dict[str, Any] = {
         "storage": storage,
         "log_storage": log_storage,
         "instance": instance,
@@ -118,23 +144,14 @@ def predict(
         "start_balance_percent": start_balance_percent,
         "follow": None,
     }
-    response_ms = None
-    with core_errors():
-        if form == "events":
-            columns = core.mysql_clients(database_of.database, run, progress)
-            told = columns.pop("summary")
-            response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
-        else:
-            columns = core.mysql_runs(database_of.database, [run])[0]
-    rows = (
-        pl.DataFrame(columns)
-        .with_columns(pl.col("t_s") - 1.0, pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64))
-        .select(COLUMNS)
-    )
+    rows, response_ms = _run(database_of, run, form, progress)
     summary = summarise(rows)
     done = float(rows["tps"].sum())
     warnings = database_of.outside(
-        cache_gib=cache, threads=clients, transactions=done if start == "cold" else None, vcpus=None if host is None else host["vcpus"]
+        cache_gib=cache,
+        threads=clients,
+        transactions=done if start == "cold" else None,
+        vcpus=None if host is None else host["vcpus"],
     )
     warnings += tight + _holds(database_of, storage)
     summary["response_ms"] = response_ms
@@ -150,22 +167,40 @@ def predict(
         cache,
         None if arrivals_tps is not None else clients,
         seed,
+        database_of,
     )
 
 
-def summarise(rows: pl.DataFrame) -> dict:
-    """The figures of a series with `tps` and, where there, `p95_ms`, `iops`, `mib_s`, `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls."""
+def _run(
+    workload: TransactionWorkload, run: dict[str, Any], form: str, progress: Callable[[float], None] | None
+) -> tuple[pl.DataFrame, dict[str, float] | None]:
+    """The rows, and where every I/O is simulated the response times of the run."""
+    response_ms = None
+    with core_errors():
+        if form == "events":
+            columns: Any = core.mysql_clients(workload.database, run, progress)
+            told = columns.pop("summary")
+            response_ms = {name: told[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
+        else:
+            columns = core.mysql_runs(workload.database, [run])[0]
+    balances = pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64)
+    return pl.DataFrame(columns).with_columns(pl.col("t_s") - 1.0, balances).select(COLUMNS), response_ms
+
+
+def summarise(rows: pl.DataFrame) -> dict[str, Any]:
+    """The figures of a series with `tps` and, where present, `p95_ms`, `iops`, `mib_s`,
+    `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls."""
     half = rows[rows.height // 2 :]
     quarter = max(1, rows.height // 4)
-    tps = half["tps"]
-    median = rows["tps"].median() or 0.0
-    summary = {
+    quarters = [rows[i * quarter : (i + 1) * quarter if i < 3 else None] for i in range(4)]
+    tps: Any = half["tps"]
+    summary: dict[str, Any] = {
         "tps": float(tps.mean() or 0.0),
         "tps_p5": float(tps.quantile(0.05, "linear") or 0.0),
         "tps_p50": float(tps.quantile(0.5, "linear") or 0.0),
         "tps_p95": float(tps.quantile(0.95, "linear") or 0.0),
-        "quarters": [float(rows["tps"][i * quarter : (i + 1) * quarter if i < 3 else None].mean() or 0.0) for i in range(4)],
-        "stalls_s": int((rows["tps"] < STALL_SHARE * median).sum()),
+        "quarters": [_mean(part) for part in quarters],
+        "stalls_s": rows.filter(pl.col("tps") < STALL_SHARE * pl.col("tps").median()).height,
     }
     for name in ("p95_ms", "iops", "mib_s"):
         if name in rows.columns:
@@ -178,7 +213,11 @@ def summarise(rows: pl.DataFrame) -> dict:
     return summary
 
 
-def _host(instance: str | None, as_of: str | None) -> dict | None:
+def _mean(rows: pl.DataFrame) -> float:
+    return float(rows.select(pl.col("tps").mean()).item() or 0.0)
+
+
+def _host(instance: str | None, as_of: str | None) -> core.Instance | None:
     """The catalog's facts of an instance. Raises InputError."""
     if instance is None:
         return None
@@ -186,8 +225,9 @@ def _host(instance: str | None, as_of: str | None) -> dict | None:
         return core.instance(instance, as_of)
 
 
-def _fits(cache_gib: float, host: dict | None) -> list[str]:
-    """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left. Raises InputError where it does not."""
+def _fits(cache_gib: float, host: core.Instance | None) -> list[str]:
+    """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left.
+    Raises InputError where it does not."""
     if host is None or not host["memory_mib"]:
         return []
     memory, name = host["memory_mib"] / 1024, host["instance_type"]
@@ -196,9 +236,8 @@ def _fits(cache_gib: float, host: dict | None) -> list[str]:
         hint = f"Say --cache-gib {room:g} (cache_gib={room:g} in Python), what {name} has room for, or name a larger instance."
         raise InputError(f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint)
     if cache_gib > TIGHT_SHARE * memory:
-        return [
-            f"A cache of {cache_gib:,.4g} GiB leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}: the server would swap; {room:g} GiB have room."
-        ]
+        left = f"leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}"
+        return [f"A cache of {cache_gib:,.4g} GiB {left}: the server would swap; {room:g} GiB have room."]
     return []
 
 
@@ -210,15 +249,16 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
     return [f"{workload.size_gib:,.0f} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."]
 
 
-def _interval(workload: TransactionWorkload, run: dict, tps: float, draws: int) -> dict:
-    """The 80 % interval of the mean of the second half: databases as probable as the calibration says, and what no parameter covers."""
+def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, draws: int) -> dict[str, float | None]:
+    """The 80 % interval of the mean of the second half: databases as probable as the calibration
+    says, and what no parameter covers."""
     databases = workload.draws(draws, 1)
     if not databases:
         return {"tps_low": None, "tps_high": None, "relative_spread": None}
-    step = max(1.0, run["seconds"] / 360.0)
-    coarse = run | {"seed": None, "step_s": step}
-    if coarse["arrivals"] is not None and len(coarse["arrivals"]) > 1:
-        coarse = run | {"seed": None}
+    coarse = run | {"seed": None}
+    # Arrivals that change every second need every second.
+    if run["arrivals"] is None or len(run["arrivals"]) == 1:
+        coarse["step_s"] = max(1.0, run["seconds"] / COARSE_ROWS)
 
     def mean(database: dict) -> float:
         values = core.mysql_runs(database, [coarse])[0]["tps"]
@@ -228,10 +268,13 @@ def _interval(workload: TransactionWorkload, run: dict, tps: float, draws: int) 
     with core_errors():
         logs = [mean(database) for database in databases]
     centre = sum(logs) / len(logs)
-    spread = math.sqrt(
-        sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1) + workload.unexplained(run["cache_bytes"] / GIB) ** 2
-    )
-    return {"tps_low": tps * math.exp(-1.2816 * spread), "tps_high": tps * math.exp(1.2816 * spread), "relative_spread": spread}
+    variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
+    spread = math.sqrt(variance + workload.unexplained(run["cache_bytes"] / GIB) ** 2)
+    return {
+        "tps_low": tps * math.exp(-Z80 * spread),
+        "tps_high": tps * math.exp(Z80 * spread),
+        "relative_spread": spread,
+    }
 
 
 def _arrivals(arrivals_tps: float | Sequence[float] | None) -> list[float] | None:
@@ -249,7 +292,7 @@ def _start(start: str | float) -> str | float:
         if start in ("cold", "warm"):
             return start
         raise InputError(f"start = {start!r}", "must be cold, warm or transactions since a cold start", SOURCE)
-    check_number("start", start, 0.0, 1e15)
+    check_number("start", start, 0.0, 1e15)  # beyond every run: a guess
     return float(start)
 
 

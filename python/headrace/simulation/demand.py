@@ -11,21 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
 from headrace.base import core
+from headrace.base.checks import check_choice, check_number, check_text, check_whole, shown
+from headrace.base.clocks import Day, day_of, span_in_words
 from headrace.base.core import core_errors
+from headrace.base.shown import Shown
+from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import core_load
+from headrace.workload.model import MAX_GROWTH, core_load
 
 Form = Literal["auto", "events", "interval"]
-Cycle = Literal["first", "settled"]
+Repetition = Literal["first", "settled"]
 
-# Above this many requests "auto" takes the interval form: the per-I/O form does some millions a second.
+SOURCE = "headrace simulate --help"
+# Above this many requests "auto" takes the interval form: the per-I/O form does some millions a
+# second, so that this is about a second of work.
 AUTO_EVENTS = 5_000_000
 # What only the per-I/O form knows is worth a minute or two of it; beyond that it is refused.
 MOST_EVENTS = 200_000_000
@@ -35,63 +40,57 @@ PER_REQUEST = {
     "degradations": "a degradation event with its latency",
     "failed_members": "a lost member",
 }
-DEFAULT_CLOSED_SECONDS = 60.0
-MAX_ROWS = 1_000_000
-ROWS_SCHEMA = {
-    "t_s": pl.Float64,
-    "duration_s": pl.Float64,
-    "asked_iops": pl.Float64,
-    "asked_mib_s": pl.Float64,
-    "iops": pl.Float64,
-    "mib_s": pl.Float64,
-    "queue": pl.Float64,
-    "balance_percent": pl.Float64,
-    "instance_io_balance_percent": pl.Float64,
-    "instance_byte_balance_percent": pl.Float64,
-    "cap": pl.String,
-    "throttled_s": pl.Float64,
-    "mean_ms": pl.Float64,
-    "p50_ms": pl.Float64,
-    "p95_ms": pl.Float64,
-    "p99_ms": pl.Float64,
-    "p999_ms": pl.Float64,
-}
+DEFAULT_CLOSED_SECONDS = 60.0  # as long as a short run of fio
+MAX_ROWS = 1_000_000  # a guess: more than anybody reads, some 100 MB of memory
+MOST_SECONDS = 366 * 86_400  # a leap year
+# Rows of a second up to this length of run, of a minute beyond (s): some thousands of rows at most.
+ROWS_OF_SECONDS_S = 3_600
+COLUMNS = (
+    "t_s", "duration_s", "asked_iops", "asked_mib_s", "iops", "mib_s", "queue", "balance_percent",
+    "instance_io_balance_percent", "instance_byte_balance_percent", "cap", "throttled_s",
+    "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms",
+)  # fmt: skip
+ROWS_SCHEMA = {name: pl.String if name == "cap" else pl.Float64 for name in COLUMNS}
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation(Shown):
     """The answer of `simulate`.
 
-    `rows`: one per interval: `t_s`, `duration_s` (s), `asked_iops`, `asked_mib_s`, `iops`, `mib_s` (delivered), `queue`
-    (requests not yet answered at the end), `balance_percent` (lowest credit balance of the members),
-    `instance_io_balance_percent`, `instance_byte_balance_percent`, `cap` (the limit requests waited for), `throttled_s`, `mean_ms`,
-    `p50_ms`, `p95_ms`, `p99_ms`, `p999_ms` (waiting included; null where the form does not know them).
-    `usable_gib`: what the storage holds. `summary`: the same over the run; see docs/semantics.md. Percentiles of the per-I/O form come from a histogram with
-    three significant digits, those of the interval form from the latency distribution and the waits. `worst_..._ms` of the summary are those
-    of the worst five minutes. `repeated`: of a settled cycle, `settled` (False: credits or requests are lost for good in every cycle),
-    `loses_percent_per_cycle`, `dry_after_s` (from the start of the first cycle) and `first` (its summary); None where one cycle was asked for.
+    `rows`: one per interval: `t_s`, `duration_s` (s), `asked_iops`, `asked_mib_s` (the demand),
+    `iops`, `mib_s` (delivered), `queue` (requests not yet answered at the end), `balance_percent`
+    (lowest credit balance of the members), `instance_io_balance_percent`,
+    `instance_byte_balance_percent`, `cap` (the limit requests waited for), `throttled_s`,
+    `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `p999_ms` of the I/Os (waiting included; null where the
+    form does not know them). `usable_gib`: what the storage holds. `summary`: the same over the
+    run; see docs/semantics.md. Percentiles of the per-I/O form come from a histogram with three
+    significant digits, those of the interval form from the latency distribution and the waits.
+    `worst_..._ms` of the summary are those of the worst five minutes. `repeated`: of a settled
+    cycle, `settled` (False: credits or requests are lost for good in every cycle),
+    `loses_percent_per_cycle`, `dry_after_s` (from the start of the first cycle) and `first` (its
+    summary); None where one cycle was asked for. `workload`: the load that was simulated, grown
+    and cut. Two simulations are equal when they are one object.
     """
 
     rows: pl.DataFrame
-    summary: dict
+    summary: core.Summary
     storage: str
     instance: str | None
     as_of: str
     form: str
     seed: int
     usable_gib: float = 0.0
-    repeated: dict | None = None
+    repeated: core.Repeated | None = None
+    workload: OpenWorkload | ClosedWorkload | None = None
 
-
-def replay(path: str | Path, *, progress: Callable[[float], None] | None = None) -> dict:
-    """Repeats a record of a real device (`headrace volume record`) on the virtual clock.
-
-    Returns `requests`, `changes`, `equal` (requests whose decision was the recorded one to the nanosecond), `first_difference` (None, or `request`, `asked`, `recorded`,
-    `replayed`), `lateness` (of the device's answers: `answers`, `p50_ns`, `p90_ns`, `p99_ns`, `p99_9_ns`, `max_ns`), `span` (ns), `cut_tail` (it ends inside a
-    frame). Raises InputError for what is no record.
-    """
-    with core_errors():
-        return core.replay_record(str(path), progress)
+    def in_short(self) -> str:
+        """Storage, length and what was delivered; see `Shown`."""
+        name = "" if self.workload is None else f"{self.workload.name} on "
+        where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
+        seconds = self.summary["seconds"]
+        iops = self.summary["delivered_ios"] / seconds
+        length, throttled = (span_in_words(round(value)) for value in (seconds, self.summary["throttled_s"]))
+        return f"{name}{where}, {length}: {iops:,.0f} IOPS, throttled {throttled}"
 
 
 def simulate(
@@ -99,84 +98,115 @@ def simulate(
     storage: str,
     *,
     instance: str | None = None,
-    as_of: str | None = None,
+    as_of: Day = None,
     seconds: float | None = None,
     interval_s: float | None = None,
     seed: int = 1,
     start_balance: float | None = None,
     form: Form = "auto",
     growth: float = 1.0,
-    options: dict | None = None,
+    options: dict[str, Any] | None = None,
     progress: Callable[[float], None] | None = None,
-    cycle: Cycle = "first",
+    cycle: Repetition = "first",
 ) -> Simulation:
     """Simulates `workload` on `storage` (notation: `gp2:500`, `raid10:4xgp3:500`).
 
-    `instance`: EC2 type whose EBS limits apply; None: the volumes alone. `as_of`: day of limits, ISO; None: the newest known.
-    `seconds`: length of a closed load (default 60), or where to cut an open one. `interval_s`: length of a row. `start_balance`: percent of
-    credits and burst buckets at the start. `growth`: factor on an open demand. `options`: parts of the model
-    (`merge`, `saved_second`, `holds`, `latency`, `rate_per_mille`, `snapshot`, `degradations`, `modify`, `failed_members`).
-    `cycle`: "first", or "settled": the load repeated until its balances at the end are those at its start (interval form, open loads).
+    `instance`: EC2 type whose EBS limits apply; None: the volumes alone. `as_of`: day of limits,
+    ISO; None: the newest known. `seconds`: length of a closed load (default 60), or where to cut an
+    open one. `interval_s`: length of a row. `start_balance`: percent of credits and burst buckets
+    at the start. `growth`: factor on an open demand. `options`: parts of the model (`merge`,
+    `saved_second`, `holds`, `latency`, `rate_per_mille`, `snapshot`, `degradations`, `modify`,
+    `failed_members`). `cycle`: "first", or "settled": the load repeated until its balances at the
+    end are those at its start (interval form, open loads).
 
     Raises InputError for an impossible volume, date or load.
     """
-    if start_balance is not None and not 0 <= start_balance <= 100:
-        raise InputError(
-            f"{start_balance}", "a start balance is between 0 and 100 percent", "headrace", "25 means a quarter of the credits"
-        )
-    if seconds is not None and not 0.001 <= seconds <= 366 * 86_400:
-        raise InputError(f"seconds = {seconds:g}", "a run is between 0.001 s and a year long", "headrace", "give seconds, for example 3600")
-    if not 0 <= seed < 2**64:
-        raise InputError(f"{seed}", "a seed is a whole number from 0 to 2^64 - 1", "headrace", "for example 1")
-    closed = isinstance(workload, ClosedWorkload)
-    if not closed:
-        workload = workload.scaled(growth)
-        if seconds is not None:
-            workload = _cut(workload, seconds)
-    elif growth != 1.0:
-        raise InputError(f"{growth}", "growth needs demand over time; a closed load asks as fast as it is served", "", "leave --growth out")
+    if not isinstance(workload, (OpenWorkload, ClosedWorkload)):
+        hint = "For example headrace.demo_day(), headrace.load(FILE); headrace.predict takes databases."
+        raise InputError(shown(workload), "is not a demand in I/Os", "headrace.simulate", hint)
+    as_of = day_of(as_of)
+    check_text("storage", storage, "For example gp3:500.")
+    if instance is not None:
+        check_text("instance", instance, "For example m5.large.")
+    if options is not None and not isinstance(options, dict):
+        raise InputError(f"options = {shown(options)}", "must be a dict", "docs/reference/python.md")
     options = options or {}
+    _check(seconds, seed, start_balance, cycle)
+    if interval_s is not None:
+        check_number("interval_s", interval_s, 0.0, MOST_SECONDS, "s")
+    check_number("growth", growth, 0.0, MAX_GROWTH)
+    _check_options(storage, options)
+    if isinstance(workload, ClosedWorkload):
+        if growth != 1.0:
+            rule = "growth needs demand over time; a closed load sends as fast as it is served"
+            raise InputError(f"growth = {growth}", rule, SOURCE, "Leave the growth out.")
+        length = seconds or DEFAULT_CLOSED_SECONDS
+    else:
+        workload = workload.scaled(growth)
+        workload = workload if seconds is None else _cut(workload, seconds)
+        length = workload.span_s
     chosen = _choose(form, workload, cycle, options)
-    if cycle == "settled" and start_balance is not None:
-        raise InputError(
-            f"start balance {start_balance:g} %",
-            "a settled cycle starts with what the one before left",
-            "headrace",
-            "leave one of the two out",
-        )
-    length = (seconds or DEFAULT_CLOSED_SECONDS) if closed else workload.span_s
-    if interval_s is None:
-        interval_s = _default_interval(workload, length)
-    if not 0.001 <= interval_s <= length or length / interval_s > MAX_ROWS:
-        rule = f"a row is at least 1 ms and at most the run ({length:g} s) long, and a run has at most {MAX_ROWS:,} rows"
-        raise InputError(f"interval {interval_s:g} s", rule, "headrace", f"for example {max(1.0, length / 1000):g}")
 
-    def run(form: str) -> dict:
+    settings: dict[str, Any] = {
+        "interval_s": _row_length(interval_s, workload, length),
+        "seconds": float(length),
+        "instance": instance,
+        "as_of": as_of,
+        "seed": seed,
+        "start_balance_percent": start_balance,
+        "options": options,
+        "cycle": cycle,
+    }
+
+    def run(form: str) -> core.SimulationAnswer:
         with core_errors():
-            return core.simulate(
-                storage,
-                core_load(workload),
-                form=form,
-                interval_s=float(interval_s),
-                seconds=float(length),
-                instance=instance,
-                as_of=as_of,
-                seed=seed,
-                start_balance_percent=start_balance,
-                options=options,
-                progress=progress,
-                cycle=cycle,
-            )
+            return core.simulate(storage, core_load(workload), form=form, progress=progress, **settings)
 
     answer = run(chosen)
-    if form == "auto" and chosen == "interval" and cycle == "first" and _merging_matters(workload, storage, options, answer["summary"]):
+    if (
+        form == "auto"
+        and chosen == "interval"
+        and cycle == "first"
+        and isinstance(workload, OpenWorkload)
+        and _merging_matters(workload, storage, options, answer["summary"]["throttled_s"])
+    ):
         _check_length(_requests(workload), "merging of sequential requests that wait")
         chosen = "events"
         answer = run(chosen)
     rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
     usable_gib = core.parse_storage(storage)["usable_gib"]
     day = as_of or core.newest_date()
-    return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"])
+    return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"], workload)
+
+
+def _check(seconds: float | None, seed: int, start_balance: float | None, cycle: str) -> None:
+    """The single values. Raises InputError."""
+    check_choice("cycle", cycle, ("first", "settled"))
+    check_whole("seed", seed, 0, 2**64 - 1)
+    if start_balance is not None:
+        check_number("start_balance", start_balance, 0, 100, "percent")
+        if cycle == "settled":
+            rule = "a settled cycle starts with what the one before left"
+            raise InputError(f"start balance {start_balance:g} %", rule, SOURCE, "Leave one of the two out.")
+    if seconds is not None:
+        check_number("seconds", seconds, 0.001, MOST_SECONDS, "s")
+
+
+def _check_options(storage: str, options: dict[str, Any]) -> None:
+    """What happens to the volumes must be possible on this storage. Raises InputError."""
+    with core_errors():
+        now = core.parse_storage(storage)
+        after = core.parse_storage(options["modify"]["storage"]) if options.get("modify") else None
+    if after is not None and (
+        len(after["members"]) != len(now["members"]) or any(member != after["members"][0] for member in after["members"])
+    ):
+        rule = f"must have the layout of {now['text']}, with equal members"
+        raise InputError(after["text"], rule, "Amazon EC2 API, ModifyVolume", "Only the volumes change, not the array.")
+    written_gib = options["snapshot"]["written_bytes"] / GIB if options.get("snapshot") else 0.0
+    if written_gib > now["usable_gib"]:
+        rule = f"is more than {now['text']} holds: {now['usable_gib']:,} GiB"
+        source = "Amazon EC2 API, CreateVolume: a volume is at least as large as its snapshot"
+        raise InputError(f"snapshot of {written_gib:,.10g} GiB", rule, source, "Take a larger volume, or less data.")
 
 
 def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, options: dict) -> str:
@@ -184,49 +214,56 @@ def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, opti
     if form in ("events", "interval"):
         return form
     if form != "auto":
-        raise InputError(form, "the form is auto, events or interval", "headrace", "leave it out to have it chosen")
-    if isinstance(workload, ClosedWorkload):
+        raise InputError(form, "the form is auto, events or interval", SOURCE, "Leave it out to have it chosen.")
+    # Which requests meet a lost member is known per I/O only.
+    if isinstance(workload, ClosedWorkload) or options.get("failed_members") and cycle == "settled":
         return "events"
     if cycle == "settled":
         return "interval"
     requests = _requests(workload)
-    asked = [words for name, words in PER_REQUEST.items() if options.get(name)]
-    if asked:
-        _check_length(requests, asked[0])
-    return "events" if asked or requests <= AUTO_EVENTS else "interval"
+    needed = [words for name, words in PER_REQUEST.items() if options.get(name)]
+    if needed:
+        _check_length(requests, needed[0])
+    return "events" if needed or requests <= AUTO_EVENTS else "interval"
 
 
 def _requests(workload: OpenWorkload) -> float:
     points = workload.points
-    return ((points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"]).sum()
+    return float(((points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"]).sum())
 
 
 def _check_length(requests: float, what: str) -> None:
     if requests > MOST_EVENTS:
-        raise InputError(
-            f"{requests:,.0f} requests",
-            f"{what} is simulated request by request, at most {MOST_EVENTS:,} of them",
-            "headrace",
-            "simulate a part of it (seconds, --seconds), or choose the interval form, which leaves some of it out (--form interval)",
-        )
+        rule = f"{what} is simulated request by request, at most {MOST_EVENTS:,} of them"
+        hint = "Simulate a part of it (seconds, --seconds), or choose the interval form, which leaves some of it out (--form interval)."
+        raise InputError(f"{requests:,.0f} requests", rule, SOURCE, hint)
 
 
-def _merging_matters(workload: OpenWorkload, storage: str, options: dict, summary: dict) -> bool:
-    """Whether sequential requests that wait would be merged into fewer I/Os, which the interval form does not do (SSD types)."""
+def _merging_matters(workload: OpenWorkload, storage: str, options: dict, throttled_s: float) -> bool:
+    """Whether sequential requests that wait would be merged into fewer I/Os, which the interval
+    form does not do (SSD types)."""
     sequential = max(workload.sequential_read_share, workload.sequential_write_share) > 0
     hdd = any(member["volume_type"] in ("st1", "sc1") for member in core.parse_storage(storage)["members"])
-    return sequential and not hdd and options.get("merge", True) and summary["throttled_s"] > 0
+    return sequential and not hdd and options.get("merge", True) and throttled_s > 0
 
 
-def _default_interval(workload: OpenWorkload | ClosedWorkload, length: float) -> float:
-    if not isinstance(workload, ClosedWorkload) and workload.kind == "recorded":
-        return min(length, float(workload.points["duration_s"].max()))
-    return min(length, 1.0 if length <= 3_600 else 60.0)
+def _row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkload, length: float) -> float:
+    """How long a row is, s. Raises InputError."""
+    if interval_s is None:
+        if isinstance(workload, OpenWorkload) and workload.kind == "recorded":
+            interval_s = float(workload.points.select(pl.col("duration_s").max()).item())
+        else:
+            interval_s = 1.0 if length <= ROWS_OF_SECONDS_S else 60.0
+        interval_s = min(length, interval_s)
+    if not 0.001 <= interval_s <= length or length / interval_s > MAX_ROWS:
+        rule = f"a row is at least 1 ms and at most the run ({length:g} s) long, and a run has at most {MAX_ROWS:,} rows"
+        raise InputError(f"interval {interval_s:g} s", rule, SOURCE, f"For example {max(1.0, length / 1000):g}.")
+    return float(interval_s)
 
 
 def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:
     if not 1 <= seconds <= workload.span_s:
         rule = f"{workload.name} is demand over {workload.span_s:g} s; a part of it is at least 1 s and at most all of it"
-        raise InputError(f"seconds = {seconds:g}", rule, "headrace", "leave it out to simulate the whole")
+        raise InputError(f"seconds = {seconds:g}", rule, SOURCE, "Leave it out to simulate the whole.")
     points = workload.points.filter(pl.col("t_s") < seconds)
     return replace(workload, points=points.with_columns(duration_s=pl.min_horizontal("duration_s", seconds - pl.col("t_s"))))

@@ -1,25 +1,27 @@
-"""The published experiments: what they printed, what the model gives, and how far apart the two are.
+"""The published experiments: what they printed, what the model gives, and how far apart the two
+are.
 
     >>> from headrace import studies
-    >>> [study.name for study in studies.list_studies()]
-    ['gp2-burst', 'choices', 'raid-2009', 'queue-rule', 'published-latency', 'scaling-2018', 'iops-900-vs-3000', 'whitepaper-2017', 'first-hour']
+    >>> len(studies.list_studies()), studies.list_studies()[0].name
+    (9, 'gp2-burst')
     >>> burst = next(v for v in studies.run_study("gp2-burst").verdicts if v.published == 3600.0)
     >>> burst.what, burst.published, round(burst.ours)
     ('burst of 500 GiB, per I/O', 3600.0, 3600)
 
-`StudyResult` holds verdicts, tables and chart data; `headrace.report` draws them. To add a study: a module with `STUDY` and `run`, its
-published figures in `published/NAME.csv` with source and date, and a line in `_STUDIES`. Some also run for real: `run_on_lab`.
+`StudyResult` holds verdicts, tables and chart data; `headrace.report` draws them. To add a study: a
+module with `STUDY` and `run`, its published figures in `published/NAME.csv` with source and date,
+its notes in `texts/NAME.toml`, and a line in `_STUDIES`. Some also run for real: `run_on_lab`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from headrace.base.checks import did_you_mean
 from headrace.errors import InputError
 from headrace.studies import (
     choices,
-    encrypted,
     first_hour,
     gp2_burst,
     iops_900_3000,
@@ -29,37 +31,59 @@ from headrace.studies import (
     scaling_2018,
     whitepaper_2017,
 )
-from headrace.studies.base import ChartData, Progress, Series, Source, Study, StudyResult, Table, Verdict, error_percent
+from headrace.studies.base import (
+    ChartData,
+    ChartSeries,
+    Progress,
+    Source,
+    Study,
+    StudyResult,
+    StudyTable,
+    Verdict,
+    error_percent,
+)
 
 __all__ = [
     "ChartData",
-    "Series",
+    "ChartSeries",
     "Source",
     "Study",
     "StudyResult",
-    "Table",
+    "StudyTable",
     "Verdict",
     "error_percent",
     "every_study",
     "get",
     "list_studies",
     "refuse_lab_options",
-    "run",
     "run_on_lab",
     "runs_on",
 ]
 
-_STUDIES = {module.STUDY.name: module for module in (
-    gp2_burst, choices, raid_2009, queue_rule, published_latency, scaling_2018, iops_900_3000, whitepaper_2017, first_hour,
-)}  # fmt: skip
-
-
-# Studies that also run on the lab, and one that runs there alone: the module of headrace.studies.measured.
+_STUDIES = {
+    module.STUDY.name: module
+    for module in (
+        gp2_burst,
+        choices,
+        raid_2009,
+        queue_rule,
+        published_latency,
+        scaling_2018,
+        iops_900_3000,
+        whitepaper_2017,
+        first_hour,
+    )
+}
+# Studies that run on the lab: their module of headrace.studies.measured.
 _ON_LAB = {
-    "iops-900-vs-3000": "iops_threads", "raid-2009": "raid_arrays", "gp2-burst": "burst_oltp", "scaling-2018": "engines", "whitepaper-2017": "tuned_default",
-    encrypted.STUDY.name: "encryption",
-}  # fmt: skip
-_LAB_ONLY = {encrypted.STUDY.name: encrypted}
+    "iops-900-vs-3000": "iops_threads",
+    "raid-2009": "raid_arrays",
+    "gp2-burst": "burst_oltp",
+    "scaling-2018": "engines",
+    "whitepaper-2017": "tuned_default",
+    "encrypted-vs-not": "encryption",
+}
+_LAB_ONLY = {study.name: study for study in (whitepaper_2017.ENCRYPTION_STUDY,)}
 
 
 def list_studies() -> tuple[Study, ...]:
@@ -69,7 +93,7 @@ def list_studies() -> tuple[Study, ...]:
 
 def every_study() -> tuple[Study, ...]:
     """Those of `list_studies`, and those that run on the lab alone."""
-    return (*list_studies(), *(module.STUDY for module in _LAB_ONLY.values()))
+    return (*list_studies(), *_LAB_ONLY.values())
 
 
 def runs_on(name: str) -> tuple[str, ...]:
@@ -80,45 +104,55 @@ def runs_on(name: str) -> tuple[str, ...]:
 
 def get(name: str) -> Study:
     """The study of that name. Raises InputError naming the nearest when there is none."""
-    return _module(name).STUDY
+    known = {study.name: study for study in every_study()}
+    if name not in known:
+        rule, hint = f"must be one of {', '.join(known)}", did_you_mean(name, known)
+        raise InputError(f"study {name}", rule, "headrace study list", hint)
+    return known[name]
 
 
 def run_study(name: str, progress: Progress | None = None) -> StudyResult:
-    """Runs a study on the model: some seconds. `progress` is called with the share done (0-1). Same figures every time. Raises InputError."""
-    module = _module(name)
+    """Runs a study on the model: some seconds. The figures are the same every time.
+
+    `progress` is called with the share done (0-1). Raises InputError.
+    """
+    get(name)
     if name in _LAB_ONLY:
-        raise InputError(
-            f"study {name}", "runs on the lab alone: the model has nothing to say about it", "headrace study list", "Add --on lab."
-        )
-    return module.run(progress)
+        rule = "runs on the lab alone: the model has nothing to say about it"
+        raise InputError(f"study {name}", rule, "headrace study list", "Add --on lab.")
+    return _STUDIES[name].run(progress)
 
 
 def run_on_lab(
-    name: str, progress: Callable[[float, str], None] | None = None, say: Callable[[str], None] | None = None, **options: object
+    name: str,
+    progress: Callable[[float, str], None] | None = None,
+    say: Callable[[str], None] | None = None,
+    **options: Any,
 ) -> StudyResult:
-    """Runs a study on the lab: a real server on volumes of this machine, minutes. Needs Linux, root and what `headrace lab doctor` looks at.
+    """Runs a study on the lab: a real server on volumes of this machine, for minutes.
 
-    `progress` gets the share done and what is done; `say` a line for each cell. `options`: those of `headrace.studies.measured.Options` (scale, minutes, quick, resume,
-    store, work, seed). Raises InputError, CouldNotRun that names everything this machine lacks; after Ctrl-C the finished cells are in the store, for `resume`.
+    Needs Linux, root and what `headrace lab doctor` looks at. `progress` gets the share done and
+    what is done; `say` a line for each cell. `options`: those of `studies.measured.LabOptions`
+    (scale, minutes, quick, resume, store, work, seed). Raises InputError, and CouldNotRun that
+    names everything this machine lacks; after Ctrl-C the finished cells are in the store, for
+    `resume`.
     """
-    _module(name)
+    get(name)
     if name not in _ON_LAB:
-        raise InputError(
-            f"study {name}", f"does not run on the lab; these do: {', '.join(_ON_LAB)}", "headrace study list", "Leave --on lab out."
-        )
-    from headrace.studies.measured import Options, run_study, silent
+        rule = f"does not run on the lab; these do: {', '.join(_ON_LAB)}"
+        raise InputError(f"study {name}", rule, "headrace study list", "Leave --on lab out.")
+    from headrace.experiment.cell import silent
+    from headrace.studies.measured import LabOptions, run_study
 
-    return run_study(_ON_LAB[name], Options(**options), progress or silent, say or silent)
+    return run_study(_ON_LAB[name], LabOptions(**options), progress or silent, say or silent)
 
 
 def refuse_lab_options(given: dict[str, object]) -> None:
-    """Options of the lab mean nothing on the model. Raises InputError."""
+    """Raises InputError: options of the lab mean nothing on the model."""
     if given:
-        raise InputError(f"--{sorted(given)[0]}", "is an option of --on lab", "headrace study run --help", "Add --on lab, or leave it out.")
-
-
-def _module(name: str):
-    known = _STUDIES | _LAB_ONLY
-    if name not in known:
-        raise InputError(f"study {name}", f"must be one of {', '.join(known)}", "headrace study list", did_you_mean(name, known))
-    return known[name]
+        raise InputError(
+            f"--{sorted(given)[0]}",
+            "is an option of --on lab",
+            "headrace study run --help",
+            "Add --on lab, or leave it out.",
+        )

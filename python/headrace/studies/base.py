@@ -1,15 +1,20 @@
-"""What a study is made of: published figures, ours beside them, the error, and what to draw.
+"""What a study is made of: published figures, ours, the error, and what to draw.
 
-A study never decides how it looks. It hands over tables and chart data; `headrace.report` draws them, `headrace.cli` prints them.
+A study never decides how it looks. It hands over tables and chart data; `headrace.report` draws
+them, `headrace.cli` prints them.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, cast
+
+from headrace.base.shown import Shown
 
 Role = Literal["published", "simulated", "measured"]
 ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge", "curves", "panels"]
@@ -23,7 +28,8 @@ CHART_KINDS: tuple[ChartKind, ...] = ("line", "bar", "quantiles", "scatter", "ri
 
 @dataclass(frozen=True)
 class Source:
-    """Where a published figure was read, and of which day it is (ISO; a month or year where no day is known)."""
+    """Where a published figure was read, and of which day it is (ISO; a month or year where no day
+    is known)."""
 
     citation: str
     date: str
@@ -43,7 +49,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Study:
-    """A published experiment: `name` as typed, `title` and `question` as shown, `sources` of its published figures."""
+    """A published experiment: `name` as typed, `title` and `question` as shown, `sources` of its
+    published figures."""
 
     name: str
     title: str
@@ -55,9 +62,11 @@ class Study:
 class Verdict:
     """One published figure and ours.
 
-    `published` and `ours` are numbers in `unit`, or words where only words or a direction were published. `error_percent` is
-    100 x (ours / published - 1), None for words. `within`: inside `tolerance_percent` (for words: the same answer); None where nothing was
-    promised. `note` says why they differ and what of it is guessed. On the lab `ours` is measured and `simulated` what the model gives for the same; None elsewhere.
+    `published` and `ours` are numbers in `unit`, or words where only words or a direction were
+    published. `error_percent` is 100 x (ours / published - 1), None for words. `within`: inside
+    `tolerance_percent` (for words: the same answer); None where nothing was promised. `note` says
+    why they differ and what of it is guessed. On the lab `ours` is measured and `simulated` what
+    the model gives for the same; None elsewhere.
     """
 
     what: str
@@ -73,7 +82,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Table:
+class StudyTable:
     """Rows to print; cells are text, numbers, or None where there is nothing to say."""
 
     title: str
@@ -82,7 +91,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Series:
+class ChartSeries:
     """One line or group of bars. `role` decides its colour: published, simulated or measured."""
 
     label: str
@@ -96,33 +105,52 @@ class Series:
 
 @dataclass(frozen=True)
 class ChartData:
-    """What to draw. Axis titles carry the unit. `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from the first one
-    at the bottom up; x the value, y how often it is seen (height 1 at its most frequent), or 0 for single marks on the row. "curves": lines named at
-    their ends, published ones as points. "panels": no series of its own, but `panels` above each other on one x axis.
+    """What to draw. Axis titles carry the unit.
+
+    `kind` "quantiles": x is the quantile (0-1), y the latency. "ridge": a row for each label, from
+    the first one at the bottom up; x the value, y how often it is seen (height 1 at its most
+    frequent), or 0 for single marks on the row. "curves": lines named at their ends, published ones
+    as points. "panels": no series of its own, but `panels` above each other on one x axis.
     """
 
     title: str
     kind: ChartKind
     x_title: str
     y_title: str
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
     panels: tuple[ChartData, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.kind in CHART_KINDS and (self.kind == "panels") == bool(self.panels), self.kind
 
 
-@dataclass(frozen=True)
-class StudyResult:
-    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model` all else is the same every time. `on`: model or lab."""
+@dataclass(frozen=True, repr=False)
+class StudyResult(Shown):
+    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model`
+    all else is the same every time. `on`: model or lab."""
 
     study: Study
     verdicts: tuple[Verdict, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[StudyTable, ...]
     charts: tuple[ChartData, ...]
     notes: tuple[str, ...]
     seconds: float = 0.0
     on: str = "model"
+
+    def in_short(self) -> str:
+        """Name and how many figures are within what was promised; see `Shown`."""
+        judged = [one.within for one in self.verdicts if one.within is not None]
+        return f"{self.study.name} on the {self.on}: {sum(judged)} of {len(judged)} figures within bounds"
+
+
+def columns(text: str) -> tuple[str, ...]:
+    """Titles of columns from `a | b | c`."""
+    return tuple(text.split(" | "))
+
+
+def by_role(x: tuple, label: str = "{role}", **y: Iterable[float]) -> tuple[ChartSeries, ...]:
+    """A series for each role (published, simulated, measured) on the same x; `label` names them."""
+    return tuple(ChartSeries(label.format(role=role), cast(Role, role), x, tuple(values)) for role, values in y.items())
 
 
 def error_percent(ours: float, published: float) -> float:
@@ -131,7 +159,8 @@ def error_percent(ours: float, published: float) -> float:
 
 
 def compare(what: str, figure: Figure, ours: float, tolerance_percent: float | None = None, note: str = "") -> Verdict:
-    """A verdict on a published figure and ours in its unit. Without a tolerance nothing is promised and `within` is None."""
+    """A verdict on a published figure and ours in its unit. Without a tolerance nothing is promised
+    and `within` is None."""
     error = error_percent(ours, figure.value)
     within = None if tolerance_percent is None else abs(error) <= tolerance_percent + ROUNDING
     return Verdict(what, figure.value, ours, figure.unit, error, within, tolerance_percent, figure.source, note)
@@ -142,19 +171,62 @@ def agree(what: str, published: str, ours: str, source: Source, same: bool | Non
     return Verdict(what, published, ours, "", None, same, None, source, note)
 
 
+def held(
+    what: str,
+    published: float | str,
+    ours: float,
+    unit: str,
+    within: bool | None,
+    source: Source,
+    note: str = "",
+    simulated: float | str | None = None,
+) -> Verdict:
+    """A verdict on a figure whose bounds are not a percentage: `note` says which."""
+    error = None if isinstance(published, str) else error_percent(ours, published)
+    return Verdict(what, published, ours, unit, error, within, None, source, note, simulated)
+
+
 def published(name: str) -> list[dict[str, str]]:
-    """Rows of `published/NAME.csv`: figures as printed by their source, each with `source` and `date`; empty cells are ""."""
+    """Rows of `published/NAME.csv`: figures as printed by their source, each with `source` and
+    `date`; empty cells are ""."""
     text = files("headrace.studies").joinpath("published", f"{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 
 def figures(name: str) -> dict[str, Figure]:
-    """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their name."""
-    return {row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"])) for row in published(name)}
+    """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their
+    name."""
+    return {
+        row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"]))
+        for row in published(name)
+    }
 
 
-class Steps:
-    """Reports progress in equal steps to a function that takes the share done (0-1), or to nobody."""
+def study(name: str) -> Study:
+    """The study whose words stand in `texts/NAME.toml`."""
+    found = _texts(name)
+    sources = tuple(Source(citation, date) for citation, date in found["sources"])
+    return Study(found["name"], found["title"], found["question"], sources)
+
+
+def texts(name: str, **values: object) -> tuple[str, ...]:
+    """The notes of `texts/NAME.toml`, with the values in their places."""
+    return tuple(note.format(**values) for note in _texts(name)["notes"])
+
+
+def scale_rows(name: str, **values: object) -> tuple[tuple[str, ...], ...]:
+    """What a study on the lab scales, of the same file: what, published, here, why."""
+    return tuple(tuple(cell.format(**values) for cell in row) for row in _texts(name)["scale"])
+
+
+@cache
+def _texts(name: str) -> dict:
+    return tomllib.loads(files("headrace.studies").joinpath("texts", f"{name}.toml").read_text(encoding="utf-8"))
+
+
+class StepProgress:
+    """Reports progress in equal steps to a function that takes the share done (0-1), or to
+    nobody."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self.total = max(total, 1)

@@ -1,7 +1,9 @@
-"""Which volume type for which need: an article's answers of 2020 beside what the catalog gives for that day, and for today.
+"""Which volume type for which need: an article's answers of 2020 and what the catalog gives for
+that day, and for today.
 
-No answer is written down here. Each question is a rule over the catalog (limits, prices, consistency) or a simulation, asked on several
-days; what the catalog knew on a day decides. The article has eight questions and answers a ninth (the cheapest SSD); all nine are here.
+No answer is written down here. Each question is a rule over the catalog (limits, prices,
+consistency) or a simulation, asked on several days; what the catalog knew on a day decides. The
+article has eight questions and answers a ninth (the cheapest SSD); all nine are here.
 """
 
 from __future__ import annotations
@@ -15,30 +17,26 @@ from headrace.base.core import core_errors
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
 from headrace.simulation.demand import simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
     Source,
-    Steps,
-    Study,
+    StepProgress,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     compare,
     published,
+    study,
 )
 from headrace.workload import ClosedWorkload
 
-ARTICLE = Source("Understanding Database IOPS, part 1", "2020-07-13")
-STUDY = Study(
-    "choices",
-    "Which volume type: eight questions, then and now",
-    "Does the catalog give the article's answers on the article's day, and which of them still hold?",
-    (ARTICLE,),
-)
+STUDY = study("choices")
+ARTICLE = STUDY.sources[0]
 
 ARTICLE_DAY = "2020-07-13"
 # The article's "EBS max as of April 2018".
@@ -49,22 +47,24 @@ REGION = "us-east-1"
 EBS_TYPES = ("standard", "gp2", "gp3", "io1", "io2", "st1", "sc1")
 
 # What a question's words are taken to mean. The article gives no figures for them: these are ours.
-# A volume fit for random I/O does 1,000 random 16 KiB requests a second; disks do 100-500 of any size.
+# A volume fit for random I/O does 1,000 random 16 KiB requests a second; disks do 100-500 of any
+# size.
 RANDOM_IOPS = 1_000
-SSD_SIZE_GIB, SSD_IOPS = 500, 1_500
-SCAN_SIZE_GIB = 4_096
-# Large sequential: one scan of the data at 200 MiB/s. Warehouse: 150 MiB/s all day, scan after scan.
+SSD_SIZE_GIB, SSD_IOPS = 500, 1_500  # a small database
+SCAN_SIZE_GIB = 4_096  # a large one
+# Large sequential: one scan of the data at 200 MiB/s. Warehouse: 150 MiB/s all day, scan after
+# scan.
 SCAN_MIB_S = 200.0
 WAREHOUSE_MIB_S = 150.0
-MANY_IOPS = 80_001
-RANGE_IOPS = 20_000
-RANGE_SIZE_GIB = 1_000
+MANY_IOPS = 80_001  # more than 80,000
+RANGE_IOPS = 20_000  # the upper end of 10,000 to 20,000
+RANGE_SIZE_GIB = 1_000  # io1 of 2020 needs 400 for 20,000 IOPS
 # 1 MiB requests in order, eight in flight: what a table scan or a backup sends.
 SCAN = ClosedWorkload(name="scan", rw="read", bs_kib=1024, iodepth=8, numjobs=1)
 
 
 @dataclass(frozen=True)
-class Answer:
+class TypeAnswer:
     """Names of types (or an instance family), best first, and the figures they were chosen by."""
 
     names: tuple[str, ...]
@@ -75,7 +75,8 @@ class Answer:
 
 
 def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, day: str) -> str | None:
-    """Notation of a volume with at least these IOPS and MiB/s on a day, or None where the catalog refuses it."""
+    """Notation of a volume with at least these IOPS and MiB/s on a day, or None where the catalog
+    refuses it."""
     provisioned = volume_type in ("gp3", "io1", "io2")
     text = f"{volume_type}:{size_gib}"
     if provisioned:
@@ -95,18 +96,19 @@ def _monthly_usd(storage: str, day: str) -> float:
         return sum(item["usd"] for item in core.monthly_cost(storage, REGION, day))
 
 
-def _eras(day: str) -> dict[str, dict]:
+def _eras(day: str) -> dict[str, core.Era]:
     with core_errors():
         return {era["volume_type"]: era for era in core.volume_eras(day) if era["volume_type"] in EBS_TYPES}
 
 
-def _is_disk(era: dict) -> bool:
+def _is_disk(era: core.Era) -> bool:
     """st1 and sc1: a random or small request costs a whole 1 MiB unit."""
     return era["random_charges_full_unit"]
 
 
 def max_volume_iops(volume_type: str, day: str) -> int:
-    """Most IOPS one volume of a type can have on a day, by asking for the largest and, where IOPS are provisioned, for ever more."""
+    """Most IOPS one volume of a type can have on a day, by asking for the largest and, where IOPS
+    are provisioned, for ever more."""
     size = _eras(day)[volume_type]["size_gib"]["max"]["value"]
     if volume_type not in ("gp3", "io1", "io2"):
         with core_errors():
@@ -118,27 +120,29 @@ def max_volume_iops(volume_type: str, day: str) -> int:
     return low
 
 
-def _cheapest(specs: dict[str, str | None], day: str) -> Answer:
+def _cheapest(specs: dict[str, str | None], day: str) -> TypeAnswer:
     """Types by monthly cost, with the figures."""
     priced = sorted((_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
-    return Answer(tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced))
+    return TypeAnswer(
+        tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced)
+    )
 
 
-def random_io(day: str) -> Answer:
+def random_io(day: str) -> TypeAnswer:
     """SSD types of the day that do enough random requests."""
     found = {name: max_volume_iops(name, day) for name, era in _eras(day).items() if not _is_disk(era)}
     fit = {name: iops for name, iops in found.items() if iops >= RANDOM_IOPS}
-    return Answer(tuple(fit), ", ".join(f"{name} up to {iops:,} IOPS a volume" for name, iops in fit.items()))
+    return TypeAnswer(tuple(fit), ", ".join(f"{name} up to {iops:,} IOPS a volume" for name, iops in fit.items()))
 
 
-def ssd_cheap(day: str) -> Answer:
+def ssd_cheap(day: str) -> TypeAnswer:
     """The cheapest SSD volume of 500 GiB with 1,500 IOPS."""
     ssd = [name for name, era in _eras(day).items() if not _is_disk(era)]
     answer = _cheapest({name: _spec(name, SSD_SIZE_GIB, SSD_IOPS, None, day) for name in ssd}, day)
-    return Answer(answer.names[:1], answer.because)
+    return TypeAnswer(answer.names[:1], answer.because)
 
 
-def _scanners(day: str, mib_s: float, seconds: float) -> Answer:
+def _scanners(day: str, mib_s: float, seconds: float) -> TypeAnswer:
     """Volumes of 4 TiB whose simulated scan keeps up `mib_s` for `seconds`, cheapest first."""
     specs = {}
     for name in _eras(day):
@@ -153,17 +157,17 @@ def _scanners(day: str, mib_s: float, seconds: float) -> Answer:
     return _cheapest(specs, day)
 
 
-def large_sequential_ebs(day: str) -> Answer:
+def large_sequential_ebs(day: str) -> TypeAnswer:
     """The two cheapest EBS types that hold 4 TiB and scan it once at 200 MiB/s."""
     answer = _scanners(day, SCAN_MIB_S, SCAN_SIZE_GIB * 1_024 / SCAN_MIB_S)
-    return Answer(answer.names[:2], answer.because)
+    return TypeAnswer(answer.names[:2], answer.because)
 
 
 def dense_instance_family(day: str) -> tuple[str, str]:
     """The instance family with the cheapest GB of local disks, and the figure.
 
-    Types without known EBS limits are passed over: they are the ones from before 2014 (hs1, i2), of which the catalog cannot say until when
-    they were sold.
+    Types without known EBS limits are passed over: they are the ones from before 2014 (hs1, i2), of
+    which the catalog cannot say until when they were sold.
     """
     best = None
     with core_errors():
@@ -174,26 +178,27 @@ def dense_instance_family(day: str) -> tuple[str, str]:
             per_tb_hour = 1_000.0 * price["usd"] / instance["instance_store_gb"]
             if best is None or per_tb_hour < best[0]:
                 best = (per_tb_hour, instance["instance_type"])
+    assert best is not None, day
     return best[1].split(".")[0], f"{best[1]} {best[0]:.3f} USD per TB of local disk and hour, the least of the day"
 
 
-def large_sequential(day: str) -> Answer:
+def large_sequential(day: str) -> TypeAnswer:
     """The same, and the instance family with the cheapest local disks."""
     ebs = large_sequential_ebs(day)
     family, why = dense_instance_family(day)
-    return Answer((*ebs.names, family), f"{ebs.because}; {why}")
+    return TypeAnswer((*ebs.names, family), f"{ebs.because}; {why}")
 
 
-def data_warehouse(day: str) -> Answer:
+def data_warehouse(day: str) -> TypeAnswer:
     """The cheapest type that scans at 150 MiB/s all day."""
     answer = _scanners(day, WAREHOUSE_MIB_S, DAY_S)
-    return Answer(answer.names[:1], answer.because)
+    return TypeAnswer(answer.names[:1], answer.because)
 
 
-def between_10k_and_20k(day: str) -> Answer:
+def between_10k_and_20k(day: str) -> TypeAnswer:
     """The cheapest single volume of 1,000 GiB that covers the whole range."""
     answer = _cheapest({name: _spec(name, RANGE_SIZE_GIB, RANGE_IOPS, None, day) for name in _eras(day)}, day)
-    return Answer(answer.names[:1], answer.because or "no single volume reaches it")
+    return TypeAnswer(answer.names[:1], answer.because or "no single volume reaches it")
 
 
 def ebs_max_iops(day: str) -> int:
@@ -202,18 +207,22 @@ def ebs_max_iops(day: str) -> int:
         return max(instance["max_iops"] or 0 for instance in core.instances(day))
 
 
-def over_80k(day: str) -> Answer:
-    """A single volume if one reaches it, else a stripe on an instance that lets it through, else local disks."""
+def over_80k(day: str) -> TypeAnswer:
+    """A single volume if one reaches it, else a stripe on an instance that lets it through, else
+    local disks."""
     single = {name: top for name in _eras(day) if (top := max_volume_iops(name, day)) >= MANY_IOPS}
     most = ebs_max_iops(day)
     if single and most >= MANY_IOPS:
-        return Answer(
+        return TypeAnswer(
             tuple(single),
-            ", ".join(f"{name} {top:,} IOPS a volume" for name, top in single.items()) + f"; an instance passes up to {most:,}",
+            ", ".join(f"{name} {top:,} IOPS a volume" for name, top in single.items())
+            + f"; an instance passes up to {most:,}",
         )
     if most >= MANY_IOPS:
-        return Answer(("striped io1", "instance-store"), f"no volume reaches it, but a few instances pass up to {most:,} EBS IOPS")
-    return Answer(("instance-store",), f"no instance passes more than {most:,} EBS IOPS; {_cheapest_local(day)}")
+        return TypeAnswer(
+            ("striped io1", "instance-store"), f"no volume reaches it, but a few instances pass up to {most:,} EBS IOPS"
+        )
+    return TypeAnswer(("instance-store",), f"no instance passes more than {most:,} EBS IOPS; {_cheapest_local(day)}")
 
 
 def _cheapest_local(day: str) -> str:
@@ -229,30 +238,49 @@ def _cheapest_local(day: str) -> str:
             documented = any(caveat["field"] == "iops.documented" for caveat in of["caveats"])
             if documented and of["iops"] * disks >= MANY_IOPS and (best is None or price["usd"] < best[0]):
                 best = (price["usd"], name, of["iops"] * disks)
-    return "local disks" if best is None else f"{best[1]} has {best[2]:,} local write IOPS for {best[0]:.3f} USD an hour"
-
-
-def consistent(day: str) -> Answer:
-    """SSD types with the highest promised consistency; the cheapest first, among equals the more durable."""
-    promised = {name: era["consistency"]["value"]["of_time_percent"] for name, era in _eras(day).items() if era.get("consistency")}
-    best = max(promised.values())
-    durable = {name: era["durability_afr_percent"]["value"][1] for name, era in _eras(day).items() if name in promised}
-    names = sorted((name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name))
-    return Answer(
-        tuple(names),
-        "; ".join(f"{name} within 10 % for {promised[name]} % of the time, yearly failures up to {durable[name]} %" for name in names),
+    return (
+        "local disks" if best is None else f"{best[1]} has {best[2]:,} local write IOPS for {best[0]:.3f} USD an hour"
     )
 
 
-def hdd_cheap(day: str) -> Answer:
+def _yearly_failures(era: core.Era) -> float:
+    """The upper end of the promised range, %."""
+    promised = era.get("durability_afr_percent")
+    assert promised is not None, era
+    return promised["value"][1]
+
+
+def consistent(day: str) -> TypeAnswer:
+    """SSD types with the highest promised consistency; the cheapest first, among equals the more
+    durable."""
+    promised = {
+        name: known["value"]["of_time_percent"]
+        for name, era in _eras(day).items()
+        if (known := era.get("consistency")) is not None
+    }
+    best = max(promised.values())
+    durable = {name: _yearly_failures(era) for name, era in _eras(day).items() if name in promised}
+    names = sorted(
+        (name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name)
+    )
+    return TypeAnswer(
+        tuple(names),
+        "; ".join(
+            f"{name} within 10 % for {promised[name]} % of the time, yearly failures up to {durable[name]} %"
+            for name in names
+        ),
+    )
+
+
+def hdd_cheap(day: str) -> TypeAnswer:
     """The cheapest disk volume of 4 TiB."""
     disks = [name for name, era in _eras(day).items() if _is_disk(era)]
     answer = _cheapest({name: _spec(name, SCAN_SIZE_GIB, None, None, day) for name in disks}, day)
-    return Answer(answer.names[:1], answer.because)
+    return TypeAnswer(answer.names[:1], answer.because)
 
 
 # (key in published/choices.csv, the question as we understand it, the rule)
-QUESTIONS: tuple[tuple[str, str, Callable[[str], Answer]], ...] = (
+QUESTIONS: tuple[tuple[str, str, Callable[[str], TypeAnswer]], ...] = (
     ("random", f"random I/O: at least {RANDOM_IOPS:,} random 16 KiB requests a second from one volume", random_io),
     ("ssd-cheap", f"SSD where cost matters: {SSD_SIZE_GIB} GiB with {SSD_IOPS:,} IOPS", ssd_cheap),
     (
@@ -261,8 +289,16 @@ QUESTIONS: tuple[tuple[str, str, Callable[[str], Answer]], ...] = (
         large_sequential_ebs,
     ),
     ("large-sequential", "large sequential I/O on anything: the same, and the cheapest local disks", large_sequential),
-    ("10k-20k-iops", f"SSD for 10,000-20,000 IOPS: one volume of {RANGE_SIZE_GIB:,} GiB that covers the range", between_10k_and_20k),
-    ("data-warehouse", f"data warehouse: scan at {WAREHOUSE_MIB_S:g} MiB/s all day on {SCAN_SIZE_GIB} GiB", data_warehouse),
+    (
+        "10k-20k-iops",
+        f"SSD for 10,000-20,000 IOPS: one volume of {RANGE_SIZE_GIB:,} GiB that covers the range",
+        between_10k_and_20k,
+    ),
+    (
+        "data-warehouse",
+        f"data warehouse: scan at {WAREHOUSE_MIB_S:g} MiB/s all day on {SCAN_SIZE_GIB} GiB",
+        data_warehouse,
+    ),
     ("over-80k-iops", "SSD for more than 80,000 IOPS", over_80k),
     ("consistent", "SSD for critical work that needs consistent performance", consistent),
     ("hdd-cheap", "disk where cost matters", hdd_cheap),
@@ -273,7 +309,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Asks every question on each day."""
     started = time.monotonic()
     answers_of = {row["question"]: row for row in published("choices")}
-    steps = Steps(len(QUESTIONS) * len(DAYS) + 1, progress)
+    steps = StepProgress(len(QUESTIONS) * len(DAYS) + 1, progress)
     verdicts, rows = [], []
     for key, question, rule in QUESTIONS:
         row = answers_of[key]
@@ -283,23 +319,24 @@ def run(progress: Progress | None = None) -> StudyResult:
         for day in DAYS:
             answers[day] = rule(day)
             steps.step()
-            rows.append((question, day, ", ".join(theirs) if day == ARTICLE_DAY else "", str(answers[day]), answers[day].because))
+            rows.append(
+                (
+                    question,
+                    day,
+                    ", ".join(theirs) if day == ARTICLE_DAY else "",
+                    str(answers[day]),
+                    answers[day].because,
+                )
+            )
         verdicts.append(_verdict(question, theirs, answers, source))
     verdicts.append(_cap_verdict(answers_of["ebs-max-iops"]))
     steps.step()
-    notes = (
-        (
-            "The words of the questions (cost matters, large, critical) carry no figures in the article; the figures they are "
-            "given here are ours and stand in each question."
-        ),
-        "Costs are for us-east-1. Prices of a day before the oldest known price use that one; `headrace catalog prices` says which.",
-        "io2 means io2 as of the day; since 2023-11-21 every io2 volume is Block Express.",
-    )
-    table = Table("Answers by day", ("question", "day", "the article", "ours", "because"), tuple(rows))
+    notes = base.texts("choices")
+    table = StudyTable("Answers by day", ("question", "day", "the article", "ours", "because"), tuple(rows))
     return StudyResult(STUDY, tuple(verdicts), (table,), (_chart(),), notes, time.monotonic() - started)
 
 
-def _verdict(question: str, theirs: tuple[str, ...], answers: dict[str, Answer], source: Source) -> Verdict:
+def _verdict(question: str, theirs: tuple[str, ...], answers: dict[str, TypeAnswer], source: Source) -> Verdict:
     then, now = answers[ARTICLE_DAY], answers[TODAY]
     same = set(theirs) == set(then.names)
     note = f"{ARTICLE_DAY}: {then.because}"
@@ -315,7 +352,8 @@ def _verdict(question: str, theirs: tuple[str, ...], answers: dict[str, Answer],
 
 def _cap_verdict(row: dict[str, str]) -> Verdict:
     note = (
-        f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, {ebs_max_iops(TODAY):,} "
+        f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, "
+        f"{ebs_max_iops(TODAY):,} "
         f"on {TODAY}"
     )
     figure = Figure(float(row["answer"]), "IOPS", Source(row["source"], row["date"]))
@@ -327,5 +365,5 @@ def _chart() -> ChartData:
     series = []
     for name in ("gp2", "gp3", "io1", "io2"):
         points = [(day, max_volume_iops(name, day)) for day in days if name in _eras(day)]
-        series.append(Series(name, "published", tuple(day for day, _ in points), tuple(top for _, top in points)))
+        series.append(ChartSeries(name, "published", tuple(day for day, _ in points), tuple(top for _, top in points)))
     return ChartData("Most IOPS of one volume, by the limits AWS published", "line", "day", "IOPS", tuple(series))

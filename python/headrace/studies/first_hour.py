@@ -1,7 +1,8 @@
 """Why a slow volume looks worse than proportional: after an hour it is still warming its cache.
 
-What a transaction costs in I/Os depends on how far the cache has come, and that on I/Os done, not on hours. By the clock tps per IOPS differ between volumes; by
-I/Os done they lie on one curve; from a warm start they are alike.
+What a transaction costs in I/Os depends on how far the cache has come, and that on I/Os done, not
+on hours. By the clock tps per IOPS differ between volumes; by I/Os done they lie on one curve; from
+a warm start they are alike.
 """
 
 from __future__ import annotations
@@ -11,37 +12,35 @@ import time
 from itertools import accumulate
 
 from headrace.simulation.database import Prediction
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
-    Source,
-    Steps,
-    Study,
+    StepProgress,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
+    columns,
     compare,
     error_percent,
+    study,
 )
-from headrace.studies.tpcc_runs import ENGINES, SECONDS, Measured, measured, per_minute, simulated
+from headrace.studies.tpcc_runs import ENGINES, SECONDS, TpccRun, measured, per_minute, simulated
 
-SOURCE = Source("Percona-Lab-results/201808-rocksdb-cloudio, one-second sysbench results", "2018-08-15")
-STUDY = Study(
-    "first-hour",
-    "The first hour of a cold database on 1,000 to 20,000 IOPS",
-    "Is a volume with few IOPS worse than proportional because of what it is, or because it has not warmed the cache yet?",
-    (SOURCE,),
-)
+STUDY = study("first_hour")
+SOURCE = STUDY.sources[0]
 
-IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)
-FEW, MANY = 5_000, 20_000
+IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)  # some of the article's
+FEW, MANY = 5_000, 20_000  # those whose hours are published
 # Bar of this project for quarter-hour means from one long run: 8 % at the 90th percentile.
 QUARTER_PERCENT = 8.0
-# A warm InnoDB still writes some 200 pages a second beside its transactions (innodb_io_capacity), with the doublewrite area 213 I/Os: of 1,000 a fifth, of 20,000 a hundredth.
-# So from 5,000 up volumes are proportional to 213/5,000 = 4 %, and MyRocks' compactions and clients' own time add some.
+# A warm InnoDB still writes some 200 pages a second in addition to those of transactions
+# (innodb_io_capacity), with the doublewrite area 213 I/Os: of 1,000 a fifth, of 20,000 a hundredth.
+# So from 5,000 up volumes are proportional to 213/5,000 = 4 %, and MyRocks' compactions and
+# clients' own time add some.
 PROPORTIONAL_PERCENT = 8.0
 
 
@@ -58,7 +57,8 @@ def done_millions(run: Prediction) -> tuple[float, ...]:
 
 
 def at(run: Prediction, iops: int, millions: float) -> float | None:
-    """tps per 1,000 IOPS when so many million I/Os had been done, on a line between minutes; None outside the hour."""
+    """tps per 1,000 IOPS when `millions` of I/Os had been done, on a line between minutes; None
+    outside the hour."""
     done, rate = done_millions(run), per_iops(run, iops)
     for i in range(1, len(done)):
         if done[i - 1] <= millions <= done[i]:
@@ -66,9 +66,11 @@ def at(run: Prediction, iops: int, millions: float) -> float | None:
     return None
 
 
-def published_run(engine: str, iops: int) -> Measured:
-    """The hour of an engine on io1 with so many IOPS."""
-    return next(run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72)
+def published_run(engine: str, iops: int) -> TpccRun:
+    """The hour of an engine on io1 with `iops`."""
+    return next(
+        run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72
+    )
 
 
 def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
@@ -107,7 +109,7 @@ def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     ]
 
 
-def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, Table]:
+def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTable]:
     """tps per IOPS at the same number of I/Os, volume by volume."""
     name, rows, apart = ENGINES[engine], [], []
     for millions in (1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 30.0, 50.0, 70.0):
@@ -127,8 +129,8 @@ def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, Table]:
         statistics.median(apart) < clock / 2.0,
         "median over 1-70 million I/Os; second half hour by the clock",
     )
-    return verdict, Table(
-        f"{name}: tps per 1,000 IOPS after so many million I/Os, from a cold start",
+    return verdict, StudyTable(
+        f"{name}: tps per 1,000 IOPS by million I/Os done, from a cold start",
         ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS)),
         tuple(rows),
     )
@@ -136,47 +138,84 @@ def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, Table]:
 
 def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[Verdict, list[tuple]]:
     rows = [
-        (ENGINES[engine], iops, round(cold[iops].summary["tps"]), round(1e3 * cold[iops].summary["tps"] / iops, 1), round(cold[iops].rows["reads_per_tx"][-1], 1),
-         round(warm[iops].summary["tps"]), round(1e3 * warm[iops].summary["tps"] / iops, 1), round(warm[iops].rows["reads_per_tx"][-1], 1))
+        (
+            ENGINES[engine],
+            iops,
+            round(cold[iops].summary["tps"]),
+            round(1e3 * cold[iops].summary["tps"] / iops, 1),
+            round(cold[iops].rows["reads_per_tx"][-1], 1),
+            round(warm[iops].summary["tps"]),
+            round(1e3 * warm[iops].summary["tps"] / iops, 1),
+            round(warm[iops].rows["reads_per_tx"][-1], 1),
+        )
         for iops in IOPS
-    ]  # fmt: skip
+    ]
     few, many = (1e3 * warm[iops].summary["tps"] / iops for iops in (FEW, MANY))
     apart = error_percent(few, many)
-    told = f"{apart:+.1f} % between {FEW:,} and {MANY:,} IOPS warm, {error_percent(cold[FEW].summary['tps'] / FEW, cold[MANY].summary['tps'] / MANY):+.1f} % cold"
+    told = (
+        f"{apart:+.1f} % between {FEW:,} and {MANY:,} IOPS warm, "
+        f"{error_percent(cold[FEW].summary['tps'] / FEW, cold[MANY].summary['tps'] / MANY):+.1f} % cold"
+    )
     return agree(
-        f"{ENGINES[engine]}, simulated: warm volumes are proportional", "proportional", told, SOURCE, abs(apart) <= PROPORTIONAL_PERCENT
+        f"{ENGINES[engine]}, simulated: warm volumes are proportional",
+        "proportional",
+        told,
+        SOURCE,
+        abs(apart) <= PROPORTIONAL_PERCENT,
     ), rows
 
 
 def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
     name, unit = ENGINES[engine], "tps per 1,000 IOPS"
     minutes = tuple(minute + 0.5 for minute in range(SECONDS // 60))
-    by_clock = [Series(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS]
-    by_ios = [Series(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops)) for iops in IOPS]
+    by_clock = [
+        ChartSeries(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS
+    ]
+    by_ios = [
+        ChartSeries(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops))
+        for iops in IOPS
+    ]
     for iops in (FEW, MANY):
         quarters = tuple(1e3 * tps / iops for tps in published_run(engine, iops).quarters)
         middles = tuple(7.5 + 15.0 * i for i in range(4))
-        by_clock.append(Series(f"{iops:,} IOPS, published quarters", "published", middles, quarters))
+        by_clock.append(ChartSeries(f"{iops:,} IOPS, published quarters", "published", middles, quarters))
         by_ios.append(
-            Series(f"{iops:,} IOPS, published quarters", "published", tuple(iops * 60 * minute / 1e6 for minute in middles), quarters)
+            ChartSeries(
+                f"{iops:,} IOPS, published quarters",
+                "published",
+                tuple(iops * 60 * minute / 1e6 for minute in middles),
+                quarters,
+            )
         )
     starts = [
-        Series(f"{words} start", "simulated", IOPS, tuple(1e3 * runs[iops].summary["tps"] / iops for iops in IOPS))
+        ChartSeries(f"{words} start", "simulated", IOPS, tuple(1e3 * runs[iops].summary["tps"] / iops for iops in IOPS))
         for words, runs in (("cold", cold), ("warm", warm))
     ]
     return (
         ChartData(
-            f"{name}: by the clock every volume has its own curve", "curves", "time since the cold start (min)", unit, tuple(by_clock)
+            f"{name}: by the clock every volume has its own curve",
+            "curves",
+            "time since the cold start (min)",
+            unit,
+            tuple(by_clock),
         ),
-        ChartData(f"{name}: by I/Os done they lie on one", "curves", "I/Os since the cold start (million)", unit, tuple(by_ios)),
-        ChartData(f"{name}: second half of the hour, cold and warm start", "curves", "IOPS of the volume", unit, tuple(starts)),
+        ChartData(
+            f"{name}: by I/Os done they lie on one",
+            "curves",
+            "I/Os since the cold start (million)",
+            unit,
+            tuple(by_ios),
+        ),
+        ChartData(
+            f"{name}: second half of the hour, cold and warm start", "curves", "IOPS of the volume", unit, tuple(starts)
+        ),
     )
 
 
 def run(progress: Progress | None = None) -> StudyResult:
     """Both engines on five volumes, cold and warm."""
     started = time.monotonic()
-    steps = Steps(2 * len(ENGINES), progress)
+    steps = StepProgress(2 * len(ENGINES), progress)
     verdicts, tables, charts, rows = [], [], [], []
     for engine in ENGINES:
         runs = []
@@ -189,13 +228,9 @@ def run(progress: Progress | None = None) -> StudyResult:
         tables.append(table)
         rows += of_warm
         charts += _charts(engine, *runs)
-    columns = ("engine", "IOPS", "cold tps", "per 1,000 IOPS", "reads/tx", "warm tps", "per 1,000 IOPS, warm", "reads/tx, warm")
-    tables.append(Table("Second half of the hour", columns, tuple(rows)))
-    notes = (
-        "Databases and cache as in scaling-2018: calibrated on one hour at 20,000 IOPS. The runs at 5,000 are tests; those at 20,000 are not.",
-        "InnoDB keeps a remainder when warm: it writes some 200 pages a second whatever the load, a fifth of 1,000 IOPS and a hundredth of 20,000.",
-        "io1 counts an I/O of up to 256 KiB as one; the published runs have no I/O figures, so their I/Os are IOPS x time: they ran at the cap throughout.",
-        "InnoDB's curve steps down when its pool is full, after 3 to 5 million I/Os: from then on dirty pages are written before others can be read. At 2,000 IOPS that falls into "
-        "the second half of the hour, which is then worse per IOPS than at 1,000, where it is still to come.",
+    names = columns(
+        "engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm"
     )
+    tables.append(StudyTable("Second half of the hour", names, tuple(rows)))
+    notes = base.texts("first_hour")
     return StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes, time.monotonic() - started)

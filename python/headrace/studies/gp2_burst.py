@@ -1,4 +1,5 @@
-"""gp2 credits: how long a burst lasts, how long a refill takes, and what an fio run that drained a volume says about both."""
+"""gp2 credits: how long a burst lasts, how long a refill takes, and what an fio run that drained a
+volume says about both."""
 
 from __future__ import annotations
 
@@ -6,78 +7,85 @@ import time
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.simulation.demand import Simulation, simulate
+from headrace.simulation.demand import Form, Simulation, simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
-    Source,
-    Steps,
-    Study,
+    StepProgress,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
+    columns,
     compare,
     figures,
+    study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.points import make_points
 
-STUDY = Study(
-    "gp2-burst",
-    "gp2 burst: draining and refilling the credit bucket",
-    "Does the model drain 5.4 million credits as a real volume did, last as long as AWS says, and refill as fast?",
-    (
-        Source("Understanding Database IOPS, part 1", "2020-07-13"),
-        Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017"),
-        Source("EC2 user guide, General Purpose SSD volumes", "2023-05-11"),
-    ),
-)
+STUDY = study("gp2_burst")
 
 AS_OF = "2020-07-13"
 BALANCE_DAY = "2019-08-07"
-# The fio run's device is /dev/xvda on a Xen instance; 2.1-2.6 % above nominal was measured on Xen in 2017 and 2020 (dyu, liangruibupt).
+# The fio run's device is /dev/xvda on a Xen instance; 2.1-2.6 % above nominal was measured on Xen
+# in 2017 and 2020 (dyu, liangruibupt).
 XEN_RATE_PER_MILLE = 1_025
+# From the floor of 100 IOPS to the end of bursting.
 SIZES_GIB = (8, 33, 100, 200, 250, 334, 500, 750, 900, 1000)
-CURVE_SIZES_GIB = (8, 200, 500, 750)
+CURVE_SIZES_GIB = (8, 200, 500, 750)  # some of them
 # (GiB, delivered over nominal rate in thousandths) of the repeated fio run.
 FIO_RUNS = ((8, 1_000), *((size, XEN_RATE_PER_MILLE) for size in (8, 100, 200, 500)))
 # Burst durations come from rows of one second: 1 s of 1,800 is 0.06 %.
 DURATION_TOLERANCE_PERCENT = 0.1
-# The one free figure is the over-delivery: 2.0 % in this run, 2.1-2.6 % in the other Xen runs, 2.5 % in the option: 0.5 % apart.
+# The one free figure is the over-delivery: 2.0 % in this run, 2.1-2.6 % in the other Xen runs, 2.5
+# % in the option: 0.5 % apart.
 FIO_TOLERANCE_PERCENT = 1.0
-# Nominal Nitro caps are 0-0.8 % off in the runs of 2021; this Xen run is 2.0 % above nominal, so nominal must miss by that and no more.
+# Nominal Nitro caps are 0-0.8 % off in the runs of 2021; this Xen run is 2.0 % above nominal, so
+# nominal must miss by that and no more.
 NOMINAL_TOLERANCE_PERCENT = 2.5
 # What a reader of a five-minute chart calls "very close to 0 percent".
 NEAR_ZERO_PERCENT = 10.0
-# Deep enough to stay at 3,000 IOPS with 0.4 ms reads (3,000 x 0.4 ms = 1.2 outstanding), shallow enough not to matter.
+# Deep enough to stay at 3,000 IOPS with 0.4 ms reads (3,000 x 0.4 ms = 1.2 outstanding), shallow
+# enough not to matter.
 BURST_LOAD = ClosedWorkload(name="16 KiB random reads, depth 32", rw="randread", bs_kib=16, iodepth=32, numjobs=1)
 
 
-def limits(size_gib: int, as_of: str = AS_OF) -> dict:
+def limits(size_gib: int, as_of: str = AS_OF) -> core.VolumeLimits:
     """Catalog limits of a gp2 volume: `iops` (baseline), `io_burst` (or None)."""
     with core_errors():
         return core.storage_limits(f"gp2:{size_gib}", as_of)[0]
 
 
+def bucket(size_gib: int, as_of: str = AS_OF) -> core.IoBurst:
+    """The credit bucket of a gp2 volume that bursts: `capacity_ios`, and the `iops` of a burst."""
+    found = limits(size_gib, as_of)["io_burst"]
+    assert found is not None, size_gib
+    return found
+
+
 def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
-    """Credits / (burst - baseline), s: what the article and AWS compute. None where the volume does not burst."""
+    """Credits / (burst - baseline), s: what the article and AWS compute. None where the volume does
+    not burst."""
     of = limits(size_gib, as_of)
     burst = of["io_burst"]
     return None if burst is None else burst["capacity_ios"] / (burst["iops"] - of["iops"])
 
 
-def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: str = "interval", **options) -> Simulation:
+def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "interval", **options) -> Simulation:
     """A full bucket under a load that takes all it can get."""
     interval_s = 1.0
-    return simulate(BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options)
+    return simulate(
+        BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options
+    )
 
 
 def refill(size_gib: int, as_of: str = AS_OF) -> Simulation:
     """An empty bucket and no load, until it must be full."""
-    seconds = limits(size_gib, as_of)["io_burst"]["capacity_ios"] / limits(size_gib, as_of)["iops"] + 120.0
+    seconds = bucket(size_gib, as_of)["capacity_ios"] / limits(size_gib, as_of)["iops"] + 120.0
     idle = OpenWorkload(name="idle", kind="constant", points=make_points([0.0], [seconds], [0.0], [0.0], [0.0], [0.0]))
     return simulate(idle, f"gp2:{size_gib}", as_of=as_of, start_balance=0.0, interval_s=60.0, form="interval")
 
@@ -100,20 +108,22 @@ def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
     load = ClosedWorkload(name="fio", rw="randread", bs_kib=fio["fio_block_kib"].value, iodepth=1, numjobs=threads)
     options = {"rate_per_mille": rate_per_mille}
     seconds = fio["fio_seconds"].value
-    return simulate(load, f"gp2:{size_gib}", as_of=AS_OF, seconds=seconds, interval_s=60.0, form="events", options=options)
+    return simulate(
+        load, f"gp2:{size_gib}", as_of=AS_OF, seconds=seconds, interval_s=60.0, form="events", options=options
+    )
 
 
 def device_gib() -> float:
     """Size of the device of the fio run, GiB: derived, not published.
 
-    A random map reads each block once and fio cuts the file size to the device, so each thread stops when it has read all of it; what all
-    threads read is threads x device.
+    A random map reads each block once and fio cuts the file size to the device, so each thread
+    stops when it has read all of it; what all threads read is threads x device.
     """
     fio = figures("gp2_burst")
     return fio["fio_read_mib"].value / fio["fio_threads"].value / 1024
 
 
-def _fio(steps: Steps) -> tuple[list[Verdict], Table]:
+def _fio(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     runs = {}
     for size, rate in FIO_RUNS:
         runs[size, rate] = drain_with_fio(size, rate)
@@ -124,7 +134,7 @@ def _fio(steps: Steps) -> tuple[list[Verdict], Table]:
         ios, left = run.summary["delivered_ios"], run.rows["balance_percent"][-1]
         rows.append((size, rate / 10, round(ios), round(ios / seconds, 1), round(left, 1)))
     columns = ("GiB", "rate %", "I/Os", "IOPS", "balance left %")
-    return _fio_verdicts(runs, seconds), Table("The fio run by volume size", columns, tuple(rows))
+    return _fio_verdicts(runs, seconds), StudyTable("The fio run by volume size", columns, tuple(rows))
 
 
 def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[Verdict]:
@@ -139,7 +149,9 @@ def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> li
     delivered = xen.summary["delivered_ios"]
     return [
         compare("I/Os in the fio run, Xen over-delivery (1.025)", ios, delivered, FIO_TOLERANCE_PERCENT, over),
-        compare("I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over),
+        compare(
+            "I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over
+        ),
         compare("IOPS of the fio run, Xen over-delivery", fio["fio_iops"], delivered / seconds, FIO_TOLERANCE_PERCENT),
         compare("mean read latency of the fio run", device_ms, xen.summary["mean_ms"], FIO_TOLERANCE_PERCENT, by_iops),
         agree(
@@ -153,7 +165,7 @@ def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> li
     ]
 
 
-def _durations(steps: Steps) -> tuple[list[Verdict], Table]:
+def _durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     rows, found = [], {}
     for size in SIZES_GIB:
         expected, baseline = computed_burst_s(size), limits(size)["iops"]
@@ -163,35 +175,48 @@ def _durations(steps: Steps) -> tuple[list[Verdict], Table]:
             continue
         found[size] = burst(size, expected + 60.0, saved_second=False).summary["credits_empty_at_s"]
         with_saved = burst(size, expected + 60.0).summary["credits_empty_at_s"]
-        computed_refill = limits(size)["io_burst"]["capacity_ios"] / baseline
+        computed_refill = bucket(size)["capacity_ios"] / baseline
         cells = (expected, found[size], with_saved, computed_refill, refilled_after_s(refill(size)))
         rows.append((size, baseline, *(None if cell is None else round(cell, 1) for cell in cells)))
     per_io = burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
     steps.step()
-    columns = ("GiB", "baseline IOPS", "burst s, computed", "simulated", "with the saved second", "refill s, computed", "refill simulated")
-    table = Table("Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", columns, tuple(rows))
+    names = columns(
+        "GiB | baseline IOPS | burst s, computed | simulated | with the saved second | "
+        "refill s, computed | refill simulated"
+    )
+    table = StudyTable(
+        "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", names, tuple(rows)
+    )
     return _duration_verdicts(found, per_io), table
 
 
 def _duration_verdicts(found: dict[int, float], per_io: Simulation) -> list[Verdict]:
     theirs = figures("gp2_burst")
-    of = limits(8)["io_burst"]
+    of = bucket(8)
     tolerance = DURATION_TOLERANCE_PERCENT
-    alone = "5.4 million / 3,000: the credits alone; the refill during the burst makes even the smallest volume last longer"
+    alone = (
+        "5.4 million / 3,000: the credits alone; the refill during the burst makes even the smallest volume last longer"
+    )
     plain = "simulated without the saved second, as the formula has none"
     rounded = "simulated, 33 GiB, without the saved second; the published figure is rounded to 1 s"
     half_size = theirs["burst_500_gib_s"]
     return [
         compare("credits of a full bucket", theirs["credits"], of["capacity_ios"], 0.0, "catalog"),
         compare("burst speed", theirs["burst_iops"], of["iops"], 0.0, "catalog"),
-        compare("burst without counting the refill", theirs["burst_without_refill_s"], of["capacity_ios"] / of["iops"], tolerance, alone),
+        compare(
+            "burst without counting the refill",
+            theirs["burst_without_refill_s"],
+            of["capacity_ios"] / of["iops"],
+            tolerance,
+            alone,
+        ),
         compare("burst of 500 GiB, per I/O", half_size, per_io.summary["credits_empty_at_s"], tolerance, plain),
         compare("burst of 500 GiB, per interval", half_size, found[500], tolerance, plain),
         compare("burst at the 100 IOPS floor", theirs["burst_100_iops_s"], found[33], tolerance, rounded),
     ]
 
 
-def _curves(steps: Steps) -> tuple[ChartData, ...]:
+def _curves(steps: StepProgress) -> tuple[ChartData, ...]:
     series = []
     for size in CURVE_SIZES_GIB:
         run = burst(size, 2.0 * 3_600.0)
@@ -199,17 +224,25 @@ def _curves(steps: Steps) -> tuple[ChartData, ...]:
         balances = [100.0, *run.rows["balance_percent"].to_list()]
         # One point a minute draws the same line.
         keep = range(0, len(minutes), 60)
-        series.append(Series(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep)))
+        series.append(
+            ChartSeries(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep))
+        )
         steps.step()
     theirs = figures("gp2_burst")["burst_500_gib_s"]
-    series.append(Series(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
-    durations = tuple(computed_burst_s(size) for size in SIZES_GIB[:-1])
+    series.append(ChartSeries(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
+    durations = tuple(computed_burst_s(size) or 0.0 for size in SIZES_GIB[:-1])
     simulated = tuple(
-        burst(size, expected + 60.0).summary["credits_empty_at_s"] for size, expected in zip(SIZES_GIB, durations, strict=False)
+        burst(size, expected + 60.0).summary["credits_empty_at_s"]
+        for size, expected in zip(SIZES_GIB, durations, strict=False)
     )
     bars = (
-        Series("AWS's formula: credits / (3,000 - baseline)", "published", SIZES_GIB[:-1], tuple(d / 60.0 for d in durations)),
-        Series("simulated", "simulated", SIZES_GIB[:-1], tuple(d / 60.0 for d in simulated)),
+        ChartSeries(
+            "AWS's formula: credits / (3,000 - baseline)",
+            "published",
+            SIZES_GIB[:-1],
+            tuple(d / 60.0 for d in durations),
+        ),
+        ChartSeries("simulated", "simulated", SIZES_GIB[:-1], tuple(d / 60.0 for d in simulated)),
     )
     return (
         ChartData("Burst balance under 3,000 IOPS", "line", "time (min)", "burst balance (%)", tuple(series)),
@@ -220,16 +253,12 @@ def _curves(steps: Steps) -> tuple[ChartData, ...]:
 def run(progress: Progress | None = None) -> StudyResult:
     """Repeats the fio run on several sizes, then drains and refills buckets from 8 to 1000 GiB."""
     started = time.monotonic()
-    steps = Steps(len(FIO_RUNS) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
+    steps = StepProgress(len(FIO_RUNS) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
     fio_verdicts, fio_table = _fio(steps)
     verdicts, durations = _durations(steps)
     charts = _curves(steps)
     size = device_gib()
-    notes = (
-        f"The size of the volume is not stated. The command asks for 200 GiB a thread, but ten threads read {size * 10:g} GiB in all, "
-        f"ten times a device of {size:g} GiB: derived, and it agrees with the balance near zero.",
-        "The saved second (a rested volume delivers about a second of tokens at once) spends up to 3,000 credits early: it shortens a "
-        "burst by up to 3,000 / (3,000 - baseline) s.",
-        "Volumes of 1,000 GiB and more have a baseline of at least 3,000 IOPS and no burst.",
+    notes = base.texts("gp2_burst", read_gib=size * 10, device_gib=size)
+    return StudyResult(
+        STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started
     )
-    return StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started)

@@ -1,7 +1,10 @@
-"""Four sysbench loads, seven numbers of threads, 900 against 3,000 IOPS of gp2: the 56 cells of an article's table beside the per-I/O form.
+"""Four sysbench loads, seven numbers of threads, 900 against 3,000 IOPS of gp2: the 56 cells of an
+article's table, and the same in the per-I/O form.
 
-Four cells are used up by calibration (`USED`); what was identified from each stands in the study's tables. Everything else is the standard sysbench database:
-rows' popularity, pages, statements, group commit. What the article does not say (run length, warm-up, order of the runs) is assumed and said.
+Four cells are used up by calibration (`USED`); what was identified from each stands in the study's
+tables. Everything else is the standard sysbench database: rows' popularity, pages, statements,
+group commit. What the article does not say (run length, warm-up, order of the runs) is assumed and
+said.
 """
 
 from __future__ import annotations
@@ -9,45 +12,48 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cache
+from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
-    Source,
-    Steps,
-    Study,
+    StepProgress,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     compare,
     error_percent,
     published,
+    study,
 )
 
-ARTICLE = Source("Understanding Database IOPS, part 1", "2020-07-13")
-STUDY = Study(
-    "iops-900-vs-3000",
-    "sysbench with 900 and with 3,000 IOPS of gp2, MySQL 8.0.15, 2020",
-    "What do 2,100 more IOPS bring each load at each number of threads, and does the model know it from four of the 56 figures?",
-    (ARTICLE,),
-)
+STUDY = study("iops_900_3000")
+ARTICLE = STUDY.sources[0]
 
 DAY = "2020-07-13"
 INSTANCE = "m5.2xlarge"
-CACHE_BYTES = 24 * 1024.0**3
-# gp2 gives 3 IOPS per GiB: 1,000 GiB have 3,000 and no burst, 300 GiB have 900 once their credits are spent.
+CACHE_BYTES = 24 * 1024.0**3  # the article's innodb_buffer_pool_size
+# gp2 gives 3 IOPS per GiB: 1,000 GiB have 3,000 and no burst, 300 GiB have 900 once their credits
+# are spent.
 VOLUMES = {3_000: "gp2:1000", 900: "gp2:300"}
-LOADS = {"oltp": "oltp_read_write", "index": "oltp_update_index", "non-index": "oltp_update_non_index", "select": "oltp_point_select"}
-THREADS = (1, 2, 4, 8, 16, 32, 64)
-# 2 GiB of redo-log-file-size in two files (the default number of 8.0.15); log_bin and sync_binlog=1 are defaults of 8.0.
+LOADS = {
+    "oltp": "oltp_read_write",
+    "index": "oltp_update_index",
+    "non-index": "oltp_update_non_index",
+    "select": "oltp_point_select",
+}
+THREADS = (1, 2, 4, 8, 16, 32, 64)  # the article's
+# 2 GiB of redo-log-file-size in two files (the default number of 8.0.15); log_bin and sync_binlog=1
+# are defaults of 8.0.
 SETTINGS = {
     "tables": 20,
     "table_size": 10_000_000,
@@ -59,51 +65,70 @@ SETTINGS = {
 }
 # Not stated: a minute a cell. The table of run lengths shows what others would give.
 SECONDS = 60
-OTHER_SECONDS = (30, 90)
+OTHER_SECONDS = (30, 90)  # guesses
 # Clients all begin at once; the first seconds are theirs.
 SETTLING_S = 5
-# Cells that calibrate: load, IOPS, threads, and what is identified from them. The first two made the processor and network time of a point select in the standard
-# database (crates/sim/src/mysql/sysbench.rs); the other two are searched when the study runs.
+# Cells that calibrate: load, IOPS, threads, and what is identified from them. The first two made
+# the processor and network time of a point select in the standard database
+# (crates/sim/src/mysql/sysbench.rs); the other two are searched when the study runs.
 USED = {
-    ("select", 3_000, 1): "round trip of a statement beside its processor time",
+    ("select", 3_000, 1): "round trip of a statement without its processor time",
     ("select", 3_000, 32): "processor time of a point select",
     ("index", 3_000, 1): "log writes of a commit nobody shares",
     ("select", 900, 8): "pages in the pool when the selects at 900 IOPS began",
 }
-# Of these the standard database's guesses for writing statements were only held below: its processor time may not exceed 8 vCPUs / qps.
+# Of these the standard database's guesses for writing statements were only held below: its
+# processor time may not exceed 8 vCPUs / qps.
 BOUNDS = (("oltp", 3_000, 64), ("index", 3_000, 64), ("non-index", 3_000, 64))
-BAR_PERCENT = 15.0
+BAR_PERCENT = 15.0  # this project's
 
 Cell = tuple[str, int, int]
 
 
 @cache
 def table() -> dict[Cell, float]:
-    """The published cells: statements a second; of `oltp`, transactions a second (see the notes)."""
-    return {(row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"]) for row in published("iops_900_3000")}
+    """The published cells: statements a second; of `oltp`, transactions a second (see the
+    notes)."""
+    return {
+        (row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"]) for row in published("iops_900_3000")
+    }
 
 
 @cache
-def database(load: str) -> dict:
-    """The standard database of a load: no figure of this table but the two of a point select is in it."""
+def database(load: str) -> core.Database:
+    """The standard database of a load: no figure of this table but the two of a point select is in
+    it."""
     with core_errors():
         return core.mysql_sysbench(SETTINGS | {"script": LOADS[load]})["database"]
 
 
-def with_log_writes(load: str, log_writes: float) -> dict:
-    """The same with so many log writes in a row at a commit nobody shares; selects have none."""
+def with_log_writes(load: str, log_writes: float) -> core.Database:
+    """The same with `log_writes` in a row at a commit nobody shares; selects have none."""
     made = deepcopy(database(load))
     if made["log"]["syncs_per_commit"] > 0:
         made["log"]["syncs_per_commit"] = log_writes
     return made
 
 
-def simulated(of: dict, iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS) -> tuple[float, float]:
+def simulated(
+    of: Mapping[str, Any], iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS
+) -> tuple[float, float]:
     """Transactions a second of one cell, every I/O simulated, and page reads of a transaction."""
     run = {
-        "storage": VOLUMES[iops], "log_storage": None, "instance": INSTANCE, "as_of": DAY, "cache_bytes": CACHE_BYTES, "clients": threads, "arrivals": None,
-        "start": start, "seconds": seconds, "step_s": 1.0, "seed": 1, "start_balance_percent": 0.0 if iops == 900 else None, "follow": None,
-    }  # fmt: skip
+        "storage": VOLUMES[iops],
+        "log_storage": None,
+        "instance": INSTANCE,
+        "as_of": DAY,
+        "cache_bytes": CACHE_BYTES,
+        "clients": threads,
+        "arrivals": None,
+        "start": start,
+        "seconds": seconds,
+        "step_s": 1.0,
+        "seed": 1,
+        "start_balance_percent": 0.0 if iops == 900 else None,
+        "follow": None,
+    }
     with core_errors():
         rows = core.mysql_clients(of, run)
     settled = min(SETTLING_S, seconds // 4)
@@ -111,7 +136,8 @@ def simulated(of: dict, iops: int, threads: int, start: str | float = "warm", se
 
 
 def search(off: Callable[[float], float], low: float, high: float) -> float:
-    """Where a falling function is 0: halved on a log scale to 0.5 %, less than two seeds differ by."""
+    """Where a falling function is 0: halved on a log scale to 0.5 %, less than two seeds differ
+    by."""
     while high / low > 1.005:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if off(middle) > 0 else (low, middle)
@@ -120,13 +146,15 @@ def search(off: Callable[[float], float], low: float, high: float) -> float:
 
 @cache
 def log_writes() -> float:
-    """Log writes in a row at a commit, from one thread of index updates at 3,000 IOPS: what its 4.9 ms leave beside statement and reads."""
+    """Log writes in a row at a commit, from one thread of index updates at 3,000 IOPS: what its 4.9
+    ms leave after statement and reads."""
     cell = ("index", 3_000, 1)
     return search(lambda count: simulated(with_log_writes("index", count), 3_000, 1)[0] - table()[cell], 2.0, 16.0)
 
 
 def selects_at_900(start: float, seconds: int = SECONDS, last: int = THREADS[-1]) -> dict[int, tuple[float, float]]:
-    """The selects at 900 IOPS, up to `last` threads, one after the other on a pool that goes on filling. `start`: selects since it was empty."""
+    """The selects at 900 IOPS, up to `last` threads, one after the other on a pool that goes on
+    filling. `start`: selects since it was empty."""
     done, found = start, {}
     for threads in THREADS[: THREADS.index(last) + 1]:
         found[threads] = simulated(database("select"), 900, threads, done, seconds)
@@ -136,12 +164,13 @@ def selects_at_900(start: float, seconds: int = SECONDS, last: int = THREADS[-1]
 
 @cache
 def selects_before(seconds: int = SECONDS) -> float:
-    """Selects since the pool was empty when that series began, so that 8 threads do what is published."""
+    """Selects since the pool was empty when that series began, so that 8 threads do what is
+    published."""
     wanted = table()["select", 900, 8]
     return search(lambda start: wanted - selects_at_900(start, seconds, 8)[8][0], 1e5, 1e7)
 
 
-def cells(steps: Steps) -> dict[Cell, tuple[float, float]]:
+def cells(steps: StepProgress) -> dict[Cell, tuple[float, float]]:
     """All 56 cells: tps and page reads of a transaction."""
     found: dict[Cell, tuple[float, float]] = {}
     for load in LOADS:
@@ -163,45 +192,72 @@ def errors(found: dict[Cell, tuple[float, float]], leave_out: tuple[Cell, ...]) 
 def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
     used, bounded = tuple(USED), (*USED, *BOUNDS)
     tested, rest = errors(found, used), errors(found, bounded)
-    told = f"{statistics.median(tested):.1f} % of {len(tested)} cells not used ({statistics.median(rest):.1f} % without the {len(BOUNDS)} held below)"
+    told = (
+        f"{statistics.median(tested):.1f} % of {len(tested)} cells not used ({statistics.median(rest):.1f} % "
+        f"without the {len(BOUNDS)} held below)"
+    )
     verdicts = [
-        agree("median error of a cell", f"at most {BAR_PERCENT:g} % (this project's bar)", told, ARTICLE, statistics.median(tested) <= BAR_PERCENT,
-              f"calibrated on {len(USED)} cells; 90 % of the others within {statistics.quantiles(tested, n=10)[-1]:.0f} %"),
-    ]  # fmt: skip
+        agree(
+            "median error of a cell",
+            f"at most {BAR_PERCENT:g} % (this project's bar)",
+            told,
+            ARTICLE,
+            statistics.median(tested) <= BAR_PERCENT,
+            (
+                f"calibrated on {len(USED)} cells; 90 % of the others within "
+                f"{statistics.quantiles(tested, n=10)[-1]:.0f} %"
+            ),
+        )
+    ]
     for load in LOADS:
         theirs = [table()[load, 3_000, n] / table()[load, 900, n] for n in THREADS]
         ours = [found[load, 3_000, n][0] / found[load, 900, n][0] for n in THREADS]
         figure = Figure(statistics.geometric_mean(theirs), "times", ARTICLE)
         verdicts.append(
             compare(
-                f"{load}: 3,000 over 900 IOPS, all thread counts", figure, statistics.geometric_mean(ours), None, "geometric mean of seven"
+                f"{load}: 3,000 over 900 IOPS, all thread counts",
+                figure,
+                statistics.geometric_mean(ours),
+                None,
+                "geometric mean of seven",
             )
         )
     less = all(found[load, 900, n][0] < found[load, 3_000, n][0] for load in LOADS for n in THREADS)
     verdicts.append(agree("every cell is less with 900 IOPS", "yes", "yes" if less else "no", ARTICLE, less))
     for load in LOADS:
         for iops in VOLUMES:
-            off = [abs(error_percent(found[load, iops, n][0], table()[load, iops, n])) for n in THREADS if (load, iops, n) not in USED]
+            off = [
+                abs(error_percent(found[load, iops, n][0], table()[load, iops, n]))
+                for n in THREADS
+                if (load, iops, n) not in USED
+            ]
             told = f"{statistics.median(off):.1f} % of {len(off)} cells, worst {max(off):.0f} %"
-            verdicts.append(agree(f"{load}, {iops:,} IOPS: median error", "the table", told, ARTICLE, None, WHY.get((load, iops), "")))
+            verdicts.append(
+                agree(
+                    f"{load}, {iops:,} IOPS: median error", "the table", told, ARTICLE, None, WHY.get((load, iops), "")
+                )
+            )
     return verdicts
 
 
 # Columns with cells far off, and what we take to be the reason; none of it is in the article.
 WHY = {
-    (
-        "oltp",
-        900,
-    ): "one thread published 22 I/Os a transaction, two threads 10: the first run of a series reads into an empty pool; with 16 threads 2.8, ours 2.2; what they are is not published",
-    ("non-index", 3_000): "with 64 threads published 1.45 times the index updates; here both are bound by the same log writes",
+    ("oltp", 900): (
+        "one thread published 22 I/Os a transaction, two threads 10: the first run of a series reads into an "
+        "empty pool; with 16 threads 2.8, ours 2.2; what they are is not published"
+    ),
     (
         "non-index",
-        900,
-    ): "one thread published 13 I/Os an update, more than an index update's 10; here both need 8; with 64 threads as at 3,000 IOPS",
+        3_000,
+    ): "with 64 threads published 1.45 times the index updates; here both are bound by the same log writes",
+    ("non-index", 900): (
+        "one thread published 13 I/Os an update, more than an index update's 10; here both need 8; with 64 "
+        "threads as at 3,000 IOPS"
+    ),
 }
 
 
-def _identified() -> Table:
+def _identified() -> StudyTable:
     start = selects_before()
     with core_errors():
         curve = core.mysql_warm_up(database("select"), CACHE_BYTES)
@@ -210,7 +266,8 @@ def _identified() -> Table:
     values = (
         f"{clients['base_ms'] - clients['cpu_ms']:.4f} ms",
         f"{clients['cpu_ms']:.4f} ms of one vCPU",
-        f"{log_writes():.1f} in a row (a redo write and a grown binlog with its filesystem's journal would be 3; with the default flush method the redo file's "
+        f"{log_writes():.1f} in a row (a redo write and a grown binlog with its filesystem's journal would be "
+        "3; with the default flush method the redo file's "
         "times and both journals' commit records come on top)",
         f"{start:,.0f} selects since it was empty; {held:.0%} of it in use",
     )
@@ -218,10 +275,10 @@ def _identified() -> Table:
         (f"{load}, {iops:,} IOPS, {threads} threads", words, value)
         for ((load, iops, threads), words), value in zip(USED.items(), values, strict=True)
     )
-    return Table("Identified", ("cell", "what", "value"), rows)
+    return StudyTable("Identified", ("cell", "what", "value"), rows)
 
 
-def _grid(found: dict[Cell, tuple[float, float]]) -> Table:
+def _grid(found: dict[Cell, tuple[float, float]]) -> StudyTable:
     rows = []
     for load in LOADS:
         for threads in THREADS:
@@ -237,19 +294,27 @@ def _grid(found: dict[Cell, tuple[float, float]]) -> Table:
                     "calibrates" if cell in USED else "",
                 ]
             rows.append(tuple(row))
-    columns = tuple(f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use"))
-    return Table("The table", ("load", "threads", *columns), tuple(rows))
+    columns = tuple(
+        f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use")
+    )
+    return StudyTable("The table", ("load", "threads", *columns), tuple(rows))
 
 
-def _lengths(found: dict[Cell, tuple[float, float]], steps: Steps) -> Table:
+def _lengths(found: dict[Cell, tuple[float, float]], steps: StepProgress) -> StudyTable:
     rows = []
     for seconds in sorted((*OTHER_SECONDS, SECONDS)):
         series = selects_at_900(selects_before(seconds), seconds)
         of = found | {("select", 900, threads): cell for threads, cell in series.items()}
-        selects = [abs(error_percent(series[n][0], table()["select", 900, n])) for n in THREADS if ("select", 900, n) not in USED]
-        rows.append((seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1)))
+        selects = [
+            abs(error_percent(series[n][0], table()["select", 900, n]))
+            for n in THREADS
+            if ("select", 900, n) not in USED
+        ]
+        rows.append(
+            (seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1))
+        )
         steps.step()
-    return Table(
+    return StudyTable(
         "If a cell of the selects at 900 IOPS ran for another time",
         ("s a cell", "median error % of all", "of selects at 900 IOPS"),
         tuple(rows),
@@ -261,12 +326,20 @@ def _charts(found: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
     for load in LOADS:
         series = []
         for iops in VOLUMES:
-            series.append(Series(f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)))
-            series.append(Series(f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(found[load, iops, n][0] for n in THREADS)))
+            series.append(
+                ChartSeries(
+                    f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)
+                )
+            )
+            series.append(
+                ChartSeries(
+                    f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(found[load, iops, n][0] for n in THREADS)
+                )
+            )
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(ChartData(f"{load}: {LOADS[load]}", "line", "threads", unit, tuple(series)))
     off = tuple(
-        Series(
+        ChartSeries(
             f"{load}, {iops:,} IOPS",
             "simulated",
             THREADS,
@@ -281,21 +354,18 @@ def _charts(found: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
 def run(progress: Progress | None = None) -> StudyResult:
     """Identifies from four cells, then all 56, I/O by I/O."""
     started = time.monotonic()
-    steps = Steps(len(LOADS) * len(VOLUMES) + len(OTHER_SECONDS) + 1, progress)
+    steps = StepProgress(len(LOADS) * len(VOLUMES) + len(OTHER_SECONDS) + 1, progress)
     found = cells(steps)
     tables = (_grid(found), _identified(), _lengths(found, steps))
     with core_errors():
         size = core.mysql_sysbench(SETTINGS | {"script": LOADS["select"]})["size_gib"]
     worst = max(found[("select", 900, n)][1] for n in THREADS)
-    notes = (
-        "The article's column says qps. Of oltp it must be transactions: 1,644 x 20 statements are 32,880 a second, near what 8 vCPUs give; 1,644 statements would be 82 "
-        "transactions with 64 threads. Of the other loads a transaction is one statement.",
-        f"The data have {size:.0f} GiB, the pool 24. sysbench's default draws (special) go to 0.75 % of the rows for 75 % of the statements and to the middle of each table "
-        "for the rest: a pool that has settled misses nearly nothing.",
-        f"So the selects at 900 IOPS cannot be of a settled pool: 9,500-14,300 a second at 900 reads are {900 / 14_269:.2f}-{900 / 9_521:.2f} reads each. That series is simulated as one "
-        f"that goes on filling the pool, a minute a cell, from where 8 threads fit (ours: up to {worst:.2f} reads each). All other cells are simulated on a settled pool.",
-        "Not stated in the article: length and order of the runs, warm-up, the distribution, log settings (defaults of 8.0.15 taken), where sysbench ran.",
-        "The 900 IOPS are a drained gp2 of 300 GiB. Spikes from a refilled bucket, which the article names, are not simulated: nothing says when it had rested.",
-        f"Processor times of writing statements are guesses of the standard database that {len(BOUNDS)} cells (64 threads, 3,000 IOPS) bound from above.",
+    notes = base.texts(
+        "iops_900_3000",
+        size_gib=size,
+        least_reads=900 / 14269,
+        most_reads=900 / 9521,
+        worst_reads=worst,
+        bounds=len(BOUNDS),
     )
     return StudyResult(STUDY, tuple(_verdicts(found)), tables, _charts(found), notes, time.monotonic() - started)

@@ -1,8 +1,10 @@
 """The model's latency against every measured run we could read.
 
-Each run is simulated as it was made: same storage, instance, day, fio load. The real runs contain the second of saved tokens a rested
-volume delivers at once, so ours do too, unless they are cut short and it would weigh more than it did. Published quantiles come from
-fio's and ioping's own histograms: old fio text has buckets of up to 1.6 % (64 to an octave) and whole milliseconds above some 100 ms.
+Each run is simulated as it was made: same storage, instance, day, fio load. The real runs contain
+the second of saved tokens a rested volume delivers at once, so ours do too, unless they are cut
+short and it would weigh more than it did. Published quantiles come from fio's and ioping's own
+histograms: old fio text has buckets of up to 1.6 % (64 to an octave) and whole milliseconds above
+some 100 ms.
 """
 
 from __future__ import annotations
@@ -10,50 +12,42 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
     Source,
-    Steps,
-    Study,
+    StepProgress,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
+    columns,
     compare,
     error_percent,
     published,
+    study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.points import make_points
 
-STUDY = Study(
-    "published-latency",
-    "Latency: the model against measured quantiles",
-    "How far are the model's latencies from what fio and ioping measured on real gp2, gp3, io1 and io2 volumes?",
-    (
-        Source("liangruibupt/ebs-benchmark-testing", "2020"),
-        Source("bitofsky/aws-ebs-benchmark", "2021"),
-        Source("aws-samples/ebs-benchmarking-results-for-improved-performance-on-ebs-optimized-amd-instances", "2023"),
-        Source("miztiik/ebs-gp3-perf", "2020-12"),
-        Source("dyu/vps-comparison", "2017"),
-        Source("jnidzwetzki/jnidzwetzki.github.io", "2022"),
-        Source("scylladb/diskplorer", "2022"),
-    ),
-)
+STUDY = study("published_latency")
 
-# The goal set for the model: p50 within 3 %, p99 within 10 %. Two sets of one volume type differ by 10-20 % between hosts (io2 on c6a and
-# m6a, fdatasync of two gp2 volumes), so a single profile cannot meet 3 % on all of them.
+# The goal set for the model: p50 within 3 %, p99 within 10 %. Two sets of one volume type differ by
+# 10-20 % between hosts (io2 on c6a and m6a, fdatasync of two gp2 volumes), so a single profile
+# cannot meet 3 % on all of them.
 TOLERANCE_PERCENT = {"p50": 3.0, "p99": 10.0}
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 # A run is at the cap when it delivered at least this share of it: pacing then decides its latency.
 AT_CAP_SHARE = 0.97
-# Longest run simulated, I/Os. p99.9 of 1 million has 1,000 above it: a spread of 3 % in rank, and p99 (10,000 above it) of 1 %.
+# Longest run simulated, I/Os. p99.9 of 1 million has 1,000 above it: a spread of 3 % in rank, and
+# p99 (10,000 above it) of 1 %.
 MAX_IOS = 1_000_000
 FAMILIES = ("gp2", "gp3", "io1", "io2")
 REGIMES = ("below the cap", "at the cap")
@@ -68,8 +62,8 @@ DRAWN = {
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One measured run and what is needed to repeat it. Latencies in us, None where not published."""
+class LatencyRun:
+    """One measured run and what is needed to repeat it. Latencies in us, where published."""
 
     family: str
     storage: str
@@ -83,7 +77,7 @@ class Measured:
     iodepth: int
     runtime_s: float
     iops: float
-    latency_us: dict[str, float | None]
+    latency_us: dict[str, float]
     note: str
     source: Source
 
@@ -94,33 +88,37 @@ class Measured:
 
     @property
     def iodepth_in_flight(self) -> int:
-        """Requests a job had at the device: on Nitro mean latency x IOPS (Little's law), at most `iodepth`.
+        """Requests a job had at the device: on Nitro mean latency x IOPS (Little's law), at most
+        `iodepth`.
 
-        fio's completion latency begins when a request is submitted. While a job prepares one request the others are in flight: of 32 about
-        31 (12,334 us x 40,216 / s = 496 = 16 x 31), of 16 about 15. On Xen the median itself (167 ms) is 512 / IOPS: all were in the queue,
-        and the mean is lower only because submissions that had to wait for the one queue of 128 are timed from its end.
+        fio's completion latency begins when a request is submitted. While a job prepares one
+        request the others are in flight: of 32 about 31 (12,334 us x 40,216 / s = 496 = 16 x 31),
+        of 16 about 15. On Xen the median itself (167 ms) is 512 / IOPS: all were in the queue, and
+        the mean is lower only because submissions that had to wait for the one queue of 128 are
+        timed from its end.
         """
-        mean_us = self.latency_us["mean"]
+        mean_us = self.latency_us.get("mean")
         if mean_us is None or self.rate_per_mille > 1_000:
             return self.iodepth
         return min(max(round(mean_us * self.iops / 1e6 / self.jobs), 1), self.iodepth)
 
     @property
     def seconds(self) -> float:
-        """How long it is simulated: as long as measured, but at most `MAX_IOS` requests; never under 10 s."""
+        """How long it is simulated: as long as measured, but at most `MAX_IOS` requests; never
+        under 10 s."""
         return max(min(self.runtime_s, MAX_IOS / self.iops), 10.0)
 
 
-def measured_runs() -> tuple[list[Measured], list[dict[str, str]]]:
+def measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
     """Runs that can be compared, and the rows of those that cannot, with `skipped_because`."""
     rows = published("latency")
     clean = [_measured(row) for row in rows if not row["skipped_because"]]
     return clean, [row for row in rows if row["skipped_because"]]
 
 
-def _measured(row: dict[str, str]) -> Measured:
-    latency = {name: float(row[f"{name}_us"]) if row[f"{name}_us"] else None for name in ("mean", *QUANTILES)}
-    return Measured(
+def _measured(row: dict[str, str]) -> LatencyRun:
+    latency = {name: float(row[f"{name}_us"]) for name in ("mean", *QUANTILES) if row[f"{name}_us"]}
+    return LatencyRun(
         family=row["family"],
         storage=row["storage"],
         instance=row["instance"] or None,
@@ -139,13 +137,15 @@ def _measured(row: dict[str, str]) -> Measured:
     )
 
 
-def repeat(run: Measured, seed: int = 1) -> Simulation:
+def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
     """The measured run on the model, in the per-I/O form."""
-    # ioping and diskplorer send requests at a rate of their own, far below what their depth allows, or publish no mean: an open load.
-    mean_us = run.latency_us["mean"]
+    # ioping and diskplorer send requests at a rate of their own, far below what their depth allows,
+    # or publish no mean: an open load.
+    mean_us = run.latency_us.get("mean")
     paced = mean_us is None or (run.depth == 1 and run.iops * mean_us < 0.5e6)
     if paced:
-        # More requests than were measured: below the cap the rate does not matter, and our own sampling error should not.
+        # More requests than were measured: below the cap the rate does not matter, and our own
+        # sampling error should not.
         rate, seconds = max(run.iops, 1_000.0), 100.0
         points = make_points([0.0], [seconds], [rate], [0.0], [run.bs_kib], [0.0])
         load = OpenWorkload(name="paced", kind="constant", points=points)
@@ -169,25 +169,26 @@ def repeat(run: Measured, seed: int = 1) -> Simulation:
 
 @dataclass(frozen=True)
 class Compared:
-    """A measured run beside ours: latencies in us, errors in percent."""
+    """A measured run and ours: latencies in us, errors in percent."""
 
-    run: Measured
+    run: LatencyRun
     regime: str
     iops: float
     ours_us: dict[str, float]
-    error: dict[str, float | None]
+    error: dict[str, float]
 
 
-def _compare(run: Measured) -> Compared:
+def _compare(run: LatencyRun) -> Compared:
     summary = repeat(run).summary
     ours = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
-    error = {name: None if run.latency_us[name] is None else error_percent(ours[name], run.latency_us[name]) for name in ours}
+    error = {name: error_percent(ours[name], theirs) for name, theirs in run.latency_us.items()}
     iops = summary["delivered_ios"] / summary["seconds"]
     return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, ours, error)
 
 
-def cap_iops(run: Measured) -> float:
-    """Requests of this size a second that volume and instance let through, by the catalog of the day (burst speed where there is one)."""
+def cap_iops(run: LatencyRun) -> float:
+    """Requests of this size a second that volume and instance let through, by the catalog of the
+    day (the burst speed of those that burst)."""
     with core_errors():
         members = core.storage_limits(run.storage, run.as_of, run.instance)
         instance = core.instance(run.instance, run.as_of) if run.instance else {}
@@ -197,8 +198,8 @@ def cap_iops(run: Measured) -> float:
         units = max(request_bytes / member["io_unit_bytes"], 1.0)
         iops = member["io_burst"]["iops"] if member["io_burst"] else member["iops"]
         caps[0] += min(iops / units, member["throughput_bytes_s"] / request_bytes)
-    if instance.get("max_iops"):
-        caps += [instance["max_iops"], instance["max_bytes_s"] / request_bytes]
+    if (iops := instance.get("max_iops")) and (bytes_s := instance.get("max_bytes_s")):
+        caps += [iops, bytes_s / request_bytes]
     return min(caps)
 
 
@@ -206,41 +207,30 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Repeats every clean run and compares p50, p95, p99 and p99.9."""
     started = time.monotonic()
     clean, skipped = measured_runs()
-    steps = Steps(len(clean), progress)
+    steps = StepProgress(len(clean), progress)
 
-    def one(measured: Measured) -> Compared:
+    def one(measured: LatencyRun) -> Compared:
         answer = _compare(measured)
         steps.step()
         return answer
 
-    # The core lets go of the interpreter while it runs, so two threads use two cores; the order of results does not depend on them.
+    # The core lets go of the interpreter while it runs, so two threads use two cores; the order of
+    # results does not depend on them.
     with ThreadPoolExecutor(max_workers=2) as pool:
         compared = list(pool.map(one, clean))
     tables = (_table_of_runs(compared), _table_of_shares(compared), _table_of_skipped(skipped))
-    notes = (
-        f"{len(clean)} runs compared, {len(skipped)} left out (each with its reason).",
-        (
-            "Below the cap latency is the volume's own and independent of load; at the cap it is the limiter's pacing, and the "
-            "mean is depth / IOPS in any model."
-        ),
-        (
-            "The profiles in data/latency.csv were fitted to some of these same runs (their `source` says which): for those the "
-            "error is that of a fit, not of a prediction."
-        ),
-        "Runs of the Xen era are simulated with 2.5 % over-delivery, as measured then; Nitro runs with none.",
-        (
-            "fio's completion latency leaves out the submission: on Nitro, at depths of 256 and 512, mean x IOPS gives 15 and 31 "
-            "requests in flight a job, not 16 and 32. That many are simulated, so the mean at the cap agrees by construction; the quantiles do not."
-        ),
-        "Runs without quantiles (device means) count in no share.",
-    )
+    notes = base.texts("published_latency", compared=len(clean), skipped=len(skipped))
     return StudyResult(STUDY, _verdicts(compared), tables, _charts(compared), notes, time.monotonic() - started)
 
 
-def _shares(compared: list[Compared], family: str | None, regime: str | None, quantile: str) -> tuple[int, int, float, float]:
+def _shares(
+    compared: list[Compared], family: str | None, regime: str | None, quantile: str
+) -> tuple[int, int, float, float]:
     """(runs within tolerance, runs, median |error| %, mean error %) of a group."""
-    chosen = [c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)]
-    errors = [c.error[quantile] for c in chosen if c.error[quantile] is not None]
+    chosen = [
+        c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)
+    ]
+    errors = [c.error[quantile] for c in chosen if quantile in c.error]
     sizes = sorted(abs(error) for error in errors)
     if not sizes:
         return 0, 0, float("nan"), float("nan")
@@ -249,11 +239,10 @@ def _shares(compared: list[Compared], family: str | None, regime: str | None, qu
 
 
 def _groups() -> list[tuple[str | None, str | None]]:
-    everything = [(None, None)] + [(None, regime) for regime in REGIMES]
-    return everything + [(family, regime) for family in FAMILIES for regime in REGIMES]
+    return [(None, None), *product((None, *FAMILIES), REGIMES)]
 
 
-def _table_of_shares(compared: list[Compared]) -> Table:
+def _table_of_shares(compared: list[Compared]) -> StudyTable:
     rows = []
     for family, regime in _groups():
         for quantile, tolerance in TOLERANCE_PERCENT.items():
@@ -272,11 +261,13 @@ def _table_of_shares(compared: list[Compared]) -> Table:
                         round(mean, 1),
                     )
                 )
-    columns = ("volume", "regime", "quantile", "tolerance %", "within", "runs", "share %", "median |error| %", "mean error %")
-    return Table("Share of runs within tolerance", columns, tuple(rows))
+    names = columns(
+        "volume | regime | quantile | tolerance % | within | runs | share % | median |error| % | mean error %"
+    )
+    return StudyTable("Share of runs within tolerance", names, tuple(rows))
 
 
-def _table_of_runs(compared: list[Compared]) -> Table:
+def _table_of_runs(compared: list[Compared]) -> StudyTable:
     columns = ["volume", "regime", "storage", "instance", "as of", "load", "KiB", "depth", "IOPS", "ours"]
     for name in ("mean", *QUANTILES):
         columns += [f"{name} us", "ours", "error %"]
@@ -284,19 +275,39 @@ def _table_of_runs(compared: list[Compared]) -> Table:
     rows = []
     for c in sorted(compared, key=lambda c: (FAMILIES.index(c.run.family), -REGIMES.index(c.regime))):
         r = c.run
-        row = [r.family, c.regime, r.storage, r.instance, r.as_of, r.rw, r.bs_kib, r.depth, round(r.iops), round(c.iops)]
+        row = [
+            r.family,
+            c.regime,
+            r.storage,
+            r.instance,
+            r.as_of,
+            r.rw,
+            r.bs_kib,
+            r.depth,
+            round(r.iops),
+            round(c.iops),
+        ]
         for name in ("mean", *QUANTILES):
-            theirs, error = r.latency_us[name], c.error[name]
+            theirs, error = r.latency_us.get(name), c.error.get(name)
             row += [theirs, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
         rows.append((*row, r.note, str(r.source)))
-    return Table("Every run", tuple(columns), tuple(rows))
+    return StudyTable("Every run", tuple(columns), tuple(rows))
 
 
-def _table_of_skipped(skipped: list[dict[str, str]]) -> Table:
+def _table_of_skipped(skipped: list[dict[str, str]]) -> StudyTable:
     rows = tuple(
-        (r["family"], r["storage"], r["rw"], r["bs_kib"], r["iops"], r["skipped_because"], f"{r['source']}, {r['date']}") for r in skipped
+        (
+            r["family"],
+            r["storage"],
+            r["rw"],
+            r["bs_kib"],
+            r["iops"],
+            r["skipped_because"],
+            f"{r['source']}, {r['date']}",
+        )
+        for r in skipped
     )
-    return Table("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
+    return StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
 
 
 def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
@@ -308,13 +319,13 @@ def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
             verdicts.append(compare(f"{title}: {name}", figure, c.ours_us[name] / 1e3, tolerance, c.regime))
     for family, regime in _groups()[1:]:
         for name in TOLERANCE_PERCENT:
-            chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and c.error[name] is not None]
+            chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and name in c.error]
             if chosen:
                 verdicts.append(_group_verdict(family, regime, name, chosen))
     return tuple(verdicts)
 
 
-def _group_verdict(family: str | None, regime: str, name: str, chosen: list[Compared]) -> Verdict:
+def _group_verdict(family: str | None, regime: str | None, name: str, chosen: list[Compared]) -> Verdict:
     tolerance = TOLERANCE_PERCENT[name]
     within, total, middle, mean = _shares(chosen, family, regime, name)
     years = sorted({c.run.source.date[:4] for c in chosen})
@@ -322,12 +333,21 @@ def _group_verdict(family: str | None, regime: str, name: str, chosen: list[Comp
     source = Source(", ".join(citations), "-".join(dict.fromkeys((years[0], years[-1]))))
     worst = max(chosen, key=lambda c: abs(c.error[name]))
     note = (
-        f"errors: mean {mean:+.1f} %, median size {middle:.1f} %; furthest: {worst.run.storage} {worst.run.rw} {worst.run.bs_kib:g} KiB "
+        f"errors: mean {mean:+.1f} %, median size {middle:.1f} %; furthest: {worst.run.storage} {worst.run.rw} "
+        f"{worst.run.bs_kib:g} KiB "
         f"depth {worst.run.depth}, {worst.error[name]:+.1f} %"
     )
     ours = f"{within} of {total} within {tolerance:g} %"
     return Verdict(
-        f"{family or 'all volumes'}, {regime}: {name}", f"{total} runs", ours, "", None, within == total, tolerance, source, note
+        f"{family or 'all volumes'}, {regime}: {name}",
+        f"{total} runs",
+        ours,
+        "",
+        None,
+        within == total,
+        tolerance,
+        source,
+        note,
     )
 
 
@@ -344,13 +364,17 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
     charts = []
     for title, c in _drawn(compared):
         x = tuple(QUANTILES.values())
-        theirs = Series(str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES))
-        ours = Series("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
+        theirs = ChartSeries(
+            str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES)
+        )
+        ours = ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
         charts.append(ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
     errors = []
     for name in TOLERANCE_PERCENT:
-        known = [c for c in compared if c.error[name] is not None]
+        known = [c for c in compared if name in c.error]
         at = tuple(c.run.latency_us["p50"] / 1e3 for c in known)
-        errors.append(Series(f"{name} error", "simulated", at, tuple(c.error[name] for c in known)))
-    charts.append(ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors)))
+        errors.append(ChartSeries(f"{name} error", "simulated", at, tuple(c.error[name] for c in known)))
+    charts.append(
+        ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors))
+    )
     return tuple(charts)

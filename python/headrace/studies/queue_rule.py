@@ -1,10 +1,12 @@
 """How deep a queue a volume needs, and which of its two caps a request size meets first.
 
-AWS's rule of one outstanding request for every 200 provisioned IOPS is Little's law with a latency of 5 ms:
+AWS's rule of one outstanding request for every 200 provisioned IOPS is Little's law with a latency
+of 5 ms:
 
     queue length = IOPS x latency        1 = 200 / s x 5 ms
 
-The volumes of today answer in well under 1 ms, so they need less; at the rule's depth they are at their cap and the extra depth only waits.
+The volumes of today answer in well under 1 ms, so they need less; at the rule's depth they are at
+their cap and the extra depth only waits.
 """
 
 from __future__ import annotations
@@ -15,39 +17,31 @@ import time
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
-    Source,
-    Steps,
-    Study,
+    StepProgress,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
     compare,
     figures,
+    study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.points import make_points
 
-STUDY = Study(
-    "queue-rule",
-    "Queue length, I/O accounting, and the byte cap",
-    "What does one request per 200 IOPS mean, what is charged for a request, and at what size does the byte cap take over?",
-    (
-        Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017"),
-        Source("Understanding Database IOPS, part 1", "2020-07-13"),
-        Source("dyu/vps-comparison", "2017"),
-    ),
-)
+STUDY = study("queue_rule")
 
 WHITEPAPER_DAY = "2017-11-01"
 # The last day but some months on which a gp2 volume had 160 MiB/s (250 MiB/s since 2018-12).
 BYTE_CAP_DAY = "2018-04-30"
-# (storage with 2,000-3,000 IOPS, day of its latency figures). standard: what a disk behind the rule looks like.
+# (storage with 2,000-3,000 IOPS, day of its latency figures). standard: what a disk behind the rule
+# looks like.
 VOLUMES = (
     ("gp2:1000", "2020-07-13"),
     ("gp3:1000:3000", "2022-06-01"),
@@ -68,17 +62,19 @@ KNEES = (
     ("io2bx:1000:64000", "2026-11-01"),
 )
 DRAWN_KNEES = (("gp2:1000", BYTE_CAP_DAY), ("gp3:1000:3000:125", "2026-11-01"), ("io1:1000:20000", WHITEPAPER_DAY))
-SIZES_KIB = (4, 8, 16, 22, 32, 64, 128, 256, 512, 1024)
+SIZES_KIB = (4, 8, 16, 22, 32, 64, 128, 256, 512, 1024)  # around all knees
 # 2,000 IOPS for 30 s are 60,000 requests; at the cap the rate is exact to a few requests.
 SECONDS = 30.0
-RATE_TOLERANCE_PERCENT = 1.0
+RATE_TOLERANCE_PERCENT = 1.0  # see above
 # At the cap the mean wait is depth / IOPS; the start, when the queue fills, is one depth of 60,000.
 LITTLE_TOLERANCE_PERCENT = 1.0
-ENOUGH = 0.99
+ENOUGH = 0.99  # of the provisioned IOPS
 NO_SAVED_SECOND = {"saved_second": False}
 
 
-def at_depth(storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True) -> Simulation:
+def at_depth(
+    storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True
+) -> Simulation:
     """A closed load of one job in the per-I/O form, without the saved second."""
     load = ClosedWorkload(name="fio", rw=rw, bs_kib=kib, iodepth=depth, numjobs=1)
     options = {**NO_SAVED_SECOND, "merge": merge}
@@ -89,14 +85,15 @@ def _iops(run: Simulation) -> float:
     return run.summary["delivered_ios"] / run.summary["seconds"]
 
 
-def member_limits(storage: str, day: str) -> dict:
+def member_limits(storage: str, day: str) -> core.VolumeLimits:
     """Catalog limits of a single volume."""
     with core_errors():
         return core.storage_limits(storage, day)[0]
 
 
 def own_latency_ms(storage: str, day: str, rw: str, kib: float) -> float:
-    """Mean latency of a request that meets no queue, ms: 100 a second at even spacing, far from any cap."""
+    """Mean latency of a request that meets no queue, ms: 100 a second at even spacing, far from any
+    cap."""
     rate = {"randread": (100.0, 0.0), "randwrite": (0.0, 100.0)}[rw]
     points = make_points([0.0], [300.0], [rate[0]], [rate[1]], [kib], [kib])
     load = OpenWorkload(name="one at a time", kind="constant", points=points, arrivals="even")
@@ -113,7 +110,7 @@ def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
     return depth
 
 
-def _queue(theirs: dict[str, Figure], steps: Steps) -> tuple[list[Verdict], Table]:
+def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     rule = theirs["iops_per_queue_length"].value
     rows, own_ms = [], {}
     for storage, day in VOLUMES:
@@ -124,13 +121,15 @@ def _queue(theirs: dict[str, Figure], steps: Steps) -> tuple[list[Verdict], Tabl
             ruled = at_depth(storage, day, by_rule, rw=rw, kib=kib)
             at_rule = (round(_iops(ruled)), round(ruled.summary["mean_ms"], 2))
             needed = depth_needed(storage, day, rw, kib)
-            rows.append((storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule))
+            rows.append(
+                (storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule)
+            )
             steps.step()
     columns = ("storage", "day", "load", "KiB", "IOPS", "own mean ms", "queue per 200 IOPS")
     columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
     verdicts = _queue_verdicts(theirs, own_ms["io1:500:2000", "randread"])
     steps.step()
-    return verdicts, Table("Queue length needed and by the rule", columns, tuple(rows))
+    return verdicts, StudyTable("Queue length needed and by the rule", columns, tuple(rows))
 
 
 def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
@@ -138,33 +137,55 @@ def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(theirs["example_queue_length"].value))
     implied = Figure(1e3 / rule.value, "ms", rule.source)
     at_cap = f"at the cap the wait is depth / IOPS; the volume's own latency is {own_ms:.2f} ms"
-    disks = "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the rule's length is a full one"
-    what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
+    disks = (
+        "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the "
+        "rule's length is a full one"
+    )
+    what = (
+        f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length "
+        f"{theirs['example_queue_length'].value:g}"
+    )
     return [
-        compare(what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"),
-        compare("latency the rule implies (Little's law)", implied, example.summary["mean_ms"], LITTLE_TOLERANCE_PERCENT, at_cap),
+        compare(
+            what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"
+        ),
+        compare(
+            "latency the rule implies (Little's law)",
+            implied,
+            example.summary["mean_ms"],
+            LITTLE_TOLERANCE_PERCENT,
+            at_cap,
+        ),
         compare("IOPS one outstanding request brings (io1 reads)", rule, 1e3 / own_ms, None, disks),
     ]
 
 
-def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
+def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     """The whitepaper's MySQL load: does a gp2 and an io1 volume carry it alike?"""
     reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
     read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
-    load = OpenWorkload(name="sysbench", kind="constant", points=make_points([0.0], [60.0], [reads], [writes], [read_kib], [write_kib]))
+    load = OpenWorkload(
+        name="sysbench", kind="constant", points=make_points([0.0], [60.0], [reads], [writes], [read_kib], [write_kib])
+    )
     runs = {}
     for storage in ("gp2:500", "io1:500:5000"):
         runs[storage] = simulate(load, storage, as_of=WHITEPAPER_DAY, interval_s=60.0, form="events")
         steps.step()
-    # Poisson arrivals: 1,275 x 60 requests have a relative deviation of 1 / sqrt(76,500) = 0.36 %; three of them.
+    # Poisson arrivals: 1,275 x 60 requests have a relative deviation of 1 / sqrt(76,500) = 0.36 %;
+    # three of them.
     tolerance = 1.1
     gp2, io1 = runs["gp2:500"], runs["io1:500:5000"]
     mib_s = gp2.summary["delivered_bytes"] / 2**20 / gp2.summary["seconds"]
     asked = Figure(reads + writes, "IOPS", source)
     bytes_asked = Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
-    one_each = "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
-    less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
+    one_each = (
+        "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
+    )
+    less = (
+        "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in "
+        "larger requests"
+    )
     return [
         compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, one_each),
         compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
@@ -177,12 +198,15 @@ def _mysql(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
             max(waits.values()) < 0.01,
             "neither meets a limit",
         ),
-        compare("writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less),
+        compare(
+            "writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less
+        ),
     ]
 
 
-def _accounting(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
-    # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away. Deep, so that they wait together.
+def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
+    # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away.
+    # Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
     steps.step()
     byte_cap = _iops(at_depth("gp2:1000", BYTE_CAP_DAY, 32, kib=256))
@@ -190,20 +214,44 @@ def _accounting(theirs: dict[str, Figure], steps: Steps) -> list[Verdict]:
     shallow = _iops(at_depth("gp2:30", "2017-06-01", 4, rw="read", kib=4))
     steps.step()
     limit = member_limits("gp2:1000", BYTE_CAP_DAY)
-    effort = "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests that wait together"
-    shallow_note = "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure is over-delivery on Xen"
+    effort = (
+        "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests "
+        "that wait together"
+    )
+    shallow_note = (
+        "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure "
+        "is over-delivery on Xen"
+    )
     binds = f"gp2:1000 on {BYTE_CAP_DAY}; {limit['iops']:,} IOPS are provisioned, the byte cap binds"
     merged = deep["read"] / deep["randread"]
     verdicts = [
-        compare("largest request charged as one I/O", theirs["unit_kib"], limit["io_unit_bytes"] / 1024, 0.0, "catalog"),
-        compare("contiguous 16 KiB requests per I/O charged", theirs["contiguous_per_io"], merged, RATE_TOLERANCE_PERCENT, effort),
+        compare(
+            "largest request charged as one I/O", theirs["unit_kib"], limit["io_unit_bytes"] / 1024, 0.0, "catalog"
+        ),
+        compare(
+            "contiguous 16 KiB requests per I/O charged",
+            theirs["contiguous_per_io"],
+            merged,
+            RATE_TOLERANCE_PERCENT,
+            effort,
+        ),
         # Published at 3,070 with 2.3 % of Xen over-delivery; ours is nominal 3,000.
-        compare("4 KiB sequential reads at depth 4: not merged", theirs["sequential_qd4_iops"], shallow, 3.0, shallow_note),
-        compare("256 KiB random reads on a volume of 160 MiB/s", theirs["iops_at_byte_cap"], byte_cap, RATE_TOLERANCE_PERCENT, binds),
+        compare(
+            "4 KiB sequential reads at depth 4: not merged", theirs["sequential_qd4_iops"], shallow, 3.0, shallow_note
+        ),
+        compare(
+            "256 KiB random reads on a volume of 160 MiB/s",
+            theirs["iops_at_byte_cap"],
+            byte_cap,
+            RATE_TOLERANCE_PERCENT,
+            binds,
+        ),
     ]
     for name, storage in (("gp2", "gp2:3334"), ("io1", "io1:1000:20000")):
         ours = member_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
-        verdicts.append(compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}"))
+        verdicts.append(
+            compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}")
+        )
     return verdicts
 
 
@@ -213,7 +261,7 @@ def knee_kib(storage: str, day: str) -> float:
     return limits["throughput_bytes_s"] / limits["iops"] / 1024
 
 
-def _knees(theirs: dict[str, Figure], steps: Steps) -> tuple[Table, ChartData]:
+def _knees(theirs: dict[str, Figure], steps: StepProgress) -> tuple[StudyTable, ChartData]:
     write_kib = theirs["write_kib"].value
     rows = []
     for storage, day in KNEES:
@@ -225,21 +273,37 @@ def _knees(theirs: dict[str, Figure], steps: Steps) -> tuple[Table, ChartData]:
         limits = member_limits(storage, day)
         delivered = tuple(_iops(at_depth(storage, day, 64, kib=kib)) for kib in SIZES_KIB)
         steps.step()
-        series.append(Series(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
-        caps = tuple(min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB)
-        series.append(Series(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
-    chart = ChartData("Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series))
+        series.append(ChartSeries(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
+        caps = tuple(
+            min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB
+        )
+        series.append(ChartSeries(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
+    chart = ChartData(
+        "Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series)
+    )
     columns = ("storage", "day", "IOPS", "MiB/s", "knee KiB", f"{write_kib:g} KiB writes bound by")
-    return Table("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
+    return StudyTable("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
 
 
-def _depth_chart(theirs: dict[str, Figure], steps: Steps) -> ChartData:
+def _depth_chart(theirs: dict[str, Figure], steps: StepProgress) -> ChartData:
     rule = theirs["iops_per_queue_length"]
     depths = (1, 2, 3, 4, 6, 8, 10, 15, 20)
-    series = [Series(f"200 a request ({rule.source})", "published", depths, tuple(min(rule.value * depth, 2_000.0) for depth in depths))]
+    series = [
+        ChartSeries(
+            f"200 a request ({rule.source})",
+            "published",
+            depths,
+            tuple(min(rule.value * depth, 2_000.0) for depth in depths),
+        )
+    ]
     for storage, day in (("io1:500:2000", WHITEPAPER_DAY), ("standard:500", "2012-01-01")):
         series.append(
-            Series(f"{storage}, 16 KiB reads", "simulated", depths, tuple(_iops(at_depth(storage, day, depth)) for depth in depths))
+            ChartSeries(
+                f"{storage}, 16 KiB reads",
+                "simulated",
+                depths,
+                tuple(_iops(at_depth(storage, day, depth)) for depth in depths),
+            )
         )
         steps.step()
     return ChartData("IOPS by queue length", "line", "outstanding requests", "IOPS", tuple(series))
@@ -249,17 +313,10 @@ def run(progress: Progress | None = None) -> StudyResult:
     """Depths, accounting, the whitepaper's MySQL load and the knees."""
     started = time.monotonic()
     theirs = figures("queue_rule")
-    steps = Steps(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
+    steps = StepProgress(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
     queue, depths = _queue(theirs, steps)
     verdicts = [*queue, *_mysql(theirs, steps), *_accounting(theirs, steps)]
     knees, knee_chart = _knees(theirs, steps)
     charts = (_depth_chart(theirs, steps), knee_chart)
-    notes = (
-        "Queue length here is requests outstanding on the volume (CloudWatch's VolumeQueueLength), in service or waiting.",
-        "The latency of `standard` is largely guessed (data/latency.csv); it stands for the disks the rule seems to come from.",
-        (
-            "The average InnoDB request on EBS is about 21 KiB (16 KiB reads, larger writes): above the knee of gp2 and io1 at "
-            "their full IOPS, whose byte cap therefore binds first, and below that of gp3 and io2."
-        ),
-    )
+    notes = base.texts("queue_rule")
     return StudyResult(STUDY, tuple(verdicts), (depths, knees), charts, notes, time.monotonic() - started)

@@ -1,8 +1,9 @@
 """sysbench fileio on magnetic EBS volumes in 2009: one volume and five arrays.
 
-The numbers of the original are in charts nobody can read any more; what is left are directions ("better", "no benefit", "worse"). Each is
-checked against requests a second at 16 threads. The model's magnetic volumes have a cap and a latency, both of 2011 or guessed, and no disk
-arm: what came from seeks or from the machines of 2009 cannot come out, and is reported as not coming out.
+The numbers of the original are in charts nobody can read any more; what is left are directions
+("better", "no benefit", "worse"). Each is checked against requests a second at 16 threads. The
+model's magnetic volumes have a cap and a latency, both of 2011 or guessed, and no disk arm: what
+came from seeks or from the machines of 2009 cannot come out, and is reported as not coming out.
 """
 
 from __future__ import annotations
@@ -11,21 +12,30 @@ import time
 from dataclasses import dataclass
 
 from headrace.simulation.demand import simulate
-from headrace.studies.base import ChartData, Progress, Series, Source, Steps, Study, StudyResult, Table, Verdict, agree, published
+from headrace.studies import base
+from headrace.studies.base import (
+    ChartData,
+    ChartSeries,
+    Progress,
+    Source,
+    StepProgress,
+    StudyResult,
+    StudyTable,
+    Verdict,
+    agree,
+    published,
+    study,
+)
 from headrace.workload import ClosedWorkload
 
-STUDY = Study(
-    "raid-2009",
-    "RAID over magnetic EBS volumes, sysbench fileio, 2009",
-    "Do the directions of the 2009 benchmark (RAID 0 and 10 help, RAID 5 does not, RAID 10,f2 is worse) come out of the model?",
-    (Source("Percona, EC2/EBS single and RAID volumes IO benchmark", "2009-08-06"),),
-)
+STUDY = study("raid_2009")
 
 AS_OF = "2009-08-06"
 INSTANCE = "m1.large"
-# The size of the volumes is not stated; it does not matter to magnetic ones. The test file has 16 GB.
+# The size of the volumes is not stated; it does not matter to magnetic ones. The test file has 16
+# GB.
 VOLUME_GIB = 100
-FILE_GIB = 16.0
+FILE_GIB = 16.0  # published
 ARRAYS = {
     "single": f"standard:{VOLUME_GIB}",
     "raid0x2": f"2xstandard:{VOLUME_GIB}",
@@ -35,14 +45,16 @@ ARRAYS = {
     "raid10f2x4": f"raid10f2:4xstandard:{VOLUME_GIB}",
 }
 MODES = {"seqrd": "read", "seqwr": "write", "rndrd": "randread", "rndwr": "randwrite", "rndrw": "randrw"}
-THREADS = (1, 4, 8, 16)
+THREADS = (1, 4, 8, 16)  # published
 # sysbench's default: 1.5 reads to a write.
 READ_PERCENT = 60
-# 60 s at the slowest rate (RAID 5 writes of one thread, 57 a second) are 3,400 requests: a mean within 2 % (two deviations).
+# 60 s at the slowest rate (RAID 5 writes of one thread, 57 a second) are 3,400 requests: a mean
+# within 2 % (two deviations).
 SECONDS = 60.0
-# Two runs of the same rate differ by less than 2 %: what is closer is the same. "Clearly" is half as much again.
+# Two runs of the same rate differ by less than 2 %: what is closer is the same. "Clearly" is half
+# as much again.
 SAME = 0.02
-CLEARLY = 1.5
+CLEARLY = 1.5  # a guess
 
 
 @dataclass(frozen=True)
@@ -55,17 +67,28 @@ class Point:
 
 
 def fileio(array: str, mode: str, threads: int, seed: int = 1) -> Point:
-    """One sysbench fileio run on the model: 16 KiB requests, `threads` of them at a time, in the per-I/O form.
+    """One sysbench fileio run on the model: 16 KiB requests, `threads` of them at a time, in the
+    per-I/O form.
 
-    sysbench's threads share one position in the sequential modes, so they are one job of that depth here. The second of saved tokens is
-    switched off: a run of minutes does not see it.
+    sysbench's threads share one position in the sequential modes, so they are one job of that depth
+    here. The second of saved tokens is switched off: a run of minutes does not see it.
     """
     sequential = mode.startswith("seq")
     jobs, depth = (1, threads) if sequential else (threads, 1)
-    load = ClosedWorkload(name=mode, rw=MODES[mode], bs_kib=16, iodepth=depth, numjobs=jobs, rwmixread=READ_PERCENT, size_gib=FILE_GIB)
+    load = ClosedWorkload(
+        name=mode, rw=MODES[mode], bs_kib=16, iodepth=depth, numjobs=jobs, rwmixread=READ_PERCENT, size_gib=FILE_GIB
+    )
     options = {"saved_second": False}
     summary = simulate(
-        load, ARRAYS[array], instance=INSTANCE, as_of=AS_OF, seconds=SECONDS, interval_s=SECONDS, seed=seed, form="events", options=options
+        load,
+        ARRAYS[array],
+        instance=INSTANCE,
+        as_of=AS_OF,
+        seconds=SECONDS,
+        interval_s=SECONDS,
+        seed=seed,
+        form="events",
+        options=options,
     ).summary
     return Point(summary["delivered_ios"] / SECONDS, summary["mean_ms"], summary["p95_ms"])
 
@@ -73,7 +96,7 @@ def fileio(array: str, mode: str, threads: int, seed: int = 1) -> Point:
 def run(progress: Progress | None = None) -> StudyResult:
     """All modes, arrays and thread counts, then every published direction."""
     started = time.monotonic()
-    steps = Steps(len(ARRAYS) * len(MODES) * len(THREADS), progress)
+    steps = StepProgress(len(ARRAYS) * len(MODES) * len(THREADS), progress)
     points: dict[tuple[str, str, int], Point] = {}
     for array in ARRAYS:
         for mode in MODES:
@@ -81,29 +104,19 @@ def run(progress: Progress | None = None) -> StudyResult:
                 points[array, mode, threads] = fileio(array, mode, threads)
                 steps.step()
     verdicts = tuple(_direction(row, points) for row in published("raid_2009"))
-    rows = tuple((ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2)) for (a, m, t), p in points.items())
-    columns = ("array", "mode", "threads", "requests/s", "mean ms", "95 % ms")
-    notes = (
-        (
-            "The original's charts and spreadsheet could not be read: directions are all that is published, no number of ours can "
-            "be held against them."
-        ),
-        (
-            "Cap (1,100 IOPS) and latency of magnetic volumes are those measured in 2011 or guessed (data/volumes/standard.toml, "
-            "data/latency.csv); AWS published none before 2014."
-        ),
-        (
-            "Not modelled: the page cache and read-ahead under sysbench's buffered I/O, its fsync every 100 requests, neighbours "
-            "on shared disks, first writes to fresh blocks."
-        ),
-        (
-            "md gathers sequential writes to RAID 5 into whole stripes, which need no reads; here each request is by itself, so "
-            "seqwr on RAID 5 is too slow."
-        ),
-        f"Limits of {INSTANCE} are those of 2018, the oldest known.",
+    rows = tuple(
+        (ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2))
+        for (a, m, t), p in points.items()
     )
+    columns = ("array", "mode", "threads", "requests/s", "mean ms", "95 % ms")
+    notes = base.texts("raid_2009", instance=INSTANCE)
     return StudyResult(
-        STUDY, verdicts, (Table("sysbench fileio, 16 KiB", columns, rows),), _charts(points), notes, time.monotonic() - started
+        STUDY,
+        verdicts,
+        (StudyTable("sysbench fileio, 16 KiB", columns, rows),),
+        _charts(points),
+        notes,
+        time.monotonic() - started,
     )
 
 
@@ -123,28 +136,36 @@ def _direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -
     failing = [mode for mode, held in holds.items() if not held]
     if failing:
         note += f"; does not come out for {', '.join(failing)}: {WHY_NOT.get(row['claim'], 'not explained')}"
-    return agree(row["claim"], row["strength"].replace("-", " "), ours, Source(row["source"], row["date"]), not failing, note)
+    return agree(
+        row["claim"], row["strength"].replace("-", " "), ours, Source(row["source"], row["date"]), not failing, note
+    )
 
 
 # Why the model cannot show some directions; shown only where one fails.
 WHY_NOT = {
     "RAID 10 of 4 clearly better than one volume": (
-        "every write waits for the later of two copies, so 16 threads are bound by latency before the two pairs' caps (2,200 "
+        "every write waits for the later of two copies, so 16 threads are bound by latency before the two "
+        "pairs' caps (2,200 "
         "a second) bind; more threads would get there"
     ),
     "RAID 10,f2 worse than RAID 10": (
-        "the far layout costs disk seeks between the halves of each disk; a network volume modelled by a cap and a latency "
+        "the far layout costs disk seeks between the halves of each disk; a network volume modelled by a cap "
+        "and a latency "
         "has none, so both layouts write the same"
     ),
     "one volume is at its best with 1 thread": (
-        "the model answers requests beside each other up to the cap, so more threads give more; a single queue or disk arm behind "
+        "the model answers requests at the same time up to the cap, so more threads give more; a single queue "
+        "or disk arm behind "
         "a volume of 2009 is not modelled"
     ),
     "RAID 0 of 4 no better than one volume": (
-        "contradicts the 2009 result; the model sides with that one. The 4 GB volumes and file of that run may have been in a "
+        "contradicts the 2009 result; the model sides with that one. The 4 GB volumes and file of that run may "
+        "have been in a "
         "cache on the other side"
     ),
-    "RAID 5 of 3 no better than RAID 10 of 4": "reads of RAID 5 are spread like RAID 0's over three volumes, those of RAID 10 over four",
+    "RAID 5 of 3 no better than RAID 10 of 4": (
+        "reads of RAID 5 are spread like RAID 0's over three volumes, those of RAID 10 over four"
+    ),
 }
 
 
@@ -152,9 +173,13 @@ def _charts(points: dict[tuple[str, str, int], Point]) -> tuple[ChartData, ...]:
     charts = []
     for mode in MODES:
         rates = tuple(
-            Series(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS)) for array in ARRAYS
+            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS))
+            for array in ARRAYS
         )
         charts.append(ChartData(f"{mode}: requests a second", "line", "threads", "requests/s", rates))
-        p95 = tuple(Series(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS)) for array in ARRAYS)
+        p95 = tuple(
+            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS))
+            for array in ARRAYS
+        )
         charts.append(ChartData(f"{mode}: 95 % response time", "line", "threads", "response time (ms)", p95))
     return tuple(charts)

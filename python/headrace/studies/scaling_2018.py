@@ -1,6 +1,8 @@
-"""sysbench-tpcc of 5,000 warehouses over gp2 by size and io1 by IOPS: what more IOPS buy InnoDB and MyRocks.
+"""sysbench-tpcc of 5,000 warehouses over gp2 by size and io1 by IOPS: what more IOPS buy InnoDB and
+MyRocks.
 
-Each engine's database was calibrated on one hour at 20,000 IOPS (calibrated/); every other run whose figures are known is a test.
+Each engine's database was calibrated on one hour at 20,000 IOPS (calibrated/); every other run
+whose figures are known is a test.
 """
 
 from __future__ import annotations
@@ -11,66 +13,80 @@ import time
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.units import HOURS_PER_MONTH
 from headrace.simulation.database import Prediction
+from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
+    ChartSeries,
     Figure,
     Progress,
-    Series,
-    Source,
-    Steps,
-    Study,
+    StepProgress,
     StudyResult,
-    Table,
+    StudyTable,
     Verdict,
     agree,
+    columns,
     compare,
     error_percent,
     figures,
+    study,
 )
-from headrace.studies.tpcc_runs import DAY, ENGINES, GIB_PER_GB, INSTANCE, SECONDS, Measured, calibrated, measured, run_again, simulated
+from headrace.studies.tpcc_runs import (
+    DAY,
+    ENGINES,
+    GIB_PER_GB,
+    INSTANCE,
+    SECONDS,
+    TpccRun,
+    calibrated,
+    measured,
+    run_again,
+    simulated,
+)
 
-ARTICLE = Source("Percona, Scaling IO-Bound Workloads for MySQL in the Cloud", "2018-08")
-STUDY = Study(
-    "scaling-2018",
-    "InnoDB and MyRocks over gp2 size and io1 IOPS, sysbench-tpcc, 2018",
-    "From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB stops and MyRocks goes on?",
-    (ARTICLE, Source("Percona-Lab-results/201807-rocksdb-cloud and 201808-rocksdb-cloudio, one-second sysbench results", "2018-08")),
-)
+STUDY = study("scaling_2018")
+ARTICLE = STUDY.sources[0]
 
 REGION = "us-east-1"
-HOURS_A_MONTH = 730
-# As the article: gp2 in steps of 100 GB (InnoDB's 500 GB do not fit below 1,000), io1 of 1 TB in steps of 1,000 IOPS.
+
+# As the article: gp2 in steps of 100 GB (InnoDB's 500 GB do not fit below 1,000), io1 of 1 TB in
+# steps of 1,000 IOPS.
 GP2_GIB = {"innodb": range(1_000, 3_401, 100), "myrocks": range(500, 3_401, 100)}
 IO1_IOPS = range(1_000, 30_001, 1_000)
 LARGEST = {"gp2": "gp2:3400", "io1": "io1:1024:30000"}
-# Bars of this project for a calibration on one long run: median and 90th percentile of the error of means of the second half.
+# Bars of this project for a calibration on one long run: median and 90th percentile of the error of
+# means of the second half.
 BARS = {"innodb": (3.0, 8.0), "myrocks": (1.5, 4.0)}
-# "Does not improve": nothing a reader sees in a density plot. One-second tps spread by 5-6 %; their means over half an hour by 2 %.
+# "Does not improve": nothing a reader sees in a density plot. One-second tps spread by 5-6 %; their
+# means over half an hour by 2 %.
 NO_BETTER = 0.02
-# The bar for a plateau is 3 %; a size read in steps of 100 GB is known to half a step, 1.9 % of 2,600.
+# The bar for a plateau is 3 %; a size read in steps of 100 GB is known to half a step, 1.9 % of
+# 2,600.
 KNEE_TOLERANCE_PERCENT = 4.9
 # Share of variance a straight line must explain to be called linear.
 LINEAR = 0.98
 # From here on a gp2 volume has its 3,000 IOPS for good; smaller ones burst for a part of the hour.
 NO_CREDITS_GIB = 1_000
 DENSITY_SIZES = {"gp2": range(1_000, 3_401, 400), "io1": (1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000)}
-RIDGE_POINTS = 60
+RIDGE_POINTS = 60  # a smooth line at the size of the chart
 
 
-def _sweep(steps: Steps) -> dict[tuple[str, str], dict[int, Prediction]]:
+def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
     """Every volume of the article: by engine and volume type, then by GiB or IOPS."""
     runs = {}
     for engine in ENGINES:
         for kind, points in (("gp2", GP2_GIB[engine]), ("io1", IO1_IOPS)):
             # A seed for each: two runs on one would scatter in step.
-            runs[engine, kind] = {point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points}
+            runs[engine, kind] = {
+                point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points
+            }
             steps.step()
     return runs
 
 
 def storage(kind: str, point: int) -> str:
-    """gp2 of so many GiB, io1 of 1 TiB with so many IOPS."""
+    """gp2 of `point` GiB, or io1 of 1 TiB with `point` IOPS."""
     return f"gp2:{point}" if kind == "gp2" else f"io1:1024:{point}"
 
 
@@ -86,7 +102,8 @@ def width(run: Prediction) -> float:
 
 
 def knee(runs: dict[int, Prediction]) -> float:
-    """Smallest size from which nothing larger is better by `NO_BETTER`: between sizes on a straight line."""
+    """Smallest size from which nothing larger is better by `NO_BETTER`: between sizes on a straight
+    line."""
     sizes = list(runs)
     enough = runs[sizes[-1]].summary["tps"] / (1.0 + NO_BETTER)
     for below, above in zip(sizes, sizes[1:], strict=False):
@@ -97,7 +114,8 @@ def knee(runs: dict[int, Prediction]) -> float:
 
 
 def linearity(runs: dict[int, Prediction]) -> float:
-    """Share of the variance of tps that a straight line explains, over sizes that live on no credits."""
+    """Share of the variance of tps that a straight line explains, over sizes that live on no
+    credits."""
     of = {size: run.summary["tps"] for size, run in runs.items() if size >= NO_CREDITS_GIB}
     return statistics.correlation(list(of), list(of.values())) ** 2
 
@@ -107,7 +125,7 @@ def _relative_width(engine: str) -> float:
     return (run.p95 - run.p5) / run.mean
 
 
-def _held_out(steps: Steps) -> tuple[list[Verdict], Table]:
+def _held_out(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     verdicts, rows = [], []
     errors: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for run in measured():
@@ -152,21 +170,35 @@ def _held_out(steps: Steps) -> tuple[list[Verdict], Table]:
         "p95",
         "ours p95",
     )
-    return verdicts, Table(
-        "Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half", columns, tuple(rows)
+    return verdicts, StudyTable(
+        "Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half",
+        columns,
+        tuple(rows),
     )
 
 
-def _row(run: Measured, ours: Prediction) -> tuple:
+def _row(run: TpccRun, ours: Prediction) -> tuple:
     summary = ours.summary
-    quarters = (round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True))
+    quarters = (
+        round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True)
+    )
     quantiles = [
         round(value)
-        for pair in zip((run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True)
+        for pair in zip(
+            (run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True
+        )
         for value in pair
     ]
     error = round(error_percent(summary["tps"], run.mean), 1)
-    return (run.told, "calibration" if run.calibrates else "test", round(run.mean), round(summary["tps"]), error, *quarters, *quantiles)
+    return (
+        run.told,
+        "calibration" if run.calibrates else "test",
+        round(run.mean),
+        round(summary["tps"]),
+        error,
+        *quarters,
+        *quantiles,
+    )
 
 
 def _article(runs: dict) -> list[Verdict]:
@@ -176,10 +208,22 @@ def _article(runs: dict) -> list[Verdict]:
     bound = max(inno[3_400].summary["caps"], key=inno[3_400].summary["caps"].get)
     straight, gain = linearity(rocks), rocks[3_400].summary["tps"] / rocks[2_600].summary["tps"] - 1.0
     verdicts = [
-        compare("InnoDB no better from this gp2 size on", theirs["innodb_gp2_knee_gib"], stops, KNEE_TOLERANCE_PERCENT, f"within {NO_BETTER:.0%} of 3,400 GB; {bound} binds there"),
-        agree("MyRocks on gp2 grows along a straight line", "continues to scale linearly",
-              f"a line explains {straight:.1%}; {gain:+.0%} from 2,600 to 3,400 GB", ARTICLE, straight >= LINEAR and gain > NO_BETTER, "from 1,000 GB on; smaller ones burst"),
-    ]  # fmt: skip
+        compare(
+            "InnoDB no better from this gp2 size on",
+            theirs["innodb_gp2_knee_gib"],
+            stops,
+            KNEE_TOLERANCE_PERCENT,
+            (f"within {NO_BETTER:.0%} of 3,400 GB; {bound} binds there"),
+        ),
+        agree(
+            "MyRocks on gp2 grows along a straight line",
+            "continues to scale linearly",
+            (f"a line explains {straight:.1%}; {gain:+.0%} from 2,600 to 3,400 GB"),
+            ARTICLE,
+            straight >= LINEAR and gain > NO_BETTER,
+            "from 1,000 GB on; smaller ones burst",
+        ),
+    ]
     for kind, spec in LARGEST.items():
         point = 3_400 if kind == "gp2" else 30_000
         ours = {engine: runs[engine, kind][point] for engine in ENGINES}
@@ -208,7 +252,7 @@ def _article(runs: dict) -> list[Verdict]:
     return verdicts
 
 
-def _scaling_table(runs: dict) -> Table:
+def _scaling_table(runs: dict) -> StudyTable:
     instance = core.instance_price(INSTANCE, REGION, DAY)
     hourly = 0.0 if instance is None else instance["usd"]
     rows = []
@@ -216,11 +260,24 @@ def _scaling_table(runs: dict) -> Table:
         for run in sweep.values():
             usd, summary = monthly_usd(run.storage), run.summary
             binds = max(summary["caps"], key=summary["caps"].get)
-            both = (usd + hourly * HOURS_A_MONTH) / summary["tps"]
-            rows.append((ENGINES[engine], run.storage, round(summary["tps"]), round(summary["tps_p5"]), round(summary["tps_p95"]), binds,
-                         round(usd, 2), round(usd / summary["tps"], 3), round(both, 3)))  # fmt: skip
-    columns = ("engine", "storage", "tps", "p5", "p95", "binds", "storage USD/month", "USD/month per tps", f"with {INSTANCE}")
-    return Table("Mean of the second half, and what it costs", columns, tuple(rows))
+            both = (usd + hourly * HOURS_PER_MONTH) / summary["tps"]
+            rows.append(
+                (
+                    ENGINES[engine],
+                    run.storage,
+                    round(summary["tps"]),
+                    round(summary["tps_p5"]),
+                    round(summary["tps_p95"]),
+                    binds,
+                    round(usd, 2),
+                    round(usd / summary["tps"], 3),
+                    round(both, 3),
+                )
+            )
+    names = columns(
+        f"engine | storage | tps | p5 | p95 | binds | storage USD/month | USD/month per tps | with {INSTANCE}"
+    )
+    return StudyTable("Mean of the second half, and what it costs", names, tuple(rows))
 
 
 def _sweep_charts(runs: dict) -> list[ChartData]:
@@ -230,26 +287,37 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
         series = []
         for engine, name in ENGINES.items():
             sweep = runs[engine, kind]
-            series.append(Series(f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())))
+            series.append(
+                ChartSeries(
+                    f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())
+                )
+            )
             at = {
                 _point(run): run.mean
                 for run in known
                 if run.engine == engine and run.storage.startswith(kind) and run.threads == calibrated(engine).threads
             }
             if at:
-                series.append(Series(f"{name}, published", "published", tuple(at), tuple(at.values())))
+                series.append(ChartSeries(f"{name}, published", "published", tuple(at), tuple(at.values())))
         charts.append(
-            ChartData(f"Transactions a second on {kind}, mean of the second half of an hour", "curves", x_title, "tps", tuple(series))
+            ChartData(
+                f"Transactions a second on {kind}, mean of the second half of an hour",
+                "curves",
+                x_title,
+                "tps",
+                tuple(series),
+            )
         )
     return charts
 
 
-def _point(run: Measured) -> int:
+def _point(run: TpccRun) -> int:
     return int(run.storage.rsplit(":", 1)[1])
 
 
 def density(values: list[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """How often each tps is seen, 1 at the most frequent: normal kernels of Silverman's width (0.9 of the standard deviation or the quartiles' / n^0.2)."""
+    """How often each tps is seen, 1 at the most frequent: normal kernels of Silverman's width (0.9
+    of the standard deviation or the quartiles' / n^0.2)."""
     ordered = sorted(values)
     n = len(ordered)
     quartiles = (ordered[(3 * n) // 4] - ordered[n // 4]) / 1.34
@@ -267,12 +335,17 @@ def _density_charts(runs: dict) -> list[ChartData]:
         series = []
         for point in DENSITY_SIZES[kind]:
             label = f"{point:,} {'GiB' if kind == 'gp2' else 'IOPS'}"
-            series.append(Series(label, "simulated", *density(sweep[point].rows["tps"][SECONDS // 2 :].to_list())))
+            series.append(ChartSeries(label, "simulated", *density(sweep[point].rows["tps"][SECONDS // 2 :].to_list())))
             for run in measured():
                 if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
-                    series.append(Series(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
-        title = f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th percentile where known"
-        charts.append(ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series)))
+                    series.append(ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
+        title = (
+            f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th "
+            "percentile where known"
+        )
+        charts.append(
+            ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series))
+        )
     return charts
 
 
@@ -283,11 +356,17 @@ def _second_charts(runs: dict) -> list[ChartData]:
         seconds = range(SECONDS // 2, SECONDS)
         minutes = tuple(second / 60.0 for second in seconds)
         series = tuple(
-            Series(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :]))
+            ChartSeries(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :]))
             for engine, name in ENGINES.items()
         )
         charts.append(
-            ChartData(f"Second by second on {spec}, second half hour", "curves", "time since the cold start (min)", "tps", series)
+            ChartData(
+                f"Second by second on {spec}, second half hour",
+                "curves",
+                "time since the cold start (min)",
+                "tps",
+                series,
+            )
         )
     return charts
 
@@ -298,11 +377,17 @@ def _cost_charts(runs: dict) -> list[ChartData]:
         name = f"{ENGINES[engine]} on {kind}"
         usd = [monthly_usd(run.storage) for run in sweep.values()]
         tps = [run.summary["tps"] for run in sweep.values()]
-        by_tps.append(Series(name, "simulated", tuple(usd), tuple(tps)))
-        per_tps.append(Series(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))))
+        by_tps.append(ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
+        per_tps.append(
+            ChartSeries(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True)))
+        )
     return [
         ChartData(
-            f"What more money buys ({REGION}, prices of {DAY}, storage alone)", "curves", "storage (USD a month)", "tps", tuple(by_tps)
+            f"What more money buys ({REGION}, prices of {DAY}, storage alone)",
+            "curves",
+            "storage (USD a month)",
+            "tps",
+            tuple(by_tps),
         ),
         ChartData("Cost of a transaction a second", "curves", "tps", "USD a month per tps", tuple(per_tps)),
     ]
@@ -311,25 +396,23 @@ def _cost_charts(runs: dict) -> list[ChartData]:
 def run(progress: Progress | None = None) -> StudyResult:
     """Repeats the known runs, then both engines on every volume of the article."""
     started = time.monotonic()
-    steps = Steps(2 * len(ENGINES) + len(measured()), progress)
+    steps = StepProgress(2 * len(ENGINES) + len(measured()), progress)
     verdicts, held_out = _held_out(steps)
     runs = _sweep(steps)
     charts = (*_sweep_charts(runs), *_density_charts(runs), *_second_charts(runs), *_cost_charts(runs))
     gp2 = next(run for run in measured() if run.storage == "gp2:2000")
     as_assumed = simulated("innodb", gp2.storage).summary["tps"]
     calibration = calibrated("innodb")
-    notes = (
-        f"Calibrated on one hour for each engine (io1, 20,000 IOPS, {calibration.threads} threads); nothing else of these runs is in the databases.",
-        (
-            f"The pool of the 2018-08 runs is not published. 54 GB fits the io1 runs; the gp2 run looks like {gp2.cache_gb:g} GB, which is inferred from it and so "
-            f"flatters its error. With 54 GB ({54 * GIB_PER_GB:.1f} GiB) ours is {as_assumed:.0f} tps, {error_percent(as_assumed, gp2.mean):+.1f} %."
-        ),
-        "gp2 below 1,000 GiB is simulated with the full bucket of a new volume: it bursts at 3,000 IOPS for most or all of the hour, so 500 to 1,000 GiB are alike.",
-        (
-            "MyRocks' densities are wide because its tps are high: at io1 20,000 the published 5th to 95th percentile span "
-            f"{_relative_width('myrocks'):.0%} of the mean, InnoDB's {_relative_width('innodb'):.0%}."
-        ),
-        "Simulated tps scatter from second to second as the calibration run did, plus MyRocks' compactions; no two runs share a second, only their spread compares.",
-        "Costs are of storage alone, us-east-1; the column with the instance adds its on-demand hours (730 a month).",
+    notes = base.texts(
+        "scaling_2018",
+        threads=calibration.threads,
+        cache_gb=gp2.cache_gb,
+        assumed_gib=54 * GIB_PER_GB,
+        tps=as_assumed,
+        error_percent=error_percent(as_assumed, gp2.mean),
+        myrocks_width=_relative_width("myrocks"),
+        innodb_width=_relative_width("innodb"),
     )
-    return StudyResult(STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started)
+    return StudyResult(
+        STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started
+    )

@@ -1,4 +1,5 @@
-"""sysbench-tpcc over 5,000 warehouses on EBS in 2018: the runs whose figures are known, and the databases calibrated on one of them for each engine."""
+"""sysbench-tpcc over 5,000 warehouses on EBS in 2018: the runs whose figures are known, and the
+databases calibrated on one of them for each engine."""
 
 from __future__ import annotations
 
@@ -14,16 +15,17 @@ from headrace.workload.transactions import TransactionWorkload
 
 DAY = "2018-08-15"
 INSTANCE = "c5.9xlarge"
-SECONDS = 3_600
+SECONDS = 3_600  # of each published run
 ENGINES = {"innodb": "InnoDB", "myrocks": "MyRocks"}
 # The runs the databases in calibrated/ were made from (calibrated/*.run.toml): they test nothing.
 CALIBRATED_ON = ("innodb_io1_20000iops_72thr", "myrocks_io1_20000iops_72thr")
-GIB_PER_GB = 1e9 / 1024.0**3
+GIB_PER_GB = 1e9 / 1024.0**3  # the runs state GB
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One published run: means and quantiles of its one-second tps. `cache_gb` is `cache_known`: published, assumed, or inferred from the run."""
+class TpccRun:
+    """One published run: means and quantiles of its one-second tps. `cache_gb` is `cache_known`:
+    published, assumed, or inferred from the run."""
 
     name: str
     engine: str
@@ -49,18 +51,30 @@ class Measured:
         return f"{ENGINES[self.engine]}, {self.storage}, {self.cache_gb:g} GB, {self.threads} threads"
 
 
-def measured() -> tuple[Measured, ...]:
-    """The runs on c5.9xlarge. Those of other data sets and machines stand in the same table and are left out here."""
+def measured() -> tuple[TpccRun, ...]:
+    """The runs on c5.9xlarge. Those of other data sets and machines stand in the same table and are
+    left out here."""
     runs = []
     for row in published("tpcc_runs"):
         if row["instance"] != INSTANCE:
             continue
         quarters = tuple(float(row[name]) for name in ("q1", "q2", "q3", "q4"))
-        quantiles = (float(row[name]) for name in ("p5", "p50", "p95"))
         runs.append(
-            Measured(row["run"], row["engine"], row["storage"], float(row["cache_gb"]), row["cache_known"], int(row["threads"]),
-                     float(row["mean_second_half"]), quarters, *quantiles, Source(row["source"], row["date"]))
-        )  # fmt: skip
+            TpccRun(
+                row["run"],
+                row["engine"],
+                row["storage"],
+                float(row["cache_gb"]),
+                row["cache_known"],
+                int(row["threads"]),
+                float(row["mean_second_half"]),
+                quarters,
+                float(row["p5"]),
+                float(row["p50"]),
+                float(row["p95"]),
+                Source(row["source"], row["date"]),
+            )
+        )
     return tuple(runs)
 
 
@@ -73,18 +87,31 @@ def calibrated(engine: str) -> TransactionWorkload:
     return workload
 
 
-def run_again(run: Measured, draws: int = 0) -> Prediction:
+def run_again(run: TpccRun, draws: int = 0) -> Prediction:
     """The published run on the model."""
     return simulated(run.engine, run.storage, cache_gib=run.cache_gb * GIB_PER_GB, threads=run.threads, draws=draws)
 
 
-def simulated(engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed) -> Prediction:
-    """An hour of the calibrated database on another storage; cache and clients as calibrated unless given."""
+def simulated(
+    engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed
+) -> Prediction:
+    """An hour of the calibrated database on another storage; cache and clients as calibrated unless
+    given."""
     return predict(
-        calibrated(engine), storage, instance=INSTANCE, as_of=DAY, seconds=SECONDS, start=start, seed=seed, draws=draws, **changed
+        calibrated(engine),
+        storage,
+        instance=INSTANCE,
+        as_of=DAY,
+        seconds=SECONDS,
+        start=start,
+        seed=seed,
+        draws=draws,
+        **changed,
     )
 
 
-def per_minute(values: list[float], of: Callable[[list[float]], float] = lambda part: sum(part) / len(part)) -> tuple[float, ...]:
+def per_minute(
+    values: list[float], of: Callable[[list[float]], float] = lambda part: sum(part) / len(part)
+) -> tuple[float, ...]:
     """One-second values as one figure a minute: means unless told otherwise."""
     return tuple(of(values[i : i + 60]) for i in range(0, len(values) - 59, 60))

@@ -20,7 +20,7 @@ import tomli_w
 
 from headrace.base.checks import check_choice, shown
 from headrace.base.documents import DocumentKind, Table, convert, known_keys, needed_keys, parse_toml, said_as
-from headrace.base.files import read_bytes, write_whole
+from headrace.base.files import path_of, read_bytes, write_whole
 from headrace.errors import HeadraceError, InputError
 from headrace.workload import transaction_files
 from headrace.workload.daily import from_answers, from_constant_answers, new_constant, new_daily
@@ -115,7 +115,7 @@ def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
 
     Raises InputError (bad content, exit code 2) or CouldNotRun (cannot be read, 3).
     """
-    path = Path(path)
+    path = path_of(path)
     content = read_bytes(path, MAX_TOML_BYTES)
     try:
         document = parse_toml(path.name, content, KIND)
@@ -135,7 +135,7 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
 
     More than 20,000 points go into `NAME.HASH.csv` next to it, written first.
     """
-    path = Path(path)
+    path = path_of(path)
     if isinstance(workload, TransactionWorkload):
         write_whole(
             path, transaction_files.to_toml(workload, {"format": FORMAT, "version": VERSION, "model": "mysql"}).encode()
@@ -144,6 +144,8 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
     if isinstance(workload, ClosedWorkload):
         write_whole(path, tomli_w.dumps(_closed_document(workload)).encode())
         return
+    if not isinstance(workload, OpenWorkload):
+        raise InputError(type(workload).__name__, "is no workload", "docs/reference/python.md", "Load or make one: headrace.load.")
     document = _open_head(workload)
     answers = workload.source.get("answers")
     if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _made_again(workload, answers):

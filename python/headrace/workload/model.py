@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from headrace.base.checks import check_choice, check_name, check_number, check_whole, shown
+from headrace.base.clocks import span_in_words
+from headrace.base.shown import Shown
 from headrace.base.units import GIB, KIB
 from headrace.errors import InputError
 from headrace.workload import describe
@@ -51,8 +53,8 @@ MAX_MARGIN = 100.0
 MAX_OUTSTANDING = 1024
 
 
-@dataclass(frozen=True, eq=False)
-class OpenWorkload:
+@dataclass(frozen=True, eq=False, repr=False)
+class OpenWorkload(Shown):
     """Demand that arrives whether or not it is served.
 
     `points`: one row per point, all f64, contiguous, sorted, first `t_s` 0: `t_s` and `duration_s`
@@ -108,6 +110,10 @@ class OpenWorkload:
         return mine == theirs and self.points.equals(other.points)
 
     __hash__ = None  # type: ignore[assignment]  # a frame cannot be hashed
+
+    def in_short(self) -> str:
+        """Name, kind and length; see `Shown`."""
+        return f"{self.name}: {self.kind}, {self.points.height:,} points over {span_in_words(round(self.span_s))}"
 
     @property
     def span_s(self) -> float:

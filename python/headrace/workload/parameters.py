@@ -33,9 +33,9 @@ CPU_SPREAD = 0.35
 # 2018, or a guess of like size.
 INNODB = (
     ModelParameter("pages_touched", ("popularity",), 0.25, "distinct pages that transactions touch"),
-    ModelParameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages, 0 to 1", 1.0),
+    ModelParameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages", 1.0),
     ModelParameter(
-        "old_share", ("old_share",), 0.15, "effective share of the LRU list's old sublist, 0 to 1", 1.0, 0.05
+        "old_share", ("old_share",), 0.15, "effective share of the LRU list's old sublist", 1.0, 0.05
     ),
     ModelParameter(
         "flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages flushed from the flush list per transaction", 1e5
@@ -44,9 +44,9 @@ INNODB = (
         "flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing reaches its full rate"
     ),
     ModelParameter(
-        "first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills, 0 to 2", 2.0
+        "first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0
     ),
-    ModelParameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later, 0 to 2", 2.0),
+    ModelParameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later", 2.0),
     ModelParameter(
         "dirty_slope",
         ("writes", "dirty_slope"),
@@ -57,31 +57,31 @@ INNODB = (
     ModelParameter(
         "background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6
     ),
-    ModelParameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O, ms"),
-    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction, ms"),
+    ModelParameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O"),
+    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
     ModelParameter(
         "sharpness",
         ("clients", "sharpness"),
         0.2,
-        "how sharply one limit takes over from the next, exponent",
+        "how sharply one limit takes over from the next",
         64.0,
         1.0,
     ),
 )
 MYROCKS = (
     ModelParameter("pages_touched", ("popularity",), 0.4, "distinct blocks that transactions touch"),
-    ModelParameter("usable_share", ("usable_share",), 0.05, "share of the block cache that holds blocks, 0 to 1", 1.0),
+    ModelParameter("usable_share", ("usable_share",), 0.05, "share of the block cache that holds blocks", 1.0),
     ModelParameter("read_bytes", ("read_bytes",), 0.2, "bytes of a compressed block", 262_144.0, 512.0),
     ModelParameter(
         "compaction_bytes", ("compaction", "bytes"), 0.5, "bytes that compaction reads and writes per transaction"
     ),
-    ModelParameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O, ms"),
-    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction, ms"),
+    ModelParameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O"),
+    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
     ModelParameter(
         "sharpness",
         ("clients", "sharpness"),
         0.2,
-        "how sharply one limit takes over from the next, exponent",
+        "how sharply one limit takes over from the next",
         64.0,
         1.0,
     ),

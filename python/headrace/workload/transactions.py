@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from headrace.base import core
+from headrace.base.shown import Shown
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 
@@ -41,8 +42,8 @@ class Covered:
     grown: float = 1.0  # how many times the data of the runs this stands for; the rest grew with it
 
 
-@dataclass(frozen=True, eq=False)
-class TransactionWorkload:
+@dataclass(frozen=True, eq=False, repr=False)
+class TransactionWorkload(Shown):
     """A MySQL database and its clients.
 
     `engine`: innodb or myrocks. `database`: the core's parameters, see
@@ -73,6 +74,11 @@ class TransactionWorkload:
     log_storage: str | None = None
     start: str | None = None
 
+    def in_short(self) -> str:
+        """Name, engine, cache and clients; see `Shown`."""
+        size = "" if self.size_gib is None else f"{self.size_gib:,.4g} GiB of data, "
+        return f"{self.name}: {self.engine}, {size}cache {self.cache_gib:,.3g} GiB, {self.threads:,} clients"
+
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise InputError(f"engine = {self.engine!r}", "must be innodb or myrocks", DOC)
@@ -87,6 +93,13 @@ class TransactionWorkload:
         except core.CoreError as error:
             value_, rule, source, hint = (str(part) for part in error.args)
             raise InputError(value_, rule, source or DOC, hint) from None
+
+    def to_document(self) -> dict:
+        """What `headrace calibrate --output json` prints."""
+        return {
+            "schema": "headrace-calibration/1", "name": self.name, "engine": self.engine, "parameters": list(self.parameters),
+            "runs": list(self.runs), "caveats": list(self.caveats), "database": self.database,
+        }  # fmt: skip
 
     def grown(self, factor: float) -> TransactionWorkload:
         """The same over `factor` times the data.

@@ -1,4 +1,5 @@
-"""Values and effects of the advice: how they follow from storage, memory, processors and workload."""
+"""Values and effects of the advice: how they follow from storage, memory, processors and
+workload."""
 
 from __future__ import annotations
 
@@ -6,13 +7,14 @@ import copy
 from dataclasses import replace
 
 import pytest
+from advised import advised
 from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
-from headrace.advice import advise, server_of
+from headrace.advice import server_of
 from headrace.advice.model import LOSSY, RISKS, SAFE, SLOWER
-from headrace.advice.situation import storage_of
+from headrace.advice.situation import storage_rates
 from headrace.advice.values import as_bytes, as_number, is_on, same, size_text
 from headrace.errors import InputError
 from headrace.simulation.database import predict
@@ -22,7 +24,7 @@ ASKED = {"storage": "gp3:500:6000:500", "memory_gib": 32, "flavor": "mysql", "ve
 
 
 def by_id(**more) -> dict:
-    return {item.id: item for item in advise(**ASKED | more)}
+    return {item.id: item for item in advised(**ASKED | more)}
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +54,9 @@ WHITEPAPER = {
 def test_the_whitepapers_tuned_server(storage):
     found = {
         item.parameter: item.value
-        for item in advise(storage=storage, memory_gib=244, vcpus=32, flavor="mysql", version="5.7.18", as_of="2017-06-01")
+        for item in advised(storage=storage, memory_gib=244, vcpus=32, flavor="mysql", version="5.7.18", as_of="2017-06-01")
     }
-    # Theirs had 193 GiB of pool, 79 % of memory; ours is 3/4, the one share of docs/decisions/0006.
+    # Theirs had 193 GiB of pool, 79 % of memory; ours is 3/4 (docs/decisions/0006).
     assert {name: found[name] for name in WHITEPAPER} == WHITEPAPER
     # Theirs: 2 x 134 MB. Ours has more: an hour of writes, they say, is what it should hold.
     assert as_bytes(found["innodb_log_file_size"]) >= 134e6
@@ -69,7 +71,8 @@ def test_the_whitepapers_tuned_server(storage):
         ("gp2:500", 1500, 3000, 250, 1500 / 1.0625),
         # Two members; bytes bind: 2 x 125 MiB/s over 32 KiB.
         ("2xgp3:500:16000:125", 32_000, 32_000, 250, 8_000),
-        # RAID 10 writes twice; RAID 5 of three reads the other data and writes two, of more it reads two and writes two.
+        # RAID 10 writes twice; RAID 5 of three reads the other data and writes two, of more it
+        # reads two and writes two.
         ("raid10:4xgp3:500:3000:500", 12_000, 12_000, 2_000, 12_000 / 1.0625 / 2),
         ("raid5:3xgp3:500:3000:500", 9_000, 9_000, 1_500, 9_000 / 1.0625 / 3),
         ("raid5:5xgp3:500:3000:500", 15_000, 15_000, 2_500, 15_000 / 1.0625 / 4),
@@ -77,19 +80,19 @@ def test_the_whitepapers_tuned_server(storage):
     ],
 )
 def test_what_a_storage_sustains(storage, iops, burst, mib_s, pages_s):
-    found = storage_of(storage)
+    found = storage_rates(storage)
     assert (found.iops, found.burst_iops, found.mib_s) == (iops, burst, mib_s)
     assert found.pages_s == pytest.approx(pages_s)
 
 
 def test_an_instance_caps_the_storage_and_gives_memory_and_processors():
     # m5.2xlarge: 12,000 IOPS and 287.5 MB/s at its baseline, 32 GiB, 8 virtual CPUs (catalog).
-    held = storage_of("gp3:500:16000:1000", None, "m5.2xlarge")
+    held = storage_rates("gp3:500:16000:1000", None, "m5.2xlarge")
     assert (held.iops, held.bytes_s) == (12_000, 287.5e6)
-    found = {item.id: item for item in advise(storage="gp3:500:16000:1000", instance="m5.2xlarge", flavor="mysql", version="8.4")}
+    found = {item.id: item for item in advised(storage="gp3:500:16000:1000", instance="m5.2xlarge", flavor="mysql", version="8.4")}
     assert found["innodb_buffer_pool_size"].value == "24G"
     assert found["innodb_redo_log_capacity"].value == "4G"  # 8 virtual CPUs / 2
-    local = {item.id: item for item in advise(storage="gp3:500", instance="m5d.2xlarge", flavor="mysql", version="8.4")}
+    local = {item.id: item for item in advised(storage="gp3:500", instance="m5d.2xlarge", flavor="mysql", version="8.4")}
     assert "tmpdir" in local and not local["tmpdir"].settable and "tmpdir" not in found
 
 
@@ -100,7 +103,8 @@ def test_turning_disks_are_not_flash():
 
 def test_a_workload_decides_pool_redo_and_capacity(plain):
     guessed, known = by_id(), by_id(workload=plain)
-    # As predicted by the simulator at the pool that fits: an hour of that redo (to the whole 128 MiB the advice rounds to).
+    # As predicted by the simulator at the pool that fits: an hour of that redo (to the whole 128
+    # MiB the advice rounds to).
     tps = predict(plain, ASKED["storage"], cache_gib=32 * 0.75, start="warm", seconds=3600, seed=None, draws=0).summary["tps"]
     hour = plain.database["log"]["redo_bytes_per_tx"] * tps * 3600
     redo = as_bytes(known["innodb_redo_log_capacity"].value)
@@ -109,7 +113,8 @@ def test_a_workload_decides_pool_redo_and_capacity(plain):
     assert "hot set" in known["innodb_buffer_pool_size"].why
     small = headrace.sysbench_tpcc(warehouses=100, engine="innodb", cache_gib=4, threads=16)
     pool = as_bytes(by_id(workload=small)["innodb_buffer_pool_size"].value)
-    # The whitepaper: more than the data makes nothing faster. With a tenth to grow, in chunks of 128 MiB.
+    # The whitepaper: more than the data makes nothing faster. With a tenth to grow, in chunks of
+    # 128 MiB.
     assert small.size_gib * 1.1 * GIB - 2**27 <= pool <= small.size_gib * 1.1 * GIB
 
 
@@ -184,7 +189,7 @@ def test_folders_need_a_path_or_stay_comments():
 
 
 def test_myrocks(rocks):
-    found = {item.id: item for item in advise(**ASKED | {"flavor": "mariadb", "version": "10.11.19"}, engine="myrocks", workload=rocks)}
+    found = {item.id: item for item in advised(**ASKED | {"flavor": "mariadb", "version": "10.11.19"}, engine="myrocks", workload=rocks)}
     rate = as_bytes(found["rocksdb_rate_limiter_bytes_per_sec"].value)
     # 30 % of 500 MiB/s.
     assert rate == 150 * 2**20
@@ -194,7 +199,7 @@ def test_myrocks(rocks):
     assert not {"innodb_io_capacity", "innodb_flush_neighbors"} & set(found)
     cache, tables = as_bytes(found["rocksdb_block_cache_size"].value), 2 * 256 * 2**20
     assert cache + tables <= 0.75 * 32 * GIB
-    serial = advise(**ASKED | {"flavor": "mariadb", "version": "10.11.19"}, engine="myrocks", current={"tx_isolation": "SERIALIZABLE"})
+    serial = advised(**ASKED | {"flavor": "mariadb", "version": "10.11.19"}, engine="myrocks", current={"tx_isolation": "SERIALIZABLE"})
     assert next(item for item in serial if item.id == "transaction_isolation").differs
 
 
@@ -206,7 +211,7 @@ def test_myrocks(rocks):
 def test_values_are_sane_whatever_the_machine(memory, vcpus, engine, storage, version):
     found = {
         item.id: item
-        for item in advise(storage=storage, memory_gib=memory, vcpus=vcpus, engine=engine, flavor=version[0], version=version[1])
+        for item in advised(storage=storage, memory_gib=memory, vcpus=vcpus, engine=engine, flavor=version[0], version=version[1])
     }
     caches = as_bytes(found["innodb_buffer_pool_size"].value) + as_bytes(
         found.get("rocksdb_block_cache_size", found["innodb_buffer_pool_size"]).value
@@ -218,7 +223,7 @@ def test_values_are_sane_whatever_the_machine(memory, vcpus, engine, storage, ve
     if engine == "innodb":
         capacity, most = (float(found[name].value) for name in ("innodb_io_capacity", "innodb_io_capacity_max"))
         assert 100 <= capacity <= most
-        assert most <= max(100.0, storage_of(storage).pages_s)
+        assert most <= max(100.0, storage_rates(storage).pages_s)
         redo = found.get("innodb_redo_log_capacity") or found["innodb_log_file_size"]
         assert 4 * 2**20 <= as_bytes(redo.value) <= 128 * GIB  # innodb_log_file_size takes 4 MiB at least
         pool, instances = as_bytes(found["innodb_buffer_pool_size"].value), found.get("innodb_buffer_pool_instances")
@@ -256,8 +261,8 @@ def test_values_compare_by_meaning():
     ("flavor", "version", "says"),
     [
         ("mysql", "5.6", "not known"), ("mysql", "10.11", "not known"), ("mariadb", "8.0", "not known"), ("mariadb", "12.0", "not known"), ("percona", "9.0", "not known"),
-        ("mysql", "eight", "no version"), ("oracle", "8.0", "must be one of"), ("mysql", None, "no version"), ("mysql", (8,), "no version"), ("mysql", (8, True), "no version"),
-        ("mysql", (8, -1), "no version"), ("mysql", "8.0.36\n", None), ("mariadb", "10.11.19-MariaDB-0+deb12u1", None), ("mysql", (9, 7, 4), None),
+        ("mysql", "eight", "not a version"), ("oracle", "8.0", "must be one of"), ("mysql", None, "not a version"), ("mysql", (8,), "not a version"), ("mysql", (8, True), "not a version"),
+        ("mysql", (8, -1), "not a version"), ("mysql", "8.0.36\n", None), ("mariadb", "10.11.19-MariaDB-0+deb12u1", None), ("mysql", (9, 7, 4), None),
     ],
 )  # fmt: skip
 def test_versions(flavor, version, says):
@@ -281,13 +286,13 @@ def test_versions(flavor, version, says):
 )  # fmt: skip
 def test_bad_input_is_refused_in_words(more, says):
     with pytest.raises(InputError) as caught:
-        advise(**ASKED | more)
+        advised(**ASKED | more)
     assert says in caught.value.rule
 
 
 def test_a_workload_of_the_other_engine_is_refused(rocks):
     with pytest.raises(InputError, match="myrocks"):
-        advise(**ASKED, workload=rocks)
+        advised(**ASKED, workload=rocks)
 
 
 @pytest.mark.parametrize("value", ["", "lots", "-1", "99999999999999999999999", "1.5G", "\x00"])
@@ -300,4 +305,4 @@ def test_nonsense_of_a_server_is_compared_not_believed(value, plain):
         "sync_binlog",
         "innodb_doublewrite",
     ):
-        assert advise(**ASKED, workload=plain, current={name: value})
+        assert advised(**ASKED, workload=plain, current={name: value})

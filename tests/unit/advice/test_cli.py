@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 from places import DATA
 
+import headrace
 from headrace.advice.output import columns
 from headrace.cli import main
+from headrace.errors import InputError
 
-ASKED = ["--storage", "gp3:500:6000", "--memory", "32", "--vcpus", "8", "--server-version", "8.0.36"]
+ASKED = ["--storage", "gp3:500:6000", "--memory-gib", "32", "--vcpus", "8", "--server-version", "8.0.36"]
 
 
 def run(capsys, *words: str) -> tuple[int, str, str]:
@@ -64,7 +67,7 @@ def test_a_workload_by_name_gives_effects(capsys):
 
 
 def test_the_flavor_follows_from_version_or_file(capsys, tmp_path):
-    words = ["--storage", "gp3:500", "--memory", "8", "--output", "json"]
+    words = ["--storage", "gp3:500", "--memory-gib", "8", "--output", "json"]
     assert json.loads(run(capsys, *words, "--server-version", "10.11.19-MariaDB")[1])["flavor"] == "mariadb"
     config = tmp_path / "my.cnf"
     config.write_text("[mariadb-10.11]\nsync_binlog=1\n")
@@ -77,7 +80,7 @@ def test_the_flavor_follows_from_version_or_file(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["--memory", "8"], 2, "--storage"),
+        (["--memory-gib", "8"], 2, "--storage"),
         (["--storage", "gp3:500"], 2, "memory"),
         ([*ASKED, "--check"], 2, "compares"),
         ([*ASKED, "--output", "diff"], 2, "option file"),
@@ -89,8 +92,8 @@ def test_the_flavor_follows_from_version_or_file(capsys, tmp_path):
         ([*ASKED, "--flavor", "mariadb"], 2, "not known"),
         ([*ASKED, "--log-dir", "here"], 2, "absolute"),
         ([*ASKED, "mysql://me@127.0.0.1:1/"], 2, "says itself"),
-        (["--storage", "gp3:500", "--memory", "8", "mysql://me:secret@127.0.0.1/"], 2, "password"),
-        (["--storage", "gp3:500", "--memory", "8", "mysql://me@127.0.0.1:1/"], 3, "127.0.0.1:1"),
+        (["--storage", "gp3:500", "--memory-gib", "8", "mysql://me:secret@127.0.0.1/"], 2, "password"),
+        (["--storage", "gp3:500", "--memory-gib", "8", "mysql://me@127.0.0.1:1/"], 3, "127.0.0.1:1"),
     ],
 )
 def test_bad_input(capsys, words, code, says, monkeypatch, tmp_path):
@@ -103,9 +106,7 @@ def test_help_starts_no_heavy_import():
     import subprocess
     import sys
 
-    code = (
-        "import sys, headrace.cli.advise; print(sorted(name for name in ('pymysql', 'numpy', 'headrace.servers') if name in sys.modules))"
-    )
+    code = "import sys, headrace.cli.servers.advise; print(sorted(name for name in ('pymysql', 'numpy', 'headrace.servers') if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
@@ -124,7 +125,8 @@ def redo_today(capsys, *words) -> str:
 @pytest.mark.parametrize(
     ("lines", "redo", "says"),
     [
-        # MySQL manual, "Redo Log": files x size while the capacity is not set itself; two files of 48 MiB where one of the two is not said.
+        # MySQL manual, "Redo Log": files x size while the capacity is not set itself; two files of
+        # 48 MiB where one of the two is not said.
         (("innodb_log_file_size=512M",), "1G", "still takes it"),
         (("innodb_log_file_size=512M", "innodb_log_files_in_group=4"), "2G", "still takes it"),
         (("innodb_log_files_in_group=4",), "192M", "still takes it"),
@@ -135,7 +137,7 @@ def test_old_sizes_of_the_redo_log_count_until_the_capacity_is_set(capsys, tmp_p
     words = [*ASKED, "--config", write_config(tmp_path, *lines)]
     code, out, err = run(capsys, *words, "--output", "diff")
     assert code == 0 and f"{lines[0].partition('=')[0]}: MySQL 8.0.36 {says}" in err
-    # With the new capacity beside it the old one counts no longer: a comment.
+    # With the new capacity the old size does not count any more: it becomes a comment.
     assert f"-{lines[0]}" in out and f": {lines[0]}\n" in out and "innodb_redo_log_capacity = " in out
     assert redo_today(capsys, *words) == redo
 
@@ -144,7 +146,7 @@ def test_old_sizes_do_not_count_where_the_server_refuses_them(capsys, tmp_path):
     words = [
         "--storage",
         "gp3:500",
-        "--memory",
+        "--memory-gib",
         "32",
         "--server-version",
         "9.0",
@@ -159,9 +161,11 @@ def test_options_no_server_knows_are_findings(capsys, tmp_path):
              "validate_password.policy=LOW", "wsrep_on=OFF", "performance-schema-instrument='%=on'")  # fmt: skip
     config = write_config(tmp_path, "foo_bar=1", *known, "innodb_buffer_pol_size=1G")
     code, out, err = run(capsys, *ASKED, "--config", config, "--check")
-    unknown = [line for line in err.splitlines() if "no option of MySQL or MariaDB known here" in line]
+    unknown = [line for line in err.splitlines() if "not an option of MySQL or MariaDB known here" in line]
     assert code == 1 and [line.split(": ")[1] for line in unknown] == ["foo_bar", "innodb_buffer_pol_size"]
     assert "does not start" in unknown[0] and "line 2" in unknown[0] and unknown[1].endswith("Did you mean innodb_buffer_pool_size?")
+    changed = run(capsys, *ASKED, "--config", config, "--output", "diff")[1]
+    assert "\n+# not known to MySQL 8.0.36: foo_bar=1\n" in changed and "loose_foo_bar" not in "".join(re.findall("^[+-].*", changed, re.M))
 
 
 def test_real_servers_options_are_known():
@@ -188,19 +192,32 @@ def test_a_line_that_is_set_again_below_does_not_stay_above_the_new_one(capsys, 
 
 
 def test_the_table_shows_changes_first_and_what_is_so_already_in_one_row(capsys, tmp_path):
-    from headrace.advice.answer import CHANGES, answer
-
     for config in (None, write_config(tmp_path, "innodb_io_capacity=100", "innodb_flush_method=O_DIRECT")):
-        found = answer(storage="gp3:500:6000", memory_gib=32, vcpus=8, version="8.0.36", config=config)
-        *chapters, (title, names, last) = found.tables()
-        shown = [row[1] for _, _, rows in chapters for row in rows]
-        so = [pair.partition("=")[0] for pair in last[0][1].split(", ")]
+        found = headrace.advise(storage="gp3:500:6000", memory_gib=32, vcpus=8, version="8.0.36", config=config)
+        *tables, (title, names, last) = found.tables()
+        shown = [row[1] for _, _, rows in tables for row in rows]
+        so = [pair.partition("=")[0] for pair in last[0][0].split(", ")]
         # Everything once, and nothing twice.
-        assert sorted(shown + so) == sorted(item.parameter for item in found.advice) and len(last) == 1 and names == ("change", "settings")
-        for _, heads, rows in chapters:
-            assert heads[0] == "change" and [CHANGES.index(row[0]) for row in rows] == sorted(CHANGES.index(row[0]) for row in rows)
-        active = {item.parameter for item in found.advice if item.active}
-        assert {row[1] for _, _, rows in chapters for row in rows if row[0] == "set"} <= active
-        assert "innodb_io_capacity" in shown and "innodb_flush_neighbors" in so
+        assert sorted(shown + so) == sorted(item.parameter for item in found) and len(last) == 1
+        assert [name for name, _, _ in tables] == ["Set", "Decide"] and names == ("settings",)
+        to_set = {row[1]: row[3] for row in tables[0][2]}
+        assert to_set.keys() <= {item.parameter for item in found if item.active}
+        assert tables[0][1][3] == ("default" if config is None else "today")
+        assert to_set["innodb_io_capacity"] == ("200" if config is None else "100")
+        assert "innodb_flush_neighbors" in so
         assert ("innodb_flush_method" in so) == (config is not None), "8.0's default is fsync"
-        assert title == ("As advised by default" if config is None else "As advised already")
+        assert title == ("Keep: as advised by default" if config is None else "Keep: as advised today")
+        rows = list(csv.DictReader(io.StringIO(run(capsys, *ASKED, *(["--config", config] if config else []), "--output", "csv")[1])))
+        assert {row["parameter"] for row in rows if row["change"] == "set"} == to_set.keys()
+
+
+def test_from_python(tmp_path):
+    found = headrace.advise("gp3:500:6000", memory_gib=32, vcpus=8, config=write_config(tmp_path, "sync_binlog=0"))
+    assert repr(found).startswith("<Advice for MySQL 8.4 (newest) on gp3:500:6000: ") and len(repr(found)) < 120
+    assert found["sync_binlog"].current == "0" and found["sync_binlog"] in found.settings and len(found) == len(list(found))
+    assert "\nsync_binlog = 1\n" in found.to_cnf() and "-sync_binlog=0" in found.to_diff() and not found.agrees
+    assert found.to_dict()["findings"][0]["parameter"] == "sync_binlog"
+    with pytest.raises(KeyError):
+        found["no_such_setting"]
+    with pytest.raises(InputError, match="mysql://"):
+        headrace.advise("gp3:500:6000", memory_gib=32, address="db")

@@ -1,13 +1,15 @@
-"""Names of settings against real servers: what their `--verbose --help` listed, and how they took settings that have come or gone (data/make_server_options.py)."""
+"""Names of settings against real servers: what their `--verbose --help` listed, and how they took
+settings that have come or gone (data/make_server_options.py)."""
 
 from __future__ import annotations
 
 import csv
 
 import pytest
+from advised import advised
 from places import DATA, ROOT
 
-from headrace.advice import advise, server_of, tuned_settings
+from headrace.advice import server_of, tuned_settings
 from headrace.advice.current import gone
 from headrace.advice.model import RISKS
 from headrace.advice.reference import rewritten
@@ -24,7 +26,7 @@ IDLE = {
     ("mariadb-10.5.23", "innodb_buffer_pool_instances"), ("mariadb-10.5.23", "innodb_page_cleaners"), ("mariadb-10.5.23", "innodb_log_files_in_group"),
     ("mariadb-11.4.5", "innodb_flush_method"), ("mariadb-11.8.6", "innodb_flush_method"), ("mariadb-10.11.19", "innodb_log_file_buffering"),
 }  # fmt: skip
-# Every version anybody runs, beside those that were read.
+# The versions that were read, and others that are in use.
 VERSIONS = {
     "mysql": [
         "5.7.22",
@@ -66,7 +68,7 @@ def every_advice(flavor: str, version: str):
         if engine == "myrocks" and (flavor == "mysql" or (flavor, version) == ("mariadb", "10.2.11")):
             continue
         for durability in ("full", "relaxed"):
-            yield from advise(
+            yield from advised(
                 storage="gp3:500", memory_gib=16, flavor=flavor, version=version, engine=engine, replica=True, durability=durability,
                 log_storage="gp3:50", log_dir="/log", tmp_dir="/scratch", vcpus=8, current={"log_bin": "ON"},
             )  # fmt: skip
@@ -108,7 +110,7 @@ def test_every_version_gets_a_consistent_set(flavor, version):
         assert item.risk in RISKS and item.why and item.source and item.value != ""
         refused = gone(item.parameter, server)
         assert refused is None, f"{item.parameter} is advised and {refused['then']}"
-    names = [item.parameter for item in advise(storage="gp3:500", memory_gib=16, flavor=flavor, version=version)]
+    names = [item.parameter for item in advised(storage="gp3:500", memory_gib=16, flavor=flavor, version=version)]
     assert len(names) == len(set(names))
     redo = {"innodb_redo_log_capacity", "innodb_log_file_size"} & set(names)
     assert len(redo) == 1, "one size of the redo log, and only one"

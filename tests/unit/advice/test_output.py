@@ -1,4 +1,5 @@
-"""Option files and diffs that `headrace advise` writes: read back, applied with patch, without secrets."""
+"""Option files and diffs that `headrace advise` writes: read back, applied with patch, without
+secrets."""
 
 from __future__ import annotations
 
@@ -10,10 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.advice import server_of
-from headrace.advice.answer import answer
-from headrace.advice.option_files import read_option_file, server_groups
-from headrace.advice.output import cnf_value
+from headrace.advice import advise, server_of
+from headrace.connect.option_files import read_option_file, server_groups, split_line, written
 from headrace.errors import InputError
 
 ASKED = {"storage": "gp3:500:6000", "memory_gib": 16, "vcpus": 8}
@@ -21,7 +20,7 @@ needs_patch = pytest.mark.skipif(shutil.which("patch") is None, reason="patch is
 
 
 def active(found) -> dict[str, str]:
-    return {item.parameter: item.value for item in found.advice if item.active}
+    return {item.parameter: item.value for item in found.settings if item.active}
 
 
 @pytest.mark.parametrize(
@@ -38,32 +37,31 @@ def active(found) -> dict[str, str]:
     "more", [{}, {"durability": "relaxed", "replica": True, "log_storage": "gp3:50", "log_dir": "/srv/log"}], ids=["plain", "all"]
 )
 def test_the_option_file_says_what_was_advised_and_nothing_else(tmp_path, flavor, version, engine, more):
-    found = answer(**ASKED, **more, flavor=flavor, version=version, engine=engine)
+    found = advise(**ASKED, **more, flavor=flavor, version=version, engine=engine)
     path = tmp_path / "made.cnf"
-    path.write_text(found.cnf())
-    values = read_option_file(path, server_groups(server_of(flavor, version))).values
+    path.write_text(found.to_cnf())
+    values = read_option_file(path, server_groups(flavor, server_of(flavor, version).version)).values
     loaded = values.pop("plugin_load_add", None)
     assert values == active(found)
     assert (loaded == "ha_rocksdb") == (flavor == "mariadb" and engine == "myrocks")
     # What was made is what it asks for.
-    again = answer(**ASKED, **more, engine=engine, config=path, flavor=flavor, version=version)
-    assert not [item.parameter for item in again.advice if item.differs and item.active]
+    again = advise(**ASKED, **more, engine=engine, config=path, flavor=flavor, version=version)
+    assert not [item.parameter for item in again.settings if item.differs and item.active]
     if not more:
         assert again.agrees
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=30))
 def test_values_survive_the_option_file(value):
-    from headrace.advice.option_files import split_line
 
     # Spaces beyond the ASCII ones are no spaces to the servers either.
-    assert split_line(f"x = {cnf_value(value)}") == ("x", value)
+    assert split_line(f"x = {written(value)}") == ("x", value)
 
 
 SETTINGS = [
     "innodb-buffer-pool-size = 2G", "innodb_buffer_pool_size=2G # more?", "sync_binlog = 0", "skip-innodb-doublewrite", "innodb_flush_neighbors=1", "query_cache_type=0",
     "innodb_log_file_size=1G", "innodb_file_format = Barracuda", "loose-tx_isolation=SERIALIZABLE", "innodb_flush_log_at_trx_commit=0", "log-error=/var/log/m.err", "# a comment", "",
-    "user = mysql", "max_connections=500", "innodb_io_capacity=20000", "table_open_cache_instances = 1", "password-file = x", "ssl_key=/etc/key.pem", "master_info_repository=FILE",
+    "user = mysql", "max_connections=500", "innodb_io_capacity=20000", "table_open_cache_instances = 1", "password_history = 1", "foo_bar = 1", "ssl_key=/etc/key.pem", "master_info_repository=FILE",
 ]  # fmt: skip
 SECRETS = ["password = geheim", "ssl_key = geheim", "wsrep_sst_auth = root:geheim", 'loose-plugin_secret = "geheim"']
 
@@ -91,14 +89,14 @@ def test_a_patched_file_agrees_and_keeps_everything_else(tmp_path, main, include
     for path, text in files.items():
         path.write_text(text)
     asked = ASKED | {"config": folder / "my.cnf", "flavor": "mysql", "version": version}
-    diff = answer(**asked).diff()
+    diff = advise(**asked).to_diff()
     assert "geheim" not in diff
     if diff:
         done = subprocess.run(["patch", "-p0", "--quiet"], input=diff, text=True, capture_output=True, cwd="/")
         assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{diff}"
-    after = answer(**asked)
+    after = advise(**asked)
     assert after.agrees, [finding.text for finding in after.findings]
-    assert after.diff() == ""
+    assert after.to_diff() == ""
     kept = {"log-error=/var/log/m.err", "max_connections=500", "user = mysql", "# a comment", *SECRETS}
     for path, text in files.items():
         assert [line for line in path.read_text().split("\n") if line in kept] == [line for line in text.split("\n") if line in kept]
@@ -107,29 +105,30 @@ def test_a_patched_file_agrees_and_keeps_everything_else(tmp_path, main, include
 def test_a_missing_section_is_made(tmp_path):
     path = tmp_path / "my.cnf"
     path.write_text("[client]\nport=3307\n")
-    diff = answer(**ASKED, config=path, flavor="mysql", version="8.4").diff()
+    diff = advise(**ASKED, config=path, flavor="mysql", version="8.4").to_diff()
     assert "+[mysqld]" in diff and "+innodb_buffer_pool_size = " in diff
 
 
 def test_a_redo_log_keeps_its_size_when_its_names_change(tmp_path):
-    """Files of 2 x 2 GiB say what a capacity of 4 GiB would: the diff must not take the one without giving the other."""
+    """Files of 2 x 2 GiB say what a capacity of 4 GiB would: the diff must not take the one without
+    giving the other."""
     path = tmp_path / "my.cnf"
     path.write_text("[mysqld]\ninnodb_log_file_size=2G\n")
-    found = answer(**ASKED, config=path, flavor="mysql", version="8.4")
-    redo = next(item for item in found.advice if item.parameter == "innodb_redo_log_capacity")
+    found = advise(**ASKED, config=path, flavor="mysql", version="8.4")
+    redo = next(item for item in found.settings if item.parameter == "innodb_redo_log_capacity")
     assert (redo.value, redo.current, redo.differs) == ("4G", "4G", False)
-    assert "+innodb_redo_log_capacity = 4G" in found.diff()
+    assert "+innodb_redo_log_capacity = 4G" in found.to_diff()
 
 
 def test_a_diff_needs_a_file():
     with pytest.raises(InputError, match="option file"):
-        answer(**ASKED, flavor="mysql", version="8.4").diff()
+        advise(**ASKED, flavor="mysql", version="8.4").to_diff()
 
 
 def test_findings_name_file_and_line(tmp_path):
     path = tmp_path / "my.cnf"
     path.write_text("[mysqld]\nquery_cache_size=1M\nloose_query_cache_type=1\ninnodb_log_files_in_group=3\nsync_binlog=100\n")
-    found = {finding.parameter: finding.text for finding in answer(**ASKED, config=path, flavor="mysql", version="8.0.36").findings}
+    found = {finding.parameter: finding.text for finding in advise(**ASKED, config=path, flavor="mysql", version="8.0.36").findings}
     assert "does not start" in found["query_cache_size"] and f"{path}, line 2" in found["query_cache_size"]
     assert "query_cache_type" not in found, "loose: its writer knows that the server may not know it"
     assert "still takes it" in found["innodb_log_files_in_group"], "no innodb_redo_log_capacity: three files count"
@@ -138,5 +137,5 @@ def test_findings_name_file_and_line(tmp_path):
 
 def test_relative_paths_of_the_guide_are_free_of_this_machine(tmp_path):
     """No value or reason names a path nobody gave."""
-    text = answer(**ASKED, flavor="mysql", version="8.4").cnf()
+    text = advise(**ASKED, flavor="mysql", version="8.4").to_cnf()
     assert str(Path.home()) not in text and str(tmp_path) not in text

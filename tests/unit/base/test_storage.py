@@ -1,4 +1,5 @@
-"""Storage as a value: what the notation says, taken apart and put together again; data, log and instance in one line."""
+"""Storage as a value: what the notation says, taken apart and put together again; data, log and
+instance in one line."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def test_changing_one_figure_changes_nothing_else(parts, size_gib, iops, mib_s):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("2xgp2:100", "raid0:gp2:100+gp2:100"), ("GP3:500", "gp3:500"), ("io2bx:8:100", "io2-block-express:8:100")]
+    ("one", "other"),
+    [("2xgp2:100", "raid0:gp2:100+gp2:100"), ("GP3:500", "gp3:500"), ("io2bx:8:100", "io2-block-express:8:100")],
 )
 def test_what_is_the_same_is_equal_however_it_is_written(one, other):
     assert Storage.parse(one) == Storage.parse(other) and len({Storage.parse(one), Storage.parse(other)}) == 1
@@ -70,7 +72,8 @@ def test_a_placement_is_read_as_it_is_written(instance, data, log):
     placement = Placement(instance, Storage.of(*data), None if log is None else Storage.of(*log))
     read = parse_placement(str(placement))
     assert read == placement and str(read) == str(placement)
-    assert read.note is None  # the normal form names the level of a mixed array, so that nothing needs saying
+    # The normal form names the level of a mixed array, so that nothing needs saying.
+    assert read.note is None
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,11 @@ import pytest
 from bench_runs import keep, series, store_in
 from scipy import stats
 
-from headrace.bench.compare import compare as compare_runs
-from headrace.bench.compare.compare import block_length, differing, unlike
+from headrace.bench import compare as compare_runs
+from headrace.bench.comparison import statistics
+from headrace.bench.comparison.compare import differing, unlike
+from headrace.bench.comparison.statistics import block_length
 from headrace.errors import InputError
-
-
-def resampled(values: np.ndarray, chance: np.random.Generator) -> np.ndarray:
-    from headrace.bench.compare import compare  # the function
-
-    module = __import__("sys").modules[compare.__module__]
-    return module._resampled(values, None, block_length(values), chance)
 
 
 def autoregressive(phi: float, count: int, chance: np.random.Generator) -> np.ndarray:
@@ -34,7 +29,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say(phi, least):
     chance = np.random.default_rng(20260101)
     held = 0
     for _ in range(120):
-        sides = [resampled(autoregressive(phi, 400, chance), chance) for _ in range(2)]
+        values = [autoregressive(phi, 400, chance) for _ in range(2)]
+        sides = [statistics._resampled((one, None), block_length(one), chance) for one in values]
         low, high = np.quantile(sides[1] / sides[0] - 1.0, [0.025, 0.975])
         held += low <= 0.0 <= high
     assert least <= held <= 120
@@ -42,7 +38,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say(phi, least):
 
 def test_blocks_grow_with_the_memory_of_a_series():
     chance = np.random.default_rng(5)
-    lengths = [np.median([block_length(autoregressive(phi, 600, chance)) for _ in range(20)]) for phi in (0.0, 0.5, 0.9)]
+    lengths = [
+        np.median([block_length(autoregressive(phi, 600, chance)) for _ in range(20)]) for phi in (0.0, 0.5, 0.9)
+    ]
     assert lengths[0] <= 2 < lengths[1] < lengths[2] <= 150
     assert block_length(np.full(100, 7.0)) == 1 and block_length(np.array([1.0, 2.0])) == 1
 
@@ -56,7 +54,11 @@ def test_a_difference_is_seen_and_none_is_not(tmp_path):
     )
     tps = {difference.name: difference for difference in compare_runs(one, faster).differences}
     # 20 of 500 over 120 independent seconds: 0.37 % standard error of each mean; five of the difference are 2.6 %.
-    assert tps["tps"].verdict == "higher" and tps["tps"].better is True and tps["tps"].change_percent == pytest.approx(10.0, abs=2.6)
+    assert (
+        tps["tps"].verdict == "higher"
+        and tps["tps"].better is True
+        and tps["tps"].change_percent == pytest.approx(10.0, abs=2.6)
+    )
     assert tps["tps"].low_percent < tps["tps"].change_percent < tps["tps"].high_percent
     assert tps["run_p95_ms"].verdict == "" and tps["run_p95_ms"].low_percent is None
     quiet = {difference.name: difference for difference in compare_runs(one, same).differences}
@@ -100,7 +102,9 @@ def test_what_is_meant_to_differ_is_told(tmp_path):
     assert unlike(one, two) == []
     assert differing(one, two) == [("storage", "gp3:100", "gp3:100:6000"), ("sync_binlog", "1", "0")]
     # Another version has other variables: they are not listed one by one.
-    assert differing(one, keep(store, version="11.4.2-MariaDB", config={"new": "1"})) == [("version", "10.11.6-MariaDB", "11.4.2-MariaDB")]
+    assert differing(one, keep(store, version="11.4.2-MariaDB", config={"new": "1"})) == [
+        ("version", "10.11.6-MariaDB", "11.4.2-MariaDB")
+    ]
 
 
 def test_groups_count_repetitions(tmp_path):
@@ -111,7 +115,9 @@ def test_groups_count_repetitions(tmp_path):
     tps = next(difference for difference in compare_runs(left, right).differences if difference.name == "tps")
     logs = [np.log([record.summary["tps"] for record in side]) for side in (right, left)]
     interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
-    assert (tps.low_percent, tps.high_percent) == pytest.approx((100 * np.expm1(interval.low), 100 * np.expm1(interval.high)))
+    assert (tps.low_percent, tps.high_percent) == pytest.approx(
+        (100 * np.expm1(interval.low), 100 * np.expm1(interval.high))
+    )
     assert tps.change_percent == pytest.approx(100 * (550 / 501.6667 - 1), rel=1e-4)
 
 

@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 from bench_runs import keep, series, store_in
 
-from headrace.bench.compare import compare as compare_runs
+from headrace.bench import compare as compare_runs
 from headrace.cli.main import main
-from headrace.report import benchmark_charts as charts
-from headrace.report import benchmarks, style
+from headrace.report import benchmarks
+from headrace.report.charts import builders, style
+from headrace.report.charts import runs as charts
 
 
 def texts(svg: str) -> str:
@@ -27,7 +28,7 @@ def test_a_run_as_a_page_and_as_charts(tmp_path):
     for words in (
         "transactions a second",
         "credit balance (%)",
-        "cap that bound",
+        "limited by",
         "How often each throughput occurred",
         "Latency percentiles",
         "The machine was &lt;busy&gt; &amp; late.",
@@ -44,23 +45,28 @@ def test_what_was_not_measured_is_not_drawn():
         .select("t_s", "duration_s", "t_unix", "phase", "threads", "tps", "qps")
         .with_columns(pl.lit(None, dtype=pl.Float64).alias("p95_ms"))
     )
-    from headrace.report.html import svg
+    from headrace.report.charts.drawing import svg
 
     drawn = texts(svg(charts.time_line(frame, "x")))
-    assert "transactions a second" in drawn and "p95 (ms)" not in drawn and "MiB/s" not in drawn and "cap that bound" not in drawn
+    assert (
+        "transactions a second" in drawn
+        and "p95 (ms)" not in drawn
+        and "MiB/s" not in drawn
+        and "limited by" not in drawn
+    )
 
 
 def test_charts_have_few_points_however_long_the_run():
     frame = series(seconds=5000, warmup=100)
-    thin = charts.thinned(frame)
-    assert thin.height <= charts.MOST_POINTS and thin["tps"].mean() == pytest.approx(frame["tps"].mean(), rel=1e-2)
+    thin = builders.thinned(frame)
+    assert thin.height <= builders.MOST_POINTS and thin["tps"].mean() == pytest.approx(frame["tps"].mean(), rel=1e-2)
     # Times are kept: the thinned rows cover what the rows did.
     assert thin["t_s"][-1] + thin["duration_s"][-1] == frame["t_s"][-1] + 1.0
 
 
 def test_a_run_that_does_not_vary_has_no_density():
-    assert charts.density([("x", series(500.0, 0.0), style.MEASURED)]) is None
-    assert charts.density([("x", series(500.0, 5.0, seconds=2), style.MEASURED)]) is None
+    assert charts.spread([("x", series(500.0, 0.0), style.MEASURED)]) is None
+    assert charts.spread([("x", series(500.0, 5.0, seconds=2), style.MEASURED)]) is None
 
 
 def test_two_runs_as_a_page(tmp_path):
@@ -68,7 +74,9 @@ def test_two_runs_as_a_page(tmp_path):
     found = compare_runs(keep(store, series(500.0)), keep(store, series(600.0, seed=4), storage="io2:100:5000"))
     benchmarks.write_comparison(tmp_path / "x.html", found)
     page = (tmp_path / "x.html").read_text()
-    assert "Differs: storage: gp3:100 and io2:100:5000" in page and "95 % interval" in page and "higher (better)" in page
+    assert (
+        "Differs: storage: gp3:100 and io2:100:5000" in page and "95 % interval" in page and "higher (better)" in page
+    )
 
 
 # --- commands -------------------------------------------------------------------------------------------------------------
@@ -90,7 +98,11 @@ def test_list_show_compare_and_export(runs, capsys, tmp_path):
     assert capsys.readouterr().out.splitlines()[1].startswith(second.id)
     assert main(["bench", "show", first.id, "--output", "json", "--report", str(tmp_path / "r.html")]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["id"] == first.id and answer["summary"]["tps"] == pytest.approx(first.summary["tps"]) and (tmp_path / "r.html").exists()
+    assert (
+        answer["id"] == first.id
+        and answer["summary"]["tps"] == pytest.approx(first.summary["tps"])
+        and (tmp_path / "r.html").exists()
+    )
     assert main(["bench", "show", "latest", "--output", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[0].startswith("t_s,duration_s,t_unix,phase")
     assert main(["bench", "compare", "latest~1", "latest", "--output", "json"]) == 0
@@ -141,7 +153,7 @@ def test_tools_that_are_missing_are_findings(monkeypatch, tmp_path, capsys):
 def test_shell_completion_offers_runs(runs):
     import types
 
-    from headrace.cli.bench_common import complete_run
+    from headrace.cli.bench.common import complete_run
 
     assert complete_run(types.SimpleNamespace(params={"store": None}), "lat") == ["latest"]
     assert complete_run(types.SimpleNamespace(params={"store": None}), runs[0].id[:10])

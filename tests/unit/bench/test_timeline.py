@@ -9,16 +9,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from headrace.bench.drivers.benchmark import Report
-from headrace.bench.run import timeline
+from headrace.bench.drivers.benchmark import IntervalReport
+from headrace.bench.running import timeline
 from headrace.observe.live.host import FIELDS, WRAP
 from headrace.observe.live.samples import Samples
 
 MIB = 2**20
 
 
-def reports(seconds: int, tps: float = 100.0) -> list[Report]:
-    return [Report(float(end), tps, 2 * tps, 5.0, 0.0, 4) for end in range(1, seconds + 1)]
+def reports(seconds: int, tps: float = 100.0) -> list[IntervalReport]:
+    return [IntervalReport(float(end), tps, 2 * tps, 5.0, 0.0, 4) for end in range(1, seconds + 1)]
 
 
 def counter(times: list[float], rate, begin: float) -> list[float]:
@@ -31,7 +31,9 @@ def counter(times: list[float], rate, begin: float) -> list[float]:
 
 
 def disk_of(times: list[float], **columns: list[float]) -> pl.DataFrame:
-    data = {"t_unix": times, "device": ["loop3"] * len(times)} | {name: columns.get(name, [0.0] * len(times)) for name in FIELDS}
+    data = {"t_unix": times, "device": ["loop3"] * len(times)} | {
+        name: columns.get(name, [0.0] * len(times)) for name in FIELDS
+    }
     return pl.DataFrame(data, schema_overrides={name: pl.Float64 for name in FIELDS})
 
 
@@ -45,7 +47,9 @@ def samples_of(disk=None, status=None, host=None) -> Samples:
 
 
 def test_rows_begin_where_the_one_before_ended():
-    frame = timeline.rows([Report(1.0, 10.0), Report(2.0, 20.0), Report(4.0, 40.0)], 1000.0, 1.0)
+    frame = timeline.rows(
+        [IntervalReport(1.0, 10.0), IntervalReport(2.0, 20.0), IntervalReport(4.0, 40.0)], 1000.0, 1.0
+    )
     assert frame["t_s"].to_list() == [0.0, 1.0, 3.0] and frame["duration_s"].to_list() == [1.0, 1.0, 1.0]
     assert frame["t_unix"].to_list() == [1000.0, 1001.0, 1003.0]
     assert frame["phase"].to_list() == ["warmup", "measure", "measure"]
@@ -109,20 +113,40 @@ def test_a_hole_in_the_samples_is_null():
     times = [0.0, 1.0, 2.0, 3.0, 9.0, 10.0, 11.0, 12.0]
     status = pl.DataFrame({"t_unix": times, "com_commit": [at * 50 for at in times]})
     frame = timeline.joined(timeline.rows(reports(9), 1.0, 0.0), samples_of(status=status))
-    assert [value is None for value in frame["com_commit_per_s"]] == [False, False, True, True, True, True, True, True, False]
+    assert [value is None for value in frame["com_commit_per_s"]] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_beyond_the_samples_nothing_is_known():
     times = [float(second) for second in range(5)]
-    frame = timeline.joined(timeline.rows(reports(6), 0.0, 0.0), samples_of(disk_of(times, reads=[10.0 * at for at in times])))
+    frame = timeline.joined(
+        timeline.rows(reports(6), 0.0, 0.0), samples_of(disk_of(times, reads=[10.0 * at for at in times]))
+    )
     assert [value is None for value in frame["read_iops"]] == [False] * 4 + [True] * 2
 
 
 def test_devices_are_added_and_waits_weighted():
     times = [float(second) for second in range(8)]
-    one = disk_of(times, reads=[100.0 * at for at in times], read_ms=[100.0 * at for at in times], io_ms=[500.0 * at for at in times])
+    one = disk_of(
+        times,
+        reads=[100.0 * at for at in times],
+        read_ms=[100.0 * at for at in times],
+        io_ms=[500.0 * at for at in times],
+    )
     two = disk_of(
-        times, reads=[300.0 * at for at in times], read_ms=[900.0 * at for at in times], io_ms=[900.0 * at for at in times]
+        times,
+        reads=[300.0 * at for at in times],
+        read_ms=[900.0 * at for at in times],
+        io_ms=[900.0 * at for at in times],
     ).with_columns(pl.lit("loop4").alias("device"))
     frame = timeline.joined(timeline.rows(reports(4), 2.0, 0.0), samples_of(pl.concat([one, two])))
     row = frame.row(1, named=True)
@@ -139,9 +163,13 @@ def test_the_figures_of_the_lab():
     rows = {"t_s": [1000 + second for second in seconds], "volume_iops_exceeded_us": [500_000] * len(seconds), "volume_throughput_exceeded_us": [0] * len(seconds),
             "balance_percent": [50.0 - second for second in seconds], "read_p99_us": [1000 * (10 + second) for second in seconds]}  # fmt: skip
     other = pl.DataFrame(rows).with_columns(
-        pl.lit(200_000).alias("volume_iops_exceeded_us"), pl.lit(99.0).alias("balance_percent"), pl.lit(0).alias("read_p99_us")
+        pl.lit(200_000).alias("volume_iops_exceeded_us"),
+        pl.lit(99.0).alias("balance_percent"),
+        pl.lit(0).alias("read_p99_us"),
     )
-    frame = timeline.joined(timeline.rows(reports(4), 1000.0, 0.0), samples_of(), {"data": pl.DataFrame(rows), "log": other})
+    frame = timeline.joined(
+        timeline.rows(reports(4), 1000.0, 0.0), samples_of(), {"data": pl.DataFrame(rows), "log": other}
+    )
     assert frame["cap_volume_iops"].to_list() == pytest.approx([0.5] * 4)
     assert frame["cap_volume_throughput"].to_list() == [0.0] * 4
     # The balance is that at the end of the lab's row, and of the volume with the least.
@@ -165,10 +193,15 @@ def test_requests_are_those_a_volume_counts():
     """A flush is no I/O of a volume, and a loop device hands on what was merged in its parts; a disk does not."""
     times = [float(second) for second in range(8)]
     loop = disk_of(
-        times, writes=[100.0 * at for at in times], flushes=[30.0 * at for at in times], writes_merged=[5.0 * at for at in times]
+        times,
+        writes=[100.0 * at for at in times],
+        flushes=[30.0 * at for at in times],
+        writes_merged=[5.0 * at for at in times],
     )
     frames = [
         timeline.joined(timeline.rows(reports(3), 2.0, 0.0), samples_of(disk))
         for disk in (loop, loop.with_columns(pl.lit("nvme1n1").alias("device")))
     ]
-    assert [frame["write_iops"][1] for frame in frames] == pytest.approx([75.0, 70.0]) and frames[0]["flush_iops"][1] == pytest.approx(30.0)
+    assert [frame["write_iops"][1] for frame in frames] == pytest.approx([75.0, 70.0]) and frames[0]["flush_iops"][
+        1
+    ] == pytest.approx(30.0)

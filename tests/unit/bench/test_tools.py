@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import stat
 import subprocess
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from headrace.bench import FioJob, Mysqlslap, SysbenchFileio, SysbenchOltp, Tpcc
-from headrace.bench.drivers import fio_job, sysbench, tool
-from headrace.bench.drivers.benchmark import Load
+from headrace.bench.drivers import fio, sysbench
+from headrace.bench.drivers.benchmark import RunLoad
 from headrace.bench.drivers.percentiles import Histogram, merged
 from headrace.bench.drivers.tpcc import by_transaction
-from headrace.bench.run import process
 from headrace.connect import Address, Secret
 from headrace.errors import CouldNotRun, InputError
 
@@ -82,7 +78,7 @@ def test_a_report_of_sysbench_is_read():
 
 
 def test_totals_and_histogram_are_those_of_the_part_that_counts():
-    found = sysbench.outcome(RAW, Load(2, 2, 4, 1))
+    found = sysbench.outcome(RAW, RunLoad(2, 2, 4, 1))
     assert found.figures == {
         "transactions": 164,
         "queries": 52664,
@@ -100,7 +96,7 @@ def test_totals_and_histogram_are_those_of_the_part_that_counts():
 @pytest.mark.parametrize("cut", [0, 200, 900, RAW.rindex("Threads fairness")])
 def test_output_that_was_cut_off_is_refused(cut):
     with pytest.raises(InputError, match="cut off"):
-        sysbench.outcome(RAW[:cut], Load(2, 0, 4, 1))
+        sysbench.outcome(RAW[:cut], RunLoad(2, 0, 4, 1))
 
 
 def test_a_percentile_is_the_smallest_value_with_its_share_at_or_below():
@@ -130,7 +126,12 @@ def test_the_account_file_has_the_password_and_nobody_else_reads_it(tmp_path):
     path.chmod(0o644)
     sysbench.write_account(Address("me", socket="/s", database="d", password=Secret("p#a s,s=")), path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.read_text().splitlines() == ["mysql-user='me'", "mysql-socket='/s'", "mysql-password='p#a s,s='", "mysql-db='d'"]
+    assert path.read_text().splitlines() == [
+        "mysql-user='me'",
+        "mysql-socket='/s'",
+        "mysql-password='p#a s,s='",
+        "mysql-db='d'",
+    ]
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(CouldNotRun):  # another user's link is not followed
         sysbench.write_account(Address("me", socket="/s"), tmp_path / "link")
@@ -218,8 +219,8 @@ def test_the_buckets_of_fio_hold_their_values():
     for _ in range(2000):
         value = int(10 ** chance.uniform(0, 10))
         top = value.bit_length() - 1
-        index = value if top <= fio_job.BITS else ((top - fio_job.BITS + 1) << fio_job.BITS) + ((value >> (top - fio_job.BITS)) & 63)
-        assert abs(fio_job.bucket_ns(index) - value) <= fio_job.ERROR_PERCENT / 100 * value + 0.5
+        index = value if top <= fio.BITS else ((top - fio.BITS + 1) << fio.BITS) + ((value >> (top - fio.BITS)) & 63)
+        assert abs(fio.bucket_ns(index) - value) <= fio.ERROR_PERCENT / 100 * value + 0.5
 
 
 def test_the_logs_of_fio_are_put_on_one_axis(tmp_path):
@@ -237,97 +238,20 @@ def test_the_logs_of_fio_are_put_on_one_axis(tmp_path):
     (tmp_path / "log_clat_hist.log").write_text(
         "".join(f"{1_800_000_001_000 + 1000 * second}, 0, 4096, {', '.join(map(str, bins))}\n" for second in range(3))
     )
-    reports, began = fio_job.seconds(tmp_path, Load(2, 2, 3, 1), 4)
+    reports, began = fio.seconds(tmp_path, RunLoad(2, 2, 3, 1), 4)
     assert began == pytest.approx(1_800_000_001.0 - 1.0 - 2.0)
     assert [report.end_s for report in reports] == [3.0, 4.0, 5.0]
     assert [report.tps for report in reports] == [400.0, 404.0, 408.0]
     assert reports[0].p95_ms == pytest.approx(64e-6)
 
 
-# --- processes ------------------------------------------------------------------------------------------------------------
-
-
-def command(folder, script: str) -> process.Command:
-    return process.Command(("/bin/sh", "-c", script), folder)
-
-
-def test_lines_come_as_they_are_printed_and_are_kept(tmp_path):
-    lines = []
-    ended = process.run(
-        command(tmp_path, "echo one; echo two >&2; printf three"), tmp_path / "raw", 30, lambda at, text: lines.append(text)
-    )
-    assert lines == ["one", "two", "three"] and ended.code == 0 and not ended.late
-    assert (tmp_path / "raw").read_text() == "one\ntwo\nthree"
-
-
-def test_what_is_late_is_ended_with_all_it_started(tmp_path):
-    script = "sleep 60 & echo $!; trap 'echo last words' TERM; sleep 60 & wait"
-    pids = []
-    ended = process.run(command(tmp_path, script), tmp_path / "raw", 0.5, lambda at, text: pids.append(int(text)))
-    assert ended.late and "last words" in (tmp_path / "raw").read_text()
-    for _ in range(100):  # the kernel reaps a killed process when it comes to it
-        if not os.path.exists(f"/proc/{pids[0]}") or "State:\tZ" in Path(f"/proc/{pids[0]}/status").read_text():
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("what the tool started still runs")
-
-
-def test_ctrl_c_ends_the_tool(tmp_path):
-    pids = []
-
-    def on_line(at, text):
-        pids.append(int(text))
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-    with pytest.raises(KeyboardInterrupt):
-        process.run(command(tmp_path, "echo $$; exec sleep 60"), tmp_path / "raw", 30, on_line)
-    assert not os.path.exists(f"/proc/{pids[0]}")
-
-
-def test_a_program_that_is_missing(tmp_path):
-    with pytest.raises(CouldNotRun, match="could not be started"):
-        process.run(process.Command(("/nowhere/at-all",), tmp_path), tmp_path / "raw", 5, lambda at, text: None)
-
-
-@pytest.mark.parametrize(
-    ("script", "wanted"),
-    [
-        ("echo sysbench 1.0.20 and more", "1.0.20"), ("echo sysbench 0.4.12; exit 1", "is too old"), ("echo 'some other thing'", "does not tell a version"), ("true", "does not tell a version"),
-    ],
-)  # fmt: skip
-def test_versions_of_tools_are_looked_at(tmp_path, monkeypatch, script, wanted):
-    made = tmp_path / "sysbench"
-    made.write_text(f"#!/bin/sh\n{script}\n")
-    made.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    if wanted[0].isdigit():
-        assert tool.find("sysbench").version == wanted
-    else:
-        with pytest.raises(CouldNotRun, match=wanted):
-            tool.find("sysbench")
-
-
-def test_a_tool_that_is_not_there_says_how_to_get_it(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CouldNotRun, match="apt-get install fio"):
-        tool.find("fio")
-
-
-def test_versions_of_both_slaps():
-    import re
-
-    pattern = tool.PROGRAMS["mysqlslap"].version
-    assert re.search(pattern, "mariadb-slap from 10.11.19-MariaDB, client 1.0 for debian-linux-gnu (x86_64)")[1].startswith("10.11.19")
-    assert re.search(pattern, "mysqlslap  Ver 8.0.36 for Linux on x86_64 (MySQL Community Server - GPL)")[1] == "8.0.36"
-    assert re.search(pattern, "mysqlslap  Ver 1.0 Distrib 10.5.8-MariaDB, for Linux (x86_64)")[1] == "10.5.8-MariaDB"
-
-
 def test_writing_to_a_device_needs_to_be_said(tmp_path, monkeypatch):
     from headrace.bench.drivers import files
     from headrace.bench.target import Target
 
-    devices = [line.split()[3] for line in Path("/proc/partitions").read_text().splitlines()[2:] if len(line.split()) == 4]
+    devices = [
+        line.split()[3] for line in Path("/proc/partitions").read_text().splitlines()[2:] if len(line.split()) == 4
+    ]
     device = next((f"/dev/{name}" for name in devices if os.path.exists(f"/dev/{name}")), None)
     if device is None:
         pytest.skip("no block device on this machine")
@@ -352,20 +276,3 @@ def test_files_with_holes_are_not_whole(tmp_path):
     assert file_whole(path, 1 << 20)
     with pytest.raises(InputError):
         file_whole(path, 2 << 20)
-
-
-def test_ctrl_c_before_the_tool_began_ends_the_run_and_afterwards_it_waits():
-    from headrace.bench.run.runner import _Signals
-
-    before = signal.getsignal(signal.SIGINT)
-    with _Signals() as signals:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert signals.asked
-        with pytest.raises(KeyboardInterrupt):
-            signals.listen()
-        signals.listen()
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)  # what was measured is being written
-        assert signals.asked
-    assert signal.getsignal(signal.SIGINT) is before

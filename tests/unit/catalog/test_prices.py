@@ -1,4 +1,5 @@
-"""Prices of plans: bills to the cent by independent arithmetic, discounts, own price files, snapshots, and refusals."""
+"""Prices of plans: bills to the cent by independent arithmetic, discounts, own price files,
+snapshots, and refusals."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from headrace.catalog.facts import check_region
 from headrace.catalog.price_list import HOURS_PER_MONTH, PriceList, read_price_file
 from headrace.errors import InputError
 
-# Bills are sums of a few products of prices with at most five decimals, far below 1e5 USD: doubles hold them to 1e-9; half a cent is the
-# figure shown.
+# Bills are sums of a few products of prices with at most five decimals, far below 1e5 USD: doubles
+# hold them to 1e-9; half a cent is the figure shown.
 CENT = 0.005
 
 
@@ -62,8 +63,10 @@ def test_items_name_source_and_day():
 
 def test_discount_is_off_every_list_price():
     listed, less = PriceList(), PriceList(discount_percent=8)
-    assert usd(less.volume_items("gp3:500:6000:250")) == pytest.approx(55.20, abs=CENT)  # 60.00 x 0.92
-    assert usd(less.instance_items("m5.large")) == pytest.approx(64.47, abs=CENT)  # 730 x 0.096 x 0.92 = 64.4736
+    # 60.00 x 0.92.
+    assert usd(less.volume_items("gp3:500:6000:250")) == pytest.approx(55.20, abs=CENT)
+    # 730 x 0.096 x 0.92 = 64.4736.
+    assert usd(less.instance_items("m5.large")) == pytest.approx(64.47, abs=CENT)
     assert less.instance_hour_usd("m5.large") == pytest.approx(listed.instance_hour_usd("m5.large") * 0.92)
     assert usd(less.snapshot_items(200, 10, 7)) == pytest.approx(11.96, abs=CENT)  # 13.00 x 0.92
     assert "less 8 %" in less.header and "%" not in listed.header
@@ -71,7 +74,8 @@ def test_discount_is_off_every_list_price():
 
 def test_instance_month_is_730_hours():
     prices = PriceList("us-east-1", "2026-11-21")
-    assert usd(prices.instance_items("m5.2xlarge")) == pytest.approx(280.32, abs=CENT)  # 730 x 0.384
+    # 730 x 0.384.
+    assert usd(prices.instance_items("m5.2xlarge")) == pytest.approx(280.32, abs=CENT)
     # Not EBS-optimized by itself: m3.xlarge 0.266 + 0.025 an hour, two items.
     items = PriceList("us-east-1", "2018-08-15").instance_items("m3.xlarge")
     assert [round(item["unit_price_usd"], 4) for item in items] == [0.266, 0.025]
@@ -84,7 +88,8 @@ def test_instance_month_is_730_hours():
 def test_snapshots_hold_all_data_once_and_changes_after():
     prices = PriceList("us-east-1", "2026-11-21")
     items = prices.snapshot_items(200, 10, 7)
-    assert [item["quantity"] for item in items] == [200.0, 60.0]  # the first of 7 days holds all, 6 hold 10 each
+    # The first of 7 days holds all, 6 hold 10 each.
+    assert [item["quantity"] for item in items] == [200.0, 60.0]
     assert usd(items) == pytest.approx(13.00, abs=CENT)  # 260 x 0.05
     assert [item["quantity"] for item in prices.snapshot_items(200, 10, 1)] == [200.0]
     for wrong in ((-1, 0, 7), (200, 201, 7), (200, 10, 0), (200, 10, 1.5), (math.nan, 0, 7)):
@@ -108,7 +113,8 @@ def test_rates_of_each_type():
     discount=st.sampled_from([0.0, 5.0, 12.5]),
 )  # fmt: skip
 def test_bill_is_the_rates_times_the_quantities(size, iops, mib_s, members, discount):
-    size, mib_s = max(size, -(-iops // 500)), min(mib_s, iops // 4)  # what gp3 allows: 500 IOPS a GiB, 0.25 MiB/s an IOPS
+    # What gp3 allows: 500 IOPS a GiB, 0.25 MiB/s an IOPS.
+    size, mib_s = max(size, -(-iops // 500)), min(mib_s, iops // 4)
     prices = PriceList("us-east-1", "2022-06-01", discount_percent=discount)
     rates = prices.rates("gp3")
     one = size * rates["gib"] + (iops - 3_000) * rates["iops"][0][1] + max(0, mib_s - 125) * rates["mib_s"][0][1]
@@ -161,18 +167,26 @@ reserved-1y = 0.6
 
 def test_own_price_file(tmp_path):
     prices = PriceList("us-east-1", "2026-11-21", price_file=written(tmp_path, OWN), commitment="reserved-1y")
-    # Own rates in dollars: gib 0.063 / 0.9 = 0.07, iops 0.0045 / 0.9 = 0.005; MiB/s from the list less 10 %: 0.036.
-    # 500 x 0.07 + 3,000 x 0.005 + 125 x 0.036
+    # Own rates in dollars: gib 0.063 / 0.9 = 0.07, iops 0.0045 / 0.9 = 0.005; MiB/s from the list
+    # less 10 %: 0.036. 500 x 0.07 + 3,000 x 0.005 + 125 x 0.036
     assert usd(prices.volume_items("gp3:500:6000:250")) == pytest.approx(54.50, abs=CENT)
     # 100 x 0.125 x 0.9 + 1,000 x 0.05 + 500 x 0.01
     assert usd(prices.volume_items("io2:100:1500")) == pytest.approx(66.25, abs=CENT)
-    assert usd(prices.snapshot_items(100, 0, 1)) == pytest.approx(4.00, abs=CENT)  # 100 x 0.036 / 0.9
-    # An own price of an hour stands as it is; others are on demand x 0.6: 730 x 0.1 and 730 x 0.192 x 0.6.
+    # 100 x 0.036 / 0.9.
+    assert usd(prices.snapshot_items(100, 0, 1)) == pytest.approx(4.00, abs=CENT)
+    # An own price of an hour stands as it is; others are on demand x 0.6: 730 x 0.1 and 730 x 0.192
+    # x 0.6.
     assert usd(prices.instance_items("m5.large")) == pytest.approx(73.00, abs=CENT)
     assert usd(prices.instance_items("m5.xlarge")) == pytest.approx(84.10, abs=CENT)
     assert "reserved for 1 year" in prices.instance_items("m5.xlarge")[0]["item"]
     assert prices.money(10.0) == "9.00 EUR" and prices.currency == "EUR"
-    for words in ("in EUR", "0.9 EUR for 1 USD", "volumes less 10 %", "reserved for 1 year", "5 own rates of prices.toml"):
+    for words in (
+        "in EUR",
+        "0.9 EUR for 1 USD",
+        "volumes less 10 %",
+        "reserved for 1 year",
+        "5 own rates of prices.toml",
+    ):
         assert words in prices.header
     assert {item["source"] for item in prices.volume_items("gp3:500:6000")} == {"prices.toml"}
 
@@ -181,7 +195,8 @@ def test_own_rate_makes_a_type_known(tmp_path):
     path = written(tmp_path, "[volumes.io2]\ngib = 0.2\niops = 0.1\n")
     prices = PriceList("af-south-1", "2026-11-21", price_file=path)
     assert prices.knows("io2") and prices.knows("io2-block-express")
-    assert usd(prices.volume_items("io2:100:1000")) == pytest.approx(120.00, abs=CENT)  # 100 x 0.2 + 1,000 x 0.1
+    # 100 x 0.2 + 1,000 x 0.1.
+    assert usd(prices.volume_items("io2:100:1000")) == pytest.approx(120.00, abs=CENT)
 
 
 def test_an_empty_price_file_changes_nothing(tmp_path):
@@ -212,7 +227,11 @@ def test_an_empty_price_file_changes_nothing(tmp_path):
         ("[commitment_factors]\nreserved-1y = 1.1", "prices.toml line 2: commitment_factors.reserved-1y", "0 to 1"),
         ("[commitment_factors]\non-demand = 1", "prices.toml line 2: commitment_factors.on-demand", "not a key"),
         ("[volumes.io2]\niops = []", "prices.toml line 2: volumes.io2.iops", "lowest quantity first"),
-        ("[volumes.io2]\niops = [{above = 9, price = 1}, {above = 9, price = 1}]", "prices.toml line 2: volumes.io2.iops", "lowest"),
+        (
+            "[volumes.io2]\niops = [{above = 9, price = 1}, {above = 9, price = 1}]",
+            "prices.toml line 2: volumes.io2.iops",
+            "lowest",
+        ),
         ("[volumes.io2]\niops = [{above = 0}]", "prices.toml line 2: volumes.io2.iops", "price steps"),
         ("[volumes.io2]\ngib = [{above = 0, price = 1}]", "prices.toml line 2: volumes.io2.gib", "number"),
         ("[volumes.gp3\ngib = 1", "line 1", "not valid TOML"),
@@ -244,7 +263,8 @@ def test_bad_arguments(wrong):
 
 def test_a_discount_stands_in_one_place(tmp_path):
     path = written(tmp_path, "instance_discount_percent = 5")
-    assert PriceList(price_file=path).instance_hour_usd("m5.large") == pytest.approx(0.0912)  # 0.096 x 0.95
+    # 0.096 x 0.95.
+    assert PriceList(price_file=path).instance_hour_usd("m5.large") == pytest.approx(0.0912)
     with pytest.raises(InputError, match="one place"):
         PriceList(price_file=path, discount_percent=5)
 
@@ -252,7 +272,8 @@ def test_a_discount_stands_in_one_place(tmp_path):
 @pytest.mark.parametrize(
     ("commitment", "instance", "day", "month"),
     [
-        # m4.xlarge in 2018: 0.20 an hour; 2017-10: 0.62 of it for a year, 0.432 for three. 730 x 0.2 x 0.62 and x 0.432.
+        # m4.xlarge in 2018: 0.20 an hour; 2017-10: 0.62 of it for a year, 0.432 for three. 730 x
+        # 0.2 x 0.62 and x 0.432.
         ("reserved-1y", "m4.xlarge", "2018-08-15", 90.52),
         ("reserved-3y", "m4.xlarge", "2018-08-15", 63.07),
         # No row of m5: the general factors. 730 x 0.096 x 0.632 and x 0.438.
@@ -272,7 +293,8 @@ def test_commitments_lower_the_instance_alone(commitment, instance, day, month):
 
 def test_a_discount_is_off_the_committed_price():
     prices = PriceList("us-east-1", "2026-11-21", commitment="reserved-1y", discount_percent=10)
-    assert usd(prices.instance_items("m5.large")) == pytest.approx(39.86, abs=CENT)  # 730 x 0.096 x 0.632 x 0.9 = 39.861...
+    # 730 x 0.096 x 0.632 x 0.9 = 39.861...
+    assert usd(prices.instance_items("m5.large")) == pytest.approx(39.86, abs=CENT)
 
 
 def test_savings_plans_were_sold_from_a_day_on():

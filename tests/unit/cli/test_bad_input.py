@@ -18,7 +18,7 @@ from headrace.cli import main as cli
 RANDOM = settings(max_examples=150, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 WORDS = (
-    "catalog", "volumes", "instances", "prices", "sources", "simulate", "workload", "new", "import", "show", "demo", "plan", "study", "list",
+    "catalog", "volumes", "instances", "prices", "sources", "simulate", "predict", "replay", "workload", "new", "import", "show", "demo", "plan", "study", "list",
     "--storage", "--instance", "--as-of", "--seconds", "--interval", "--seed", "--start-balance", "--growth", "--form", "--goal", "--size-gib",
     "--region", "--output", "--degrade", "--modify", "--lose-member", "--snapshot-gib", "--init-rate", "--family", "--type", "--all-eras",
     "--no-merge", "--xen", "--max-volumes", "--exclude", "--compare", "--top", "--help", "--version", "-h", "--", "-", "", "gp2:100", "gp2:0",
@@ -107,7 +107,10 @@ def good_files(tmp_path_factory) -> list[bytes]:
     recordings = DATA
     return [
         path.read_bytes()
-        for path in [*sorted(folder.iterdir()), *sorted(p for p in recordings.iterdir() if p.is_file() and p.suffix != ".py")]
+        for path in [
+            *sorted(folder.iterdir()),
+            *sorted(p for p in recordings.iterdir() if p.is_file() and p.suffix != ".py"),
+        ]
     ]
 
 
@@ -130,7 +133,10 @@ def test_corrupt_files(data, good_files, tmp_path):
                 content += content[at : at + 2_000]
     path = tmp_path / "broken"
     path.write_bytes(bytes(content))
-    for command in (["workload", "show", str(path)], ["workload", "import", str(path), "--to", str(tmp_path / "made.toml"), "--force"]):
+    for command in (
+        ["workload", "show", str(path)],
+        ["workload", "import", str(path), "--to", str(tmp_path / "made.toml"), "--force"],
+    ):
         code, out, err = run(command)
         check(command, code, out, err)
         assert code == 0 or out == ""
@@ -145,10 +151,10 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
         ["workload", "show", str(tmp_path / "none.toml")], ["workload", "show", str(folder)], ["workload", "import", "/dev/zero"],
         ["workload", "show", "a\0b"], ["plan", "fio:rw=read"], ["workload", "show", "fio:rw=read", "--output", "csv"],
         ["workload", "demo", "--to", str(tmp_path / "no/such/folder.toml")], ["workload", "show", "demo:night"],
-        ["workload", "show", "demo:day", "--plot", str(tmp_path / "x.pdf")], ["demo", "--report", str(tmp_path / "none/x.html")],
+        ["workload", "show", "demo:day", "--report", str(tmp_path / "x.pdf")], ["demo", "--report", str(tmp_path / "none/x.html")],
         ["simulate", "demo:day", "--storage", "gp3:200", "--interval", "0.001"],
-        ["simulate", "fio:rw=read", "--storage", "gp3:200", "--lose-member", "0"],
-        ["simulate", "fio:rw=read", "--storage", "raid5:3xgp3:200", "--lose-member", "0", "--lose-member", "2"],
+        ["simulate", "fio:rw=read", "--storage", "gp3:200", "--lose-member", "1"], ["predict", "demo:day", "--storage", "gp3:200"],
+        ["replay", str(tmp_path / "none.rec")], ["replay", str(folder)],
     ]  # fmt: skip
     for arguments in cases:
         code, out, err = run(arguments)

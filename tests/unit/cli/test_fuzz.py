@@ -219,7 +219,19 @@ def test_any_line_of_any_command(data, files):
 @cases(60, 5_000)
 @given(data=st.data())
 def test_any_simulation_and_import(data, files):
-    words = data.draw(lines(files, ("headrace simulate", "headrace workload import", "headrace workload show", "headrace workload new")))
+    words = data.draw(
+        lines(
+            files,
+            (
+                "headrace simulate",
+                "headrace predict",
+                "headrace replay",
+                "headrace workload import",
+                "headrace workload show",
+                "headrace workload new",
+            ),
+        )
+    )
     check(words, *run(words))
 
 
@@ -242,6 +254,9 @@ SOME = (
 )  # fmt: skip
 
 
+CATALOG = [["catalog", "volumes", "--output", output] for output in ("table", "csv", "json")]
+
+
 def started(words: list[str], **more) -> subprocess.Popen:
     return subprocess.Popen([*HEADRACE, *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", **more)
 
@@ -255,7 +270,7 @@ def test_a_sample_in_processes_of_their_own(data, files):
     check(words, done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("words", [SOME[0], SOME[2], SOME[4]], ids=" ".join)
+@pytest.mark.parametrize("words", [SOME[0], *CATALOG, SOME[4]], ids=" ".join)
 def test_a_reader_that_leaves_at_once_is_no_finding(words):
     end, ours = os.pipe()
     os.close(end)  # nobody will read

@@ -1,4 +1,4 @@
-"""`calibrate`, `simulate` of databases and `compare-run` as a user meets them: what is printed, what is written, what is refused."""
+"""`calibrate`, `predict` and `compare-run` as a user meets them: what is printed, what is written, what is refused."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_calibrate_writes_a_workload_and_says_what_it_knows(call, runs, tmp_path
         "no disk figures",
     ):
         assert part in out, part
-    assert "next: headrace simulate both.toml" in err and "nothing is written" not in err
+    assert "next: headrace predict both.toml" in err and "nothing is written" not in err
     written = load(tmp_path / "both.toml")
     assert (written.name, written.engine, written.threads, len(written.runs)) == ("fast", "innodb", 72, 2), (
         "the run with most transactions names it"
@@ -129,7 +129,7 @@ def test_calibrate_refuses(call, runs, tmp_path):
     refusal(call("calibrate", fast, fast), "a run counts once")
     refusal(call("calibrate", "--check", fast), "at least two")
     refusal(call("calibrate", "--check", fast, fast), "a run counts once")
-    refusal(call("calibrate", "--check", fast, runs["slow"], "-o", "w.toml"), "-o", "makes no workload")
+    refusal(call("calibrate", "--check", fast, runs["slow"], "-o", "w.toml"), "--to", "makes no workload")
     refusal(call("calibrate", "--check", fast, runs["slow"], "--name", "x"), "--name", "makes no workload")
     refusal(call("calibrate", "--from-one", fast), "belongs to --check")
     refusal(call("calibrate", fast, "--output", "csv"), "not one of 'table', 'json'")
@@ -146,30 +146,33 @@ def test_nothing_is_half_written(call, runs, tmp_path):
     # Renaming onto it would replace the pipe (or /dev/null) by a file.
     refusal(call("calibrate", runs["fast"], "-o", "pipe"), "device or pipe", code=3)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-    refusal(call("compare-run", runs["fast"], runs["shop"], "--plot", "none/x.html"), "the folder does not exist")
-    refusal(call("simulate", TPCC, "--storage", "gp3:100", "--plot", "none/x.svg"), "the folder does not exist")
+    refusal(call("compare-run", runs["fast"], runs["shop"], "--report", "none/x.html"), "the folder does not exist")
+    refusal(call("predict", TPCC, "--storage", "gp3:100", "--report", "none/x.svg"), "the folder does not exist")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder", "pipe"]
 
 
-# --- simulate -----------------------------------------------------------------------------------------------------------------
+# --- predict ------------------------------------------------------------------------------------------------------------------
 
 
 def test_csv_has_a_row_per_second_and_these_columns(call, runs):
-    code, out, err = call("simulate", runs["shop"], "--storage", "io1:1024:5000", "--seconds", "30", "--output", "csv")
+    code, out, err = call("predict", runs["shop"], "--storage", "io1:1024:5000", "--seconds", "30", "--output", "csv")
     assert code == 0 and out.splitlines()[0] == COLUMNS and err == ""
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert [float(row["t_s"]) for row in rows] == list(range(30)) and {row["cap"] for row in rows} <= {"volume-iops", "clients"}
+    assert [float(row["t_s"]) for row in rows] == list(range(30)) and {row["cap"] for row in rows} <= {
+        "volume-iops",
+        "clients",
+    }
     assert all(float(row["tps"]) >= 0 and row["balance_percent"] == "" for row in rows)
-    assert call("simulate", runs["shop"], "--storage", "io1:1024:5000", "--seconds", "30", "--output", "csv")[1] == out
-    assert call("simulate", runs["shop"], "--storage", "io1:1024:5000", "--seconds", "30", "--output", "csv", "--seed", "2")[1] != out
+    assert call("predict", runs["shop"], "--storage", "io1:1024:5000", "--seconds", "30", "--output", "csv")[1] == out
+    assert call("predict", runs["shop"], "--storage", "io1:1024:5000", "--seconds", "30", "--output", "csv", "--seed", "2")[1] != out
 
 
 def test_an_hour_is_simulated_where_no_length_is_given(call, runs):
-    assert len(call("simulate", runs["shop"], "--storage", "gp3:500", "--output", "csv")[1].splitlines()) == 3_601
+    assert len(call("predict", runs["shop"], "--storage", "gp3:500", "--output", "csv")[1].splitlines()) == 3_601
 
 
 def test_every_option_does_something(call, runs):
-    base = ("simulate", runs["shop"], "--storage", "gp2:500", "--seconds", "120", "--output", "json")
+    base = ("predict", runs["shop"], "--storage", "gp2:500", "--seconds", "120", "--output", "json")
 
     def summary(*more: str) -> dict:
         code, out, _ = call(*base, *more)
@@ -197,7 +200,7 @@ def test_every_option_does_something(call, runs):
 
 
 def test_warnings_are_loud(call, runs):
-    far = ("simulate", runs["shop"], "--storage", "gp3:500", "--seconds", "10", "--cache-gib", "500")
+    far = ("predict", runs["shop"], "--storage", "gp3:500", "--seconds", "10", "--cache-gib", "500")
     assert "WARNING: A cache of 500 GiB is far from" in call(*far)[1]
     code, out, err = call(*far, "--output", "csv")
     assert code == 0 and "warning: A cache of 500 GiB" in err and out.startswith(COLUMNS)
@@ -207,15 +210,15 @@ def test_warnings_are_loud(call, runs):
 @pytest.mark.parametrize("ending", ["svg", "png", "html"])
 def test_charts_are_written(call, runs, tmp_path, ending):
     begins = {"svg": b"<svg", "png": b"\x89PNG", "html": b"<!"}[ending]
-    assert call("simulate", runs["shop"], "--storage", "gp2:500", "--seconds", "60", "--plot", f"a.{ending}")[0] == 0
-    code, out, err = call("compare-run", runs["slow"], runs["shop"], "--plot", f"b.{ending}")
+    assert call("predict", runs["shop"], "--storage", "gp2:500", "--seconds", "60", "--report", f"a.{ending}")[0] == 0
+    code, out, err = call("compare-run", runs["slow"], runs["shop"], "--report", f"b.{ending}")
     assert code == 0 and f"chart written to b.{ending}" in err and "mean tps, second half" in out
     for name in ("a", "b"):
         content = (tmp_path / f"{name}.{ending}").read_bytes()
         assert content.startswith(begins) and len(content) > 5_000, name
     if ending == "html":
         page = (tmp_path / "b.html").read_text()
-        assert "measured" in page and ">known to<" not in page and "slow" in page
+        assert "measured" in page and ">uncertainty<" not in page and "slow" in page
 
 
 DATABASE_ONLY = (
@@ -236,12 +239,29 @@ DEMAND_ONLY = (
 @pytest.mark.parametrize("option", DATABASE_ONLY, ids=" ".join)
 def test_options_of_databases_are_refused_for_demands(call, option):
     for demand in ("demo:day", "fio:rw=randread"):
-        refusal(call("simulate", demand, "--storage", "gp3:500", *option), f"error: {option[0]}: is for databases", "hint: Leave it out")
+        answer = call("simulate", demand, "--storage", "gp3:500", *option)
+        refusal(answer, f"error: {demand}: is demand in I/Os, not a database in transactions")
+        assert answer[2].startswith("note: `headrace simulate` of a database is now `headrace predict`")
 
 
 @pytest.mark.parametrize("option", DEMAND_ONLY, ids=" ".join)
 def test_options_of_demands_are_refused_for_databases(call, option):
-    refusal(call("simulate", TPCC, "--storage", "gp3:500", *option), f"error: {option[0]}: is for demands", "hint: Leave it out")
+    refusal(
+        call("simulate", TPCC, "--storage", "gp3:500", *option),
+        f"error: {option[0]}: is for demand",
+        "hint: Leave it out",
+    )
+    refusal(call("predict", TPCC, "--storage", "gp3:500", *option), f"no such option: {option[0]}")
+
+
+def test_simulate_of_a_database_still_works_with_a_note(call, runs):
+    options = ("--storage", "gp2:500", "--seconds", "20", "--output", "json")
+    code, today, err = call("predict", runs["shop"], *options)
+    assert (code, err) == (0, "")
+    for more in ((), ("--start", "cold")):
+        code, former, err = call("simulate", runs["shop"], *options, *more)
+        assert (code, former) == (0, today)
+        assert err == "note: `headrace simulate` of a database is now `headrace predict`; this still works in this version\n"
 
 
 @pytest.mark.parametrize(
@@ -249,13 +269,13 @@ def test_options_of_demands_are_refused_for_databases(call, option):
     [
         (("--seconds", "0"), "seconds = 0"), (("--seconds", "1.5"), "whole number"), (("--seconds", "nan"), "seconds = nan"), (("--seconds", "1e9"), "a row is a second"),
         (("--cache-gib", "0"), "cache-gib = 0"), (("--cache-gib", "nan"), "cache-gib = nan"), (("--threads", "-3"), "threads = -3"), (("--start", "hot"), "'hot'"),
-        (("--arrivals-tps", "-1"), "0 to 1,000,000,000"), (("--arrivals-tps", "inf"), "0 to 1,000,000,000"), (("--arrivals-tps", "9", "--threads", "3"), "nobody does"),
+        (("--arrivals-tps", "-1"), "0 to 1,000,000,000"), (("--arrivals-tps", "inf"), "0 to 1,000,000,000"), (("--arrivals-tps", "9", "--threads", "3"), "none does"),
         (("--instance", "m5.huge"), "m5.huge"), (("--as-of", "yesterday"), "yesterday"), (("--log-storage", "gp2:1:5"), "gp2 has no IOPS"), (("--log-storage", ""), "missing"),
-        (("--plot", "x.pdf"), "a chart is written as"), (("--growth", "nan"), "source"), (("--seed", "-1"), "--seed"),
+        (("--report", "x.pdf"), "a chart is written as"), (("--growth", "nan"), "source"), (("--seed", "-1"), "--seed"),
     ],
 )  # fmt: skip
-def test_simulate_refuses(call, options, words):
-    refusal(call("simulate", TPCC, "--storage", "gp3:500", *options), words)
+def test_predict_refuses(call, options, words):
+    refusal(call("predict", TPCC, "--storage", "gp3:500", *options), words)
 
 
 # --- standard benchmarks on one line --------------------------------------------------------------------------------------------
@@ -270,7 +290,7 @@ def test_standard_benchmarks_need_no_file(call):
         "sysbench:script=oltp_read_only,engine=myrocks,tables=4,table_size=1000000,cache_gib=1,threads=4",
         "sysbench:script=oltp_write_only,tables=20,table_size=10000000,distribution=zipfian,cache_gib=24,threads=32,doublewrite=off,sync_binlog=1,io_capacity=4000",
     ):
-        code, out, _ = call("simulate", text, "--storage", "gp3:500", "--seconds", "20")
+        code, out, _ = call("predict", text, "--storage", "gp3:500", "--seconds", "20")
         assert code == 0 and "WARNING: No run stands behind" in out and "Second half:" in out, text
 
 
@@ -291,7 +311,7 @@ def test_standard_benchmarks_need_no_file(call):
     ],
 )  # fmt: skip
 def test_wrong_standard_benchmarks_are_refused(call, text, words):
-    refusal(call("simulate", text, "--storage", "gp3:100", "--seconds", "5"), words)
+    refusal(call("predict", text, "--storage", "gp3:100", "--seconds", "5"), words)
 
 
 PARTS = st.tuples(
@@ -313,7 +333,12 @@ def test_random_standard_benchmarks(call, head, parts, complete):
     if head == "sysbench":
         rest = [part for part in rest if part[0] != "warehouses"]
     code, out, err = call(
-        "simulate", f"{head}:" + ",".join(f"{key}={value}" for key, value in [*rest, *parts]), "--storage", "gp3:100", "--seconds", "2"
+        "predict",
+        f"{head}:" + ",".join(f"{key}={value}" for key, value in [*rest, *parts]),
+        "--storage",
+        "gp3:100",
+        "--seconds",
+        "2",
     )
     assert (code == 0 and out) or (code == 2 and err.startswith("error: "))
 
@@ -342,7 +367,7 @@ def test_compare_run_refuses(call, runs):
     refusal(call("compare-run", runs["shop"], runs["fast"]), "format = 'headrace-run'")
     refusal(call("compare-run", runs["fast"], "demo:day"), "not a database in transactions")
     refusal(call("compare-run", runs["fast"], "none.toml"), "no such file")
-    refusal(call("compare-run", runs["fast"], runs["shop"], "--plot", "x.pdf"), "a chart is written as")
+    refusal(call("compare-run", runs["fast"], runs["shop"], "--report", "x.pdf"), "a chart is written as")
     refusal(call("compare-run", runs["fast"], runs["shop"], "--seed", "-1"), "--seed")
 
 
@@ -352,5 +377,5 @@ def test_workload_show_of_a_database(call, runs):
     code, out, _ = call("workload", "show", TPCC, "--growth", "2", "--output", "json")
     assert code == 0 and json.loads(out)["engine"] == "innodb"
     assert call("workload", "show", TPCC, "--output", "csv")[1].startswith("name,words,value")
-    refusal(call("workload", "show", TPCC, "--plot", "x.svg"), "--plot", "headrace simulate")
+    refusal(call("workload", "show", TPCC, "--report", "x.svg"), "--report", "headrace predict")
     refusal(call("workload", "show", TPCC, "--growth", "0"), "--growth")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from places import ROOT
 
 from headrace import workload
 
@@ -20,7 +21,7 @@ DAY = "demo:hour"
         ("--degrade 0:0:10:50:-3", "EXTRA_MS = '-3'", "milliseconds, 0 to 60,000"),
         ("--degrade 0:0:10:500", "CAPS_PERCENT = '500'", "percent of the limits that are left, 0.1 to 100"),
         ("--degrade 0:-1:10:50", "START_S = '-1'", "seconds, 0 to 31,622,400"),
-        ("--snapshot-gib 501", "--snapshot-gib 501", "more than gp2:500 holds: 500 GiB"),
+        ("--snapshot-gib 501", "snapshot of 501 GiB", "more than gp2:500 holds: 500 GiB"),
         ("--snapshot-gib -1", "--snapshot-gib = -1.0 GiB", "0 to 1,048,576 GiB"),
     ],
 )
@@ -100,3 +101,27 @@ def test_sources_of_the_catalog_are_shown_where_asked(call, monkeypatch):
         without, with_them = call("catalog", command, *family)[1], call("catalog", command, *family, "--sources")[1]
         assert "source:" not in without and "--sources" in without and "source" in with_them.replace("--sources", "")
         assert max(map(len, without.splitlines())) <= 80
+
+
+def test_without_memory_for_the_renderer_a_chart_is_refused_in_words(tmp_path):
+    words = f"ulimit -v 3000000; exec {sys.executable} -m headrace simulate fio:rw=read --storage gp3:10 --seconds 2 --report x.svg"
+    done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 3 and done.stdout == "" and "the chart: could not be drawn" in done.stderr
+    assert "Traceback" not in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_no_negative_zero_in_csv(call):
+    for storage in ("gp2:100", "gp3:200"):
+        out = call("simulate", DAY, "--storage", storage, "--output", "csv")[1]
+        assert out.count("\n") > 10 and "-0.0" not in out
+
+
+def test_warnings_of_a_database_count_and_compare_like_with_like(call, tmp_path):
+    runs = tmp_path / "run.toml"
+    path = tmp_path / "shop.toml"
+    (tmp_path / "tpcc-run.txt").write_bytes((ROOT / "examples/tpcc-run.txt").read_bytes())
+    runs.write_bytes((ROOT / "examples/tpcc-run.toml").read_bytes())
+    assert call("calibrate", str(runs), "--to", str(path))[0] == 0
+    options = ("--storage", "gp3:500:6000", "--seconds", "10", "--threads", "1", "--growth", "100")
+    out = call("predict", str(path), *options)[1]
+    assert "1 client is far from" in out and "times the data is as" in out and "2,400 GiB of the runs" not in out

@@ -9,9 +9,9 @@ import typer
 from test_prove import plan, proof, step
 from typer.testing import CliRunner
 
-from headrace.cli import prove as command
+from headrace.cli.model import prove as command
 from headrace.errors import HeadraceError
-from headrace.prove import keeping
+from headrace.experiment import proof as proofs
 from headrace.report import proof as words
 
 APP = typer.Typer()
@@ -28,7 +28,7 @@ def invoke(*arguments: str):
         ((), "needed"),
         (("plan.json", "--show", "x"), "needed"),
         (("sysbench-tpcc:warehouses=100,cache_gib=2,threads=4",), "storages"),
-        (("demo:day", "--storage", "gp3:500"), "no database"),
+        (("demo:day", "--storage", "gp3:500"), "not a database in transactions"),
         (("sysbench-tpcc:warehouses=100,cache_gib=2,threads=4", "--storage", "gp9:5"), "gp9"),
         (("sysbench-tpcc:warehouses=100,cache_gib=2,threads=4", "--storage", "gp3:500", "--scale", "7"), "scale"),
         (("sysbench-tpcc:warehouses=100,cache_gib=2,threads=4", "--storage", "gp3:500", "--workload", "x"), "--workload"),
@@ -50,7 +50,7 @@ def test_a_plan_takes_no_storages(tmp_path):
 
 @pytest.mark.parametrize(("tps", "code"), [(98.0, 0), (60.0, 1)])
 def test_show_and_its_exit_code(tmp_path, tps, code):
-    keeping.write(
+    proofs.write(
         proof(
             step("a", 100.0, tps),
             folder=str(tmp_path),
@@ -71,7 +71,9 @@ def test_show_and_its_exit_code(tmp_path, tps, code):
 
 
 def test_a_proof_cut_short_can_be_shown(tmp_path):
-    made = proof(step("a", 100.0, 98.0, state="interrupted"), step("b", 200.0, None), folder=str(tmp_path), state="interrupted")
+    made = proof(
+        step("a", 100.0, 98.0, state="interrupted"), step("b", 200.0, None), folder=str(tmp_path), state="interrupted"
+    )
     words.write_proof(tmp_path / "page.html", made)
     text = (tmp_path / "page.html").read_text()
     assert "interrupted" in text and "not run" in text and "cannot be told" in text

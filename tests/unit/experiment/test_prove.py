@@ -15,34 +15,42 @@ import pytest
 
 import headrace
 from headrace.base import core
+from headrace.base.storage import Storage
 from headrace.bench import RunRecord, SysbenchOltp
 from headrace.calibration.runs import load_run
 from headrace.errors import CouldNotRun, InputError
-from headrace.prove import (
+from headrace.experiment import (
     Configuration,
-    Measured,
-    Predicted,
+    MeasuredResult,
+    PredictedResult,
     Proof,
     Step,
-    counting,
     from_plan,
     from_workload,
-    keeping,
-    predicting,
+    predict,
     read,
     standin,
 )
-from headrace.prove import request as requests
-from headrace.prove import scale as scaling
-from headrace.prove.running import CALIBRATION, _calibrated_on, _planned
-from headrace.prove.timing import AROUND_S, timing
-from headrace.servers import memory
+from headrace.experiment import (
+    proof as proofs,
+)
+from headrace.experiment import request as requests
+from headrace.experiment import scale as scaling
+from headrace.experiment.proving import CALIBRATION, calibrated_on, plan_proof
+from headrace.experiment.scale import AROUND_S, timing
+from headrace.servers import scratch
 
 SHOP = headrace.sysbench_tpcc(warehouses=1000, cache_gib=22.0, threads=32)
 
 
 def choice(storage: str, cost: float, **more: object) -> dict:
-    return {"storage": storage, "log_storage": None, "cache_gib": 22.0, "cost_usd_month": cost, "meets_goals": True} | more
+    return {
+        "storage": storage,
+        "log_storage": None,
+        "cache_gib": 22.0,
+        "cost_usd_month": cost,
+        "meets_goals": True,
+    } | more
 
 
 def plan(**more: object) -> dict:
@@ -77,7 +85,10 @@ def test_the_runner_up_is_another_choice():
 def test_what_is_recommended_is_proved_before_the_cheapest():
     cheapest = choice("2xgp3:250", 90.0)
     made = from_plan(plan(winners=[cheapest, choice("gp3:500:6000", 100.0)]), "plan.json", SHOP)
-    assert [(role, one.storage) for role, one in made.configurations] == [("winner", "gp3:500:6000"), ("runner-up", "2xgp3:250")]
+    assert [(role, one.storage) for role, one in made.configurations] == [
+        ("winner", "gp3:500:6000"),
+        ("runner-up", "2xgp3:250"),
+    ]
 
 
 def test_where_nothing_meets_the_goals_the_closest_are_proved():
@@ -117,8 +128,8 @@ def test_files_that_are_no_plan_are_refused(tmp_path):
     ):
         (tmp_path / name).write_text(text, encoding="latin-1")
         with pytest.raises(InputError):
-            requests.read(str(tmp_path / name))
-    assert requests.read("shop.toml") is None
+            requests.read_plan(str(tmp_path / name))
+    assert requests.read_plan("shop.toml") is None
 
 
 def test_a_workload_needs_storages_and_its_size():
@@ -140,7 +151,10 @@ def test_a_workload_needs_storages_and_its_size():
     ],
 )
 def test_only_storages_of_one_kind_and_of_no_instance_are_proved(text, word):
-    for ask in (lambda: from_workload(SHOP, [text], "shop"), lambda: from_workload(SHOP, ["gp3:500"], "shop").with_current(text)):
+    for ask in (
+        lambda: from_workload(SHOP, [text], "shop"),
+        lambda: from_workload(SHOP, ["gp3:500"], "shop").with_current(text),
+    ):
         with pytest.raises(InputError) as refused:
             ask()
         assert word in refused.value.hint
@@ -155,13 +169,13 @@ def test_an_array_keeps_its_layout_and_chunk_at_a_scale():
         scaling._storage("raid0:gp3:500+gp3:400", 0.5, 100.0, notes)
 
 
-def test_todays_storage_is_the_one_calibrated_on():
+def test_todays_storage_is_the_onecalibrated_on():
     made = from_workload(SHOP, ["gp3:500:6000"], "shop").with_current("gp2:1200")
-    calibrated, others = _calibrated_on(made)
+    calibrated, others = calibrated_on(made)
     assert calibrated.storage == "gp2:1200"
     assert [one.storage for _, one in others] == ["gp3:500:6000"]
     # Without it: between the others, and none of them.
-    calibrated, others = _calibrated_on(from_workload(SHOP, ["gp3:500:6000", "io1:500:1500"], "shop"))
+    calibrated, others = calibrated_on(from_workload(SHOP, ["gp3:500:6000", "io1:500:1500"], "shop"))
     assert calibrated.name == CALIBRATION and 1500 < scaling.iops_of(calibrated.storage) < 6000
 
 
@@ -203,12 +217,12 @@ def test_a_scale_keeps_what_it_says():
         small, _ = scaling.scaled(configuration, size, scale)
         assert small.cache_gib / (size * scale.data) == pytest.approx(configuration.cache_gib / size), f"seed {seed}"
         members = len(core.parse_storage(configuration.storage)["members"])
-        assert scaling.iops_of(small.storage) == pytest.approx(scale.rate * scaling.iops_of(configuration.storage), abs=members), (
-            f"seed {seed}"
-        )
+        assert scaling.iops_of(small.storage) == pytest.approx(
+            scale.rate * scaling.iops_of(configuration.storage), abs=members
+        ), f"seed {seed}"
         assert abs(small.threads - scale.rate * configuration.threads) <= 0.5, f"seed {seed}"
         assert len(core.parse_storage(small.storage)["members"]) == members, f"seed {seed}"
-        assert small.usable_gib >= size * scale.data * 1.35, f"seed {seed}"
+        assert Storage.parse(small.storage).usable_gib >= size * scale.data * 1.35, f"seed {seed}"
 
 
 def test_what_is_not_sold_so_small_becomes_io1_and_is_said():
@@ -224,7 +238,10 @@ def test_what_is_not_sold_so_small_becomes_io1_and_is_said():
 def test_credits_are_gone_as_plans_go_by():
     small, notes = scaling.scaled(Configuration("one", "gp2:300", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))
     assert small.balance_percent == 0.0 and "credits are gone" in notes[0]
-    assert scaling.scaled(Configuration("one", "gp2:1500", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))[0].balance_percent is None
+    assert (
+        scaling.scaled(Configuration("one", "gp2:1500", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))[0].balance_percent
+        is None
+    )
 
 
 def test_scales_that_cannot_be_are_refused():
@@ -253,7 +270,7 @@ def test_time_is_divided_and_never_exceeded():
 
 
 def test_a_whole_proof_is_planned_within_the_machine():
-    made = _planned(from_plan(plan(compared=choice("gp2:1200", 120.0)), "plan.json", SHOP), 10.0, None)
+    made = plan_proof(from_plan(plan(compared=choice("gp2:1200", 120.0)), "plan.json", SHOP), 10.0, None)
     assert [step.role for step in made.steps] == [CALIBRATION, "winner", "runner-up"]
     assert made.load.data_gib <= made.timing.data_gib + 1e-9
     assert all(step.configuration.cache_gib >= scaling.LEAST_CACHE_GIB - 1e-9 for step in made.steps)
@@ -262,11 +279,11 @@ def test_a_whole_proof_is_planned_within_the_machine():
 
 def test_a_scale_too_large_for_the_time_is_refused():
     with pytest.raises(InputError, match="can be loaded"):
-        _planned(from_plan(plan(), "plan.json", SHOP), 5.0, 1.0)
+        plan_proof(from_plan(plan(), "plan.json", SHOP), 5.0, 1.0)
 
 
-PREDICTED = Predicted(100.0, 95.0, 105.0, 50.0, 20.0, "volume-iops", (), (100.0, 100.0))
-MEASURED = Measured("run", "complete", 60.0, 98.0, 52.0, 20.5, (), (97.0, 99.0))
+PREDICTED = PredictedResult(100.0, 95.0, 105.0, 50.0, 20.0, "volume-iops", (), (100.0, 100.0))
+MEASURED = MeasuredResult("run", "complete", 60.0, 98.0, 52.0, 20.5, (), (97.0, 99.0))
 
 
 def proof(*steps: Step, **more: object) -> Proof:
@@ -308,7 +325,7 @@ def test_a_proof_holds_only_whole_and_in_order():
 
 def test_a_proof_is_read_as_it_was_written(tmp_path):
     made = proof(step("a", 100.0, 98.0), step("b", 200.0, None), folder=str(tmp_path), notes=("one",))
-    keeping.write(made)
+    proofs.write(made)
     again = read(tmp_path)
     assert again == made
     assert json.loads((tmp_path / "proof.json").read_text())["steps"][0]["verdict"] == "holds"
@@ -325,18 +342,24 @@ def test_damaged_proofs_are_refused(tmp_path):
 
 def test_predictions_are_stored_with_their_hash(tmp_path):
     (tmp_path / "workload.toml").write_text("x")
-    path, digest, when = predicting.store(
+    path, digest, when = predict.store(
         tmp_path, tmp_path / "workload.toml", "run-1", {"a": (Configuration("a", "gp3:100", 1.0, 16), PREDICTED)}
     )
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
     document = json.loads(path.read_text())
-    assert document["predictions"]["a"]["tps"] == 100.0 and document["made_at"] == when and document["calibrated_on_run"] == "run-1"
+    assert (
+        document["predictions"]["a"]["tps"] == 100.0
+        and document["made_at"] == when
+        and document["calibrated_on_run"] == "run-1"
+    )
 
 
 def test_predictions_are_the_same_for_the_same_seed():
-    workload = headrace.sysbench_oltp(cache_gib=0.2, threads=8, tables=4, table_size=500_000, distribution={"type": "uniform"})
+    workload = headrace.sysbench_oltp(
+        cache_gib=0.2, threads=8, tables=4, table_size=500_000, distribution={"type": "uniform"}
+    )
     configuration = Configuration("a", "io1:20:900", 0.2, 8)
-    first, second = (predicting.predicted(workload, configuration, seconds=20, warmup_s=5, draws=0) for _ in range(2))
+    first, second = (predict.predicted(workload, configuration, seconds=20, warmup_s=5, draws=0) for _ in range(2))
     assert first == second
     assert len(first.series) == 25
     # 900 IOPS bind: I/Os a second are what the volume gives, within the second of saved tokens and the row that is cut.
@@ -381,7 +404,7 @@ def test_a_run_is_calibrated_from_what_the_volumes_counted(tmp_path):
                  "write_bytes": [40 * 4_096] * len(seconds), "flushes": [30] * len(seconds)}  # fmt: skip
         pl.DataFrame(frame).write_parquet(tmp_path / f"lab-{volume}.parquet")
     record = RunRecord("run-1", tmp_path, "complete", {}, (), {})
-    run = load_run(counting.described(record))
+    run = load_run(predict.lab_counted(record))
     middle = run.series.filter(pl.col("t_s").is_between(5, 55))
     assert middle["read_iops"].to_list() == pytest.approx([1_200.0] * middle.height)
     # Flushes ride on journal writes or do not: the volumes have counted either already.
@@ -389,51 +412,58 @@ def test_a_run_is_calibrated_from_what_the_volumes_counted(tmp_path):
     (tmp_path / "lab-vol-1.parquet").unlink()
     (tmp_path / "lab-vol-2.parquet").unlink()
     with pytest.raises(CouldNotRun, match="no figures"):
-        counting.described(record)
+        predict.lab_counted(record)
 
 
 def test_a_smaller_pool_loses_a_larger_share_to_free_pages():
     """1,300 pages kept free of 32,768 (512 MiB) are as many of 16,384."""
     workload = headrace.sysbench_oltp(cache_gib=0.5, threads=8, tables=4, table_size=500_000)
     workload = replace(workload, database=workload.database | {"usable_share": 0.99 - 1_300 / 32_768})
-    assert predicting.with_cache(workload, 0.25).database["usable_share"] == pytest.approx(0.99 - 1_300 / 16_384)
-    assert predicting.with_cache(workload, 1.0).database["usable_share"] == pytest.approx(0.99 - 1_300 / 65_536)
-    assert predicting.with_cache(workload, 0.5).database["usable_share"] == pytest.approx(workload.database["usable_share"])
+    assert predict.with_cache(workload, 0.25).database["usable_share"] == pytest.approx(0.99 - 1_300 / 16_384)
+    assert predict.with_cache(workload, 1.0).database["usable_share"] == pytest.approx(0.99 - 1_300 / 65_536)
+    assert predict.with_cache(workload, 0.5).database["usable_share"] == pytest.approx(
+        workload.database["usable_share"]
+    )
 
 
 def test_processors_of_the_machine_bound_what_is_predicted():
-    workload = headrace.sysbench_oltp(cache_gib=0.4, threads=64, tables=4, table_size=500_000, distribution={"type": "uniform"})
+    workload = headrace.sysbench_oltp(
+        cache_gib=0.4, threads=64, tables=4, table_size=500_000, distribution={"type": "uniform"}
+    )
     configuration = Configuration("a", "io1:400:20000", 0.4, 64)
-    free, two = (predicting.predicted(workload, configuration, seconds=10, warmup_s=3, draws=0, processors=count) for count in (None, 2))
+    free, two = (
+        predict.predicted(workload, configuration, seconds=10, warmup_s=3, draws=0, processors=count)
+        for count in (None, 2)
+    )
     most = 2e3 / workload.database["clients"]["cpu_ms"]
     assert two.tps < most < free.tps
 
 
 def test_a_lab_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "MEMORY", tmp_path)
-    monkeypatch.setattr(memory.os.path, "ismount", lambda path: True)
-    monkeypatch.setattr(memory.shutil, "disk_usage", lambda path: SimpleNamespace(free=10 * memory.GIB))
-    monkeypatch.setattr(memory.host, "read_host", lambda: {"memory_available_bytes": 20 * memory.GIB})
+    monkeypatch.setattr(scratch, "MEMORY", tmp_path)
+    monkeypatch.setattr(scratch.os.path, "ismount", lambda path: True)
+    monkeypatch.setattr(scratch.shutil, "disk_usage", lambda path: SimpleNamespace(free=10 * scratch.GIB))
+    monkeypatch.setattr(scratch, "memory_bytes", lambda field: 20 * scratch.GIB)
     # 3 x data + 1: 10 GiB for 3; of 20 available six tenths, 12 GiB.
-    assert memory.fits(3.0) and not memory.fits(3.01)
-    monkeypatch.setattr(memory.host, "read_host", lambda: {"memory_available_bytes": 16 * memory.GIB})
-    assert not memory.fits(3.0)
-    with memory.lab_folder(tmp_path / "disk", 1.0) as folder:
+    assert scratch.fits(3.0) and not scratch.fits(3.01)
+    monkeypatch.setattr(scratch, "memory_bytes", lambda field: 16 * scratch.GIB)
+    assert not scratch.fits(3.0)
+    with scratch.lab_folder(tmp_path / "disk", 1.0) as folder:
         (folder / "volume").write_text("data")
         assert folder.parent == tmp_path and folder.stat().st_mode & 0o077 == 0
     assert not folder.exists()
-    with memory.lab_folder(tmp_path / "disk", 99.0) as folder:
+    with scratch.lab_folder(tmp_path / "disk", 99.0) as folder:
         assert folder == tmp_path / "disk"
 
 
 def test_what_a_killed_proof_left_in_memory_is_freed_by_the_next(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "MEMORY", tmp_path)
+    monkeypatch.setattr(scratch, "MEMORY", tmp_path)
     ended = subprocess.Popen(["true"])
     ended.wait()
-    left, of_another = tmp_path / f"{memory.PREFIX}{ended.pid}-a", tmp_path / f"{memory.PREFIX}{os.getpid()}-b"
+    left, of_another = tmp_path / f"{scratch.PREFIX}{ended.pid}-a", tmp_path / f"{scratch.PREFIX}{os.getpid()}-b"
     for folder in (left, of_another):
         folder.mkdir()
-    with memory.lab_folder(tmp_path / "disk", 99.0):
+    with scratch.lab_folder(tmp_path / "disk", 99.0):
         assert not left.exists() and of_another.exists()
 
 
@@ -441,7 +471,11 @@ def dirtier(popularity, changed, pages, other_pages):
     """Dirty share of the pages that leave a cache of `other_pages` over that in one of `pages`, as the core has it."""
     database = core.mysql_tpcc("innodb", 1.0)
     # All of the cache holds pages, and a share so small that no bound of the core's is met.
-    database |= {"popularity": popularity, "usable_share": 1.0, "writes": database["writes"] | {"first_dirty": 1e-9, "later_dirty": 1e-9}}
+    database |= {
+        "popularity": popularity,
+        "usable_share": 1.0,
+        "writes": database["writes"] | {"first_dirty": 1e-9, "later_dirty": 1e-9},
+    }
     sizes = [count * database["cached_bytes"] for count in (pages, other_pages)]
     writes = core.cache_after(database, *sizes, changed)["writes"]
     assert writes["first_dirty"] == writes["later_dirty"]
@@ -464,7 +498,10 @@ def test_what_leaves_a_larger_cache_is_cleaner_where_hot_pages_are_changed():
 def test_dirtiness_of_two_caches_is_consistent():
     drawn = random.Random(5)
     for _ in range(50):
-        classes = [{"pages": 10 ** drawn.uniform(1, 6), "touches_per_tx": 10 ** drawn.uniform(-7, -2)} for _ in range(drawn.randint(1, 6))]
+        classes = [
+            {"pages": 10 ** drawn.uniform(1, 6), "touches_per_tx": 10 ** drawn.uniform(-7, -2)}
+            for _ in range(drawn.randint(1, 6))
+        ]
         changed = [drawn.random() for _ in classes]
         pages = sum(item["pages"] for item in classes)
         one, other = (pages * drawn.uniform(0.05, 0.95) for _ in range(2))
@@ -474,11 +511,20 @@ def test_dirtiness_of_two_caches_is_consistent():
 
 
 def test_the_standin_tells_which_touches_change_a_page():
-    for benchmark in (SysbenchOltp(rows=1_000_000), SysbenchOltp(rows=1_000_000, distribution="pareto", parameters={"rand_pareto_h": 0.1})):
+    for benchmark in (
+        SysbenchOltp(rows=1_000_000),
+        SysbenchOltp(rows=1_000_000, distribution="pareto", parameters={"rand_pareto_h": 0.1}),
+    ):
         for engine in ("innodb", "myrocks"):
             shares = standin.changed(engine, benchmark)
             kind = {"type": "pareto", "h": 0.1} if benchmark.parameters else {"type": "uniform"}
-            options = {"script": benchmark.script, "engine": engine, "tables": 8, "table_size": 1_000_000, "distribution": kind}
+            options = {
+                "script": benchmark.script,
+                "engine": engine,
+                "tables": 8,
+                "table_size": 1_000_000,
+                "distribution": kind,
+            }
             assert len(shares) == len(core.mysql_sysbench(options)["database"]["popularity"])
             assert all(0.0 <= share <= 1.0 for share in shares) and shares[-1] == 0.0
     # oltp_read_write, uniform: 3 of the touches of row pages change one, all of those of index leaves do.
@@ -490,19 +536,26 @@ def test_percentiles_come_from_reads_and_bursts():
     # Filling: 110 tps of 16 clients are 145.5 ms, p95 160 is 1.1 times that. Full: 112 tps and 142.9 ms, 1.43 times: 61.4 ms more, of which 14.3 are spread. The rest,
     # sqrt(61.4^2 - 14.3^2) = 59.7 ms, are 179 I/Os of 3,000 a second.
     filling = pl.DataFrame(
-        {"tps": [110.0] * 9, "p95_ms": [160.0] * 9, "innodb_buffer_pool_pages_free": [1e4 - 1e3 * second for second in range(9)]}
+        {
+            "tps": [110.0] * 9,
+            "p95_ms": [160.0] * 9,
+            "innodb_buffer_pool_pages_free": [1e4 - 1e3 * second for second in range(9)],
+        }
     )
     full = pl.DataFrame({"tps": [112.0] * 20, "p95_ms": [204.3] * 20, "innodb_buffer_pool_pages_free": [500.0] * 20})
     record = SimpleNamespace(
-        series=lambda: pl.concat([filling, full]), document={"load": {"threads": 16}, "target": {"storage": "gp3:20:3000"}}
+        series=lambda: pl.concat([filling, full]),
+        document={"load": {"threads": 16}, "target": {"storage": "gp3:20:3000"}},
     )
     workload = replace(SHOP, database=SHOP.database | {"clients": SHOP.database["clients"] | {"p95_over_mean": 1.43}})
-    found = predicting.percentiles(record, workload)
+    found = predict.response_spread(record, workload)
     assert found.spread == pytest.approx(0.1, abs=0.001) and found.burst == pytest.approx(179, abs=1)
     # 4 clients at 115 tps wait 34.8 ms, and behind a burst as long as 16 do; while the cache fills nobody waits behind one.
     frame = pl.DataFrame({"mean": [34.8, 34.8], "full": [True, False]})
-    late, early = frame.select(found.of(pl.col("mean"), pl.col("full"), 3_000.0)).to_series()
-    assert late == pytest.approx(34.8 + (3.48**2 + 59.7**2) ** 0.5, abs=0.3) and early == pytest.approx(1.1 * 34.8, abs=0.1)
+    late, early = frame.select(found.p95_ms(pl.col("mean"), pl.col("full"), 3_000.0)).to_series()
+    assert late == pytest.approx(34.8 + (3.48**2 + 59.7**2) ** 0.5, abs=0.3) and early == pytest.approx(
+        1.1 * 34.8, abs=0.1
+    )
     # MyRocks tells no free pages: all in proportion.
     record = SimpleNamespace(series=lambda: full.drop("innodb_buffer_pool_pages_free"), document=record.document)
-    assert predicting.percentiles(record, workload) == predicting.Percentiles(pytest.approx(0.43), None)
+    assert predict.response_spread(record, workload) == predict.ResponseSpread(pytest.approx(0.43), None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.base import core
+from headrace import _core as core
 
 STUB = Path(headrace.__file__).parent / "_core.pyi"
 TREE = ast.parse(STUB.read_text())

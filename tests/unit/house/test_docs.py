@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shlex
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
+
+import headrace
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))]
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -123,6 +126,14 @@ def test_python_example_of_the_readme_runs(folder):
     assert "minutes throttled" in done.stdout
 
 
+def test_the_python_reference_shows_what_is_given(folder, monkeypatch):
+    """The `>>>` examples of docs/reference/python.md, one after the other, in a folder like a clone's."""
+    monkeypatch.chdir(folder)
+    page = ROOT / "docs/reference/python.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert tried > 10 and not failed
+
+
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_example_scripts_run(script):
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
@@ -134,3 +145,22 @@ def test_links_between_pages_lead_somewhere():
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} points to {target}"
+
+
+def python_imports() -> list[tuple[str, str]]:
+    """(page, import) of every Python block of the documentation that imports something of headrace."""
+    found = []
+    for page in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
+        for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            lines = [line.strip() for line in code.splitlines()]
+            found += [(str(page.relative_to(ROOT)), line) for line in lines if re.match(r"(from|import) headrace", line)]
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), python_imports())
+def test_pages_import_what_exists(page, line):
+    exec(line, {})
+
+
+def test_every_public_name_can_be_imported():
+    assert all(getattr(headrace, name) is not None for name in headrace.__all__)

@@ -1,4 +1,4 @@
-"""Arrows go down only: the imports of every Python package and Rust crate against ARCHITECTURE.md."""
+"""The house as ARCHITECTURE.md draws it: imports go down, nothing turns in a circle, every folder can be held in mind."""
 
 from __future__ import annotations
 
@@ -7,116 +7,206 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from places import ROOT
 
-# What each part may import of headrace; itself is always allowed.
-BASE = {"errors", "_core", "storage", "units", "caps", "settings"}
-CORE = BASE | {"core", "workload"}
-PYTHON_MAY = {
-    "errors": {"_core"},
-    "units": set(),
-    "caps": set(),
-    "settings": {"errors", "units"},
-    "storage": {"errors", "_core", "units"},
-    "workload": BASE,
-    "core": BASE | {"workload"},
-    "lab": BASE | {"workload"},
-    "mysql": BASE | {"workload", "lab", "prediction"},
-    "bench": CORE | {"simulation", "lab"},
-    "prove": CORE | {"lab", "mysql", "bench", "planner", "prediction", "calibrating", "simulation"},
-    "simulation": CORE,
-    "catalog": CORE,
-    "prices": CORE | {"catalog"},
-    "prediction": CORE,
-    "calibrating": CORE,
-    "scoring": CORE | {"prediction", "calibrating"},
-    "planner": CORE | {"simulation", "prices"},
-    "studies": CORE | {"simulation", "catalog", "planner", "prediction", "calibrating", "scoring", "lab", "mysql", "bench"},
-    "report": CORE | {"simulation", "catalog", "planner", "studies", "prediction", "bench", "prove"},
-    "cli": CORE
-    | {"simulation", "catalog", "planner", "studies", "report", "prediction", "calibrating", "scoring", "lab", "bench", "mysql", "prove"},
-    "__init__": CORE | {"simulation", "catalog", "prices", "planner", "studies", "prediction", "calibrating", "scoring"},
+PACKAGE = ROOT / "python/headrace"
+
+# What each room of the package may import; itself is always allowed.
+GROUND = {"errors", "base"}
+RUNS = GROUND | {"workload", "lab", "connect", "observe", "simulation", "calibration", "servers", "bench"}
+MAY = {
+    "errors": set(),
+    "version": set(),
+    "base": {"errors"},
+    "workload": GROUND,
+    "connect": GROUND,
+    "lab": GROUND,
+    "catalog": GROUND,
+    "observe": GROUND | {"workload", "connect", "catalog"},
+    "simulation": GROUND | {"workload", "lab"},
+    "calibration": GROUND | {"workload", "observe", "simulation", "catalog"},
+    "advice": GROUND | {"workload", "connect"},
+    "servers": GROUND | {"lab", "connect", "advice"},
+    "planner": GROUND | {"workload", "simulation", "catalog"},
+    "bench": GROUND | {"workload", "lab", "connect", "observe", "simulation"},
+    "experiment": RUNS | {"planner"},
+    "studies": RUNS | {"planner", "experiment", "advice", "catalog"},
+    "report": GROUND | {"workload", "catalog", "planner", "simulation", "bench", "experiment", "studies"},
+    "cli": RUNS | {"advice", "catalog", "planner", "experiment", "studies", "report", "version"},
     "__main__": {"cli"},
 }
-RUST_MAY = {
-    "catalog": set(),
-    "model": {"catalog"},
-    "sim": {"model", "catalog"},
-    "control": {"model", "catalog"},
-    "store": set(),
-    "device": {"store", "model", "catalog"},
-    "daemon": {"control", "device", "store", "model", "catalog"},
-    "py": {"sim", "model", "catalog"},
-}
+# The drawing stays readable: more arrows between rooms than this are too many.
+MOST_ARROWS = 85
+MOST_MODULES = 12  # of a folder; more cannot be held in mind
 
 
-def imported(path: Path) -> set[str]:
-    """First component below `headrace` of everything a file imports, also inside functions."""
+@cache
+def python_files() -> tuple[Path, ...]:
+    return tuple(sorted(PACKAGE.rglob("*.py")))
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "python").with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def modules() -> dict[str, Path]:
+    return {module_of(path): path for path in python_files()}
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """Modules of headrace that a file imports, also inside functions: each the longest name that is a module."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "headrace" else [node.module]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
-            parts = name.split(".")
-            if parts[0] == "headrace":
-                found.add(parts[1] if len(parts) > 1 else "__init__")
+            if name.split(".")[0] != "headrace":
+                continue
+            while name not in modules() and "." in name:
+                name = name.rpartition(".")[0]
+            found.add(name)
+    return frozenset(found - {"headrace"})
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1]
+
+
+@cache
+def arrows() -> dict[tuple[str, str], set[str]]:
+    """Arrows between rooms of the package, each with the files that draw it."""
+    found = defaultdict(set)
+    for path in python_files():
+        module = module_of(path)
+        if module == "headrace":
+            continue
+        for target in imports(path):
+            if room_of(target) != room_of(module):
+                found[room_of(module), room_of(target)].add(str(path.relative_to(PACKAGE)))
+    return dict(found)
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Sets of nodes of which each reaches each other: strongly connected components of more than one node (Tarjan)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for target in graph.get(node, ()):
+            if target not in index:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], index[target])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            circle = set(stack[at:])
+            del stack[at:]
+            if len(circle) > 1:
+                found.append(circle)
+
+    for node in graph:
+        if node not in index:
+            visit(node)
     return found
 
 
-def part_of(path: Path) -> str:
-    return path.relative_to(ROOT / "python/headrace").parts[0].removesuffix(".py")
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == [{"b", "c"}]
 
 
-def modules_of(path: Path) -> dict[str, str]:
-    """Modules of headrace a file has imported, by the name it calls them: `headrace.observe.formats.series`."""
-    found = {}
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module and node.module.split(".")[0] == "headrace":
-            for alias in node.names:
-                place = ROOT / "python" / Path(*node.module.split("."), alias.name)
-                if place.is_dir() or place.with_suffix(".py").exists():
-                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    return found
+def test_imports_go_down():
+    unknown = {room_of(module_of(path)) for path in python_files() if path.parent != PACKAGE} - set(MAY)
+    assert not unknown, f"{unknown} is new: draw it in ARCHITECTURE.md and say here what it may import"
+    wrong = [f"{room} imports {to}: {sorted(files)}" for (room, to), files in arrows().items() if to not in MAY[room]]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_may_be_imported_has_no_circle():
+    assert not circles(MAY)
+
+
+def test_few_arrows():
+    benchmarks = {room_of(name) for path in (ROOT / "benchmarks").glob("*.py") for name in imports(path)}
+    drawn = len(arrows()) + len(benchmarks)
+    assert drawn <= MOST_ARROWS, f"{drawn} arrows between rooms; `MAY` above shows which rooms import most"
+
+
+def test_no_circle_among_files():
+    """Circles through a package's `__init__`, which only hands names on, are not counted: whoever imports the package wants the names."""
+    graph = {
+        module_of(path): {name for name in imports(path) if modules()[name].name != "__init__.py"}
+        for path in python_files()
+        if path.name != "__init__.py"
+    }
+    assert not circles(graph)
+
+
+def test_folders_can_be_held_in_mind():
+    folders = {path.parent for path in python_files()} | {path.parent for path in (ROOT / "crates").glob("*/src/**/*.rs")}
+    folders |= {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+    sizes = {str(folder.relative_to(ROOT)): len([*folder.glob("*.py"), *folder.glob("*.rs")]) for folder in folders}
+    assert not {folder: size for folder, size in sizes.items() if size > MOST_MODULES}
+
+
+def public_classes() -> Iterator[tuple[str, str]]:
+    for path in python_files():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name, module_of(path)
+
+
+def test_public_classes_have_names_of_their_own():
+    places = defaultdict(list)
+    for name, module in public_classes():
+        places[name].append(module)
+    assert not {name: found for name, found in places.items() if len(found) > 1}
 
 
 def private_uses(path: Path) -> set[str]:
     """Private names (`_name`) of other packages that a file imports or uses through a module."""
-    own, modules, found = ".".join(path.relative_to(ROOT / "python").with_suffix("").parts[:-1]), modules_of(path), set()
+    own, found = module_of(path).rpartition(".")[0], set()
+    named = {}
     for node in ast.walk(ast.parse(path.read_text())):
-        names: list[str] = []
         if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").split(".")[0] == "headrace":
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
-            names = [f"{modules[node.value.id]}.{node.attr}"]
-        for name in names:
-            *package, module, last = name.split(".")
-            private = last.startswith("_") and not last.startswith("__") and name != "headrace._core"
-            if private and own not in (".".join(package), ".".join([*package, module])):
-                found.add(name)
+            for alias in node.names:
+                named[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    tree = ast.parse(path.read_text())
+    used = list(named.values())
+    used += [
+        f"{named[node.value.id]}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and named.get(node.value.id) in modules()
+    ]
+    for name in used:
+        package, _, last = name.rpartition(".")
+        if last.startswith("_") and not last.startswith("__") and name != "headrace._core" and not package.startswith(own):
+            found.add(name)
     return found
 
 
-# Uses of private names across packages that are there today. The list only gets shorter: who takes one out strikes it here.
-PRIVATE_TODAY = {
-    "workload/runs/disk.py": {f"headrace.observe.formats.series.{name}" for name in ("_choose", "_interval", "_slots")},
-}
-
-
 def test_private_names_stay_in_their_package():
-    used = {
-        str(path.relative_to(ROOT / "python/headrace")): private_uses(path) for path in sorted((ROOT / "python/headrace").rglob("*.py"))
-    }
-    assert {path: names for path, names in used.items() if names} == PRIVATE_TODAY
+    used = {module_of(path): private_uses(path) for path in python_files()}
+    assert not {module: names for module, names in used.items() if names}
 
 
-# What a module of the bottom executes of headrace, itself and the package included: the facade and the core, and no more.
-CLOSURES = {"errors": 3, "units": 2, "caps": 2, "storage": 4}
+# How many modules of headrace an import executes at most, itself and the package included.
+CLOSURES = {"errors": 2, "base.units": 3, "base.caps": 3, "base.storage": 6}
 
 
 @pytest.mark.parametrize("module", CLOSURES)
@@ -127,41 +217,86 @@ def test_the_bottom_stands_on_little(module):
     assert f"headrace.{module}" in executed and len(executed) <= CLOSURES[module], executed
 
 
-def test_python_imports_go_down():
-    wrong = []
-    for path in sorted((ROOT / "python/headrace").rglob("*.py")):
-        part = part_of(path)
-        assert part in PYTHON_MAY, f"{part} is new: draw it in ARCHITECTURE.md and say here what it may import"
-        modules = set(PYTHON_MAY) | {"_core"}
-        for target in imported(path):
-            # `from headrace import simulate` names the public package, which stands above everything but cli.
-            target = target if target in modules else "__init__"
-            if target != part and target not in PYTHON_MAY[part] and not (part == "cli" and target == "__init__"):
-                wrong.append(f"{path.relative_to(ROOT)} imports {target}")
-    assert not wrong, "\n".join(wrong)
+# --- crates -----------------------------------------------------------------------------------------------------------
+
+RUST_MAY = {
+    "catalog": set(),
+    "model": {"catalog"},
+    "sim": {"model", "catalog"},
+    "control": {"model", "catalog"},
+    "store": {"model", "catalog"},
+    "protocol": {"control", "model", "catalog"},
+    "device": {"store", "model", "catalog"},
+    "daemon": {"control", "device", "store", "protocol", "model", "catalog"},
+    "py": {"sim", "model", "catalog"},
+}
+CRATES = sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml"))
 
 
-def test_the_python_graph_has_no_circles():
-    order, left = [], dict(PYTHON_MAY)
-    while left:
-        free = [part for part, may in left.items() if not (may & set(left)) - {part}]
-        assert free, f"a circle among {sorted(left)}"
-        order += free
-        left = {part: may for part, may in left.items() if part not in free}
-    assert order[0] == "errors"
-    assert set(order[:5]) == {"errors", "units", "caps", "settings", "storage"}
-
-
-def test_rust_crates_depend_downwards():
-    for crate in sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml")):
+def test_crates_depend_downwards():
+    for crate in CRATES:
         manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
         ours = {name.removeprefix("headrace-") for name in manifest["dependencies"] if name.startswith("headrace-")}
         assert crate in RUST_MAY, f"{crate} is new: draw it in ARCHITECTURE.md and say here what it may depend on"
         assert ours <= RUST_MAY[crate], f"{crate} depends on {ours - RUST_MAY[crate]}"
 
 
+def rust_module(path: Path, source: Path) -> str:
+    """`volume::bucket` for volume/bucket.rs, `volume` for volume.rs and volume/mod.rs, "" for lib.rs."""
+    parts = path.relative_to(source).with_suffix("").parts
+    return "::".join(part for part in parts if part not in ("mod", "lib"))
+
+
+def rust_uses(text: str, module: str) -> Iterator[str]:
+    """Paths below the crate that a file's code names: `a::b::Name` of `use crate::a::{b::Name, ...}` and `super::...`."""
+    text = re.sub(r"//[^\n]*", "", text.split("#[cfg(test)]")[0])
+    parent = module.rpartition("::")[0]
+    for start, rest in re.findall(r"\b(crate|super)::((?:\w+::)*(?:\w+|\{[^;]*?\}(?=;)))", text):
+        base = "" if start == "crate" else parent
+        prefix, brace, inner = rest.partition("{")
+        names = re.findall(r"[\w:]+", inner) if brace else [""]
+        for name in names:
+            yield "::".join(part for part in f"{base}::{prefix}{name}".split("::") if part)
+
+
+def handed_on(text: str) -> dict[str, str]:
+    """Name -> the path it is handed on from, of `pub use a::{B, C}`."""
+    found = {}
+    for path in re.findall(r"pub(?:\(crate\))? use ((?:\w+::)+(?:\w+|\{[^;]*\}));", re.sub(r"//[^\n]*", "", text)):
+        prefix, brace, inner = path.partition("{")
+        for name in re.findall(r"\w+", inner) if brace else [path.rpartition("::")[2]]:
+            found[name] = f"{prefix}{name}".removeprefix("crate::") if brace else path.removeprefix("crate::")
+    return found
+
+
+def rust_graph(crate: str) -> dict[str, set[str]]:
+    source = ROOT / "crates" / crate / "src"
+    files = {rust_module(path, source): path.read_text() for path in source.rglob("*.rs") if "bin" not in path.parts}
+    handing = {module: handed_on(text) for module, text in files.items()}
+
+    def home(path: str) -> str | None:
+        """The module a path lives in, through what parents hand on."""
+        for _ in range(4):
+            module = path
+            while module not in files:
+                module = module.rpartition("::")[0]
+            name = path.removeprefix(module).strip(":").split("::")[0]
+            if name not in handing[module]:
+                return module
+            path = "::".join(part for part in (module, handing[module][name]) if part)
+        return None
+
+    graph = {module: {home(path) for path in rust_uses(text, module)} - {module, None, ""} for module, text in files.items()}
+    return {module: targets for module, targets in graph.items() if module}
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_no_circle_among_files_of_a_crate(crate):
+    assert not circles(rust_graph(crate))
+
+
 def test_the_model_has_no_clock_no_chance_of_its_own_no_io():
-    """DESIGN: the model is pure. Names of the standard library that would break that may not appear in it."""
+    """The model is pure: names of the standard library that would break that may not appear in it."""
     banned = re.compile(
         r"std::(time|fs|net|thread|process|env|io)\b|Instant|SystemTime|thread_rng|from_os_rng|from_entropy|println!|static mut"
     )

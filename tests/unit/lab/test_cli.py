@@ -1,4 +1,6 @@
-"""`headrace lab` and `headrace volume` without a lab: arguments, refusals, tables; and the arithmetic of rates and credits."""
+"""`headrace lab` and `headrace volume` without a lab: arguments, refusals, tables; and the
+arithmetic of rates and credits.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.cli import lab_common, watching
 from headrace.cli import main as cli
+from headrace.cli.lab import common
+from headrace.cli.lab.metrics import live, plain_lines
+from headrace.cli.options import complete_volume
+from headrace.cli.output import print_csv
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import balances, metrics, notes
 from headrace.lab.watching import Reading
@@ -51,10 +56,10 @@ def test_without_a_lab_every_command_says_how_to_start_one(line):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("volume create gp2:500 --balance 101%", "0 to 100"),
-        ("volume create gp2:500 --balance -5", "0 to 100"),
-        ("volume create gp2:500 --balance nan", "0 to 100"),
-        ("volume create gp2:500 --balance 5%%", "0 to 100"),
+        ("volume create gp2:500 --start-balance 101%", "0 to 100"),
+        ("volume create gp2:500 --start-balance -5", "0 to 100"),
+        ("volume create gp2:500 --start-balance nan", "0 to 100"),
+        ("volume create gp2:500 --start-balance 5%%", "0 to 100"),
         ("volume create gp2:500 --tag a", "KEY=VALUE"),
         ("volume create gp2:500 --tag =b", "KEY=VALUE"),
         ("volume create gp2:500 --tag a=b --tag a=c", "before"),
@@ -90,16 +95,19 @@ def test_bad_input_is_refused_before_any_lab_is_asked(line, words):
 
 RANDOM_WORDS = (
     "lab", "volume", "up", "down", "status", "doctor", "create", "list", "show", "attach", "detach", "delete", "modify", "modifications", "balance", "metrics",
-    "watch", "record", "fault", "faults", "clear-fault", "member", "tag", "db", "gp2:500", "raid10:4xgp3:500", "--name", "--tag", "--balance", "--attach", "--as-of",
+    "watch", "record", "fault", "faults", "clear-fault", "member", "tag", "db", "gp2:500", "raid10:4xgp3:500", "--name", "--tag", "--start-balance", "--attach", "--as-of",
     "--force", "--yes", "--unpaced", "--no-probe", "--size-gib", "--type", "--iops", "--mib-s", "--wait", "--set", "--save", "--load", "--member", "--in", "--seconds",
     "--extra-ms", "--every", "--op", "--caps", "--seed", "--minutes", "--resolution", "--to", "--remove", "--output", "--data-dir", "--socket", "--foreground",
-    "--instance-type", "--time-scale", "--metrics-port", "--group", "start", "stop", "fail", "slow", "restore", "replace", "pause", "power-cut", "5%", "a=b", "json",
+    "--instance", "--time-scale", "--metrics-port", "--group", "start", "stop", "fail", "slow", "restore", "replace", "pause", "power-cut", "5%", "a=b", "json",
     "csv", "second", "minute", "nan", "-1", "0", "1", "1e999", "99999999999999999999", "/", "/dev/null", "", "\udcff", "\x1b[31m", "日本", "x" * 300,
 )  # fmt: skip
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from(["lab", "volume"]), st.lists(st.one_of(st.sampled_from(RANDOM_WORDS), st.text(max_size=8)), max_size=7))
+@given(
+    st.sampled_from(["lab", "volume"]),
+    st.lists(st.one_of(st.sampled_from(RANDOM_WORDS), st.text(max_size=8)), max_size=7),
+)
 def test_random_words_never_give_a_traceback(tmp_path, group, words):
     with pytest.MonkeyPatch.context() as patched:
         # `lab up` must not start one; `/dev/null` and the like are no places for one either.
@@ -143,25 +151,34 @@ def test_doctor_needs_no_lab():
 
 @given(st.floats(0, 100).map(lambda value: round(value, 6)), st.sampled_from(["", "%", " %"]))
 def test_percent(value, sign):
-    assert lab_common.percent(f"{value:.6f}{sign}", "--x") == value
+    assert common.percent(f"{value:.6f}{sign}", "--x") == value
 
 
 @given(st.text(max_size=12))
 def test_percent_is_a_percentage_or_refused(text):
     with contextlib.suppress(InputError):
-        assert 0 <= lab_common.percent(text, "--x") <= 100
+        assert 0 <= common.percent(text, "--x") <= 100
 
 
 def test_completion_of_volumes_without_a_lab(tmp_path):
     context = types.SimpleNamespace(params={})
-    assert lab_common.complete_volume(context, "") == []
+    assert complete_volume(context, "") == []
     context.params["data_dir"] = "x" * 300
-    assert lab_common.complete_volume(context, "") == []
+    assert complete_volume(context, "") == []
 
 
-# --- a volume in rows ----------------------------------------------------------------------------------------------------------------
+# --- a volume in rows
+# ----------------------------------------------------------------------------------------------------------------
 
-VOLUME = {"id": "vol-1", "name": None, "spec": "gp2:500", "state": "available", "tags": {"a": "b,c"}, "members": [], "attachment": None}
+VOLUME = {
+    "id": "vol-1",
+    "name": None,
+    "spec": "gp2:500",
+    "state": "available",
+    "tags": {"a": "b,c"},
+    "members": [],
+    "attachment": None,
+}
 ATTACHED = VOLUME | {
     "state": "in-use",
     "attachment": {"state": "busy", "device": "/dev/loop3"},
@@ -170,29 +187,36 @@ ATTACHED = VOLUME | {
 }
 
 
-def test_csv_has_the_same_columns_for_every_volume():
-    rows = [lab_common.volume_csv(volume) for volume in (VOLUME, ATTACHED)]
-    text = lab_common.as_csv(rows, lab_common.VOLUME_CSV)
+def test_csv_has_the_same_columns_for_every_volume(capsys):
+    rows = [common.volume_csv(volume) for volume in (VOLUME, ATTACHED)]
+    print_csv(rows, common.VOLUME_CSV)
+    text = capsys.readouterr().out
     read = list(csv.DictReader(io.StringIO(text)))
     assert [row["device"] for row in read] == ["", "/dev/loop3"]
     assert json.loads(read[0]["tags"]) == {"a": "b,c"}
-    assert lab_common.as_csv([], lab_common.VOLUME_CSV) == text.splitlines()[0] + "\n"
+    print_csv([], common.VOLUME_CSV)
+    assert capsys.readouterr().out == text.splitlines()[0] + "\n"
 
 
 def test_state_says_what_is_not_as_usual():
-    assert lab_common.state_cell(VOLUME) == "available"
-    assert lab_common.state_cell(ATTACHED) == "in-use, busy, optimizing 40 %, member 1 failed"
+    assert common.state_cell(VOLUME) == "available"
+    assert common.state_cell(ATTACHED) == "in-use, busy, optimizing 40 %, member 1 failed"
 
 
 def test_notes_of_a_status():
     assert notes({}) == [] == notes({"leftovers": {"released": 0, "unmounted": 0, "busy": []}, "recording": None, "metrics_rows_lost": 0})
     said = notes(
-        {"journal_repaired": "12 bytes", "leftovers": {"released": 1, "unmounted": 1, "busy": ["/dev/loop4"]}, "metrics_rows_lost": 3}
+        {
+            "journal_repaired": "12 bytes",
+            "leftovers": {"released": 1, "unmounted": 1, "busy": ["/dev/loop4"]},
+            "metrics_rows_lost": 3,
+        }
     )
     assert len(said) == 4 and "/dev/loop4" in said[2]
 
 
-# --- rates and credits ---------------------------------------------------------------------------------------------------------------
+# --- rates and credits
+# ---------------------------------------------------------------------------------------------------------------
 
 COLUMNS = (
     "t_s", "reads", "writes", "read_bytes", "write_bytes", "queue_mean", "balance_percent", "volume_iops_exceeded_us", "read_p50_us", "read_p99_us",
@@ -258,7 +282,15 @@ def test_time_to_empty_knows_refill_empty_and_a_set_balance():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(None, "-"), (0, "empty"), (0.2, "1 s"), (119, "119 s"), (1800, "30 min"), (3600 * 5 + 600, "5 h 10 min"), (86400 * 9, "9 d")],
+    [
+        (None, "-"),
+        (0, "empty"),
+        (0.2, "1 s"),
+        (119, "119 s"),
+        (1800, "30 min"),
+        (3600 * 5 + 600, "5 h 10 min"),
+        (86400 * 9, "9 d"),
+    ],
 )
 def test_times_in_words(seconds, text):
     assert metrics.time_text(seconds) == text
@@ -270,14 +302,14 @@ def watched(t_s: int) -> Reading:
 
 
 def test_watch_writes_a_line_a_second_where_there_is_no_terminal(capsys):
-    watching.plain_lines(ATTACHED | {"name": "db\x1b[31m"}, iter([watched(1), watched(2)]))
+    plain_lines(ATTACHED | {"name": "db\x1b[31m"}, iter([watched(1), watched(2)]))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and "\x1b" not in lines[0]
     assert lines[2].split()[1:6] == ["3,000", "3,000", "0", "46.9", "16.0"] and lines[2].endswith("3 min")
 
 
 def test_watch_as_a_table(capsys):
-    watching.live(ATTACHED, iter([watched(second) for second in range(200)]))
+    live(ATTACHED, iter([watched(second) for second in range(200)]))
     assert "balance" in capsys.readouterr().out
 
 

@@ -1,4 +1,6 @@
-"""Where a lab is, what a machine lacks, how a daemon is found and started: made-up machines and daemons, no root."""
+"""Where a lab is, what a machine lacks, how a daemon is found and started: made-up machines and
+daemons, no root.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def no_lab_named(monkeypatch):
     monkeypatch.delenv("HEADRACED", raising=False)
 
 
-# --- where ---------------------------------------------------------------------------------------------------------------------------
+# --- where
+# ---------------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_default_place():
@@ -64,7 +67,8 @@ def test_a_file_is_no_data_directory(tmp_path):
         place(tmp_path / "file")
 
 
-# --- the machine ---------------------------------------------------------------------------------------------------------------------
+# --- the machine
+# ---------------------------------------------------------------------------------------------------------------------
 
 STATUS = "Name:\tpython\nCapEff:\t{}\n"
 EVERYTHING = "000001ffffffffff"
@@ -128,7 +132,9 @@ def test_not_root(tmp_path):
 
 
 def test_loop_devices_of_a_container(tmp_path):
-    """/dev is no devtmpfs there: a free device counts when its node is in /dev, one in use does not."""
+    """/dev is no devtmpfs there: a free device counts when its node is in /dev, one in use does
+    not.
+    """
     files = {"proc/self/mountinfo": "", "sys/block/loop1/loop/backing_file": "/x\n", "dev/loop1": ""}
     assert doctor.loop_devices(machine(tmp_path, **files)).state == "missing"
     (tmp_path / "dev/loop0").write_text("")
@@ -196,7 +202,8 @@ def test_any_mount_table_is_read(tmp_path_factory, text):
     doctor.loop_devices(here)
 
 
-# --- the daemon ----------------------------------------------------------------------------------------------------------------------
+# --- the daemon
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def program(path: Path, text: str) -> Path:
@@ -222,6 +229,10 @@ def test_headraced_is_looked_for_in_three_places(tmp_path, monkeypatch):
         launch.find_headraced()
 
 
+# The daemon of these tests answers no calls, so it has no metrics either.
+NO_METRICS = launch.Settings(metrics_port=0)
+
+
 @pytest.fixture
 def daemon(tmp_path, monkeypatch):
     """daemon(text): a program in headraced's place; root is not asked for."""
@@ -241,7 +252,8 @@ def test_settings_become_arguments(daemon):
         "--data-dir", str(data), "--socket", str(data / "lab.sock"), "--instance-type", "m5.large", "--as-of", "2018-08-15", "--time-scale", "60",
         "--metrics-port", "0", "--group", "0",
     ]  # fmt: skip
-    assert launch.command_line(place(data), launch.Settings())[1:] == ["--data-dir", str(data), "--socket", str(data / "lab.sock")]
+    plain = ["--data-dir", str(data), "--socket", str(data / "lab.sock"), "--metrics-port", "9464"]
+    assert launch.command_line(place(data), launch.Settings())[1:] == plain
     with pytest.raises(InputError, match="not a group"):
         launch.command_line(place(data), launch.Settings(group="no such group"))
 
@@ -252,7 +264,7 @@ def test_up_returns_when_ready_and_the_daemon_outlives_its_starter(daemon, tmp_p
         "open(sys.argv[2] + '/session', 'w').write(f'{os.getsid(0)} {os.getpid()} {os.getcwd()}')\n"
         "print('log line', file=sys.stderr, flush=True); time.sleep(0.2); print('ready', flush=True)"
     )
-    launch.up(data)
+    launch.up(data, settings=NO_METRICS)
     session, pid, cwd = (data / "session").read_text().split()
     assert (session, cwd) == (pid, "/")
     assert "log line" in (data / "headraced.log").read_text()
@@ -271,7 +283,7 @@ def test_up_returns_when_ready_and_the_daemon_outlives_its_starter(daemon, tmp_p
 def test_last_words_of_a_daemon_that_will_not_start(daemon, code, kind, line, parts):
     data = daemon(f"import sys; print('noise', file=sys.stderr); print({line!r}, file=sys.stderr); sys.exit({code})")
     with pytest.raises(kind) as raised:
-        launch.up(data)
+        launch.up(data, settings=NO_METRICS)
     error = raised.value
     assert (error.value, error.rule, error.source) == parts[:3] and error.exit_code == code
     assert error.hint == parts[3] if parts[3] else "headrace lab doctor" in error.hint
@@ -280,7 +292,7 @@ def test_last_words_of_a_daemon_that_will_not_start(daemon, code, kind, line, pa
 def test_a_daemon_that_dies_without_an_error(daemon):
     data = daemon("import os, sys; print('thread panicked', file=sys.stderr, flush=True); os.abort()")
     with pytest.raises(CouldNotRun, match="was ended by signal 6.*thread panicked"):
-        launch.up(data)
+        launch.up(data, settings=NO_METRICS)
 
 
 def test_old_lines_of_the_log_are_not_the_last_words(daemon):
@@ -288,13 +300,13 @@ def test_old_lines_of_the_log_are_not_the_last_words(daemon):
     data.mkdir()
     (data / "headraced.log").write_text("error: old: story\n")
     with pytest.raises(CouldNotRun, match="ended with exit code 3 before it was ready: it said nothing"):
-        launch.up(data)
+        launch.up(data, settings=NO_METRICS)
 
 
 def test_a_daemon_that_is_never_ready_is_ended(daemon):
     data = daemon("import os, sys, time; open(sys.argv[2] + '/pid', 'w').write(str(os.getpid())); time.sleep(60)")
     with pytest.raises(CouldNotRun, match=r"not ready after 1 s"):
-        launch.up(data, timeout_s=1)
+        launch.up(data, settings=NO_METRICS, timeout_s=1)
     with pytest.raises(ProcessLookupError):
         os.kill(int((data / "pid").read_text()), 0)
 
@@ -302,7 +314,7 @@ def test_a_daemon_that_is_never_ready_is_ended(daemon):
 def test_a_daemon_that_says_something_else(daemon):
     data = daemon("import time; print('hello', flush=True); time.sleep(60)")
     with pytest.raises(CouldNotRun, match="before it was ready"):
-        launch.up(data)
+        launch.up(data, settings=NO_METRICS)
 
 
 def test_a_long_log_is_set_aside(daemon, monkeypatch):
@@ -310,7 +322,7 @@ def test_a_long_log_is_set_aside(daemon, monkeypatch):
     data = daemon("import sys; print('ready', flush=True); print('new', file=sys.stderr)")
     data.mkdir()
     (data / "headraced.log").write_text("x" * 101)
-    launch.up(data)
+    launch.up(data, settings=NO_METRICS)
     assert (data / "headraced.log.1").read_text() == "x" * 101
     assert "x" not in (data / "headraced.log").read_text()
 
@@ -319,5 +331,5 @@ def test_without_root_nothing_is_started(daemon, monkeypatch):
     data = daemon("")
     monkeypatch.setattr(launch.os, "geteuid", lambda: 1000)
     with pytest.raises(CouldNotRun, match="only root may"):
-        launch.up(data)
+        launch.up(data, settings=NO_METRICS)
     assert not data.exists()

@@ -1,4 +1,6 @@
-"""Lines of JSON over a socket: framing and errors, against a server of a few lines that answers whatever a test wants. No root, no daemon."""
+"""Lines of JSON over a socket: framing and errors, against a server of a few lines that answers
+whatever a test wants. No root, no daemon.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Behaviour = Callable[[socket.socket, dict], None]
 
 
 class Server:
-    """Answers each line of each connection with `behaviour(connection, call)`; ends the connection when that raises EOFError."""
+    """Answers each line of each connection with `behaviour(connection, call)`; ends the connection
+    when that raises EOFError.
+    """
 
     def __init__(self, folder: Path, behaviour: Behaviour) -> None:
         self.calls: list[dict] = []
@@ -93,7 +97,7 @@ def test_call_and_result(serve, tmp_path):
     assert server.connections == 1
 
 
-@pytest.mark.parametrize("kind", ["input", "refused", "busy", "not-found"])
+@pytest.mark.parametrize("kind", ["invalid-parameter", "incorrect-state", "in-use", "not-found"])
 def test_refusals_keep_their_parts(serve, tmp_path, kind):
     error = {"kind": kind, "value": "db", "rule": "is in use", "source": "EC2", "hint": "Detach it."}
     serve(lambda connection, call: say(connection, {"id": call["id"], "error": error}))
@@ -113,10 +117,10 @@ def test_refusals_keep_their_parts(serve, tmp_path, kind):
     assert isinstance(found, InputError)
 
 
-def test_could_not_is_exit_code_3(serve, tmp_path):
+def test_unavailable_is_exit_code_3(serve, tmp_path):
     serve(
         lambda connection, call: say(
-            connection, {"id": call["id"], "error": {"kind": "could-not", "value": "journal", "rule": "disk full"}}
+            connection, {"id": call["id"], "error": {"kind": "unavailable", "value": "journal", "rule": "disk full"}}
         )
     )
     with Lab(tmp_path) as lab, pytest.raises(CouldNotRun) as raised:
@@ -238,7 +242,9 @@ def test_a_restart_between_two_calls_goes_unnoticed(serve, tmp_path):
 
 
 def test_refused_at_the_door(tmp_path):
-    """Too many callers, or one who may not: the daemon says so and hangs up, maybe before the call was sent."""
+    """Too many callers, or one who may not: the daemon says so and hangs up, maybe before the call
+    was sent.
+    """
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(tmp_path / "lab.sock"))
     server.listen()
@@ -246,7 +252,10 @@ def test_refused_at_the_door(tmp_path):
     def refuse():
         for _ in range(20):
             connection, _ = server.accept()
-            say(connection, {"id": None, "error": {"kind": "input", "value": "caller", "rule": "user 7 may not use this lab"}})
+            say(
+                connection,
+                {"id": None, "error": {"kind": "insufficient-permission", "value": "caller", "rule": "user 7 may not use this lab"}},
+            )
             connection.close()
 
     thread = threading.Thread(target=refuse, daemon=True)
@@ -254,7 +263,8 @@ def test_refused_at_the_door(tmp_path):
     for _ in range(20):
         with Lab(tmp_path) as lab, pytest.raises((CouldNotRun, LabRefused)) as raised:
             lab.status()
-        # Either its words, or (its kernel buffer was thrown away with our line unread) that the connection was lost.
+        # Either its words, or (its kernel buffer was thrown away with our line unread) that the
+        # connection was lost.
         assert "user 7" in str(raised.value) or "lost" in str(raised.value)
     thread.join(5)
     server.close()

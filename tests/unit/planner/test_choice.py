@@ -1,4 +1,5 @@
-"""What is said of a choice: its bill, what it saves at equal space, how to get there in place or by a migration, the lines to paste, alarms."""
+"""What is said of a choice: its bill, what it saves at equal space, how to get there in place or by
+a migration, the lines to paste, alarms."""
 
 from __future__ import annotations
 
@@ -24,16 +25,18 @@ def today_and(storage: str, target: str, **settings):
     return one, other
 
 
-# --- what it saves ------------------------------------------------------------------------------------------------------
+# --- what it saves --------------------------------------------------------------------------------
 
 
 def test_free_space_given_up_is_no_saving():
-    # A8: 1,400 GiB of data on today's gp3:2048 "saved 51.84 USD a month": the whole saving was the free space given up.
+    # A8: 1,400 GiB of data on today's gp3:2048 "saved 51.84 USD a month": the whole saving was the
+    # free space given up.
     found = plan(steady(size_gib=1_400), compare="gp3:2048", exclude=only("gp3"))
     # 1,400 / 0.75 = 1,867 GiB; at 2,048 both cost 163.84.
     assert found.winner.storage == "gp3:1867" and found.winner.cost_usd_month == pytest.approx(1_867 * 0.08)
     assert "needs a migration (a volume cannot be made smaller: 1,867 GiB instead of 2,048)" in found.winner.migration
-    # 14.48 USD a month are no reason to copy 1,400 GiB: what is there stays, and nothing is called saved.
+    # 14.48 USD a month are no reason to copy 1,400 GiB: what is there stays, and nothing is called
+    # saved.
     assert found.recommended.storage == "gp3:2048" and "14.48 USD a month less, but needs a migration" in found.why_recommended
     assert found.saving.as_planned == found.saving.equal_space == 0.0
 
@@ -55,7 +58,7 @@ def test_what_cannot_be_enlarged_has_no_equal_space():
     assert found.recommended.storage == "gp2:13334" and found.saving.gib == 20_000 and found.saving.equal_space is None
 
 
-# --- from today's -------------------------------------------------------------------------------------------------------
+# --- from today's ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,13 @@ def test_the_winner_says_how_to_get_there_only_where_today_is_known():
 
 @pytest.mark.parametrize(
     ("today", "size_gib"),
-    [("gp2:1000", 500), ("2xgp2:600", 500), ("raid10:4xgp2:600", 500), ("io1:500:2600", 400), ("gp3:700:5000:300", 500)],
+    [
+        ("gp2:1000", 500),
+        ("2xgp2:600", 500),
+        ("raid10:4xgp2:600", 500),
+        ("io1:500:2600", 400),
+        ("gp3:700:5000:300", 500),
+    ],
 )
 def test_in_place_keeps_the_volumes_and_never_shrinks_them(today, size_gib):
     found = plan(steady(size_gib=size_gib), compare=today)
@@ -106,7 +115,8 @@ def test_in_place_keeps_the_volumes_and_never_shrinks_them(today, size_gib):
     assert all(new.size_gib >= old.size_gib for old, new in zip(before.members, after.members, strict=True))
     assert found.in_place.meets_goals and found.in_place.usable_gib >= found.needed_gib
     assert found.in_place.migration in ("nothing changes",) or found.in_place.migration.startswith("in place")
-    # It is the cheapest such: no dearer than today's where today's meets the goals, never cheaper than the cheapest of all.
+    # It is the cheapest such: no dearer than today's where today's meets the goals, never cheaper
+    # than the cheapest of all.
     if found.compared.meets_goals:
         assert found.in_place.cost_usd_month <= found.compared.cost_usd_month + 1e-9
     assert found.in_place.cost_usd_month >= found.winner.cost_usd_month - 1e-9
@@ -118,7 +128,7 @@ def test_in_place_is_not_for_unlike_members_or_what_cannot_be_modified():
     assert plan(steady(), exclude=only("gp3")).in_place is None
 
 
-# --- lines to paste -----------------------------------------------------------------------------------------------------
+# --- lines to paste -------------------------------------------------------------------------------
 
 
 def parameters(line: str) -> dict[str, str]:
@@ -203,7 +213,8 @@ def test_what_is_new_is_created_and_an_array_put_together():
 
 
 def test_the_log_volume_is_bought_too():
-    # The lines to paste were those of the data alone: a reader who followed them had nowhere to put redo and binlog.
+    # The lines to paste were those of the data alone: a reader who followed them had nowhere to put
+    # redo and binlog.
     def placed(today: str):
         goals = ["tps>=300", "headroom_percent>=0"]
         return plan(shop(), goals=goals, instances=["r6i.large"], exclude=only("gp3"), draws=0, compare=today).compared
@@ -242,7 +253,7 @@ def test_advise_understands_the_line_it_is_given(tmp_path, monkeypatch, capsys):
     assert code in (0, 1) and "error" not in shown.err, shown.err
 
 
-# --- alarms -------------------------------------------------------------------------------------------------------------
+# --- alarms ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["gp2:1000", "gp3:500", "io1:500:3000", "st1:500", "standard:500"])
@@ -266,7 +277,7 @@ def test_instances_that_burst_have_their_balances_watched():
     assert not {"EBSIOBalance%"} & {alarm["metric"] for alarm in alarms(large, core.newest_date())}
 
 
-# --- the bill -----------------------------------------------------------------------------------------------------------
+# --- the bill -------------------------------------------------------------------------------------
 
 
 def test_two_nodes_cost_twice_and_are_as_good():
@@ -306,7 +317,7 @@ def test_prices_say_when_they_were_seen():
     )
 
 
-# --- durability and doubt -----------------------------------------------------------------------------------------------
+# --- durability and doubt -------------------------------------------------------------------------
 
 
 def test_the_chance_to_lose_the_data_is_said_of_every_choice():
@@ -334,7 +345,8 @@ def test_a_log_volume_can_lose_the_data_too():
 def test_credits_that_fall_from_full_are_shown_beside_the_settled_day():
     found = plan(burst_day(), as_of="2020-06-01", exclude=NO_ARRAYS, compare="gp2:120", **BARE)
     first, settled = found.compared.first_day, found.compared.metrics
-    # 12 h at 200 of 360 IOPS fill the bucket; what differs between days is what the first began with.
+    # 12 h at 200 of 360 IOPS fill the bucket; what differs between days is what the first began
+    # with.
     assert first is None or first["lowest_balance_percent"] >= settled["lowest_balance_percent"] - 1e-9
     run = headrace.simulate(burst_day(), "gp2:120", as_of="2020-06-01", form="interval", cycle="settled").summary
     assert run["throttled_s"] / 60 == pytest.approx(settled["throttled_min"], abs=1e-6)

@@ -1,4 +1,5 @@
-"""The plan for a database: the search against brute force, figures against the plain prediction, laws that must hold, and the answer's parts."""
+"""The plan for a database: the search against brute force, figures against the plain prediction,
+laws that must hold, and the answer's parts."""
 
 from __future__ import annotations
 
@@ -17,21 +18,29 @@ from headrace.base import core
 from headrace.base.units import GIB
 from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals, plan, plan_against
+from headrace.planner.candidates import OWN_SHARE, hosts_alone, hosts_named
 from headrace.planner.database import Conditions, DatabaseJudge
-from headrace.planner.market import OWN_SHARE, hosts_alone, hosts_named
 from headrace.planner.search import CLOSE_ENOUGH
 
 DAY = "2024-06-01"
-# The planner takes figures from the last of twelve steps; commits that share a log write have settled to 2^-11 of a first difference below a fifth by then.
+# The planner takes figures from the last of twelve steps; commits that share a log write have
+# settled to 2^-11 of a first difference below a fifth by then.
 SETTLED = 0.2 / 2_048
 
 
 def planned(workload=None, **settings):
-    """A small plan of 2024: two instances, gp3 alone, four databases drawn, nothing free and no head-room unless asked for."""
+    """A small plan of 2024: two instances, gp3 alone, four databases drawn, nothing free and no
+    head-room unless asked for."""
     goals = [*settings.pop("goals", ["tps>=300"])]
     if any(goal.startswith(("tps", "headroom")) for goal in goals) and not any(goal.startswith("headroom") for goal in goals):
         goals.append("headroom_percent>=0")
-    usual = {"as_of": DAY, "instances": ["r6i.large", "r6i.xlarge"], "exclude": only("gp3"), "draws": 4, "free_percent": 0}
+    usual = {
+        "as_of": DAY,
+        "instances": ["r6i.large", "r6i.xlarge"],
+        "exclude": only("gp3"),
+        "draws": 4,
+        "free_percent": 0,
+    }
     return plan(workload or shop(), goals=goals, **usual | settings)
 
 
@@ -46,11 +55,12 @@ def judge_of(workload, instances, goals=("tps>=300",), draws: int = 0, **conditi
     return DatabaseJudge(workload, parsed, prices, hosts, about, 0.0, 0.8, draws, 1)
 
 
-# --- the search -------------------------------------------------------------------------------------------------------
+# --- the search -----------------------------------------------------------------------------------
 
 
 def space(kind: str, data_gib: int, log_gib: int) -> list[tuple[str, str | None]]:
-    """Every data volume of one type in wide steps, with the log beside the data or on each small volume the planner knows of that type."""
+    """Every data volume of one type in wide steps, with the log beside the data or on each small
+    volume the planner knows of that type."""
     logs = {
         "gp3": [f"gp3:{log_gib}"],
         "gp2": [f"gp2:{log_gib}", f"gp2:{4 * log_gib}"],
@@ -69,17 +79,18 @@ def space(kind: str, data_gib: int, log_gib: int) -> list[tuple[str, str | None]
                 (f"gp3:{gib if iops == 3_000 else max(gib, math.ceil(iops / 500))}:{iops}:{mib_s}", log)
                 for mib_s in (125, 150, 200, 250, 300, 400, 500, 750, 1_000)
                 for iops in [*range(max(3_000, 4 * mib_s), 16_000, 50), 16_000]
-            ]  # fmt: skip
+            ]
     return found
 
 
-def chances(workload, judge: DatabaseJudge, picks, goals, draws: int) -> np.ndarray:
-    """Probability of each candidate, one database and one candidate at a time: the factor nobody explains is lognormal, and the hardest goal decides."""
+def chances(workload, judge: DatabaseJudge, candidates, goals, draws: int) -> np.ndarray:
+    """Probability of each candidate, one database and one candidate at a time: the factor nobody
+    explains is lognormal, and the hardest goal decides."""
     normal = statistics.NormalDist()
-    total = np.zeros(len(picks))
+    total = np.zeros(len(candidates))
     for database in workload.draws(draws, 1) or [workload.database]:
-        columns = judge.run_in([core.TransactionCandidates(database)], [1.0], picks)[0]
-        for i, (*_, host) in enumerate(picks):
+        columns = judge.run_in([core.TransactionCandidates(database)], [1.0], candidates)[0]
+        for i, (*_, host) in enumerate(candidates):
             width = workload.unexplained(judge.hosts[host].cache_gib)
             room = [
                 math.log(columns[metric][i] / limit) if sign == ">=" else math.log(limit / columns[metric][i])
@@ -111,21 +122,27 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
         confidence=confidence,
     )
     judge = judge_of(workload, instances)
-    picks = [(data, log, host) for data, log in space(kind, int(found.size_gib), found.log_gib) for host in range(2)]
-    fine = chances(workload, judge, picks, goals, draws) >= confidence
-    usd = np.where(fine, judge.costs(picks), np.inf)
+    candidates = [(data, log, host) for data, log in space(kind, int(found.size_gib), found.log_gib) for host in range(2)]
+    fine = chances(workload, judge, candidates, goals, draws) >= confidence
+    usd = np.where(fine, judge.costs(candidates), np.inf)
     assert np.isfinite(usd).any() and not fine.all()
     best = int(usd.argmin())
-    # gp2 is enumerated to the GiB, the others in steps of 50 IOPS: the plan may be cheaper, never dearer.
-    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH), f"{found.winner.place} against {picks[best]}"
+    # gp2 is enumerated to the GiB, the others in steps of 50 IOPS: the plan may be cheaper, never
+    # dearer.
+    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH), f"{found.winner.place} against {candidates[best]}"
     if kind == "gp2":
-        assert found.winner.cost_usd_month == pytest.approx(usd[best], rel=CLOSE_ENOUGH), f"{found.winner.place} against {picks[best]}"
-    place = (found.winner.storage, found.winner.log_storage, [host.name for host in judge.hosts].index(found.winner.instance))
+        assert found.winner.cost_usd_month == pytest.approx(usd[best], rel=CLOSE_ENOUGH), f"{found.winner.place} against {candidates[best]}"
+    place = (
+        found.winner.storage,
+        found.winner.log_storage,
+        [host.name for host in judge.hosts].index(found.winner.instance),
+    )
     assert chances(workload, judge, [place], goals, draws)[0] == pytest.approx(found.winner.probability, abs=1e-9)
 
 
 def test_of_equals_the_one_with_fewer_volumes_wins():
-    # 9 GiB of data and the log on one gp3 volume or on two cost the same; both give 3,000 IOPS without further charge.
+    # 9 GiB of data and the log on one gp3 volume or on two cost the same; both give 3,000 IOPS
+    # without further charge.
     found = planned(goals=["tps>=300"], instances=["none"], draws=0)
     assert (found.winner.storage, found.winner.log_storage) == (f"gp3:{found.log_gib + 9}", None)
     assert found.winner.cost_usd_month == pytest.approx(0.08 * (found.log_gib + 9))
@@ -141,7 +158,8 @@ def test_figures_are_those_of_the_prediction(engine):
         ("gp2:300", None, None),
     ]
     for storage, log, instance in places:
-        # A prediction of a day begins with full credits; a plan judges the baseline unless the first day is asked for.
+        # A prediction of a day begins with full credits; a plan judges the baseline unless the
+        # first day is asked for.
         judge = judge_of(workload, [instance or "none"], threads=32, settled=False)
         row = {name: column[0] for name, column in judge.run([(storage, log, 0)], bounds=False).items()}
         cache = judge.hosts[0].cache_gib
@@ -160,11 +178,15 @@ def test_figures_are_those_of_the_prediction(engine):
         )
         tps = run.rows["tps"].to_numpy()
         hours = np.convolve(tps, np.ones(3_600) / 3_600, mode="valid")
-        # Compaction comes in minutes and the planner steps by one: up to one step of it more in the hour.
+        # Compaction comes in minutes and the planner steps by one: up to one step of it more in the
+        # hour.
         tolerance = SETTLED if engine == "innodb" else 0.005 + 60 / 3_600 * (hours.max() / max(tps.min(), 1.0) - 1.0)
         assert row["tps"] == pytest.approx(hours.min(), rel=tolerance), (storage, instance)
         worst = slice(int(hours.argmin()), int(hours.argmin()) + 3_600)
-        assert row["p95_ms"] == pytest.approx(float(run.rows["p95_ms"].to_numpy()[worst].mean()), rel=2 * tolerance), (storage, instance)
+        assert row["p95_ms"] == pytest.approx(float(run.rows["p95_ms"].to_numpy()[worst].mean()), rel=2 * tolerance), (
+            storage,
+            instance,
+        )
         if engine == "innodb":  # in MyRocks it depends on how many compactions the hour holds
             assert row["ios_per_tx"] == pytest.approx(float(run.rows["iops"].to_numpy()[worst].sum() / tps[worst].sum()), rel=2 * tolerance)
             assert row["reads_per_tx"] == pytest.approx(float(run.rows["reads_per_tx"].to_numpy()[worst].mean()), rel=2 * tolerance)
@@ -190,8 +212,9 @@ def test_more_never_loses_a_met_goal(threads):
         rows = judge.run([(storage, None, host) for host in range(4) for storage in ladder], bounds=False)
         tps, p95 = (rows[name].reshape(4, len(ladder)) for name in ("tps", "p95_ms"))
         for axis in (0, 1):
-            # gp2 and instances burst: their worst hour is found to a step of 300 s, in which a gp2 of 700 GiB and more gives 3,000
-            # instead of 2,100 IOPS: 300 / 3,600 x (3,000 / 2,100 - 1).
+            # gp2 and instances burst: their worst hour is found to a step of 300 s, in which a gp2
+            # of 700 GiB and more gives 3,000 instead of 2,100 IOPS: 300 / 3,600 x (3,000 / 2,100 -
+            # 1).
             slack = 0.036 if ladder[0].startswith("gp2") else 2 * SETTLED
             assert (np.diff(np.log(tps), axis=axis) >= -slack).all(), (ladder[0], axis, tps)
             assert (np.diff(np.log(p95), axis=axis) <= slack).all(), (ladder[0], axis, p95)
@@ -211,7 +234,7 @@ def test_the_same_answer_every_time_and_in_any_order():
     assert planned(seed=2).winner.probability != first["winners"][0]["probability"]
 
 
-# --- the answer -------------------------------------------------------------------------------------------------------
+# --- the answer -----------------------------------------------------------------------------------
 
 
 def assert_bill(choice, region="us-east-1", day=DAY):
@@ -236,10 +259,11 @@ def test_a_log_volume_of_its_own_is_bought_where_it_pays():
     assert best.log_storage is not None and {item["part"] for item in best.items} == {"instance", "data", "log"}
     assert_bill(best)
     judge = judge_of(shop(), ["r6i.xlarge"])
-    picks = [(data, None, 0) for data, log in space("gp3", 9, found.log_gib) if log is None]
-    fine = chances(shop(), judge, picks, [("tps", ">=", 580.0)], 0) >= 0.8
-    assert judge.costs(picks)[fine].min() > best.cost_usd_month
-    # Where the included IOPS are enough the log stays with the data: 9 GiB, 8 of redo, 24.1 of binlogs.
+    candidates = [(data, None, 0) for data, log in space("gp3", 9, found.log_gib) if log is None]
+    fine = chances(shop(), judge, candidates, [("tps", ">=", 580.0)], 0) >= 0.8
+    assert judge.costs(candidates)[fine].min() > best.cost_usd_month
+    # Where the included IOPS are enough the log stays with the data: 9 GiB, 8 of redo, 24.1 of
+    # binlogs.
     calm = planned(goals=["tps>=100"], instances=["r6i.xlarge"], draws=0).winner
     assert calm.log_storage is None and calm.usd("log") == 0.0 and calm.storage == "gp3:42"
     assert_bill(calm)
@@ -249,7 +273,8 @@ def test_log_volumes_hold_redo_and_a_day_of_binlogs():
     found = planned(goals=["tps>=300"])
     # 3,000 bytes x 300 tps x 86,400 s = 72.4 GiB, and 8 GiB of redo.
     assert found.log_gib == 8 + math.ceil(3_000 * 300 * 86_400 / GIB)
-    # A goal on response times implies transactions: 16 clients x 3 (95th percentile over mean) / 60 ms = 800 tps.
+    # A goal on response times implies transactions: 16 clients x 3 (95th percentile over mean) / 60
+    # ms = 800 tps.
     both = planned(goals=["tps>=300", "p95_ms<=60"], instances=["r6i.4xlarge"])
     assert both.log_gib == planned(goals=["p95_ms<=60"], instances=["r6i.4xlarge"]).log_gib == 8 + math.ceil(3_000 * 800 * 86_400 / GIB)
     for choice in found.winners:
@@ -325,14 +350,25 @@ def test_todays_is_judged_like_a_candidate():
 
 def test_arrivals_are_served_or_wait():
     found = planned(goals=["headroom_percent>=0"], arrivals_tps=250, exclude=only("gp3", "gp2"))
-    assert [str(goal) for goal in found.goals] == ["headroom_percent>=0", "backlog_s<=1"] and (found.threads, found.arrivals_tps) == (
-        None,
-        250,
-    )
+    assert [str(goal) for goal in found.goals] == ["headroom_percent>=0", "backlog_s<=1"] and (
+        found.threads,
+        found.arrivals_tps,
+    ) == (None, 250)
     for choice in found.winners:
         assert choice.metrics["tps"] == pytest.approx(250) and choice.metrics["backlog_s"] <= 1 and choice.tps_high <= 250
-        run = headrace.predict(shop(), choice.storage, log_storage=choice.log_storage, instance=choice.instance, cache_gib=choice.cache_gib, arrivals_tps=250, as_of=DAY,
-                               seconds=7_200, start="warm", seed=None, draws=0)  # fmt: skip
+        run = headrace.predict(
+            shop(),
+            choice.storage,
+            log_storage=choice.log_storage,
+            instance=choice.instance,
+            cache_gib=choice.cache_gib,
+            arrivals_tps=250,
+            as_of=DAY,
+            seconds=7_200,
+            start="warm",
+            seed=None,
+            draws=0,
+        )
         assert float(run.rows["backlog"].max()) <= 250
     # More than two processors can do: nothing on that instance serves it.
     flood = planned(goals=[], arrivals_tps=2_000, instances=["r6i.large"])
@@ -394,7 +430,7 @@ def test_counts_add_up_and_winners_are_ordered():
     assert [one.outcome for one in found.families][0] == "wins"
     ratios = [one.cost_ratio for one in found.families if one.outcome in ("wins", "costs more") and one.best]
     assert ratios == sorted(ratios) and ratios[0] == 1.0
-    for point in found.frontier:
+    for point in found.frontier.to_dicts():
         assert point["tps_low"] <= point["tps"] <= point["tps_high"] and 0 <= point["probability"] <= 1
 
 
@@ -426,11 +462,13 @@ def test_a_workload_that_names_no_processor_time_says_so():
 
 
 def test_a_database_is_judged_without_its_bursts():
-    """Finding of 2026-11-22: a day that begins full let gp2:1200 pass and gp2:3000 fail, because the larger one emptied the instance's bucket."""
+    """Finding of 2026-11-22: a day that begins full let gp2:1200 pass and gp2:3000 fail, because
+    the larger one emptied the instance's bucket."""
     for storage in ("gp2:600", "st1:2000", "gp3:300:12000:500"):
         first = judge_of(shop(), ["m5.large"], settled=False).run([(storage, None, 0)], bounds=False)
         settled = judge_of(shop(), ["m5.large"]).run([(storage, None, 0)], bounds=False)
-        # The worst hour of a day that begins full is at the baseline too, or never needed more; never below it by more than the settling's last step.
+        # The worst hour of a day that begins full is at the baseline too, or never needed more;
+        # never below it by more than the settling's last step.
         assert settled["tps"][0] <= first["tps_mean"][0] * (1 + SETTLED) and math.isnan(settled["dry_at_s"][0])
     tps = judge_of(shop(), ["m5.large"]).run([(f"gp3:300:{iops}:250", None, 0) for iops in range(3_000, 9_000, 500)], bounds=False)["tps"]
     assert all(more >= less * (1 - SETTLED) for less, more in itertools.pairwise(tps))

@@ -1,4 +1,5 @@
-"""How sure a plan for a database is: probability against a direct Monte Carlo, regret against a double loop, and what both do with what is asked."""
+"""How sure a plan for a database is: probability against a direct Monte Carlo, regret against a
+double loop, and what both do with what is asked."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from planner_cases import only, shop
 from headrace.base import core
 from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals, plan
-from headrace.planner.database import QUANTILES, Conditions, DatabaseJudge, Doubt, Worlds, normal_middles, regrets
-from headrace.planner.market import hosts_named
+from headrace.planner.candidates import hosts_named
+from headrace.planner.database import QUANTILES, Conditions, DatabaseJudge, Doubt, Scenarios, normal_middles, regrets
 from headrace.workload.transactions import Covered
 
 DAY = "2024-06-01"
@@ -26,22 +27,23 @@ def calibrated(covered: tuple[float, float] | None = None):
     return shop() if covered is None else dataclasses.replace(shop(), covered=Covered(covered, (16, 16), (3_000, 3_000), 1e7))
 
 
-def worlds_of(workload, goals, draws: int, seed: int = 1, arrivals_tps: float | None = None) -> Worlds:
+def worlds_of(workload, goals, draws: int, seed: int = 1, arrivals_tps: float | None = None) -> Scenarios:
     about = Conditions(None if arrivals_tps else 16, arrivals_tps, "warm", 24.0, None)
     prices = PriceList("us-east-1", DAY)
     hosts, _ = hosts_named(HOSTS, prices, 0.25)
     parsed = parse_goals(goals, "database", defaults=False, arrivals=arrivals_tps is not None)
-    return DatabaseJudge(workload, parsed, prices, hosts, about, 0.0, 0.8, draws, seed).worlds
+    return DatabaseJudge(workload, parsed, prices, hosts, about, 0.0, 0.8, draws, seed).scenarios
 
 
-def drawn(workload, worlds: Worlds, pick, count: int, factors: np.ndarray | None = None, seed: int = 99) -> list[dict]:
-    """Figures of a candidate in draws from the calibration: fresh ones, or with seed 1 the plan's own."""
+def drawn(workload, worlds: Scenarios, candidate, count: int, factors: np.ndarray | None = None, seed: int = 99) -> list[dict]:
+    """Figures of a candidate in draws from the calibration: fresh ones, or with seed 1 the plan's
+    own."""
     cores = [core.TransactionCandidates(database) for database in workload.draws(count, seed)]
     by = [1.0] * count if factors is None else (1.0 / factors).tolist()
-    return [{name: column[0] for name, column in columns.items()} for columns in worlds.judge.run_in(cores, by, [pick])]
+    return [{name: column[0] for name, column in columns.items()} for columns in worlds.judge.run_in(cores, by, [candidate])]
 
 
-def shares(worlds: Worlds, figures: list[dict], factors: np.ndarray) -> np.ndarray:
+def shares(worlds: Scenarios, figures: list[dict], factors: np.ndarray) -> np.ndarray:
     """Of each database, the share of factors with which every goal holds."""
     met = np.ones_like(factors, dtype=bool)
     for goal in worlds.judge.goals:
@@ -53,25 +55,37 @@ def shares(worlds: Worlds, figures: list[dict], factors: np.ndarray) -> np.ndarr
 @pytest.mark.parametrize("covered", [None, (8.0, 8.0), (2.0, 2.5)])
 @pytest.mark.parametrize("goals", [["tps>=350"], ["p95_ms<=130"], ["tps>=300", "p95_ms<=120", "tps_p5>=290"]])
 def test_probability_is_that_of_a_direct_monte_carlo(goals, covered):
-    """A database of the calibration, a lognormal factor on all its rates, and whether every goal holds."""
+    """A database of the calibration, a lognormal factor on all its rates, and whether every goal
+    holds."""
     workload = calibrated(covered=covered)
     worlds = worlds_of(workload, goals, 64)
     count, chance = 96, np.random.default_rng(7)
-    for pick in [("gp3:100", None, 1), ("gp2:600", None, 2), ("gp3:9:4000", "gp3:81", 0)]:
-        doubt = worlds.of([pick])[0]
-        width = workload.unexplained(worlds.judge.hosts[pick[2]].cache_gib)
+    for candidate in [("gp3:100", None, 1), ("gp2:600", None, 2), ("gp3:9:4000", "gp3:81", 0)]:
+        doubt = worlds.of([candidate])[0]
+        width = workload.unexplained(worlds.judge.hosts[candidate[2]].cache_gib)
         factors = np.exp(width * chance.standard_normal((count, 400)))
-        figures = drawn(workload, worlds, pick, count)
+        figures = drawn(workload, worlds, candidate, count)
         by_database = shares(worlds, figures, factors)
         # In the plan's own databases only the factors are drawn: 64 x 2,000 of them.
-        own = shares(worlds, drawn(workload, worlds, pick, 64, seed=1), np.exp(width * chance.standard_normal((64, 2_000)))).mean()
-        assert abs(doubt.probability - own) <= STANDARD_ERRORS * math.sqrt(0.25 / 128_000), (pick, doubt.probability, own)
-        # Both average over databases drawn by themselves; the factors add their share to the Monte Carlo's.
+        own = shares(worlds, drawn(workload, worlds, candidate, 64, seed=1), np.exp(width * chance.standard_normal((64, 2_000)))).mean()
+        assert abs(doubt.probability - own) <= STANDARD_ERRORS * math.sqrt(0.25 / 128_000), (
+            candidate,
+            doubt.probability,
+            own,
+        )
+        # Both average over databases drawn by themselves; the factors add their share to the Monte
+        # Carlo's.
         spread = by_database.std()
         tolerance = STANDARD_ERRORS * math.sqrt(spread**2 * (1 / 64 + 1 / count) + 0.25 / factors.size)
-        assert abs(doubt.probability - by_database.mean()) <= tolerance, (pick, doubt.probability, by_database.mean(), tolerance)
+        assert abs(doubt.probability - by_database.mean()) <= tolerance, (
+            candidate,
+            doubt.probability,
+            by_database.mean(),
+            tolerance,
+        )
         assert doubt.probability <= min(doubt.goal_probability(str(goal)) for goal in worlds.judge.goals) + 1e-12
-        # The 80 % interval's width: databases and factor together. The standard error of a standard deviation is it over sqrt(2 n); twice for tails heavier than normal.
+        # The 80 % interval's width: databases and factor together. The standard error of a standard
+        # deviation is it over sqrt(2 n); twice for tails heavier than normal.
         logs = np.log(np.array([row["tps"] for row in figures])[:, None] * factors)
         assert doubt.spread == pytest.approx(logs.std(), rel=2 * STANDARD_ERRORS / math.sqrt(2 * 64))
 
@@ -80,19 +94,19 @@ def test_an_open_load_s_probability_is_that_of_a_direct_monte_carlo():
     """A database faster by a factor serves what arrives as it would serve less."""
     workload, count = calibrated(covered=(4.0, 4.0)), 200
     worlds = worlds_of(workload, ["backlog_s<=1"], count, arrivals_tps=330)
-    for pick in [("gp3:100", None, 0), ("gp2:600", None, 1)]:
-        width = workload.unexplained(worlds.judge.hosts[pick[2]].cache_gib)
+    for candidate in [("gp3:100", None, 0), ("gp2:600", None, 1)]:
+        width = workload.unexplained(worlds.judge.hosts[candidate[2]].cache_gib)
         factors = np.exp(width * np.random.default_rng(3).standard_normal(count))
-        figures = drawn(workload, worlds, pick, count, factors)
+        figures = drawn(workload, worlds, candidate, count, factors)
         met = np.mean([row["backlog_s"] / factor <= 1.0 for row, factor in zip(figures, factors, strict=True)])
-        found = worlds.of([pick])[0].probability
+        found = worlds.of([candidate])[0].probability
         tolerance = STANDARD_ERRORS * math.sqrt(2 * max(met * (1 - met), 0.02) / count)
-        assert abs(found - met) <= tolerance, (pick, found, met, tolerance)
+        assert abs(found - met) <= tolerance, (candidate, found, met, tolerance)
 
 
 def test_doubt_grows_with_the_distance_from_the_runs():
-    goals, pick = ["tps>=1"], ("gp3:100", None, 2)
-    near, far = (worlds_of(calibrated(covered=covered), goals, 16).of([pick])[0].spread for covered in ((16.0, 16.0), (1.0, 1.0)))
+    goals, candidate = ["tps>=1"], ("gp3:100", None, 2)
+    near, far = (worlds_of(calibrated(covered=covered), goals, 16).of([candidate])[0].spread for covered in ((16.0, 16.0), (1.0, 1.0)))
     assert far > near
     # A candidate that never runs has no chance.
     worlds = worlds_of(calibrated(), goals, 4)
@@ -102,15 +116,16 @@ def test_doubt_grows_with_the_distance_from_the_runs():
 def test_without_draws_only_the_factor_is_in_doubt():
     workload = calibrated()
     worlds = worlds_of(workload, ["tps>=380"], 0)
-    pick = ("gp3:100", None, 0)
-    tps = worlds.judge.run([pick])["tps"][0]
+    candidate = ("gp3:100", None, 0)
+    tps = worlds.judge.run([candidate])["tps"][0]
     width = workload.unexplained(worlds.judge.hosts[0].cache_gib)
     wanted = 0.5 * math.erfc(math.log(380 / tps) / width / math.sqrt(2))
-    assert worlds.of([pick])[0].probability == pytest.approx(wanted, abs=1e-12)
+    assert worlds.of([candidate])[0].probability == pytest.approx(wanted, abs=1e-12)
 
 
 def naive_regret(costs, needs):
-    """State by state, choice by choice. needs: choices x databases, in standard deviations of the factor."""
+    """State by state, choice by choice. needs: choices x databases, in standard deviations of the
+    factor."""
     found, possible, states = [[] for _ in costs], 0, 0
     for world in range(needs.shape[1]):
         for factor in normal_middles(QUANTILES):
@@ -121,7 +136,8 @@ def naive_regret(costs, needs):
             possible += 1
             for i, usd in enumerate(costs):
                 spent = usd
-                if needs[i, world] > factor:  # bought for nothing, then the next dearer one that does, else the best there is
+                # Bought for nothing, then the next dearer one that does, else the best there is.
+                if needs[i, world] > factor:
                     spent += min((other for other in fine if other > usd), default=min(fine))
                 found[i].append(spent - min(fine))
     return found, 1 - possible / states
@@ -148,10 +164,12 @@ def test_regret_is_that_of_a_double_loop(seed):
 
 
 def test_regret_worked_out_by_hand():
-    # One database, factors at -1.28, -0.52, 0, 0.52, 1.28 deviations: 10 % parts' middles at 0.1, 0.3, 0.5, 0.7, 0.9.
+    # One database, factors at -1.28, -0.52, 0, 0.52, 1.28 deviations: 10 % parts' middles at 0.1,
+    # 0.3, 0.5, 0.7, 0.9.
     cheap, dear = Doubt(np.array([0.2]), {}, np.ones(1), 0.1), Doubt(np.array([-1.0]), {}, np.ones(1), 0.1)
     found, undecided = regrets(np.array([100.0, 150.0]), [cheap, dear])
-    # At -1.28 neither; at -0.52 and 0 the cheap one is bought for nothing; at 0.52 and 1.28 the dear one costs 50 too much.
+    # At -1.28 neither; at -0.52 and 0 the cheap one is bought for nothing; at 0.52 and 1.28 the
+    # dear one costs 50 too much.
     assert undecided == pytest.approx(0.2)
     assert (found[0].expected, found[0].worst) == pytest.approx((2 / 4 * 100.0, 100.0))
     assert (found[1].expected, found[1].worst) == pytest.approx((2 / 4 * 50.0, 50.0))
@@ -186,4 +204,4 @@ def test_confidence_buys_what_it_asks():
     # A miss for want of confidence alone is told as one.
     found = planned(confidence=0.99, instances=["r6i.large"], goals=["tps>=330", "headroom_percent>=0"])
     assert found.winner is None
-    assert any("tps>=330 holds with" in miss and "99 % asked" in miss for miss in found.closest[0].misses)
+    assert any("tps>=330 holds with" in miss and "99 % required" in miss for miss in found.closest[0].misses)

@@ -1,4 +1,5 @@
-"""What can be bought: hosts with their caches, instances by pattern, attachments, log volumes, and what a day or a region does not have."""
+"""What can be bought: hosts with their caches, instances by pattern, attachments, log volumes, and
+what a day or a region does not have."""
 
 from __future__ import annotations
 
@@ -9,21 +10,27 @@ from headrace.base import core
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
 from headrace.planner import plan
-from headrace.planner.candidates import Directory, Family, Shape, Space, combined_afr_percent, layout_afr_percent, member_counts, shapes_of
-from headrace.planner.market import (
+from headrace.planner.candidates import (
     NOT_ASKED_FOR,
     OWN_SHARE,
     TYPES,
+    Directory,
+    Family,
+    Shape,
+    Space,
     cache_of,
+    combined_afr_percent,
     families_on,
     hosts_alone,
     hosts_named,
-    log_gib,
-    log_volumes,
+    layout_afr_percent,
+    member_counts,
     sensible_instances,
+    shapes_of,
     spaces_of,
     undominated,
 )
+from headrace.planner.database import log_gib, log_volumes
 
 DAY = "2024-06-01"
 
@@ -143,7 +150,8 @@ def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
 
 
 def test_more_volumes_than_an_instance_attaches_are_no_candidate(prices):
-    # B8: 40 volumes on an m5.large (27 attachments, its network and its root volume among them) were simulated as if they could be.
+    # B8: 40 volumes on an m5.large (27 attachments, its network and its root volume among them)
+    # were simulated as if they could be.
     found, _ = families(DAY, only("gp3", arrays=True), most=128)
     (host,), _ = hosts_named("m5.large", prices)
     most = max(space.volumes for family in found for space in spaces_of(family, [host], [None, "gp3:20"], 1_000, 50))
@@ -188,4 +196,4 @@ def test_a_shape_is_written_once():
     gp2 = next(family for family in families(DAY)[0] if family.name == "gp2")
     shape = Shape(gp2, 1, 10, (10, 100))
     space = Space(shape, None, 0)
-    assert space.pick((50, 0)) == ("gp2:50", None, 0) and shape.storage((50, 0)) is shape.storage((50, 0))
+    assert space.candidate((50, 0)) == ("gp2:50", None, 0) and shape.storage((50, 0)) is shape.storage((50, 0))

@@ -1,4 +1,5 @@
-"""What cannot be planned is refused in words before anything is searched: by the library, with the value, the rule and a hint."""
+"""What cannot be planned is refused in words before anything is searched: by the library, with the
+value, the rule and a hint."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from planner_cases import only, shop, steady
 import headrace
 from headrace.errors import InputError
 from headrace.planner import plan, plan_against
-from headrace.planner.question import Settings, make_question
+from headrace.planner.question import PlanSettings, make_question
 from headrace.workload import ClosedWorkload
 
 DEMAND = [
-    ({"goals": ["p99_mss<=2"]}, "no metric"),
-    ({"goals": ["tps>=300"]}, "no metric"),
+    ({"goals": ["p99_mss<=2"]}, "not a known metric"),
+    ({"goals": ["tps>=300"]}, "not a known metric"),
     ({"goals": "p99_ms"}, "METRIC<=NUMBER"),
     ({"region": "us-east-9"}, "region"),
     ({"as_of": "yesterday"}, "YYYY-MM-DD"),
@@ -34,8 +35,8 @@ DEMAND = [
     ({"growth": math.inf}, "growth"),
     ({"demand_growth": 0}, "demand_growth"),
     ({"data_growth": math.nan}, "data_growth"),
-    ({"growth": 2.0, "demand_growth": 3.0}, "is given beside demand_growth"),
-    ({"growth": 2.0, "data_growth": 3.0}, "is given beside data_growth"),
+    ({"growth": 2.0, "demand_growth": 3.0}, "is given together with demand_growth"),
+    ({"growth": 2.0, "data_growth": 3.0}, "is given together with data_growth"),
     ({"months": -1}, "months"),
     ({"months": 121}, "months"),
     ({"service": "rds"}, "is not planned yet"),
@@ -68,7 +69,7 @@ DEMAND = [
     ({"snapshot_days": -1}, "snapshot_days"),
     ({"daily_change_percent": 101}, "daily_change_percent"),
     ({"top": 0}, "top"),
-    ({"colour": "blue"}, "is no setting of a plan"),
+    ({"colour": "blue"}, "is not a setting of a plan"),
     ({"threads": 4}, "belongs to plans for databases"),
     ({"arrivals_tps": 4.0}, "belongs to plans for databases"),
     ({"start": "warm"}, "belongs to plans for databases"),
@@ -103,7 +104,7 @@ def test_what_cannot_be_planned_is_refused():
 DATABASE = [
     ({"goals": []}, "no goal on performance"),
     ({"goals": [None]}, "METRIC"),
-    ({"goals": ["p99_ms<=20"]}, "no metric"),
+    ({"goals": ["p99_ms<=20"]}, "not a known metric"),
     ({"goals": ["tps<=300"]}, "better the more"),
     ({"goals": ["p95_ms>=50"]}, "better the less"),
     ({"goals": ["tps>300"]}, "only <= and >="),
@@ -159,9 +160,14 @@ def test_two_databases_cannot_have_one_size():
 
 
 ANY = st.one_of(
-    st.none(), st.booleans(), st.floats(), st.integers(-(2**70), 2**70), st.text(max_size=8), st.lists(st.text(max_size=4), max_size=2)
+    st.none(),
+    st.booleans(),
+    st.floats(),
+    st.integers(-(2**70), 2**70),
+    st.text(max_size=8),
+    st.lists(st.text(max_size=4), max_size=2),
 )
-NAMES = [name for name in Settings.__dataclass_fields__ if name != "price_file"]
+NAMES = [name for name in PlanSettings.__dataclass_fields__ if name != "price_file"]
 
 
 @settings(max_examples=150)
@@ -173,7 +179,7 @@ NAMES = [name for name in Settings.__dataclass_fields__ if name != "price_file"]
 def test_any_setting_is_taken_or_refused(names, values, database):
     """Nothing but InputError comes out of a question, whatever its settings are."""
     usual = {"goals": ["tps>=300"], "instances": ["r6i.large"]} if database else {}
-    chosen = Settings(**usual | dict(zip(names, values, strict=False)))
+    chosen = PlanSettings(**usual | dict(zip(names, values, strict=False)))
     try:
         make_question(shop() if database else steady(), chosen)
     except headrace.HeadraceError as error:
@@ -182,16 +188,17 @@ def test_any_setting_is_taken_or_refused(names, values, database):
 
 def test_the_old_notation_is_read_with_a_note():
     # B6: `+` meant three things; INSTANCE+STORAGE+LOG is INSTANCE/STORAGE,log=LOG now.
-    made = make_question(shop(), Settings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge+gp2:1200+gp3:40"))
+    made = make_question(shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge+gp2:1200+gp3:40"))
     assert str(made.today) == "m5.2xlarge/gp2:1200,log=gp3:40"
     assert any("is the old form: write m5.2xlarge/gp2:1200,log=gp3:40" in note for note in made.notes)
-    new = make_question(shop(), Settings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge/gp2:1200,log=gp3:40"))
+    new = make_question(shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge/gp2:1200,log=gp3:40"))
     assert new.today == made.today and not any("old form" in note for note in new.notes)
 
 
 def test_a_stripe_meant_as_data_and_log_is_said():
-    # B6: `plan W --compare 2xgp3:500+gp3:20` (data and log meant) said "holds 60 GiB, saves 73.60 USD".
-    made = make_question(steady(), Settings(compare="gp3:500+gp3:20"))
+    # B6: `plan W --compare 2xgp3:500+gp3:20` (data and log meant) said "holds 60 GiB, saves 73.60
+    # USD".
+    made = make_question(steady(), PlanSettings(compare="gp3:500+gp3:20"))
     assert str(made.today.data) == "raid0:gp3:500+gp3:20" and made.today.data.level == "raid0"
     assert any("RAID 0 of unlike members" in note and "gp3:500,log=gp3:20" in note for note in made.notes)
     found = plan(steady(), compare="gp3:500+gp3:20", exclude=only("gp3"))
@@ -201,7 +208,7 @@ def test_a_stripe_meant_as_data_and_log_is_said():
 
 def test_need_is_the_data_over_what_is_not_free():
     def needed(**settings) -> int:
-        return make_question(steady(), Settings(**settings)).need.data_gib
+        return make_question(steady(), PlanSettings(**settings)).need.data_gib
 
     assert (needed(), needed(free_percent=0), needed(free_percent=50), needed(free_percent=20)) == (667, 500, 1000, 625)
     assert needed(size_gib=300) == 400 and needed(growth=1.5) == 1000 and needed(demand_growth=1.5) == 667

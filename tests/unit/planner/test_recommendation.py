@@ -1,4 +1,5 @@
-"""What a DBA would sign, from choices made by hand: one volume, today's family, durable and solid-state, and the reason said."""
+"""What a DBA would sign, from choices made by hand: one volume, today's family, durable and
+solid-state, and the reason said."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import random
 
 import pytest
 
-from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD, recommend
+from headrace.planner.candidates import Directory
+from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD, recommend, verdict
 from headrace.planner.result import Choice
 
 
@@ -16,11 +18,30 @@ def choice(storage: str, usd: float, **changes) -> Choice:
     kind = storage.split(":")[0].lstrip("0123456789x") or "gp3"
     members = int(storage.split("x")[0]) if storage[0].isdigit() else 1
     usual = {
-        "storage": storage, "log_storage": None, "service": "ec2", "instance": None, "family": kind, "volume_type": kind,
-        "layout": "raid0" if members > 1 else "single", "members": members, "usable_gib": 500.0, "log_gib": 0.0, "items": (), "cost_usd_month": usd, "metrics": {},
-        "meets_goals": True, "misses": (), "binds": {}, "headroom_percent": 20.0, "runs_dry": None,
-        "durability_afr_percent": round(100 * (1 - 0.998**members), 6), "durability": "", "consistency": "", "persistent": kind != "instance-store", "caveats": (),
-    }  # fmt: skip
+        "storage": storage,
+        "log_storage": None,
+        "service": "ec2",
+        "instance": None,
+        "family": kind,
+        "volume_type": kind,
+        "layout": "raid0" if members > 1 else "single",
+        "members": members,
+        "usable_gib": 500.0,
+        "log_gib": 0.0,
+        "items": (),
+        "cost_usd_month": usd,
+        "metrics": {},
+        "meets_goals": True,
+        "misses": (),
+        "binds": {},
+        "headroom_percent": 20.0,
+        "runs_dry": None,
+        "durability_afr_percent": round(100 * (1 - 0.998**members), 6),
+        "durability": "",
+        "consistency": "",
+        "persistent": kind != "instance-store",
+        "caveats": (),
+    }
     return Choice(**usual | changes)
 
 
@@ -105,7 +126,17 @@ def test_the_order_of_the_choices_does_not_matter_and_a_reason_is_given_whenever
     for _ in range(300):
         pool = [
             choice(
-                dice.choice(["gp3:500", "2xgp3:250", "4xgp3:125", "io1:500:3000", "st1:500", "instance-store:500", "2xio1:250:1500"]),
+                dice.choice(
+                    [
+                        "gp3:500",
+                        "2xgp3:250",
+                        "4xgp3:125",
+                        "io1:500:3000",
+                        "st1:500",
+                        "instance-store:500",
+                        "2xio1:250:1500",
+                    ]
+                ),
                 dice.choice([20.0, 40.0, 60.0, 61.0, 100.0, 300.0]),
                 instance=dice.choice([None, "m5.large", "r6i.large"]),
             )
@@ -121,3 +152,20 @@ def test_the_order_of_the_choices_does_not_matter_and_a_reason_is_given_whenever
         ((_, usd, why),) = answers
         cheapest = min(one.cost_usd_month for one in pool)
         assert usd >= cheapest and (usd == cheapest or why), pool
+
+
+@pytest.mark.parametrize(
+    ("usd", "outcome", "why"),
+    [
+        # C16: 112.50 and 112.00 USD stood under "costs more" as "costs the same".
+        (112.50, "costs more", "costs 0.50 USD a month more"),
+        (112.004, "costs the same", "meets every goal"),
+        (140.00, "costs more", "costs 1.25 x: 140.00 against 112.00 USD a month; 28.00 more for volumes"),
+    ],
+)
+def test_the_outcome_and_the_reason_of_a_dearer_family_agree(usd, outcome, why):
+    family = Directory("2025-11-01").about("io1:500:2500").family
+    bills = [({"part": "data", "item": "volumes", "usd": each},) for each in (usd, 112.0)]
+    best, cheapest = choice("io1:500:2500", usd, items=bills[0]), choice("gp3:500", 112.0, items=bills[1])
+    found = verdict(best, family, cheapest, None, None, 500)
+    assert (found.outcome, found.why) == (outcome, why)

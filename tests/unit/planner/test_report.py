@@ -1,4 +1,5 @@
-"""The plan as sentences, tables and page: right figures, everything escaped, one file with nothing to fetch."""
+"""The plan as sentences, tables and page: right figures, everything escaped, one file with nothing
+to fetch."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from page_checks import checked
 from planner_cases import NO_ARRAYS, bare, burst_day, only, shop, steady
 
 from headrace import simulate
-from headrace.cli.plan import simulated
-from headrace.planner import plan
+from headrace.planner import plan, simulations_of
 from headrace.report import plan as report
+from headrace.report.tables import Table
 from headrace.workload.daily import new_daily
 
 NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
@@ -29,12 +30,13 @@ def sentences(made) -> str:
 
 def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     made = plan(day, compare="gp2:600")
-    report.write_plans(tmp_path / "plan.html", [made], None, day, simulated(made, day, None))
+    report.write_plans(tmp_path / "plan.html", [made], None, day, simulations_of(made, day, None))
     text, page = checked(tmp_path / "plan.html")
-    assert page.seen.count("svg") >= 3  # demand, cost against performance, bill; balances where there are credits
+    # Demand, cost against performance, bill; balances where there are credits.
+    assert page.seen.count("svg") >= 3
     assert "&lt;script&gt;" in text
     for part in (
-        "Why the others lost",
+        "Why not the others",
         "The arithmetic",
         "What to do next",
         "What to know before buying",
@@ -53,13 +55,18 @@ def test_the_page_without_winners(tmp_path, day):
 
 def test_what_is_drawn_is_what_is_judged(day):
     made = plan(day, compare="gp2:600", as_of="2020-06-01")
-    for name, run in simulated(made, day, None):
+    for name, run in simulations_of(made, day, None):
         again = simulate(day, name.split(" on ")[0], as_of="2020-06-01", form="interval", cycle="settled")
         assert run.summary == again.summary
 
 
 def test_why_the_recommendation_is_not_the_cheapest_is_said():
-    made = bare(steady(size_gib=300), instances=["i3.large", "m5.large"], exclude=only("gp3", "instance-store"), allow_instance_store=True)
+    made = bare(
+        steady(size_gib=300),
+        instances=["i3.large", "m5.large"],
+        exclude=only("gp3", "instance-store"),
+        allow_instance_store=True,
+    )
     text = sentences(made)
     same = made.recommended.key == made.winner.key
     assert ("Cheapest that meets every goal: " in text) == (not same)
@@ -71,7 +78,8 @@ def test_no_head_room_and_lost_credits_stand_in_sentences():
     text = sentences(made)
     assert "It has no head-room: any growth of the demand breaks a goal." in text
     assert (
-        "Today gp2:300 costs 30.00 USD a month and fails" in text and "Today's credits: credits empty 12 h 56 min after the start" in text
+        "Today gp2:300 costs 30.00 USD a month and fails" in text
+        and "Today's credits: credits empty 12 h 56 min after the start" in text
     )
 
 
@@ -80,10 +88,13 @@ def test_rows_of_the_table_are_the_choices():
     columns, rows = report.choice_table(made)
     by_rank = {row[0].split()[0]: dict(zip(columns, row, strict=True)) for row in rows}
     assert (
-        by_rank["1"]["storage"] == made.winner.storage and by_rank["1"]["rank"].endswith("*") and by_rank["today"]["storage"] == "gp2:1000"
+        by_rank["1"]["storage"] == made.winner.storage
+        and by_rank["1"]["rank"].endswith("*")
+        and by_rank["today"]["storage"] == "gp2:1000"
     )
     assert by_rank["1"]["head-room"] == "+20 %" and by_rank["1"]["AFR a year"] == "0.2 %"
-    assert all(row[columns.index("USD/month")] for row in rows) and "instance" not in columns  # nothing to say
+    # Nothing to say.
+    assert all(row[columns.index("USD/month")] for row in rows) and "instance" not in columns
 
 
 def test_far_families_are_named_once():
@@ -113,4 +124,25 @@ def test_the_frame_has_numbers_in_the_units_of_their_names():
     )
     frame = report.frame_of(made)
     assert frame.filter(frame["rank"] == 0)["storage"].to_list() == ["gp3:200"]
-    assert frame["recommended"].sum() >= 1 and frame["cost_usd_month"].dtype.is_float() and frame["probability"].is_between(0, 1).all()
+    assert (
+        frame["recommended"].sum() >= 1
+        and frame["cost_usd_month"].dtype.is_float()
+        and frame["probability"].is_between(0, 1).all()
+    )
+
+
+@pytest.mark.parametrize("width", [80, 100, 150])
+def test_tables_of_plans_fit_a_terminal_and_break_no_storage_or_instance(width):
+    demand = plan(steady(), compare="gp2:1000", instances=["m5.large"])
+    settings = {"instances": ["r6i.large"], "exclude": only("gp3", "gp2"), "draws": 0}
+    database = plan(shop(), goals=["tps>=300"], compare="r6i.large/gp3:200,log=gp3:20", **settings)
+    for made in (demand, database):
+        for part in report.text_parts(made):
+            if isinstance(part, Table):
+                lines = [str(line) for line in part.lines(part.layout(width), width)]
+                assert all(len(line) <= width for line in lines), lines
+        table = next(part for part in report.text_parts(made) if isinstance(part, Table))
+        shown = [str(line).split() for line in table.lines(table.layout(width), width)]
+        for choice in made.winners:
+            whole = [name for name in (choice.storage, choice.instance, choice.log_storage) if name]
+            assert any(set(whole) <= set(line) for line in shown), whole

@@ -1,4 +1,5 @@
-"""The search against enumeration: of upper sets drawn at random, and of every storage of a type on a real day. Pure Python judges the first."""
+"""The search against enumeration: of upper sets drawn at random, and of every storage of a type on
+a real day. Pure Python judges the first."""
 
 from __future__ import annotations
 
@@ -13,20 +14,21 @@ import pytest
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.planner import plan
-from headrace.planner.demand import Demand
-from headrace.planner.search import CLOSE_ENOUGH, Found, Search
+from headrace.planner.demand import PlannedDemand
+from headrace.planner.search import CLOSE_ENOUGH, Search, SpaceResult
 from headrace.workload import OpenWorkload
 from headrace.workload.model import core_load
 from headrace.workload.points import make_points
 
 CASES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 200
-# Costs are sums of products of floats of a few thousand: a relative 1e-12 is a hundred times their rounding.
+# Costs are sums of products of floats of a few thousand: a relative 1e-12 is a hundred times their
+# rounding.
 ROUNDING = 1e-12
 
 
 class Terrain:
-    """What meets the goals lies above at least one of `corners`; the cost grows along both axes, by tiers as io2's IOPS do, in steps as
-    sizes that come with IOPS do."""
+    """What meets the goals lies above at least one of `corners`; the cost grows along both axes, by
+    tiers as io2's IOPS do, in steps as sizes that come with IOPS do."""
 
     def __init__(self, dice: random.Random, corners: int, width: int, height: int) -> None:
         self.width, self.height = width, height
@@ -37,26 +39,27 @@ class Terrain:
         self.space = SimpleNamespace(
             shape=SimpleNamespace(x=(0, width - 1), y=(0, height - 1), members=1),
             host=0,
-            pick=lambda point: (f"{point[0]}:{point[1]}", None, 0),
+            candidate=lambda point: (f"{point[0]}:{point[1]}", None, 0),
         )
 
     def usd(self, x: int, y: int) -> float:
         one, two, three = self.slopes
         return self.base + one * min(x, self.bend) + 0.7 * one * max(0, x - self.bend) + two * y + three * (x // self.step)
 
-    def meets(self, picks) -> list[bool]:
-        points = [tuple(map(int, text.split(":"))) for text, *_ in picks]
+    def meets(self, candidates) -> list[bool]:
+        points = [tuple(map(int, text.split(":"))) for text, *_ in candidates]
         self.asked += points
         return [any(x >= left and y >= low for left, low in self.corners) for x, y in points]
 
-    def costs(self, picks) -> np.ndarray:
-        return np.array([self.usd(*map(int, text.split(":"))) for text, *_ in picks])
+    def costs(self, candidates) -> np.ndarray:
+        return np.array([self.usd(*map(int, text.split(":"))) for text, *_ in candidates])
 
     def best(self) -> float:
-        """The cheapest that meets the goals: cost rises along both axes, so it stands on a corner."""
+        """The cheapest that meets the goals: cost rises along both axes, so it stands on a
+        corner."""
         return min((self.usd(*corner) for corner in self.corners), default=math.inf)
 
-    def search(self, limit: float = math.inf, start: Found | None = None) -> Found:
+    def search(self, limit: float = math.inf, start: SpaceResult | None = None) -> SpaceResult:
         return Search(self, self.meets, lambda space: limit).run([start or self.space])[0]
 
 
@@ -73,7 +76,7 @@ def test_never_dearer_than_the_best_by_more_than_it_says():
         found = terrain.search()
         assert found.best is not None and not found.fails and found.dear is None, seed
         assert terrain.usd(*found.best) == found.usd, seed
-        assert terrain.meets([terrain.space.pick(found.best)]) == [True], seed
+        assert terrain.meets([terrain.space.candidate(found.best)]) == [True], seed
         best = terrain.best()
         assert best * (1 - ROUNDING) <= found.usd <= best / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), f"seed {seed}: {found.usd} against {best}"
         # Nothing below `low` on either axis meets the goals.
@@ -88,7 +91,8 @@ def test_limits_that_bind_apart_are_found_exactly_and_with_few_questions():
     for seed, _, terrain in terrains((1, 1)):
         found = terrain.search()
         assert found.best is not None and found.usd == pytest.approx(terrain.best(), rel=ROUNDING), f"seed {seed}"
-        # The low corner, the high one, their corner, and the halvings of both axes: floor(log2(n - 1)) + 1 of n values.
+        # The low corner, the high one, their corner, and the halvings of both axes: floor(log2(n -
+        # 1)) + 1 of n values.
         halvings = sum((size - 1).bit_length() for size in (terrain.width, terrain.height))
         assert len(terrain.asked) <= 3 + halvings, f"seed {seed}: {len(terrain.asked)} questions"
         questions.append(len(terrain.asked))
@@ -113,7 +117,8 @@ def test_what_is_left_out_as_dear_is_dear():
             )
         elif found.dear is not None:
             left_out += 1
-            # The proof: no point of the space that meets the goals costs less than `dear`, and `dear` is above the limit.
+            # The proof: no point of the space that meets the goals costs less than `dear`, and
+            # `dear` is above the limit.
             assert limit < found.dear <= best * (1 + ROUNDING), f"seed {seed}: {found.dear} against {best}"
         else:
             assert found.usd >= best * (1 - ROUNDING), f"seed {seed}"
@@ -140,7 +145,7 @@ def test_a_second_search_starts_where_the_first_ended():
             terrain.space,
         )
         higher.corners = [(dice.randint(x, terrain.width - 1), dice.randint(y, terrain.height - 1)) for x, y in terrain.corners]
-        found = higher.search(start=Found(terrain.space, first.low, first.high))
+        found = higher.search(start=SpaceResult(terrain.space, first.low, first.high))
         assert found.usd <= higher.best() / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), f"seed {seed}: {found.usd} against {higher.best()}"
 
 
@@ -152,16 +157,20 @@ def test_many_spaces_are_searched_together_as_one_by_one():
         terrain.asked.clear()
 
     class All:
-        """One judge of all: a pick says of which space it is."""
+        """One judge of all: a candidate says of which space it is."""
 
-        def meets(self, picks):
-            return [lone[int(text.partition("/")[0])].meets([(text.partition("/")[2], None, 0)])[0] for text, *_ in picks]
+        def meets(self, candidates):
+            return [lone[int(text.partition("/")[0])].meets([(text.partition("/")[2], None, 0)])[0] for text, *_ in candidates]
 
-        def costs(self, picks):
-            return np.array([lone[int(text.partition("/")[0])].costs([(text.partition("/")[2], None, 0)])[0] for text, *_ in picks])
+        def costs(self, candidates):
+            return np.array([lone[int(text.partition("/")[0])].costs([(text.partition("/")[2], None, 0)])[0] for text, *_ in candidates])
 
     spaces = [
-        SimpleNamespace(shape=terrain.space.shape, host=0, pick=lambda point, place=place: (f"{place}/{point[0]}:{point[1]}", None, 0))
+        SimpleNamespace(
+            shape=terrain.space.shape,
+            host=0,
+            candidate=lambda point, place=place: (f"{place}/{point[0]}:{point[1]}", None, 0),
+        )
         for place, terrain in enumerate(lone)
     ]
     together = All()
@@ -169,7 +178,7 @@ def test_many_spaces_are_searched_together_as_one_by_one():
     assert [(one.best, one.usd, one.fails) for one in found] == [(one.best, one.usd, one.fails) for one in wanted]
 
 
-# --- a day of a real volume ---------------------------------------------------------------------------------------------
+# --- a day of a real volume -----------------------------------------------------------------------
 
 DAY_TYPES = ["standard", "gp2", "gp3", "io1", "io2", "st1", "sc1"]
 
@@ -186,7 +195,8 @@ def spiky(seed: int) -> OpenWorkload:
 
 
 def judged(workload: OpenWorkload, storages: list[str], p99_ms: float, throttled_min: float) -> list[float]:
-    """What each storage costs, infinite where it misses a limit: everything simulated, nothing pruned, judged one by one."""
+    """What each storage costs, infinite where it misses a limit: everything simulated, nothing
+    pruned, judged one by one."""
     run = core.evaluate(core_load(workload), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled")
     costs = core.monthly_totals(storages, "us-east-1")
     columns = zip(costs, run["status"], run["worst_p99_ms"], run["throttled_s"], strict=True)
@@ -197,7 +207,8 @@ def judged(workload: OpenWorkload, storages: list[str], p99_ms: float, throttled
 
 
 def coarse(kind: str, members: int) -> list[str]:
-    """Every storage of one type and RAID 0 member count in wide steps, up to well above what the demand needs."""
+    """Every storage of one type and RAID 0 member count in wide steps, up to well above what the
+    demand needs."""
     front, gib = ("" if members == 1 else f"{members}x"), -(-80 // members)
     if kind == "gp3":
         return [f"{front}gp3:{gib}:{iops}:{mib_s}" for iops in range(3_000, 6_550, 50) for mib_s in range(125, 305, 5)]
@@ -231,25 +242,29 @@ def test_nothing_cheaper_meets_the_goals(seed, p99_ms, throttled_min, kind):
     best = min(min(judged(workload, coarse(kind, members), p99_ms, throttled_min)) for members in (1, 2))
     winner = found.winner
     assert winner.cost_usd_month <= best / (1 - CLOSE_ENOUGH), f"seed {seed}: {winner.storage} against {best}"
-    # It meets the goals itself, and what is one IOPS, MiB/s or GiB smaller does not: there is no grid between.
+    # It meets the goals itself, and what is one IOPS, MiB/s or GiB smaller does not: there is no
+    # grid between.
     assert judged(workload, [winner.storage], p99_ms, throttled_min)[0] == pytest.approx(winner.cost_usd_month, abs=1e-6)
     below = [text for text in one_less(winner.storage) if Storage.parse(text).usable_gib >= 80]
-    if kind != "gp3":  # where two limits trade for each other the search stops within CLOSE_ENOUGH of the best
+    # Where two limits trade for each other the search stops within CLOSE_ENOUGH of the best.
+    if kind != "gp3":
         assert all(math.isinf(usd) for usd in judged(workload, below, p99_ms, throttled_min)), (winner.storage, below)
 
 
 @pytest.mark.parametrize("seed", [4, 5])
 @pytest.mark.parametrize("storage", ["gp3:80:3000", "2xgp3:40:3000", "raid10:4xgp3:40:3000", "st1:500", "2xst1:500"])
 def test_demand_is_counted_as_the_core_counts_it(seed, storage):
-    """A volume is throttled in some point exactly when our count of the demand says a limit is passed, up to the saved second."""
+    """A volume is throttled in some point exactly when our count of the demand says a limit is
+    passed, up to the saved second."""
     workload = spiky(seed)
     limits = core.storage_limits(storage)[0]
-    volume = Demand(workload).per_member(storage, len(Storage.parse(storage).members))
+    volume = PlannedDemand(workload).per_member(storage, len(Storage.parse(storage).members))
     column, allowed = ("hdd_mib_s", limits["throughput_bytes_s"] / 2**20) if limits["byte_burst"] else ("iops", limits["iops"])
     excess = ((volume[column] / allowed - 1).clip(lower_bound=0.0) * volume["duration_s"]).sum()
     factor = 1.0 if excess > 0 else volume[column].max() / allowed
     run = core.simulate(storage, core_load(workload), form="interval", interval_s=60.0)["summary"]
-    # The saved second forgives an excess of one second's worth; the IOPS or the MiB/s of another limit may still bind.
+    # The saved second forgives an excess of one second's worth; the IOPS or the MiB/s of another
+    # limit may still bind.
     if excess > 1.0:
         assert run["throttled_s"] > 0, f"seed {seed}"
     elif factor < 1.0 and not limits["byte_burst"]:

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from page_checks import checked
 
 from headrace import simulate, workload
-from headrace.report import charts, html, pages, simulation, study_charts, style, tables, words
+from headrace.report import html, simulation, tables, words
+from headrace.report.charts import cost, drawing, over_time, studies, style
+from headrace.report.charts.builders import TimeAxis
+from headrace.report.charts.rows import TABLE_ROWS, on_clock, shortened
 from headrace.report.output import as_json, clean, plain
 
 NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
@@ -33,7 +36,14 @@ def dry(day):
 
 
 def test_numbers_spans_and_latencies():
-    assert [words.number(value) for value in (3439.4, 0.01234, 0, 12.0, float("nan"), None)] == ["3,439", "0.0123", "0", "12", "-", "-"]
+    assert [words.number(value) for value in (3439.4, 0.01234, 0, 12.0, float("nan"), None)] == [
+        "3,439",
+        "0.0123",
+        "0",
+        "12",
+        "-",
+        "-",
+    ]
     assert [words.span(value) for value in (0.12, 4.25, 59, 60, 3_600, 23_400)] == [
         "120 ms",
         "4.2 s",
@@ -42,8 +52,20 @@ def test_numbers_spans_and_latencies():
         "60 min",
         "6 h 30 min",
     ]
-    assert [words.latency(value) for value in (0.5, 999, 1_500, 3.6e6, None)] == ["0.5 ms", "999 ms", "1.5 s", "60 min", "-"]
-    assert [words.percent(share) for share in (1.0, 0.99999, 0.5, 0.0001, 0.0)] == ["100 %", "99.99 %", "50 %", "0.01 %", "0 %"]
+    assert [words.latency(value) for value in (0.5, 999, 1_500, 3.6e6, None)] == [
+        "0.5 ms",
+        "999 ms",
+        "1.5 s",
+        "60 min",
+        "-",
+    ]
+    assert [words.percent(share) for share in (1.0, 0.99999, 0.5, 0.0001, 0.0)] == [
+        "100 %",
+        "99.99 %",
+        "50 %",
+        "0.01 %",
+        "0 %",
+    ]
 
 
 def test_clock_counts_days_from_the_first():
@@ -60,11 +82,12 @@ def test_no_number_breaks_the_words(value):
 
 
 def test_shortened_rows_keep_totals_and_extremes(dry):
-    short = simulation.shortened(dry.rows, 24)
+    short = shortened(dry.rows, 24)
     assert short.height == 24 and short["duration_s"].sum() == dry.rows["duration_s"].sum()
     for rate in ("iops", "asked_mib_s"):
         total = [(frame[rate] * frame["duration_s"]).sum() for frame in (short, dry.rows)]
-        assert total[0] == pytest.approx(total[1], rel=1e-9)  # sums of the same floats in another order
+        # Sums of the same floats in another order.
+        assert total[0] == pytest.approx(total[1], rel=1e-9)
     assert short["queue"].max() == dry.rows["queue"].max()
     assert short["balance_percent"].min() == dry.rows["balance_percent"].min()
     assert short["throttled_s"].sum() == pytest.approx(dry.rows["throttled_s"].sum())
@@ -77,8 +100,8 @@ def test_words_of_a_run_agree_with_its_summary(dry, day):
 
 
 def test_throttled_spans_are_the_rows_that_waited(dry):
-    axis = charts.TimeAxis("00:00:00", 86_400)
-    spans = charts.throttled_spans(axis.add(dry.rows))
+    axis = TimeAxis("00:00:00", 86_400)
+    spans = over_time.throttled_spans(axis.add(dry.rows))
     shaded = (spans["until"] - spans["at"]).dt.total_seconds().sum()
     assert shaded == dry.rows.filter(pl.col("throttled_s") > 0)["duration_s"].sum()
 
@@ -91,13 +114,13 @@ def test_sparkline_shows_the_peak_whatever_the_width():
 
 
 def test_simulation_page_svg_and_png(tmp_path, day, dry):
-    pages.write_simulation(tmp_path / "run.html", dry, day, [NASTY])
+    simulation.write_simulation(tmp_path / "run.html", dry, day, [NASTY])
     text, page = checked(tmp_path / "run.html")
     assert page.seen.count("svg") == 1 and "&lt;img" in text
-    pages.write_simulation(tmp_path / "run.svg", dry, day, [])
+    simulation.write_simulation(tmp_path / "run.svg", dry, day, [])
     drawn = (tmp_path / "run.svg").read_text()
     assert drawn.startswith("<svg") and "<script" not in drawn and "time of day (h:min)" in drawn and "balance (%)" in drawn
-    pages.write_simulation(tmp_path / "run.png", dry, day, [])
+    simulation.write_simulation(tmp_path / "run.png", dry, day, [])
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -105,16 +128,16 @@ def test_simulation_page_svg_and_png(tmp_path, day, dry):
 def test_charts_of_short_and_long_runs(seconds):
     load = workload.new_constant(50, 50, seconds=seconds)
     run = simulate(load, "gp2:10", form="interval")
-    drawn = html.svg(charts.simulation(run.rows, "x", None))
+    drawn = drawing.svg(over_time.simulation(run.rows, "x", None))
     assert "time since the start" in drawn
 
 
 def test_an_idle_load_can_be_shown_and_drawn(tmp_path):
     idle = workload.new_constant(0, 0, seconds=600)
     run = simulate(idle, "gp3:10", form="interval")
-    pages.write_simulation(tmp_path / "idle.html", run, idle, [])
-    pages.write_workload(tmp_path / "shape.svg", idle)
-    assert "Nothing was asked." in (tmp_path / "idle.html").read_text()
+    simulation.write_simulation(tmp_path / "idle.html", run, idle, [])
+    simulation.write_workload(tmp_path / "shape.svg", idle)
+    assert "The demand is zero." in (tmp_path / "idle.html").read_text()
 
 
 ROLES = ("published", "simulated", "measured")
@@ -123,7 +146,7 @@ ROLES = ("published", "simulated", "measured")
 @pytest.mark.parametrize("kind", ["line", "bar", "quantiles", "scatter"])
 def test_roles_have_the_same_colours_in_every_study_chart(kind):
     series = [SimpleNamespace(label=f"{role} {n}", role=role, x=(0.5, 0.9, 0.99), y=(1.0, 2.0, 30.0 * n)) for role in ROLES for n in (1, 2)]
-    drawn = html.svg(study_charts.study(SimpleNamespace(title="t", kind=kind, x_title="x (s)", y_title="y (ms)", series=series)))
+    drawn = drawing.svg(studies.study(SimpleNamespace(title="t", kind=kind, x_title="x (s)", y_title="y (ms)", series=series)))
     for role in ROLES:
         assert style.ROLE_COLOURS[role].lower() in drawn.lower()
     assert "y (ms)" in drawn
@@ -134,17 +157,17 @@ def test_roles_have_the_same_colours_in_every_study_chart(kind):
 
 def test_balances_are_drawn_only_where_there_are_credits(dry, day):
     without = simulate(day, "gp3:50").rows
-    assert charts.balances([("gp3:50", without)]) is None
-    drawn = html.svg(charts.balances([("gp3:50", without), ("gp2:300", dry.rows)], "00:00:00"))
+    assert over_time.balances([("gp3:50", without)]) is None
+    drawn = drawing.svg(over_time.balances([("gp3:50", without), ("gp2:300", dry.rows)], "00:00:00"))
     assert "No credits to lose: gp3:50" in drawn and "gp2:300" in drawn
 
 
 def test_frontier_names_the_winner_and_the_goal():
     point = {"instance": None, "delivered_percent": 100.0, "meets_goals": True}
     points = [point | {"storage": f"gp3:{n}", "family": "gp3", "cost_usd_month": 10.0 * n, "p99_ms": 40.0 / n} for n in range(1, 9)]
-    drawn = html.svg(charts.frontier(points, "gp3:4", 20.0))
+    drawn = drawing.svg(cost.frontier(points, "gp3:4", 20.0))
     assert "gp3:4" in drawn and "20 ms" in drawn and "USD a month" in drawn
-    assert charts.frontier([], None, None) is None
+    assert cost.frontier([], None, None) is None
 
 
 @given(st.text())
@@ -159,13 +182,17 @@ def test_text_is_escaped_and_reads_back(value):
 
 
 def test_json_has_no_nan_and_terminals_get_no_escapes():
-    assert clean({"a": float("nan"), "b": (1, float("inf")), "c": pl.DataFrame({"x": [1]})}) == {"a": None, "b": [1, None], "c": [{"x": 1}]}
+    assert clean({"a": float("nan"), "b": (1, float("inf")), "c": pl.DataFrame({"x": [1]})}) == {
+        "a": None,
+        "b": [1, None],
+        "c": [{"x": 1}],
+    }
     assert as_json({"a": "é"}) == '{\n  "a": "é"\n}\n'
     assert plain("a\x1b[31mb\x07") == "a?[31mb?"
 
 
 def test_the_same_chart_twice_is_the_same_text(dry, day):
-    one, two = (html.svg(charts.simulation(dry.rows, "t", "00:00:00")) for _ in range(2))
+    one, two = (drawing.svg(over_time.simulation(dry.rows, "t", "00:00:00")) for _ in range(2))
     assert one == two
 
 
@@ -174,13 +201,26 @@ def rows_of(throttled: list[float], each_s: float = 60.0) -> pl.DataFrame:
     count = len(throttled)
     columns = {
         name: [0.0] * count
-        for name in ("asked_iops", "asked_mib_s", "iops", "mib_s", "queue", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")
+        for name in (
+            "asked_iops",
+            "asked_mib_s",
+            "iops",
+            "mib_s",
+            "queue",
+            "mean_ms",
+            "p50_ms",
+            "p95_ms",
+            "p99_ms",
+            "p999_ms",
+        )
     }
     columns |= {name: [None] * count for name in ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")}
     return pl.DataFrame(columns, schema_overrides={name: pl.Float64 for name in columns}).with_columns(
-        t_s=pl.Series([index * each_s for index in range(count)], dtype=pl.Float64), duration_s=pl.lit(each_s), throttled_s=pl.Series(throttled, dtype=pl.Float64),
+        t_s=pl.Series([index * each_s for index in range(count)], dtype=pl.Float64),
+        duration_s=pl.lit(each_s),
+        throttled_s=pl.Series(throttled, dtype=pl.Float64),
         cap=pl.Series(["volume-iops" if value else "none" for value in throttled]),
-    )  # fmt: skip
+    )
 
 
 def test_windows_are_joined_over_short_gaps_and_say_when():
@@ -204,7 +244,8 @@ def test_windows_are_joined_over_short_gaps_and_say_when():
 
 
 def test_at_most_five_windows_are_told_and_the_rest_counted():
-    waits = [60.0 if minute % 100 == 0 else 0.0 for minute in range(1_440)]  # fifteen windows of a minute
+    # Fifteen windows of a minute.
+    waits = [60.0 if minute % 100 == 0 else 0.0 for minute in range(1_440)]
     (line,) = simulation._when(SimpleNamespace(rows=rows_of(waits), summary={"seconds": 86_400.0}), None)
     assert line.count(";") == 5 and "and 10 more (10 min in all), counted from the start." in line
     assert simulation._when(SimpleNamespace(rows=rows_of([0.0] * 9), summary={"seconds": 540.0}), None) == []
@@ -214,19 +255,21 @@ def test_at_most_five_windows_are_told_and_the_rest_counted():
 def test_rows_lie_on_the_clock_and_no_two_have_one_label(start_s, count, each_s):
     start = f"{start_s // 3600:02d}:{start_s // 60 % 60:02d}:{start_s % 60:02d}"
     rows = rows_of([0.0] * count, each_s)
-    short, step_s = simulation.on_clock(rows, start)
-    assert short.height <= simulation.SHORT_ROWS and short["duration_s"].sum() == count * each_s
+    short, step_s = on_clock(rows, start)
+    assert short.height <= TABLE_ROWS and short["duration_s"].sum() == count * each_s
     if short.height < count:
         for t_s in short["t_s"][
             1:
-        ]:  # the first may begin anywhere; a row of the run that lies across a mark begins up to its length after it
+            # The first may begin anywhere; a row of the run that lies across a mark begins up to
+            # its length after it.
+        ]:
             assert (start_s + t_s) % step_s < each_s
-    labels = list(simulation.row_labels(short["t_s"].to_list(), start))
+    labels = list(words.row_labels(short["t_s"].to_list(), start))
     assert len(set(labels)) == len(labels)
 
 
 def test_lines_at_a_cap_do_not_lie_on_the_frame(dry):
-    drawn = charts.simulation(dry.rows, "t", "00:00:00").to_dict()
+    drawn = over_time.simulation(dry.rows, "t", "00:00:00").to_dict()
     domains = [scale["domain"][1] for scale in _scales(drawn) if isinstance(scale.get("domain"), list)]
     assert domains and all(high > 100 for high in domains[:1]) and 106.0 in [round(high, 6) for high in domains]
 
@@ -244,12 +287,12 @@ def _scales(value):
 
 def test_what_cannot_be_drawn_is_said(monkeypatch):
     from headrace.errors import CouldNotRun
-    from headrace.report import drawing
 
-    monkeypatch.setattr(drawing, "WORKER", "import os, sys; sys.stdin.readline(); os.abort()")  # as the renderer does where it lacks memory
+    # As the renderer does where it lacks memory.
+    monkeypatch.setattr(drawing, "WORKER", "import os, sys; sys.stdin.readline(); os.abort()")
     monkeypatch.setattr(drawing, "_renderer", drawing._Renderer())
     with pytest.raises(CouldNotRun, match="was ended by signal 6"):
-        drawing.drawn_svg("{}")
+        drawing._renderer.draw("{}", "svg")
 
 
 def test_tables_of_pages_have_titles_for_narrow_screens(tmp_path):

@@ -14,7 +14,7 @@ from rich.console import Console
 from headrace.report import tables
 from headrace.report.words import glued
 
-COLUMNS = ("#", "storage", "instance", "USD/month", "goal", "binds", "x")
+COLUMNS = ("#", "storage", "instance", "USD/month", "goal", "bottleneck", "x")
 ROWS = [
     (1, "raid10:4xgp3:700:12000:1000", "m8gd.24xlarge", "1,234.50", "p99 23 h 33 min", "the volume's MiB/s, for 40 min from 10:17 on, at 1,500 MiB/s", "ok"),
     (2, "instance-store:220", "c8gb.xlarge", "88.50", "1.5 ms", "", "ok"),
@@ -28,7 +28,9 @@ def shown(made: tables.Table, width: int) -> list[str]:
 
 
 def made(**more) -> tables.Table:
-    return tables.table(COLUMNS, ROWS, right=("#", "USD/month"), keep=("storage", "instance"), prose=("binds",), **more)
+    return tables.table(
+        COLUMNS, ROWS, right=("#", "USD/month"), keep=("storage", "instance"), prose=("bottleneck",), **more
+    )
 
 
 @pytest.mark.parametrize("width", range(30, 161, 7))
@@ -46,14 +48,17 @@ def test_specifications_numbers_and_units_are_whole_at_every_width(width):
         "1,500 MiB/s",
     ):
         assert cell in text, (width, cell)
-    # The widest thing that may not be broken is the specification with its rank before it; all else fits.
+    # The widest thing that may not be broken is the specification with its rank before it; all else
+    # fits.
     assert max(map(cell_len, lines)) <= max(width, len("1  raid10:4xgp3:700:12000:1000"), len("    storage: raid10:4xgp3:700:12000:1000"))
 
 
 def test_sentences_go_under_their_row_and_columns_of_drop_are_left_out_in_order():
     wide, narrow = shown(made(drop=("x", "goal")), 150), shown(made(drop=("x", "goal")), 58)
-    assert "binds" in wide[0] and wide[1].endswith("ok")
-    assert "binds" not in narrow[0] and any(line.startswith("    binds: the volume's MiB/s") for line in narrow)
+    assert "bottleneck" in wide[0] and wide[1].endswith("ok")
+    assert "bottleneck" not in narrow[0] and any(
+        line.startswith("    bottleneck: the volume's MiB/s") for line in narrow
+    )
     assert "goal" not in narrow[0] and narrow[-1] == "Left out at 58 columns: x, goal."
     assert "raid10:4xgp3:700:12000:1000" in narrow[1]
 

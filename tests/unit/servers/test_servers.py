@@ -1,14 +1,12 @@
-"""What `headrace.servers` decides without a server: names, option files, settings, what a server's words mean, what a record holds."""
+"""What `headrace.servers` decides without a server: names, option files, settings, what a server's
+words mean, what a record holds."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
 import tempfile
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,14 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ledger
+from headrace.base.machine import which
+from headrace.base.processes import Process
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab, LabRefused
-from headrace.servers import config, flavors, install, interrupts, places, process, record
-from headrace.servers.flavors import Program
+from headrace.servers import config, flavors, install, record, volumes
+from headrace.servers.flavors import ServerProgram
 
-MARIADB = Program("mariadb", (10, 11, 19), "10.11.19-MariaDB", ("/usr/sbin/mariadbd",), Path("/usr"), Path("/usr/share/mysql"), Path("/usr/lib/mysql/plugin"),
+MARIADB = ServerProgram("mariadb", (10, 11, 19), "10.11.19-MariaDB", ("/usr/sbin/mariadbd",), Path("/usr"), Path("/usr/share/mysql"), Path("/usr/lib/mysql/plugin"),
                   ("innodb", "myrocks"), {"innodb-io-capacity": "200"})  # fmt: skip
-MYSQL = Program(
+MYSQL = ServerProgram(
     "mysql",
     (9, 7, 4),
     "9.7.4",
@@ -34,7 +34,7 @@ MYSQL = Program(
     ("innodb",),
     {"mysqlx": "ON"},
 )
-WHERE = places.places(Path("/data/lab"), "db")
+WHERE = record.server_paths(Path("/data/lab"), "db")
 
 
 def record_of(**changes) -> record.Record:
@@ -43,37 +43,36 @@ def record_of(**changes) -> record.Record:
     return record.Record(**(plain | changes))
 
 
-# --- places ----------------------------------------------------------------------------------------------------------------------------
+# --- places ---------------------------------------------------------------------------------------
 
 
 def test_a_socket_fits_into_its_address_however_long_the_names_are():
-    longest = places.places(Path("/" + "d" * 200), "x" * 32)
+    longest = record.server_paths(Path("/" + "d" * 200), "x" * 32)
     assert len(os.fsencode(longest.socket)) <= 107  # unix(7)
 
 
 def test_labs_do_not_share_folders():
-    assert places.places(Path("/a"), "db").run != places.places(Path("/b"), "db").run
+    assert record.server_paths(Path("/a"), "db").run != record.server_paths(Path("/b"), "db").run
 
 
 @given(st.text(max_size=40))
 def test_a_name_is_a_folder_or_refused(name):
     try:
-        checked = places.checked_name(name)
+        checked = record.checked_name(name)
     except InputError:
         return
     assert checked == name and Path(name).name == name and name not in (".", "..") and name.isascii()
 
 
-# --- option files ----------------------------------------------------------------------------------------------------------------------
+# --- option files ---------------------------------------------------------------------------------
 
 KEYS = st.from_regex(r"[a-z][a-z_]{2,20}", fullmatch=True)
 
 
 @given(st.dictionaries(KEYS, st.text(max_size=30) | st.sampled_from(["a b", "#", '"', "\\n", "'x'", "a;b", " x ", "C:\\temp"])))
 def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
-    """By my_print_defaults, which is the servers' own reader, where it is installed; else by `capture.option_file`, which follows the same manual."""
-    from headrace.connect.option_file import read_client
-
+    """By Headrace's reader, and by my_print_defaults, which is the servers' own, where it is
+    installed."""
     try:
         options = config.checked_settings(settings)
     except InputError:
@@ -82,13 +81,25 @@ def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "my.cnf"
         path.write_text(text)
-        reader = install.Machine().program("my_print_defaults")
+        reader = which("my_print_defaults")
         if reader:
             said = subprocess.run([reader, f"--defaults-file={path}", "mysqld"], capture_output=True, check=True).stdout.decode()
             assert said == "".join(f"--{name}={value}\n" for name, value in options.items())
-        for value in options.values():
-            path.write_text(f"[client]\nuser={config._quoted(value)}\n")
-            assert read_client(path).get("user") == value
+        if options:
+            assert config.file_options(MARIADB, path) == options
+
+
+def test_an_option_file_of_a_user(tmp_path):
+    path = tmp_path / "my.cnf"
+    path.write_text("[client]\npassword=x\n[mysqld]\nplugin_load_add=a\nsync-binlog=0\nskip-name-resolve\n[mariadb-10.11]\n"
+                    "plugin-load-add=b\nsync_binlog = 1\n[mysqld-9.7]\nsync_binlog=7\n")  # fmt: skip
+    found = config.file_options(MARIADB, path)
+    assert list(found.items()) == [("skip-name-resolve", None), ("plugin-load-add", "a;b"), ("sync-binlog", "1")]
+    path.write_text("[client]\nuser=x\n")
+    with pytest.raises(InputError, match="has no options for MariaDB 10.11.19"):
+        config.file_options(MARIADB, path)
+    with pytest.raises(InputError, match="no such option file"):
+        config.file_options(MARIADB, tmp_path / "none.cnf")
 
 
 @pytest.mark.parametrize(
@@ -147,15 +158,15 @@ def test_places_stand_last_and_win():
 def test_memory():
     # Half of a memory up to 4 GiB, three quarters from 8 GiB on: docs/decisions/0006.
     assert (config.cache_bytes(2), config.cache_bytes(16)) == (1 << 30, 12 << 30)
-    assert config.choose(MARIADB, "innodb", "default", "gp3:20", None, 2).options == {"innodb-buffer-pool-size": str(1 << 30)}
-    assert config.choose(MARIADB, "myrocks", "default", "gp3:20", None, 2).options == {"rocksdb-block-cache-size": str(1 << 30)}
-    assert config.choose(MARIADB, "innodb", "default", "gp3:20", None, None).options == {}
+    assert config.choose(MARIADB, record_of(memory_gib=2))[0] == {"innodb-buffer-pool-size": str(1 << 30)}
+    assert config.choose(MARIADB, record_of(engine="myrocks", memory_gib=2))[0] == {"rocksdb-block-cache-size": str(1 << 30)}
+    assert config.choose(MARIADB, record_of())[0] == {}
     for wrong in (0, -1, float("nan"), float("inf"), 1e9):
         with pytest.raises(InputError):
             config.checked_memory(wrong)
 
 
-# --- what servers say ------------------------------------------------------------------------------------------------------------------
+# --- what servers say -----------------------------------------------------------------------------
 
 HELP = """mariadbd  Ver 10.11.19-MariaDB
 Variables (--variable-name=value)
@@ -176,22 +187,6 @@ def test_the_table_of_options():
     assert MARIADB.knows("innodb_io_capacity") and not MARIADB.knows("innodb_buffer_pool_size")
 
 
-def test_the_reason_comes_before_what_followed_it():
-    text = """2026-11-21 19:50:20 0 [Note] InnoDB: fine
-2026-11-21 19:50:20 0 [ERROR] mariadbd: Error writing file 'binlog' (errno: 5 "Input/output error")
-2026-11-21 19:50:21 0 [ERROR] mariadbd: Error writing file 'binlog' (errno: 5 "Input/output error")
-2026-11-21 19:50:21 0 [ERROR] [FATAL] InnoDB: fdatasync() returned 5
-2026-11-21T19:50:21.123456Z 0 [ERROR] [MY-010119] [Server] Aborting
-"""
-    said = process.shortened(text)
-    assert (
-        said
-        == "[ERROR] [FATAL] InnoDB: fdatasync() returned 5 | [ERROR] mariadbd: Error writing file 'binlog' (errno: 5 \"Input/output error\")"
-    )
-    assert process.shortened("") == "it said nothing"
-    assert process.shortened("a\nb\n") == "b"
-
-
 @pytest.mark.parametrize(
     "text, full",
     [
@@ -203,63 +198,21 @@ def test_the_reason_comes_before_what_followed_it():
     ],
 )
 def test_a_full_volume_is_recognised(text, full):
-    assert bool(process.no_room_hint(text)) == full
+    assert bool(volumes.no_room_hint(text)) == full
 
 
-# --- processes -------------------------------------------------------------------------------------------------------------------------
-
-
-def test_a_process_is_known_by_more_than_its_id():
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as running:
-        known = process.look_up(running.pid)
-        assert process.runs(known)
-        other = process.Process(known.pid, known.started + 1, known.boot)
-        assert not process.runs(other)
-        # The wrong one is not ended.
-        assert process.end(other, signal.SIGKILL, 5) and running.poll() is None
-        assert process.end(known, signal.SIGKILL, 20)
-        assert not process.runs(known) and process.wait_gone(known, 5)
-    assert process.end(known, signal.SIGKILL, 5)
-
-
-def test_a_process_whose_first_thread_alone_has_ended_still_runs():
-    code = "import os, threading, time, ctypes\nthreading.Thread(target=lambda: time.sleep(60)).start()\nprint(flush=True)\nctypes.CDLL(None).pthread_exit(None)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as running:
-        running.stdout.readline()
-        known = process.look_up(running.pid)
-        while "Z" not in Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0]:
-            assert running.poll() is None
-        assert process.runs(known)
-        running.kill()
-
-
-def test_kill_is_an_interrupt_only_while_something_is_half_made():
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), interrupts.ends_as_interrupts():
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before
-    with interrupts.undisturbed():
-        os.kill(os.getpid(), signal.SIGINT)
-    # In other threads there are no handlers to set, and nothing breaks.
-    failed = []
-    thread = threading.Thread(target=lambda: [failed.append(1) for _ in [interrupts.undisturbed().__enter__()] if _ is not None])
-    thread.start()
-    thread.join()
-    assert not failed
-
-
-# --- records ---------------------------------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def where(tmp_path):
-    found = places.places(tmp_path, "db")
+    found = record.server_paths(tmp_path, "db")
     found.state.mkdir(parents=True)
     return found
 
 
 def test_a_record_comes_back_as_it_was(where):
-    kept = record_of(process=process.Process(1, 2, "b"), options={"a": None, "b": "1"}, notes=["x"], data_volume="vol-1", made=True)
+    kept = record_of(process=Process(1, 2, "b"), options={"a": None, "b": "1"}, notes=["x"], data_volume="vol-1", made=True)
     record.save(where, kept)
     assert record.load(where) == kept
     assert kept.volumes == ("vol-1",)
@@ -288,13 +241,13 @@ def test_a_record_of_a_later_headrace_is_read(where):
 )
 def test_a_record_that_is_none(where, content):
     where.record.write_bytes(content)
-    with pytest.raises(CouldNotRun, match="is no record of a server"):
+    with pytest.raises(CouldNotRun, match="is not a record of a server"):
         record.load(where)
 
 
 def test_no_such_server(tmp_path):
-    with pytest.raises(InputError, match="is no server of this lab.*There are: none"):
-        record.required(places.places(tmp_path, "db"))
+    with pytest.raises(InputError, match="is not a server of this lab.*There are: none"):
+        record.required(record.server_paths(tmp_path, "db"))
 
 
 def test_one_at_a_time(where):
@@ -304,7 +257,7 @@ def test_one_at_a_time(where):
         pass
 
 
-# --- what is installed -----------------------------------------------------------------------------------------------------------------
+# --- what is installed ----------------------------------------------------------------------------
 
 
 def test_programs_that_are_none(tmp_path, monkeypatch):
@@ -317,7 +270,7 @@ def test_programs_that_are_none(tmp_path, monkeypatch):
     with pytest.raises(CouldNotRun, match="cannot find libaio"):
         flavors.find_program("mysql", script)
     for wrong in (tmp_path, tmp_path / "nothing", "/etc/passwd"):
-        with pytest.raises(InputError, match="is no program that can be run"):
+        with pytest.raises(InputError, match="is not a program that can be run"):
             flavors.find_program("mysql", wrong)
     with pytest.raises(InputError, match="a flavor is one of"):
         flavors.find_program("postgres")
@@ -337,7 +290,7 @@ def test_tools_of_an_unpacked_server_run_through_its_loader(tmp_path):
     inside.parent.mkdir(parents=True)
     inside.write_text("")
     inside.chmod(0o755)
-    made = Program(
+    made = ServerProgram(
         "mysql",
         (9, 7, 4),
         "",
@@ -365,7 +318,7 @@ def test_apt_is_given_a_state_of_its_own_and_signatures(tmp_path, monkeypatch):
 
 def test_a_network_that_is_not_there(tmp_path, monkeypatch):
     """The real apt, sent to a port nobody listens at; what was begun is taken back."""
-    if install.Machine().program("apt-get") is None:
+    if which("apt-get") is None:
         pytest.skip("apt-get: not found")
     if not install.KEYRING.is_file():
         pytest.skip(f"{install.KEYRING}: not found")
@@ -377,7 +330,7 @@ def test_a_network_that_is_not_there(tmp_path, monkeypatch):
     assert not (tmp_path / "servers").exists()
 
 
-# --- the ledger ------------------------------------------------------------------------------------------------------------------------
+# --- the ledger -----------------------------------------------------------------------------------
 
 
 def ledger_with(rows: list[tuple], acknowledged: list[list[float]]) -> ledger.Ledger:
@@ -404,4 +357,4 @@ def test_what_a_ledger_finds():
 
 
 def test_the_lab_is_asked_for_its_directory_only_where_it_is_not_known(tmp_path):
-    assert places.data_dir_of(Lab(tmp_path)) == tmp_path
+    assert record.data_dir_of(Lab(tmp_path)) == tmp_path

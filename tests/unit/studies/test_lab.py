@@ -12,30 +12,40 @@ import polars as pl
 import pytest
 
 from headrace import InputError, studies
+from headrace.bench.comparison.statistics import standard_error
 from headrace.errors import CouldNotRun
-from headrace.report import pages
-from headrace.studies import measured, raid_2009, scaling_2018
+from headrace.experiment import machine, simulate
+from headrace.experiment.cell import OnFiles, OnServer, seconds_each
+from headrace.experiment.data import KEYS
+from headrace.experiment.run import MeasuredCell, reusable
+from headrace.report.study import write_study
+from headrace.studies import raid_2009, scaling_2018
 from headrace.studies.base import Source
-from headrace.studies.measured import Options, cells, machine, session, simulated, verdicts
+from headrace.studies.measured import LabOptions, session, verdicts
 from headrace.studies.measured import engines as engines_study
-from headrace.studies.measured.bed import KEYS
-from headrace.studies.measured.plan import OnFiles, OnServer, seconds_each
 
 MODULES = {"iops-900-vs-3000": "iops_threads", "raid-2009": "raid_arrays", "gp2-burst": "burst_oltp", "scaling-2018": "engines", "whitepaper-2017": "tuned_default",
            "encrypted-vs-not": "encryption"}  # fmt: skip
 SOURCE = Source("somewhere", "2020")
-HERE = simulated.Processors(0.05, 0.05, "m5.large", 2)
+HERE = simulate.ProcessorSpeed(0.05, 0.05, "m5.large", 2)
 
 
 def module(name: str):
     return import_module(f"headrace.studies.measured.{MODULES[name]}")
 
 
-def run_of(cell, values: list[float], busy: float = 0.02, **columns) -> cells.Found:
+def run_of(cell, values: list[float], busy: float = 0.02, **columns) -> MeasuredCell:
     """A run with these seconds, as the store would have it."""
     n = len(values)
     frame = pl.DataFrame({"t_s": [float(i) for i in range(n)], "tps": values, "phase": ["measure"] * n} | columns)
-    summary = {"tps": sum(values) / n, "p95_ms": 5.0, "read_iops": 10.0, "write_iops": 10.0, "idle_cpus": 1.0, "cap_volume_iops": 0.9}
+    summary = {
+        "tps": sum(values) / n,
+        "p95_ms": 5.0,
+        "read_iops": 10.0,
+        "write_iops": 10.0,
+        "idle_cpus": 1.0,
+        "cap_volume_iops": 0.9,
+    }
     record = SimpleNamespace(
         id=f"20260101-000000-{abs(hash(cell.words)) % 9999}",
         summary=summary,
@@ -43,7 +53,7 @@ def run_of(cell, values: list[float], busy: float = 0.02, **columns) -> cells.Fo
         series=lambda: frame,
         document={"began_at": "2026-01-01T00:00:00", "environment": {"before": {"busy_share": busy}}},
     )
-    return cells.Found(cell, record)
+    return MeasuredCell(cell, record)
 
 
 # --- what is asked of the lab -----------------------------------------------------------------------------------------
@@ -52,24 +62,24 @@ def run_of(cell, values: list[float], busy: float = 0.02, **columns) -> cells.Fo
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_study_fits_the_time_and_its_cells_are_told_apart(name, quick):
-    options = Options(quick=quick)
+    options = LabOptions(quick=quick)
     made = module(name).cells(options)
     assert len({cell.key for cell in made}) == len({cell.words for cell in made}) == len(made)
     names = {cell.run_name(name, {"host": "a"}) for cell in made}
     assert len(names) == len(made)
     # Loading and probing come on top; the least seconds of a cell may reach over the time by a quarter.
-    assert sum(cells.length_s(cell) for cell in made) <= 1.25 * options.time_s
+    assert sum(cell.length_s for cell in made) <= 1.25 * options.time_s
     assert module(name).data_gib(options) < 2.0
 
 
 def test_more_minutes_measure_longer_and_a_scale_decides_the_data():
     iops = module("iops-900-vs-3000")
-    short, long = iops.cells(Options(minutes=10)), iops.cells(Options(minutes=20))
+    short, long = iops.cells(LabOptions(minutes=10)), iops.cells(LabOptions(minutes=20))
     assert long[0].seconds > short[0].seconds
-    assert {cell.threads for cell in iops.cells(Options(minutes=60))} == {1, 2, 4, 8, 16, 32, 64}
-    half, whole = (iops.cells(Options(scale=scale))[0] for scale in (0.01, 0.02))
+    assert {cell.threads for cell in iops.cells(LabOptions(minutes=60))} == {1, 2, 4, 8, 16, 32, 64}
+    half, whole = (iops.cells(LabOptions(scale=scale))[0] for scale in (0.01, 0.02))
     assert whole.benchmark.rows == 2 * half.benchmark.rows
-    pools = [simulated.cache_bytes(cell.place) for cell in (half, whole)]
+    pools = [simulate.cache_bytes(cell.place) for cell in (half, whole)]
     assert pools[1] == pytest.approx(2 * pools[0], rel=0.01)  # whole MiB of 246
 
 
@@ -88,7 +98,7 @@ def test_more_minutes_measure_longer_and_a_scale_decides_the_data():
 )
 def test_options_that_cannot_be_are_refused(wrong):
     with pytest.raises(InputError):
-        Options(**wrong)
+        LabOptions(**wrong)
 
 
 def test_seconds_of_a_cell_fill_the_time_between_bounds():
@@ -98,7 +108,7 @@ def test_seconds_of_a_cell_fill_the_time_between_bounds():
 
 
 def test_a_run_of_the_store_stands_for_a_cell_only_with_the_same_configuration():
-    cell = module("iops-900-vs-3000").cells(Options(quick=True))[0]
+    cell = module("iops-900-vs-3000").cells(LabOptions(quick=True))[0]
     name = cell.run_name("s", {"host": "a"})
     assert isinstance(cell.place, OnServer)
     others = [
@@ -107,11 +117,14 @@ def test_a_run_of_the_store_stands_for_a_cell_only_with_the_same_configuration()
         replace(cell, place=replace(cell.place, data=replace(cell.place.data, engine="myrocks"))),
     ]  # fmt: skip
     assert replace(cell).run_name("s", {"host": "a"}) == name
-    assert len({name, *(other.run_name("s", {"host": "a"}) for other in others), cell.run_name("s", {"host": "b"})}) == len(others) + 2
+    assert (
+        len({name, *(other.run_name("s", {"host": "a"}) for other in others), cell.run_name("s", {"host": "b"})})
+        == len(others) + 2
+    )
 
 
 def test_only_complete_runs_are_resumed_and_the_newest_counts():
-    cell = module("iops-900-vs-3000").cells(Options(quick=True))[0]
+    cell = module("iops-900-vs-3000").cells(LabOptions(quick=True))[0]
     name = cell.run_name("s", {})
 
     def record(number: int, state: str, named: str, tps: float | None):
@@ -125,13 +138,11 @@ def test_only_complete_runs_are_resumed_and_the_newest_counts():
         record(5, "complete", name, None),
     ]
     store = SimpleNamespace(runs=lambda: runs)
-    options = SimpleNamespace(resume=True, kept=store)
-    assert cells.kept("s", [cell], options, {})[cell.key].record.id == "2"
-    assert cells.kept("s", [cell], SimpleNamespace(resume=False, kept=store), {}) == {}
+    assert reusable("s", [cell], store, {})[cell.key].record.id == "2"
 
 
 def test_the_key_file_of_a_session_is_no_part_of_a_configuration():
-    made = module("encrypted-vs-not").cells(Options(quick=True))
+    made = module("encrypted-vs-not").cells(LabOptions(quick=True))
     settings = [cell.place.settings.get("file_key_management_filename") for cell in made]
     assert settings == [None, KEYS]
     # The tables that are copied were loaded with it too.
@@ -142,16 +153,18 @@ def test_the_key_file_of_a_session_is_no_part_of_a_configuration():
 
 
 def test_fewer_iops_are_simulated_slower_and_processors_bound_from_above():
-    made = {cell.key: cell for cell in module("iops-900-vs-3000").cells(Options())}
+    made = {cell.key: cell for cell in module("iops-900-vs-3000").cells(LabOptions())}
     found = {
-        key: simulated.simulate(made[key], HERE.applied(simulated.database(made[key])), HERE, "2020-07-13").tps
+        key: simulate.simulate(made[key], HERE.applied(simulate.database(made[key])), HERE, "2020-07-13").tps
         for key in (("oltp", 3_000, 64), ("oltp", 900, 64))
     }
     assert found["oltp", 3_000, 64] > 1.3 * found["oltp", 900, 64]
     faster = replace(HERE, cpu_ms=HERE.cpu_ms / 4)
     cell = made["select", 3_000, 64]
     slow, fast = (
-        simulated.simulate(replace(cell, place=replace(cell.place, scan=True)), of.applied(simulated.database(cell)), of, "2020-07-13").tps
+        simulate.simulate(
+            replace(cell, place=replace(cell.place, scan=True)), of.applied(simulate.database(cell)), of, "2020-07-13"
+        ).tps
         for of in (HERE, faster)
     )
     assert fast > 2.0 * slow
@@ -159,14 +172,14 @@ def test_fewer_iops_are_simulated_slower_and_processors_bound_from_above():
 
 def test_processors_follow_from_littles_law(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 2)
-    one, many = simulated.probe_cells(1)
-    found = simulated.processors(run_of(one, [10_000.0] * 5), run_of(many, [40_000.0] * 5), "2020-07-13")
+    one, many = simulate.probe_cells(1)
+    found = simulate.processor_speed(run_of(one, [10_000.0] * 5), run_of(many, [40_000.0] * 5), "2020-07-13")
     assert found.cpu_ms == pytest.approx(2e3 / 40_000)
     assert found.trip_ms == pytest.approx(1e3 / 10_000 - 2e3 / 40_000)
     # The standard database at its own speed stays as it is.
-    same = simulated._point_select()
+    same = simulate._point_select()
     standard = replace(found, cpu_ms=same["cpu_ms"], trip_ms=same["base_ms"] - same["cpu_ms"], vcpus=2)
-    database = simulated.database(module("iops-900-vs-3000").cells(Options())[0])
+    database = simulate.database(module("iops-900-vs-3000").cells(LabOptions())[0])
     assert standard.applied(database)["clients"]["cpu_ms"] == pytest.approx(database["clients"]["cpu_ms"])
     assert standard.applied(database)["clients"]["base_ms"] == pytest.approx(database["clients"]["base_ms"])
 
@@ -178,9 +191,9 @@ def test_a_standard_error_sees_scatter_and_not_a_trend():
     random.seed(seed := 5)
     noise = [random.gauss(0.0, 10.0) for _ in range(400)]
     # 10 / sqrt(400) = 0.5; from 400 values it is known to 5 % or so, four deviations allowed.
-    assert cells.standard_error([100.0 + one for one in noise]) == pytest.approx(0.5, rel=0.2), seed
-    assert cells.standard_error([100.0 + 0.1 * i + one for i, one in enumerate(noise)]) == pytest.approx(0.5, rel=0.2), seed
-    assert cells.standard_error([1.0, 2.0]) == math.inf
+    assert standard_error([100.0 + one for one in noise]) == pytest.approx(0.5, rel=0.2), seed
+    assert standard_error([100.0 + 0.1 * i + one for i, one in enumerate(noise)]) == pytest.approx(0.5, rel=0.2), seed
+    assert standard_error([1.0, 2.0]) == math.inf
 
 
 def pairs_of(*ratios: float) -> list[verdicts.Pair]:
@@ -198,7 +211,11 @@ def test_who_wins_needs_one_clear_pair_and_none_against():
 def test_a_ratio_is_held_within_its_bounds_and_doubt(measured_ratio, held):
     pair = verdicts.Pair("p", 2.5, 2.0, measured_ratio, 0.05)
     verdict = verdicts.ratio("r", pair, 1.0, 10 / 3, SOURCE, "caps")
-    assert verdict.within is held and verdict.simulated == 2.0 and verdict.error_percent == pytest.approx(100 * (measured_ratio / 2.5 - 1))
+    assert (
+        verdict.within is held
+        and verdict.simulated == 2.0
+        and verdict.error_percent == pytest.approx(100 * (measured_ratio / 2.5 - 1))
+    )
 
 
 def test_the_order_counts_pairs_that_can_be_told_apart():
@@ -211,12 +228,14 @@ def test_the_order_counts_pairs_that_can_be_told_apart():
 def test_a_direction_of_2009_fails_where_the_model_has_it_and_the_measurement_not():
     raid = module("raid-2009")
     row = next(row for row in raid_2009.published("raid_2009") if row["claim"].startswith("RAID 0 of 4 clearly"))
-    cell = raid.cells(Options(quick=True))[0]
+    cell = raid.cells(LabOptions(quick=True))[0]
 
     def with_rates(array: float, single: float):
-        found = {(name, "rndrd", 16): run_of(cell, [rate] * 6) for name, rate in (("raid0x4", array), ("single", single))}
+        found = {
+            (name, "rndrd", 16): run_of(cell, [rate] * 6) for name, rate in (("raid0x4", array), ("single", single))
+        }
         ours = {
-            key: simulated.Simulated(rate, 1.0, pl.DataFrame())
+            key: simulate.SimulatedCell(rate, 1.0, pl.DataFrame())
             for key, rate in ((("raid0x4", "rndrd", 16), 2_500.0), (("single", "rndrd", 16), 1_100.0))
         }
         return raid._direction(row, found, ours, ("rndrd",))
@@ -227,7 +246,7 @@ def test_a_direction_of_2009_fails_where_the_model_has_it_and_the_measurement_no
 
 def burst_result(dry_s: float, after: float):
     burst = module("gp2-burst")
-    cell = burst.cells(Options(quick=True))[0]
+    cell = burst.cells(LabOptions(quick=True))[0]
     n, start = cell.seconds, cell.place.balance_percent
     formula = burst.CREDITS * start / 100 / 2_700
     dry = formula * dry_s
@@ -238,9 +257,19 @@ def burst_result(dry_s: float, after: float):
     }  # fmt: skip
     found = run_of(cell, values, **columns)
     found.record.findings = ()
-    one = Options(quick=True)
+    one = LabOptions(quick=True)
     here = session.Session(
-        one, {"host": "a", "cpu": "b", "cpus_usable": 2, "memory_gib": 4.0, "kernel": "6", "sysbench": "1.0.20", "server": "10.11"}, HERE
+        one,
+        {
+            "host": "a",
+            "cpu": "b",
+            "cpus_usable": 2,
+            "memory_gib": 4.0,
+            "kernel": "6",
+            "sysbench": "1.0.20",
+            "server": "10.11",
+        },
+        HERE,
     )
     rows = pl.DataFrame(
         {
@@ -250,7 +279,7 @@ def burst_result(dry_s: float, after: float):
             **{k: columns[k] for k in ("balance_percent", "p95_ms")},
         }
     )
-    return burst.result(here, {cell.key: found}, {cell.key: simulated.Simulated(100.0, 5.0, rows)})
+    return burst.result(here, {cell.key: found}, {cell.key: simulate.SimulatedCell(100.0, 5.0, rows)})
 
 
 def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_path):
@@ -261,7 +290,7 @@ def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_pa
     same = {verdict.what: verdict.within for verdict in burst_result(1.0, 149.0).verdicts}
     assert same["throughput in the burst over that without credits"] is False
     page = tmp_path / "burst.html"
-    pages.write_study(page, burst_result(1.0, 15.0))
+    write_study(page, burst_result(1.0, 15.0))
     text = page.read_text()
     for word in (
         "Published, simulated beforehand and measured",
@@ -276,7 +305,7 @@ def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_pa
 
 
 def test_a_busy_machine_is_a_finding():
-    cell = module("iops-900-vs-3000").cells(Options(quick=True))[0]
+    cell = module("iops-900-vs-3000").cells(LabOptions(quick=True))[0]
     calm, busy = (run_of(cell, [100.0] * 5, busy=share) for share in (0.04, 0.6))
     assert session.at_rest({"a": calm}).within is True
     verdict = session.at_rest({"a": calm, "b": busy})
@@ -291,15 +320,25 @@ def test_everything_a_machine_lacks_is_said_at_once(monkeypatch, tmp_path):
     monkeypatch.setattr(machine.doctor.Machine, "program", lambda self, name: None)
     monkeypatch.setattr(machine, "_free_gib", lambda folder: 0.1)
     monkeypatch.setattr(
-        machine.mysql,
+        machine.servers,
         "find_program",
-        lambda *_: (_ for _ in ()).throw(CouldNotRun("mariadbd", "was not found", "", "headrace mysql install mariadb")),
+        lambda *_: (_ for _ in ()).throw(
+            CouldNotRun("mariadbd", "was not found", "", "headrace mysql install mariadb")
+        ),
     )
     monkeypatch.setattr("os.geteuid", lambda: 1_000)
     with pytest.raises(CouldNotRun) as refused:
         studies.run_on_lab("iops-900-vs-3000", work=tmp_path, store=tmp_path)
     said = str(refused.value)
-    for word in ("user id 1000", "mkfs.xfs", "sysbench", "mariadbd", "GiB free", "apt-get install", "headrace lab doctor"):
+    for word in (
+        "user id 1000",
+        "mkfs.xfs",
+        "sysbench",
+        "mariadbd",
+        "GiB free",
+        "apt-get install",
+        "headrace lab doctor",
+    ):
         assert word in said, word
     assert refused.value.exit_code == 3
     assert list(tmp_path.iterdir()) == []
@@ -311,7 +350,9 @@ def test_studies_say_where_they_run():
         and studies.runs_on("choices") == ("model",)
         and studies.runs_on("encrypted-vs-not") == ("lab",)
     )
-    assert {study.name for study in studies.every_study()} - {study.name for study in studies.list_studies()} == {"encrypted-vs-not"}
+    assert {study.name for study in studies.every_study()} - {study.name for study in studies.list_studies()} == {
+        "encrypted-vs-not"
+    }
     with pytest.raises(InputError, match="runs on the lab alone"):
         studies.run_study("encrypted-vs-not")
     with pytest.raises(InputError, match="does not run on the lab"):
@@ -323,11 +364,11 @@ def test_studies_say_where_they_run():
 def test_places_of_studies_are_what_their_engines_need():
     for name in MODULES:
         files_only = module(name).FILES_ONLY
-        for cell in module(name).cells(Options(quick=True)):
+        for cell in module(name).cells(LabOptions(quick=True)):
             assert isinstance(cell.place, OnFiles) == files_only
             if isinstance(cell.place, OnServer):
                 assert cell.place.data.engine in module(name).ENGINES
-                assert simulated.cache_bytes(cell.place) > 0
+                assert simulate.cache_bytes(cell.place) > 0
     assert engines_study.width(pl.Series([float(i) for i in range(101)])) == pytest.approx(90 / 50)
     assert scaling_2018.storage("io1", 1_000) == "io1:1024:1000"
-    assert measured.Options(quick=True).time_s == 180.0
+    assert LabOptions(quick=True).time_s == 180.0

@@ -9,8 +9,8 @@ from functools import cache
 import pytest
 
 from headrace import studies
-from headrace.report.html import svg
-from headrace.report.study_charts import study as chart_of
+from headrace.report.charts.drawing import svg
+from headrace.report.charts.studies import study as chart_of
 from headrace.studies import first_hour, iops_900_3000, scaling_2018, tpcc_runs, whitepaper_2017
 from headrace.studies.base import error_percent, figures, published
 
@@ -42,7 +42,11 @@ def test_the_article_s_table_is_whole():
     table = iops_900_3000.table()
     assert len(table) == 56 == 4 * 7 * 2
     # Sums of the columns as printed, added by hand from the article: 3,000 IOPS oltp, index, non-index, select; then 900.
-    sums = [sum(table[load, iops, n] for n in iops_900_3000.THREADS) for iops in (3_000, 900) for load in iops_900_3000.LOADS]
+    sums = [
+        sum(table[load, iops, n] for n in iops_900_3000.THREADS)
+        for iops in (3_000, 900)
+        for load in iops_900_3000.LOADS
+    ]
     assert sums == [5_419, 15_347, 18_755, 216_223, 1_921, 4_012, 4_683, 70_804]
 
 
@@ -53,7 +57,9 @@ def test_table_4_adds_up():
         # The default column prints 11,776,779 as the total; its parts add up to just that, the tuned ones to 189,649,652.
         assert sum(parts) == theirs[f"{server}_total"]
         # Rates are printed to 0.01; the transactions are those answered, the seconds those of the whole run: 0.02 % apart.
-        assert theirs[f"{server}_transactions"] / theirs[f"{server}_seconds"] == pytest.approx(theirs[f"{server}_tps"], rel=3e-4)
+        assert theirs[f"{server}_transactions"] / theirs[f"{server}_seconds"] == pytest.approx(
+            theirs[f"{server}_tps"], rel=3e-4
+        )
     assert round(theirs["tuned_tps"] / theirs["default_tps"]) == theirs["ratio"]
     of = whitepaper_2017.per_transaction("tuned")
     # Ten selects, four writes, BEGIN and COMMIT; retried transactions add under 0.1 %.
@@ -117,7 +123,10 @@ def test_more_iops_never_mean_fewer_transactions():
             tps = [row[2] for row in rows if row[0] == engine and row[1].startswith(kind)]
             assert len(tps) >= 25
             # Means of half an hour of one-second scatter (cv 5 % and counting noise 10 %) differ by 0.3 % between seeds; four of them, and rounding to 1 tps.
-            assert all(later >= earlier * 0.985 - 1 for earlier, later in zip(tps, tps[1:], strict=False)), (engine, kind)
+            assert all(later >= earlier * 0.985 - 1 for earlier, later in zip(tps, tps[1:], strict=False)), (
+                engine,
+                kind,
+            )
 
 
 def test_costs_are_those_of_the_day():
@@ -143,7 +152,9 @@ def test_the_56_cells_meet_the_bar_on_four_of_them():
     for row in grid.rows:
         for at in (2, 7):
             ours, theirs = row[at + 1], row[at]
-            assert row[at + 2] == pytest.approx(error_percent(ours, theirs), abs=50.0 / theirs + 0.06)  # ours is printed in whole numbers
+            assert row[at + 2] == pytest.approx(
+                error_percent(ours, theirs), abs=50.0 / theirs + 0.06
+            )  # ours is printed in whole numbers
             used += row[at + 4] == "calibrates"
             if not row[at + 4]:
                 errors.append(abs(row[at + 2]))
@@ -233,7 +244,10 @@ def test_studies_run_in_time_and_can_be_drawn(name):
     for chart in got.charts:
         assert chart.x_title and chart.y_title
         for series in chart.series:
-            assert series.role in ("published", "simulated") and all(math.isfinite(y) for y in series.y), (chart.title, series.label)
+            assert series.role in ("published", "simulated") and all(math.isfinite(y) for y in series.y), (
+                chart.title,
+                series.label,
+            )
         drawn = svg(chart_of(chart))
         assert drawn.startswith("<svg") and chart.x_title.split(" (")[0].split()[0] in drawn
 

@@ -1,19 +1,19 @@
 //! The daemon of a Headrace lab.
 
 use clap::Parser;
-use headrace_daemon::engine::Engine;
-use headrace_daemon::keeper;
-use headrace_daemon::metrics::http;
-use headrace_daemon::options::Options;
-use headrace_daemon::problem::{bad_input, of_io, Outcome};
+use headrace_control::ErrorKind;
+use headrace_daemon::engine::{Engine, Options};
+use headrace_daemon::housekeeping;
+use headrace_daemon::problem::{of_io, refused, Outcome};
 use headrace_daemon::socket::Socket;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-/// Could not run.
+/// Exit code: it could not run here and now.
 const COULD_NOT: u8 = 3;
+/// Exit code: an option breaks a rule.
+const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -22,14 +22,14 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("error: {}: {} ({}). {}", problem.value, problem.rule, problem.source, problem.hint);
-            ExitCode::from(if problem.kind == headrace_control::ErrorKind::Input { 2 } else { COULD_NOT })
+            ExitCode::from(if problem.kind == ErrorKind::Unavailable { COULD_NOT } else { REFUSED })
         }
     }
 }
 
 fn run(options: &Options) -> Outcome<()> {
     if !rustix::process::geteuid().is_root() {
-        return Err(bad_input("user", "mounting FUSE files and making loop devices needs root", "Run it with sudo."));
+        return Err(refused(ErrorKind::InsufficientPermission, "user", "mounting FUSE files and making loop devices needs root", "Run it with sudo."));
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
@@ -39,8 +39,7 @@ fn run(options: &Options) -> Outcome<()> {
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let engine = Engine::open(options)?;
     let socket = Socket::listen(&engine.socket, options.group)?;
-    let metrics = serve_metrics(&engine, options.metrics_port)?;
-    let kept = keeper::start(&engine).map_err(|error| of_io("starting the keeper", &error))?;
+    let kept = housekeeping::start(&engine).map_err(|error| of_io("starting the housekeeping", &error))?;
     engine.resume_rebuilds();
     if let Some(words) = &engine.repaired {
         tracing::warn!("cut off what a crash left: {words}");
@@ -53,19 +52,6 @@ fn run(options: &Options) -> Outcome<()> {
         // A call that takes it down already is waited for inside.
         engine.shut_down(true)?;
     }
-    drop(metrics);
     let _ = kept.join();
     Ok(())
-}
-
-fn serve_metrics(engine: &Arc<Engine>, port: u16) -> Outcome<Option<http::Server>> {
-    if port == 0 {
-        return Ok(None);
-    }
-    let shown = engine.clone();
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let server = http::serve(address, move || shown.exposition())
-        .map_err(|error| of_io(format!("metrics at {address} (another --metrics-port, or 0 for none)"), &error))?;
-    engine.metrics_port.store(u64::from(port), Ordering::Relaxed);
-    Ok(Some(server))
 }

@@ -1,29 +1,11 @@
 //! Latencies over a stretch, by operation and size class.
 
-use super::row::Stretch;
+use super::row::{ErrorFactor, Stretch};
 use headrace_device::meter::{quantile, Histogram, BUCKETS, SIZE_CLASSES};
 use headrace_model::Op;
 
 /// Size classes: those of [`SIZE_CLASSES`] and what is larger.
 pub const CLASSES: usize = SIZE_CLASSES.len() + 1;
-
-/// How exactly durations are known: the most by which the upper bound of a bucket exceeds the lower.
-///
-/// A stored row holds histograms in little space. Where they do not fit, neighbouring buckets are joined, the same for the whole row and no further than needed: halves
-/// of an octave (factor 1.5), octaves (2), two octaves (4), four (16). On reading, a joined bucket's count is spread evenly over what it joined. The number of requests
-/// stays exact. The factor holds from 1 us on, to 235 s.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ErrorFactor(pub(crate) u8);
-
-impl ErrorFactor {
-    /// As counted: four buckets an octave.
-    pub const FINEST: ErrorFactor = ErrorFactor(0);
-
-    /// The factor.
-    pub fn factor(self) -> f64 {
-        [1.25, 1.5, 2.0, 4.0, 16.0][usize::from(self.0.min(4))]
-    }
-}
 
 /// Latencies over a stretch. The counts are 64 bits wide: 15 days at 30,000 IOPS are 4e10 requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +53,8 @@ impl Latencies {
     }
 }
 
-/// [`quantile`] of 64-bit counts: divided until they fit, which moves no rank by more than 113 of 2^32.
+/// [`quantile`] of 64-bit counts: divided until they fit, which moves no rank by more than 113 of
+/// 2^32.
 fn wide_quantile(counts: &[u64; BUCKETS], q: f64) -> Option<u64> {
     let divisor = counts.iter().max().map_or(1, |&most| most / u64::from(u32::MAX) + 1);
     let mut narrow: Histogram = [0; BUCKETS];
@@ -94,14 +77,16 @@ mod tests {
         }
         for q in [0.0, 0.01, 0.5, 0.99, 1.0] {
             let (few, many) = (wide_quantile(&few, q).unwrap() as f64, wide_quantile(&many, q).unwrap() as f64);
-            // A rank moves by at most 113 / 2^32, a bucket holds at least 1/200 of all and is at most a quarter wide.
+            // A rank moves by at most 113 / 2^32, a bucket holds at least 1/200 of all and is at
+            // most a quarter wide.
             assert!((few - many).abs() <= few * 0.25 * 200.0 * 113.0 / 2f64.powi(32) + 1.0, "{q}: {few} {many}");
         }
     }
 
     #[test]
     fn the_error_is_the_width_of_joined_buckets() {
-        // From 1 us on each group of 2^level buckets but the last, which has no end; four quarters make an octave.
+        // From 1 us on each group of 2^level buckets but the last, which has no end; four quarters
+        // make an octave.
         for level in 0..=4u8 {
             let size = 1usize << level;
             let widest = (1..BUCKETS - size)

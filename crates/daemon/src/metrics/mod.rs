@@ -1,4 +1,5 @@
-//! What volumes did: a row a second kept for an hour, a row a minute kept for 15 days, counters for Prometheus.
+//! What volumes did: a row a second kept for an hour, a row a minute kept for 15 days, counters for
+//! Prometheus.
 //!
 //! | file | idea |
 //! |---|---|
@@ -9,16 +10,17 @@
 //! | `series` | seconds and minutes of one volume or member |
 //! | `totals` | counters since the daemon's start |
 //! | `prometheus` | the text format |
-//! | `http` | GET /metrics |
 //!
-//! Files: `FOLDER/{VOLUME or VOLUME-mN}/{seconds,minutes}`, at most 3.5 and 42.2 MiB. Memory: about 20 KiB a volume or member.
+//! Files: `FOLDER/{VOLUME or VOLUME-mN}/{seconds,minutes}`, at most 3.5 and 42.2 MiB. Memory: about
+//! 20 KiB a volume or member.
 //!
-//! Rows are in the order they happened: where the clock was set back, `t_s` steps back too. Minutes are those of the clock; one that is not over yet is in the rows, as
-//! far as it has come. A volume keeps its rows while it is detached: an hour means 3,600 rows.
+//! Rows are in the order they happened: where the clock was set back, `t_s` steps back too. Minutes
+//! are those of the clock; one that is not over yet is in the rows, as far as it has come. A volume
+//! keeps its rows while it is detached: an hour means 3,600 rows.
 //!
-//! The counters hold what was recorded; the rows may lack what a full disk refused, which is counted ([`Store::dropped`]).
+//! The counters hold what was recorded; the rows may lack what a full disk refused, which is
+//! counted ([`Store::dropped`]).
 
-pub mod http;
 mod latencies;
 mod prometheus;
 mod ring;
@@ -27,9 +29,9 @@ mod series;
 mod slot;
 mod totals;
 
-pub use latencies::{ErrorFactor, Latencies, CLASSES};
+pub use latencies::{Latencies, CLASSES};
 pub use prometheus::{Gauges, VolumeGauges};
-pub use row::{CreditUnit, Extra, Row, COLUMNS};
+pub use row::{CreditUnit, ErrorFactor, Extra, Row, COLUMNS};
 
 use headrace_device::meter::Sample;
 use row::Stretch;
@@ -90,7 +92,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes the folder where it is missing. Files of a volume are opened when it is first asked for.
+    /// Makes the folder where it is missing. Files of a volume are opened when it is first asked
+    /// for.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -102,8 +105,9 @@ impl Store {
     /// Records what a volume, or a member of an array, did in the second `unix_s`.
     ///
     /// # Errors
-    /// A row could not be written (a full disk, most often): it is lost and counted, the next one is tried again. Counters and the minute under way contain it all the
-    /// same. A volume's name that is no name ([`ErrorKind::InvalidInput`]): nothing was recorded.
+    /// A row could not be written (a full disk, most often): it is lost and counted, the next one
+    /// is tried again. Counters and the minute under way contain it all the same. A volume's id
+    /// that is not well-formed ([`ErrorKind::InvalidInput`]): nothing was recorded.
     pub fn record(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra) -> io::Result<()> {
         let folder = self.folder_of(volume, member)?;
         let shared = Arc::clone(held(&self.series).entry((volume.to_string(), member)).or_default());
@@ -123,15 +127,18 @@ impl Store {
         written.map_err(|error| named(&folder, error))
     }
 
-    /// The newest `last` of the rows from `since_unix_s` on; without them, all that are kept. A volume nothing was recorded of has none.
+    /// The newest `last` of the rows from `since_unix_s` on; without them, all that are kept. A
+    /// volume nothing was recorded of has none.
     ///
     /// # Errors
-    /// The files cannot be read; [`ErrorKind::InvalidInput`] for a volume's name that is no name.
+    /// The files cannot be read; [`ErrorKind::InvalidInput`] for a volume's id that is not
+    /// well-formed.
     pub fn rows(&self, volume: &str, member: Option<u32>, resolution: Resolution, since_unix_s: Option<u64>, last: Option<usize>) -> io::Result<Vec<Row>> {
         self.read(volume, member, |series| series.rows(resolution, since_unix_s.unwrap_or(0), last.unwrap_or(usize::MAX))).map(Option::unwrap_or_default)
     }
 
-    /// The latencies, by operation and size class, of the rows from `since_unix_s` to before `until_unix_s`; without them, of all that are kept.
+    /// The latencies, by operation and size class, of the rows from `since_unix_s` to before
+    /// `until_unix_s`; without them, of all that are kept.
     ///
     /// # Errors
     /// As of [`Store::rows`].
@@ -147,7 +154,8 @@ impl Store {
         self.read(volume, member, |series| series.latencies(resolution, since, until)).map(Option::unwrap_or_default)
     }
 
-    /// Deletes the rows and counters of a volume and its members. Says whether nothing of it is left on disk; what could not be deleted does no harm.
+    /// Deletes the rows and counters of a volume and its members. Says whether nothing of it is
+    /// left on disk; what could not be deleted does no harm.
     pub fn forget(&self, volume: &str) -> bool {
         let Ok(whole) = self.folder_of(volume, None) else { return true };
         let mut all = held(&self.series);
@@ -176,7 +184,8 @@ impl Store {
         kept + self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Everything counted since the daemon's start, in the text format of Prometheus (version 0.0.4), with what is so at the moment.
+    /// Everything counted since the daemon's start, in the text format of Prometheus (version
+    /// 0.0.4), with the present values of the gauges.
     pub fn exposition(&self, gauges: &Gauges) -> String {
         let totals: Vec<(Key, Totals)> = self.all().into_iter().filter_map(|(key, shared)| Some((key, held(&shared).totals.clone()?))).collect();
         prometheus::text(&totals, gauges, self.dropped())

@@ -1,7 +1,10 @@
-//! The text format of Prometheus, version 0.0.4 (<https://prometheus.io/docs/instrumenting/exposition_formats/>, read 2026-08).
+//! The text format of Prometheus, version 0.0.4
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>, read 2026-08).
 //!
-//! What the EBS CSI driver exports too has its names (`aws_ebs_csi_*`), what it does not have begins with `headrace_`. Base units: seconds, bytes, ratios from 0 to 1.
-//! An array has a series of its own and one for each member, told apart by the label `member`: sum over `member=""` or over `member!=""`, not over both.
+//! What the EBS CSI driver exports too has its names (`aws_ebs_csi_*`), what it does not have
+//! begins with `headrace_`. Base units: seconds, bytes, ratios from 0 to 1. An array has a series
+//! of its own and one for each member, told apart by the label `member`: sum over `member=""` or
+//! over `member!=""`, not over both.
 
 use super::totals::Totals;
 use super::Key;
@@ -9,11 +12,13 @@ use headrace_device::meter::{bounds_of, BUCKETS};
 use headrace_model::Cap;
 use std::fmt::Write;
 
-/// Bounds of the histograms' buckets: every second of the meter's from 16 us to 67 s, so two an octave (factor 1.5 at most).
+/// Bounds of the histograms' buckets: every second of the meter's from 16 us to 67 s, so two an
+/// octave (factor 1.5 at most).
 const EDGES: std::ops::RangeInclusive<usize> = 17..=105;
+/// Buckets of the meter in one of these.
 const EDGE_STEP: usize = 2;
 
-/// What is so at the moment, of a volume or a member of an array.
+/// Present values of a volume or a member of an array.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VolumeGauges {
     /// The volume's id.
@@ -26,7 +31,7 @@ pub struct VolumeGauges {
     pub balance_percent: Option<f64>,
 }
 
-/// What is so at the moment.
+/// Present values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gauges {
     /// The attached volumes, in any order.

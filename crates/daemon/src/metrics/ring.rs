@@ -1,10 +1,13 @@
 //! A ring file: the newest rows of a volume in slots of one size.
 //!
-//! Rows are numbered in the order they were written; number n lies in slot n modulo the slots. So the clock may jump as it likes: what is kept is what happened last. The
-//! file grows with its rows, up to `slots`. Idle rows that follow each other share a slot, up to `run_s`; an idle day takes 1.4 MiB of seconds and 48 KiB of minutes.
+//! Rows are numbered in the order they were written; number n lies in slot n modulo the slots. So
+//! the clock may jump as it likes: what is kept is what happened last. The file grows with its
+//! rows, up to `slots`. Idle rows that follow each other share a slot, up to `run_s`; an idle day
+//! takes 1.4 MiB of seconds and 48 KiB of minutes.
 //!
-//! Written is one row in one write(2) into one page, never forced to disk: a `kill -9` leaves it whole, a power cut may tear or lose the newest. Torn slots are skipped.
-//! The file is opened for each row: a thousand volumes hold no descriptor.
+//! Written is one row in one write(2) into one page, never forced to disk: a `kill -9` leaves it
+//! whole, a power cut may tear or lose the newest. Torn slots are skipped. The file is opened for
+//! each row: a thousand volumes hold no descriptor.
 
 use super::row::Stretch;
 use super::slot::Slot;
@@ -151,7 +154,8 @@ impl Slot {
             && t_s % shape.run_s != 0
     }
 
-    /// The rows of a run, newest first; a run's time is shared out evenly. Any other slot is one row.
+    /// The rows of a run, newest first; a run's time is shared out evenly. Any other slot is one
+    /// row.
     pub fn newest_first(&self, step_s: u64) -> impl Iterator<Item = (u64, Stretch)> + '_ {
         (0..self.rows).rev().map(move |nth| {
             let mut stretch = self.stretch.clone();

@@ -1,16 +1,18 @@
 //! A row: what a volume did in a second or a minute, as people read it.
 
-use super::latencies::ErrorFactor;
 use headrace_device::meter::{quantile, Histogram, Sample};
 use headrace_model::{Cap, Op};
 use serde_json::{json, Value};
 
-/// The columns of a row, in order; units stand in the names. What is not known is null in JSON and empty in CSV.
+/// The columns of a row, in order; units stand in the names. What is not known is null in JSON and
+/// empty in CSV.
 ///
-/// Times are sums over requests, so they may be longer than the row. `*_exceeded_us` is time during which requests waited for that limit: for the provisioned rate
-/// or, credits gone, for the baseline. It is counted when a request arrives, so a long wait is in the row of its arrival. Percentiles are read off a histogram, on a
-/// line inside their bucket (see [`super::Latencies`]); they contain the wait. Balances are those at the row's end. `span_us` is the time the row is about: less than
-/// 60,000,000 in a minute that was not attached throughout.
+/// Times are sums over requests, so they may be longer than the row. `*_exceeded_us` is time during
+/// which requests waited for that limit: for the provisioned rate or, credits gone, for the
+/// baseline. It is counted when a request arrives, so a long wait is in the row of its arrival.
+/// Percentiles are read off a histogram, on a line inside their bucket (see [`super::Latencies`]);
+/// they contain the wait. Balances are those at the row's end. `span_us` is the time the row is
+/// about: less than 60,000,000 in a minute that was not attached throughout.
 pub const COLUMNS: [&str; 26] = [
     "t_s",
     "reads",
@@ -40,6 +42,27 @@ pub const COLUMNS: [&str; 26] = [
     "span_us",
 ];
 
+/// How exactly durations are known: the most by which the upper bound of a bucket exceeds the
+/// lower.
+///
+/// A stored row holds histograms in little space. Where they do not fit, neighbouring buckets are
+/// joined, the same for the whole row and no further than needed: halves of an octave (factor 1.5),
+/// octaves (2), two octaves (4), four (16). On reading, a joined bucket's count is spread evenly
+/// over what it joined. The number of requests stays exact. The factor holds from 1 us on, to 235
+/// s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ErrorFactor(pub(crate) u8);
+
+impl ErrorFactor {
+    /// As counted: four buckets an octave.
+    pub const FINEST: ErrorFactor = ErrorFactor(0);
+
+    /// The factor.
+    pub fn factor(self) -> f64 {
+        [1.25, 1.5, 2.0, 4.0, 16.0][usize::from(self.0.min(4))]
+    }
+}
+
 /// What the credits of a volume are counted in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CreditUnit {
@@ -53,7 +76,8 @@ pub enum CreditUnit {
 /// What a [`Sample`] does not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Extra {
-    /// Credits of the volume at the end of the stretch, 0-100; none where its type has none. Values that are not finite count as none.
+    /// Credits of the volume at the end of the stretch, 0-100; none where its type has none. Values
+    /// that are not finite count as none.
     pub balance_percent: Option<f64>,
     /// I/O credits of the instance, 0-100 (EBSIOBalance%).
     pub instance_ios_percent: Option<f64>,
@@ -87,7 +111,8 @@ impl Stretch {
                 Cap::VolumeCredits => usize::from(extra.credits == CreditUnit::Bytes),
                 Cap::InstanceIops => 2,
                 Cap::InstanceThroughput => 3,
-                // The model does not say which of the instance's two buckets was empty: it is the emptier one.
+                // The model does not say which of the instance's two buckets was empty: it is the
+                // emptier one.
                 Cap::InstanceCredits => 2 + usize::from(balances[1].unwrap_or(100.0) >= balances[2].unwrap_or(100.0)),
                 Cap::None | Cap::FirstTouch | Cap::Degraded | Cap::Clients => continue,
             };

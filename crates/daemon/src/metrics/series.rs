@@ -28,7 +28,8 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Opens what `folder` has; it need not exist. The minute that was being counted is made of its seconds again.
+    /// Opens what `folder` has; it need not exist. The minute that was being counted is made of its
+    /// seconds again.
     pub fn open(folder: &Path) -> io::Result<Series> {
         let minutes = Ring::open(folder.join("minutes"), MINUTES)?;
         let mut through = 0;
@@ -60,7 +61,8 @@ impl Series {
         }
     }
 
-    /// Takes the row of a second. An error says that a row was dropped; the minute contains it all the same.
+    /// Takes the row of a second. An error says that a row was dropped; the minute still contains
+    /// it.
     pub fn record(&mut self, unix_s: u64, stretch: &Stretch) -> io::Result<()> {
         let minute = self.close_minute(unix_s, self.seconds.next());
         let second = self.seconds.push(unix_s, 0, stretch).inspect_err(|_| self.dropped += 1);
@@ -87,7 +89,8 @@ impl Series {
         }
     }
 
-    /// Slots from the newest to the oldest until `see` breaks off; with how many of its newest rows count, as no more are shown than the resolution keeps, and its step.
+    /// Slots from the newest to the oldest until `see` breaks off; with how many of its newest rows
+    /// count, as no more are shown than the resolution keeps, and its step.
     fn walk(&self, resolution: Resolution, mut see: impl FnMut(Slot, u64, u64) -> ControlFlow<()>) -> io::Result<()> {
         let (ring, shape) = match resolution {
             Resolution::Second => (&self.seconds, SECONDS),

@@ -6,16 +6,19 @@
 //!  histogram = groups (gap count)*          a group is 2^coarse neighbouring buckets with a count above 0
 //! ```
 //!
-//! Integers of the body are LEB128, the rest little-endian. The CRC covers everything from `used` to its end; what lies behind it is left over from earlier rows. A
-//! slot that is torn, of another version or at another place than its sequence says is no slot: it is skipped.
+//! Integers of the body are LEB128, the rest little-endian. The CRC covers everything from `used`
+//! to its end; what lies behind it is left over from earlier rows. A slot that is torn, of another
+//! version or at another place than its sequence says is skipped.
 
-use super::latencies::ErrorFactor;
-use super::row::Stretch;
+use super::row::{ErrorFactor, Stretch};
 use headrace_device::meter::{Histogram, Sample, BUCKETS};
 
+/// Raised when an older daemon could not read what a newer one writes.
 const VERSION: u8 = 1;
+/// What precedes the columns: checksum, length, version, sequence.
 const HEAD_BYTES: usize = 16;
-/// Joined 16 to one, eleven full histograms are 11 x (1 + 8 groups x 7) bytes, the largest counters 332: together less than the smaller slot.
+/// Joined 16 to one, eleven full histograms are 11 x (1 + 8 groups x 7) bytes, the largest counters
+/// 332: together less than the smaller slot.
 const COARSEST: u8 = 4;
 
 /// A stored row.

@@ -1,13 +1,14 @@
-//! A lab in a folder of its own, for tests on real FUSE mounts and loop devices. Whatever happens, it takes its mounts and loop devices down again.
+//! A lab in a folder of its own, for tests on real FUSE mounts and loop devices. Whatever happens,
+//! it takes its mounts and loop devices down again.
 #![allow(dead_code)]
 
 use headrace_catalog::{Catalog, NaiveDate, StorageSpec};
 use headrace_device::mount::Mount;
-use headrace_device::raid::Raid;
-use headrace_device::{loopdev, Line, Shelf};
+use headrace_device::{loopdev, AttachedVolume, Devices};
 use headrace_model::host::layout_of;
 use headrace_model::record::{SavedHost, SavedInstance};
 use headrace_model::{Device, Instance, ModelOptions, Nanos, SavedDevice};
+use headrace_store::raid::Raid;
 use headrace_store::{Backing, PowerCut, SparseFile};
 use rustix::fs::OFlags;
 use rustix::mount::{unmount, UnmountFlags};
@@ -43,7 +44,8 @@ pub fn wait_for(what: &str, done: impl Fn() -> bool) {
     panic!("{what}: not in 30 s");
 }
 
-/// Unmounts a file system. Tried again while it is busy: a program that another test just starts has copies of all open files for a moment.
+/// Unmounts a file system. Tried again while it is busy: a program that another test just starts
+/// has copies of all open files for a moment.
 pub fn unmounted(place: &Path) {
     wait_for("an unmount", || match unmount(place, UnmountFlags::empty()) {
         Err(rustix::io::Errno::BUSY) => false,
@@ -86,8 +88,8 @@ pub fn host(instance: Option<&str>) -> SavedHost {
 /// An attached volume.
 pub struct Attached {
     pub id: String,
-    pub slot: usize,
-    pub line: Arc<Line>,
+    pub device_number: usize,
+    pub volume: Arc<AttachedVolume>,
     pub device: PathBuf,
     pub raid: Option<Arc<Raid>>,
     pub power: Arc<PowerCut>,
@@ -111,11 +113,11 @@ pub fn direct(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A shelf with its mount.
+/// A devices with its mount.
 pub struct Lab {
-    pub shelf: Arc<Shelf>,
+    pub devices: Arc<Devices>,
     pub mount: Mount,
-    devices: Vec<PathBuf>,
+    loops: Vec<PathBuf>,
     /// Where file systems were mounted by the test.
     pub used: Vec<PathBuf>,
     pub folder: tempfile::TempDir,
@@ -127,9 +129,9 @@ impl Lab {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let place = folder.path().join("mnt");
         std::fs::create_dir(&place).expect("a folder to mount on");
-        let shelf = Arc::new(Shelf::new(&host(instance)));
-        let mount = Mount::new(shelf.clone(), &place).expect("a FUSE mount");
-        Lab { shelf, mount, devices: Vec::new(), used: Vec::new(), folder }
+        let devices = Arc::new(Devices::new(&host(instance)));
+        let mount = Mount::new(devices.clone(), &place).expect("a FUSE mount");
+        Lab { devices, mount, loops: Vec::new(), used: Vec::new(), folder }
     }
 
     /// Attaches a volume that is answered as the model says.
@@ -139,12 +141,12 @@ impl Lab {
 
     /// Attaches a volume whose size is not its type's, where one is given.
     pub fn attach_saved(&mut self, device: &SavedDevice, bytes: Option<u64>) -> Attached {
-        let slot = self.shelf.put(device).expect("a free slot");
-        let id = format!("vol-{slot:017x}");
+        let device_number = self.devices.put(device).expect("a free device number");
+        let id = format!("vol-{device_number:017x}");
         let size = bytes.unwrap_or(device.storage.usable_gib() << 30);
         let file = |index: usize, bytes: u64| -> Arc<dyn Backing> {
             let path = self.folder.path().join(format!("{id}-{index}"));
-            // Of a volume that had the slot before.
+            // Of a volume that had the number before.
             let _ = std::fs::remove_file(&path);
             Arc::new(SparseFile::create(&path, bytes).expect("a file"))
         };
@@ -157,19 +159,19 @@ impl Lab {
             None => file(0, size),
         };
         let power = Arc::new(PowerCut::new(whole));
-        let line = Arc::new(Line::new(slot, &id, power.clone(), self.shelf.clock.now()));
-        self.shelf.open(line.clone());
+        let volume = Arc::new(AttachedVolume::new(device_number, &id, power.clone(), self.devices.clock.now()));
+        self.devices.open(volume.clone());
         let device = loopdev::attach(&self.mount.file(&id)).expect("a loop device");
-        self.devices.push(device.clone());
-        Attached { id, slot, line, device, raid, power }
+        self.loops.push(device.clone());
+        Attached { id, device_number, volume, device, raid, power }
     }
 
     /// Lets a volume's device go.
     pub fn detach(&mut self, attached: &Attached) {
         loopdev::release(&attached.device).expect("released");
-        self.devices.retain(|device| *device != attached.device);
-        self.shelf.close(attached.slot);
-        self.shelf.remove(attached.slot);
+        self.loops.retain(|device| *device != attached.device);
+        self.devices.close(attached.device_number);
+        self.devices.remove(attached.device_number);
     }
 
     /// A folder of the test's own.
@@ -183,13 +185,13 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         // Nothing may wait for a fault the test left behind.
-        self.shelf.lines().iter().for_each(|line| {
-            line.gate.clear(None);
+        self.devices.attached().iter().for_each(|volume| {
+            volume.faults.clear(None);
         });
         for place in self.used.drain(..) {
             let _ = unmount(&place, UnmountFlags::DETACH);
         }
-        for device in self.devices.drain(..) {
+        for device in self.loops.drain(..) {
             // Only while it is still ours: another test may have got its number since.
             if loopdev::file_of(&device).is_some_and(|file| file.starts_with(self.folder.path())) {
                 let _ = loopdev::release(&device);

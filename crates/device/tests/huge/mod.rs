@@ -11,7 +11,8 @@ const HUGE: usize = 2 << 20;
 impl HugePage {
     pub fn new() -> HugePage {
         use rustix::mm::{madvise, mmap_anonymous, Advice, MapFlags, ProtFlags};
-        // SAFETY: a fresh private mapping that nothing else knows; the aligned 2 MiB inside it are its only part used.
+        // SAFETY: a fresh private mapping that nothing else knows; the aligned 2 MiB inside it are
+        // its only part used.
         #[allow(unsafe_code)]
         let (mapped, at) = unsafe {
             let mapped = mmap_anonymous(std::ptr::null_mut(), 2 * HUGE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE).expect("memory");
@@ -22,8 +23,11 @@ impl HugePage {
         };
         let maps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
         let mine = format!("{:x}-", at as usize);
-        let is_huge =
-            maps.split('\n').skip_while(|line| !line.starts_with(&mine)).take(30).any(|line| line.starts_with("AnonHugePages:") && line.contains("2048 kB"));
+        let is_huge = maps
+            .split('\n')
+            .skip_while(|volume| !volume.starts_with(&mine))
+            .take(30)
+            .any(|volume| volume.starts_with("AnonHugePages:") && volume.contains("2048 kB"));
         assert!(is_huge, "the kernel gave no huge page: memory is too scattered for this test, or /sys/kernel/mm/transparent_hugepage/enabled says never");
         HugePage { mapped, at }
     }

@@ -1,27 +1,30 @@
 //! A page cache under independent touches, followed as a fluid.
 //!
-//! InnoDB keeps one list with a midpoint: pages that are read enter there, at the head of its old part; a page touched again moves to the head of the
-//! young part; the tail of the old part is evicted; what leaves the young part's tail becomes old.
+//! InnoDB keeps one list with a midpoint: pages that are read enter there, at the head of its old
+//! part; a page touched again moves to the head of the young part; the tail of the old part is
+//! evicted; what leaves the young part's tail becomes old.
 //!
 //! ```text
 //!     hit -> [ young ............. | old ........ ] -> evicted
 //!                          read ->  ^ midpoint: old is `old_share` of the list
 //! ```
 //!
-//! Pages of a class are alike, so the list is a row of cohorts, each with an amount of every class, and an amount of it that has been in the cache since
-//! it first filled. Between evictions and hits everything is an exponential, so steps may be long.
+//! Pages of a class are alike, so the list is a row of cohorts, each with an amount of every class,
+//! and an amount of it that has been in the cache since it first filled. Between evictions and hits
+//! everything is an exponential, so steps may be long.
 
 use super::popularity::Popularity;
 use std::collections::VecDeque;
 
-/// Cohorts each part is kept to: the neighbours with least in them are merged. 64 against 256 move reads per transaction by less than 0.2 %.
+/// Cohorts each part is kept to: the neighbours with least in them are merged. 64 against 256 move
+/// reads per transaction by less than 0.2 %.
 const MOST_COHORTS: usize = 64;
 
 /// Pages that moved together, by class.
 #[derive(Clone, Debug)]
 struct Cohort {
     pages: Vec<f64>,
-    /// Of those, in the cache since before its first eviction.
+    /// The part of them that has been in the cache since before its first eviction.
     first: Vec<f64>,
     total: f64,
 }

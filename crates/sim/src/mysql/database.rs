@@ -1,15 +1,19 @@
-//! A database as its storage sees it. Every number here is identified from a run (with what certainty, the workload file says) or taken from a standard
-//! benchmark; nothing here knows a volume.
+//! A database as its storage sees it. Every number here is identified from a run (with what
+//! certainty, the workload file says) or taken from a standard benchmark; nothing here knows a
+//! volume.
 
-use super::demand::RUN_BYTES;
 use super::popularity::Popularity;
-use crate::SimError;
+use crate::error::SimError;
 use serde::{Deserialize, Serialize};
+
+/// Runs of pages are written and read in I/Os of this size: the doublewrite area, read-ahead,
+/// sorted files.
+pub const RUN_BYTES: f64 = 262_144.0;
 
 /// Storage engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub enum StorageEngine {
     /// InnoDB: pages updated in place, doublewrite, redo.
     Innodb,
     /// MyRocks: memtables, sorted files, compaction, WAL.
@@ -20,17 +24,21 @@ pub enum Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageWrites {
-    /// Pages a transaction makes the flush list write once checkpointing is in its stride.
+    /// Pages that a transaction makes the flush list write once checkpointing runs steadily.
     pub flush_per_tx: f64,
-    /// Transactions over which that builds up from nothing (an exponential approach): right after the start the redo log is young.
+    /// Transactions over which that builds up from nothing (an exponential approach): right after
+    /// the start the redo log is young.
     pub flush_ramp_tx: f64,
-    /// Share of dirty pages among those evicted that were read while the cache filled: nobody had written them back.
+    /// Share of dirty pages among those evicted that were read while the cache filled: the page
+    /// cleaner had not written them back.
     pub first_dirty: f64,
     /// The same for pages read later.
     pub later_dirty: f64,
-    /// How much dirtier rarely touched pages leave: dirty shares go with (touches of a page / mean over all pages)^-slope. 0: all alike.
+    /// How much the share of dirty pages among those evicted rises for rarely touched pages: it
+    /// goes with (touches of a page / mean over all pages)^-slope. 0: it is the same for all.
     pub dirty_slope: f64,
-    /// Pages a second the page cleaner writes whatever the load, once the cache is full (innodb_io_capacity).
+    /// Pages a second the page cleaner writes at any load, once the cache is full
+    /// (innodb_io_capacity).
     pub background_per_s: f64,
     /// Most pages a second the flush list writes, background included (innodb_io_capacity_max).
     pub flush_limit_per_s: f64,
@@ -46,19 +54,22 @@ pub struct Log {
     pub redo_bytes_per_tx: f64,
     /// Binary log, bytes of a transaction.
     pub binlog_bytes_per_tx: f64,
-    /// Synchronous writes, one after the other, of a transaction whose commits nobody shares: [`super::settings::syncs_per_commit`] times its commits; 0 when the log is
+    /// Synchronous writes, one after the other, of a transaction whose commits share no log write
+    /// with others: [`super::settings::syncs_per_commit`] times its commits; 0 when the log is
     /// synced once a second.
     pub syncs_per_commit: f64,
-    /// Commits of a transaction: none of one that only reads, one per writing statement under autocommit. Not known (files before it was kept): see [`Log::commits`].
+    /// Commits of a transaction: none of one that only reads, one per writing statement under
+    /// autocommit. Not known (files before it was kept): see [`Log::commits`].
     #[serde(default)]
     pub commits_per_tx: Option<f64>,
 }
 
-/// MyRocks' compaction: every so many transactions level 0 is full and is merged down.
+/// MyRocks' compaction: each time that level 0 is full, it is merged down.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compaction {
-    /// Transactions from one to the next: memtable size / bytes per transaction x files in level 0 that start it.
+    /// Transactions from one to the next: memtable size / bytes per transaction x files in level 0
+    /// that start it.
     pub period_tx: f64,
     /// Transactions until the first.
     pub first_tx: f64,
@@ -68,8 +79,45 @@ pub struct Compaction {
     pub write_bytes_per_tx: f64,
     /// Bytes a second it moves at most, reads and writes together.
     pub rate_bytes_s: f64,
-    /// I/Os per transaction through a period over their mean, in equal parts of it: merged files come uncached, then warm up again.
+    /// I/Os per transaction through a period over their mean, in equal parts of it: merged files
+    /// come uncached, then warm up again.
     pub profile: Vec<f64>,
+}
+
+/// Where compaction is on its way through the transactions.
+#[derive(Clone, Debug)]
+pub(crate) struct CompactionClock {
+    next_tx: f64,
+    /// Bytes still to read and to write.
+    pub left: [f64; 2],
+}
+
+impl CompactionClock {
+    /// After `tx` transactions, with nothing left to do.
+    pub fn new(compaction: Option<&Compaction>, tx: f64) -> CompactionClock {
+        let next_tx = compaction.map_or(f64::INFINITY, |compaction| {
+            let done = ((tx - compaction.first_tx) / compaction.period_tx).ceil().max(0.0);
+            compaction.first_tx + done * compaction.period_tx
+        });
+        CompactionClock { next_tx, left: [0.0; 2] }
+    }
+
+    /// Goes on to `tx`, where compactions that are due begin; returns the factor of reads there.
+    pub fn reach(&mut self, compaction: &Compaction, tx: f64) -> f64 {
+        while tx >= self.next_tx {
+            self.next_tx += compaction.period_tx;
+            self.left[0] += compaction.read_bytes_per_tx * compaction.period_tx;
+            self.left[1] += compaction.write_bytes_per_tx * compaction.period_tx;
+        }
+        let phase = 1.0 - (self.next_tx - tx) / compaction.period_tx;
+        let parts = compaction.profile.len();
+        // Before the first compaction no merged file has come back uncached.
+        if phase < 0.0 {
+            1.0
+        } else {
+            compaction.profile[((phase * parts as f64) as usize).min(parts - 1)]
+        }
+    }
 }
 
 /// Clients and processors.
@@ -96,17 +144,19 @@ pub struct Noise {
     pub cv: f64,
 }
 
-/// What the physics leaves unexplained in the run that was measured: I/Os per transaction, measured over modelled. Points are sorted; ends hold.
+/// What the physics leaves unexplained in the run that was measured: I/Os per transaction, measured
+/// over modelled. Points are sorted; ends hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shape {
+pub struct IoShape {
     /// While the cache fills, by transactions done.
     pub filling: Vec<(f64, f64)>,
     /// From then on, by how often the cache has been turned over.
     pub full: Vec<(f64, f64)>,
 }
 
-/// Share of touches that change a page. Guess: a third; TPC-C writes about half of the rows it touches without the reads of stock-level.
+/// Share of touches that change a page. Guess: a third; TPC-C writes about half of the rows it
+/// touches without the reads of stock-level.
 pub(crate) const DIRTIED_SHARE: f64 = 1.0 / 3.0;
 
 /// A database.
@@ -114,7 +164,7 @@ pub(crate) const DIRTIED_SHARE: f64 = 1.0 / 3.0;
 #[serde(deny_unknown_fields)]
 pub struct Database {
     /// Storage engine.
-    pub engine: Engine,
+    pub engine: StorageEngine,
     /// Bytes of one read: a page of InnoDB, a compressed block of MyRocks on average.
     pub read_bytes: f64,
     /// Bytes one of them takes in the cache.
@@ -123,9 +173,11 @@ pub struct Database {
     pub popularity: Popularity,
     /// Share of the cache that holds pages.
     pub usable_share: f64,
-    /// Share of the list behind the midpoint, where pages enter: 3/8 by default in InnoDB; 1 for plain LRU.
+    /// Share of the list behind the midpoint, where pages enter: 3/8 by default in InnoDB; 1 for
+    /// plain LRU.
     pub old_share: f64,
-    /// Hits reorder the list while the cache fills. Not in InnoDB: nothing moves before the first eviction (buf_page_peek_if_too_old).
+    /// Hits reorder the list while the cache fills. Not in InnoDB: nothing moves before the first
+    /// eviction (buf_page_peek_if_too_old).
     pub ordered_while_filling: bool,
     /// Share of reads that come in runs of 256 KiB: read-ahead of scans.
     pub read_ahead_share: f64,
@@ -140,10 +192,11 @@ pub struct Database {
     /// One-second scatter.
     pub noise: Noise,
     /// Left unexplained.
-    pub shape: Shape,
+    pub shape: IoShape,
 }
 
-/// I/Os and bytes of one page of `page_bytes` written back: in its place, and with the doublewrite area there first, in runs of 256 KiB.
+/// I/Os and bytes of one page of `page_bytes` written back: in its place, and with the doublewrite
+/// area there first, in runs of 256 KiB.
 pub fn page_write(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
     if doublewrite {
         (1.0 + page_bytes / RUN_BYTES, 2.0 * page_bytes)
@@ -156,7 +209,8 @@ pub fn page_write(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
 pub(crate) const UNLIMITED: f64 = 1e9;
 
 impl Log {
-    /// Commits of a transaction. Where they are not known: none of one that logs nothing, else one, or as many as its syncs need at three each (full durability).
+    /// Commits of a transaction. Where they are not known: none of one that logs nothing, else one,
+    /// or as many as its syncs need at three each (full durability).
     pub fn commits(&self) -> f64 {
         let guessed = if self.redo_bytes_per_tx + self.binlog_bytes_per_tx > 0.0 { (self.syncs_per_commit / 3.0).max(1.0) } else { 0.0 };
         self.commits_per_tx.unwrap_or(guessed)
@@ -178,8 +232,8 @@ impl PageWrites {
         }
     }
 
-    /// Pages the cleaner writes in the background a second at `tps`: not more than transactions dirty beside what is written already,
-    /// `written_per_tx`. 0 tps: not known yet.
+    /// Pages the cleaner writes in the background a second at `tps`: not more than transactions
+    /// dirty less what is written already, `written_per_tx`. 0 tps: not known yet.
     #[inline]
     pub fn background(&self, tps: f64, touches_per_tx: f64, written_per_tx: f64) -> f64 {
         let dirtied = (DIRTIED_SHARE * touches_per_tx - written_per_tx).max(0.0) * tps;
@@ -190,7 +244,8 @@ impl PageWrites {
         }
     }
 
-    /// Pages of `flushed` per transaction that the limit lets the flush list write at `tps`, beside the background.
+    /// Pages of `flushed` per transaction that the limit lets the flush list write at `tps`, on top
+    /// of the background.
     #[inline]
     pub fn limited(&self, flushed: f64, tps: f64) -> f64 {
         flushed.min((self.flush_limit_per_s - self.background_per_s).max(0.0) / tps.max(1e-9))
@@ -226,7 +281,7 @@ impl Database {
             ("share of the list behind the midpoint", self.old_share, 0.05, 1.0),
             ("read-ahead share", self.read_ahead_share, 0.0, 1.0),
             ("pages flushed per transaction", writes.flush_per_tx, 0.0, 1e5),
-            ("transactions until flushing is in its stride", writes.flush_ramp_tx, 0.0, 1e12),
+            ("transactions until flushing runs steadily", writes.flush_ramp_tx, 0.0, 1e12),
             ("dirty share of pages read while filling", writes.first_dirty, 0.0, 2.0),
             ("dirty share of pages read later", writes.later_dirty, 0.0, 2.0),
             ("slope of dirty shares", writes.dirty_slope, 0.0, 2.0),
@@ -244,19 +299,19 @@ impl Database {
             ("coefficient of variation", self.noise.cv, 0.0, 10.0),
         ];
         for (what, value, low, high) in ranges {
-            require(what, value, low, high)?;
+            SimError::check_range(what, value, low, high)?;
         }
-        require("number of page classes", self.popularity.classes.len() as f64, 1.0, 256.0)?;
+        SimError::check_range("number of page classes", self.popularity.classes.len() as f64, 1.0, 256.0)?;
         for class in &self.popularity.classes {
-            require("pages of a class", class.pages, 0.0, 1e13)?;
-            require("touches of a page by a transaction", class.touches_per_tx, 0.0, 1e6)?;
+            SimError::check_range("pages of a class", class.pages, 0.0, 1e13)?;
+            SimError::check_range("touches of a page by a transaction", class.touches_per_tx, 0.0, 1e6)?;
         }
-        require("pages of all classes", self.popularity.pages(), 1.0, 1e15)?;
+        SimError::check_range("pages of all classes", self.popularity.pages(), 1.0, 1e15)?;
         for points in [&self.shape.filling, &self.shape.full] {
             let mut last = 0.0;
             for &(at, factor) in points {
-                require("position of a point of the shape (sorted)", at, last, 1e15)?;
-                require("measured over modelled I/Os per transaction", factor, 0.05, 20.0)?;
+                SimError::check_range("position of a point of the shape (sorted)", at, last, 1e15)?;
+                SimError::check_range("measured over modelled I/Os per transaction", factor, 0.05, 20.0)?;
                 last = at;
             }
         }
@@ -266,19 +321,12 @@ impl Database {
 
 impl Compaction {
     fn check(&self) -> Result<(), SimError> {
-        require("transactions of a compaction period", self.period_tx, 1.0, 1e12)?;
-        require("transactions until the first compaction", self.first_tx, 0.0, 1e12)?;
-        require("bytes compaction reads per transaction", self.read_bytes_per_tx, 0.0, 1e9)?;
-        require("bytes compaction writes per transaction", self.write_bytes_per_tx, 0.0, 1e9)?;
-        require("bytes a second of compaction", self.rate_bytes_s, 1e3, 1e12)?;
-        require("parts of a compaction profile", self.profile.len() as f64, 1.0, 1_000.0)?;
-        self.profile.iter().try_for_each(|part| require("part of a compaction profile", *part, 0.05, 20.0))
+        SimError::check_range("transactions of a compaction period", self.period_tx, 1.0, 1e12)?;
+        SimError::check_range("transactions until the first compaction", self.first_tx, 0.0, 1e12)?;
+        SimError::check_range("bytes compaction reads per transaction", self.read_bytes_per_tx, 0.0, 1e9)?;
+        SimError::check_range("bytes compaction writes per transaction", self.write_bytes_per_tx, 0.0, 1e9)?;
+        SimError::check_range("bytes a second of compaction", self.rate_bytes_s, 1e3, 1e12)?;
+        SimError::check_range("parts of a compaction profile", self.profile.len() as f64, 1.0, 1_000.0)?;
+        self.profile.iter().try_for_each(|part| SimError::check_range("part of a compaction profile", *part, 0.05, 20.0))
     }
-}
-
-fn require(what: &'static str, value: f64, low: f64, high: f64) -> Result<(), SimError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(SimError::Load { what, value: value.to_string(), rule: format!("must be between {low} and {high}") })
 }

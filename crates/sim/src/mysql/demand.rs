@@ -1,13 +1,10 @@
 //! One transaction in I/Os and bytes, as a storage counts them.
 
-use super::database::Database;
+use super::database::{Database, RUN_BYTES};
 use super::warmup::At;
-use crate::measure::{Counting, Measured};
-use crate::mixture::{OwnLatency, OwnLatencyKey};
+use crate::demand::measure::{Counting, Measured};
+use crate::demand::mixture::{OwnLatency, OwnLatencyKey};
 use crate::setup::Setup;
-
-/// Runs of pages are written and read in I/Os of this size: the doublewrite area, read-ahead, sorted files.
-pub const RUN_BYTES: f64 = 262_144.0;
 
 /// I/Os and bytes, of a transaction or a second.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,8 +92,8 @@ impl Places {
         self.log.as_ref().unwrap_or(&self.data)
     }
 
-    /// I/O of one transaction with the cache at `at`, on the data and the log device; `reads_by` scales its reads (compaction's profile), `syncs` is its share of
-    /// synchronous log writes.
+    /// I/O of one transaction with the cache at `at`, on the data and the log device; `reads_by`
+    /// scales its reads (compaction's profile), `syncs` is its share of synchronous log writes.
     pub fn of_transaction(&self, database: &Database, at: &At, reads_by: f64, syncs: f64) -> (Flow, Flow) {
         let (mut data, mut log) = (Flow::default(), Flow::default());
         let reads = at.reads * at.shape * reads_by;
@@ -116,7 +113,8 @@ impl Places {
         (data, log)
     }
 
-    /// I/O of one second that does not depend on transactions: pages the cleaner writes in the background, and compaction's bytes.
+    /// I/O of one second that does not depend on transactions: pages the cleaner writes in the
+    /// background, and compaction's bytes.
     pub fn of_second(&self, database: &Database, background_pages: f64, compacted: (f64, f64)) -> Flow {
         let mut flow = Flow::default();
         self.write_pages(database, &mut flow, background_pages);

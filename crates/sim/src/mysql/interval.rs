@@ -4,39 +4,45 @@
 //!   transactions done -> cache curve -> I/Os and bytes of one transaction
 //!        ^                                  |
 //!        |                                  v
-//!   tps of the second <- softest minimum of (buckets, clients / response time, processors)
+//!   tps of the second <- weakest limit of (buckets, clients / response time, processors)
 //! ```
 //!
 //! Closed loads wait in their clients; open ones leave a backlog.
 
-use super::database::{Clients, Compaction, Database};
+use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
 use super::warmup::{At, WarmUp};
-use crate::fluid::Fluid;
+use crate::demand::fluid::Fluid;
+use crate::error::SimError;
+use crate::report::MIB;
 use crate::setup::Setup;
-use crate::SimError;
 use headrace_catalog::InstanceLimits;
+use headrace_model::chance::{gamma_of_normal, normal};
 use headrace_model::Cap;
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::SeedableRng;
 use serde::Serialize;
 
-const MIB: f64 = 1_048_576.0;
-/// Share of a second's change the pace takes over: buf_flush_page_cleaner averages over innodb_flushing_avg_loops, some tens of seconds.
+/// Share of a second's change the pace takes over: buf_flush_page_cleaner averages over
+/// innodb_flushing_avg_loops, some tens of seconds.
 const PACE_FOLLOWS: f64 = 0.1;
-/// Long steps go only part of the way: background writes follow the pace and take from it, so the whole way would swing.
+/// Most that a long step takes over: background writes follow the pace and reduce it, so that
+/// taking over all of the change would make both oscillate.
 const MOST_FOLLOWS: f64 = 0.4;
-/// Coefficient of variation from which the scatter is no longer drawn from a normal distribution: its tail would reach below nothing.
+/// Coefficient of variation from which the scatter is no longer drawn from a normal distribution:
+/// its tail would reach below zero.
 const NORMAL_UP_TO: f64 = 0.15;
-/// Most of a device that compaction takes from the clients: its threads wait in the same queue. Guess: eight background jobs among a few dozen clients.
+/// Largest share of a device that compaction takes from the clients, since its threads wait in the
+/// same queue. Guess: eight background jobs among a few dozen clients.
 const COMPACTION_SHARE: f64 = 0.85;
 
 /// What asks for transactions.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Load {
+pub enum TransactionLoad {
     /// Clients that each wait for their answer, then ask again.
     Clients(u32),
-    /// Transactions a second that arrive whatever happens, one figure per step; the last one holds.
+    /// Transactions a second that arrive however long the answers take, one figure per step; the
+    /// last one holds.
     Arrivals(Vec<f64>),
 }
 
@@ -47,7 +53,7 @@ pub enum Start {
     Cold,
     /// As full and as settled as it gets.
     Warm,
-    /// After so many transactions from a cold start.
+    /// After this many transactions from a cold start.
     Transactions(f64),
 }
 
@@ -87,14 +93,15 @@ pub struct Scenario<'a> {
     pub database: &'a Database,
     /// Its cache, followed from a cold start.
     pub warm_up: &'a WarmUp,
-    /// The data device; its instance is left out, it is given beside.
+    /// The data device. Its instance is not used: it is given separately, because data and log
+    /// share it.
     pub data: &'a Setup,
     /// The device of redo and binary log; none: with the data.
     pub log: Option<&'a Setup>,
     /// Limits of the instance.
     pub instance: Option<&'a InstanceLimits>,
     /// What asks.
-    pub load: Load,
+    pub load: TransactionLoad,
     /// State of the cache.
     pub start: Start,
     /// Length, s.
@@ -103,8 +110,20 @@ pub struct Scenario<'a> {
     pub step_s: f64,
     /// Seed of the one-second scatter; none: means only.
     pub seed: Option<u64>,
-    /// Transactions done since the start by the middle of each step, as measured: the state then follows the run instead of the model. For calibration.
+    /// Transactions done since the start by the middle of each step, as measured: the state then
+    /// follows the run instead of the model. For calibration.
     pub follow: Option<&'a [f64]>,
+}
+
+impl Scenario<'_> {
+    /// Transactions done at the start.
+    pub(crate) fn start_tx(&self) -> f64 {
+        match self.start {
+            Start::Cold => 0.0,
+            Start::Warm => self.warm_up.settled_tx(),
+            Start::Transactions(tx) => tx.max(0.0),
+        }
+    }
 }
 
 /// One step of a run.
@@ -142,7 +161,7 @@ pub struct Second {
 /// Runs a scenario; `each` sees every step.
 pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
     check(scenario)?;
-    let mut state = State::new(scenario);
+    let mut state = ScenarioState::new(scenario);
     let steps = (f64::from(scenario.seconds) / scenario.step_s).ceil() as usize;
     for step in 0..steps {
         let second = state.step(scenario, step);
@@ -152,24 +171,20 @@ pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(),
 }
 
 fn check(scenario: &Scenario<'_>) -> Result<(), SimError> {
-    let wrong = |what: &'static str, value: f64, rule: &str| Err(SimError::Load { what, value: value.to_string(), rule: rule.into() });
     match &scenario.load {
-        Load::Clients(clients) if !(1..=65_536).contains(clients) => return wrong("clients", f64::from(*clients), "must be between 1 and 65,536"),
-        Load::Arrivals(rates) if rates.is_empty() => return wrong("arrival rates", 0.0, "must be at least 1"),
-        Load::Arrivals(rates) => {
-            if let Some(bad) = rates.iter().find(|rate| !(0.0..=1e7).contains(*rate)) {
-                return wrong("transactions a second", *bad, "must be between 0 and 10,000,000");
+        TransactionLoad::Clients(clients) => SimError::check_range("clients", f64::from(*clients), 1.0, 65_536.0)?,
+        TransactionLoad::Arrivals(rates) => {
+            if rates.is_empty() {
+                return Err(SimError::refused("arrival rates", 0, "must be at least 1", "Give a rate for each step; the last one holds."));
             }
+            rates.iter().try_for_each(|rate| SimError::check_range("transactions a second", *rate, 0.0, 1e7))?;
         }
-        Load::Clients(_) => {}
     }
-    if !(0.1..=3_600.0).contains(&scenario.step_s) {
-        return wrong("length of a step (s)", scenario.step_s, "must be between 0.1 and 3,600");
-    }
+    SimError::check_range("length of a step (s)", scenario.step_s, 0.1, 3_600.0)?;
     scenario.database.check()
 }
 
-/// Devices and their buckets. The instance stands beside them, since data and log share it.
+/// Devices and their buckets. The instance has buckets of its own, since data and log share it.
 struct Devices {
     places: Places,
     data: Fluid,
@@ -185,12 +200,12 @@ impl Devices {
             fluid.keep_a_refill(scenario.step_s);
             fluid
         };
-        let alone = |setup: &Setup| kept(Fluid::new(&Setup { instance: None, ..setup.clone() }));
+        let volumes = |setup: &Setup| kept(Fluid::new(&Setup { instance: None, ..setup.clone() }));
         let counting = |setup: &Setup| DeviceCounting::new(setup, scenario.database);
         Devices {
             places: Places { data: counting(scenario.data), log: scenario.log.map(counting) },
-            data: alone(scenario.data),
-            log: scenario.log.map(alone),
+            data: volumes(scenario.data),
+            log: scenario.log.map(volumes),
             instance: scenario.instance.map(|limits| kept(Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent))),
             copies: [Fluid::amplification(scenario.data), scenario.log.map_or((1.0, 1.0), Fluid::amplification)],
         }
@@ -209,41 +224,42 @@ impl Devices {
         by(data, of_data).times_plus(1.0, &by(log, of_log))
     }
 
-    /// Most transactions a second beside `always`, and what binds.
-    fn most(&self, (data, log): (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding) {
-        let (rate, cap) = self.data.most(&data.measured, &always.measured, seconds);
-        let mut most = (rate, Binding::Data(cap));
+    /// Most transactions a second on top of `always`, and what binds.
+    fn max_rate(&self, (data, log): (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding) {
+        let (rate, cap) = self.data.max_rate(&data.measured, &always.measured, seconds);
+        let mut lowest = (rate, Binding::Data(cap));
         if let Some(fluid) = &self.log {
-            let (rate, cap) = fluid.most(&log.measured, &Flow::default().measured, seconds);
-            if rate < most.0 {
-                most = (rate, Binding::Log(cap));
+            let (rate, cap) = fluid.max_rate(&log.measured, &Flow::default().measured, seconds);
+            if rate < lowest.0 {
+                lowest = (rate, Binding::Log(cap));
             }
         }
         if let Some(fluid) = &self.instance {
-            let (rate, cap) = fluid.most(&self.on_instance(data, log).measured, &self.on_instance(always, &Flow::default()).measured, seconds);
-            if rate < most.0 {
-                most = (rate, Binding::Data(cap));
+            let (rate, cap) = fluid.max_rate(&self.on_instance(data, log).measured, &self.on_instance(always, &Flow::default()).measured, seconds);
+            if rate < lowest.0 {
+                lowest = (rate, Binding::Data(cap));
             }
         }
-        most
+        lowest
     }
 
-    /// How often the data device could move these bytes a second for compaction, leaving the clients their part.
+    /// How many times these bytes a second the data device could move for compaction, with the
+    /// clients' part left to them.
     fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64 {
         let flow = self.places.of_second(database, 0.0, compacted);
-        COMPACTION_SHARE * self.most((&flow, &Flow::default()), &Flow::default(), seconds).0
+        COMPACTION_SHARE * self.max_rate((&flow, &Flow::default()), &Flow::default(), seconds).0
     }
 
-    fn take(&mut self, data: &Flow, log: &Flow, t_s: f64, seconds: f64) {
-        self.data.take(&data.measured, seconds);
+    fn charge(&mut self, data: &Flow, log: &Flow, t_s: f64, seconds: f64) {
+        self.data.charge(&data.measured, seconds);
         if let Some(fluid) = &mut self.log {
-            fluid.take(&log.measured, seconds);
+            fluid.charge(&log.measured, seconds);
         }
         if self.instance.is_some() {
             let both = self.on_instance(data, log);
             if let Some(fluid) = &mut self.instance {
                 fluid.top_up(t_s);
-                fluid.take(&both.measured, seconds);
+                fluid.charge(&both.measured, seconds);
             }
         }
     }
@@ -257,12 +273,13 @@ impl Devices {
     }
 }
 
-struct State {
+struct ScenarioState {
     devices: Devices,
     tx: f64,
     start_tx: f64,
     hint: usize,
-    /// Transactions a second and response time (s) of the step before: how many commits share a log write.
+    /// Transactions a second and response time (s) of the step before: how many commits share a log
+    /// write.
     before: (f64, f64),
     /// Transactions a second, smoothed over some ten seconds: what the page cleaner goes by.
     pace: f64,
@@ -270,18 +287,14 @@ struct State {
     follows: f64,
     touches_per_tx: f64,
     backlog: f64,
-    compaction: Merging,
+    compaction: CompactionClock,
     chance: Option<ChaCha8Rng>,
 }
 
-impl State {
-    fn new(scenario: &Scenario<'_>) -> State {
-        let tx = match scenario.start {
-            Start::Cold => 0.0,
-            Start::Warm => scenario.warm_up.settled_tx(),
-            Start::Transactions(tx) => tx.max(0.0),
-        };
-        State {
+impl ScenarioState {
+    fn new(scenario: &Scenario<'_>) -> ScenarioState {
+        let tx = scenario.start_tx();
+        ScenarioState {
             devices: Devices::new(scenario),
             tx,
             start_tx: tx,
@@ -291,7 +304,7 @@ impl State {
             follows: (1.0 - libm::pow(1.0 - PACE_FOLLOWS, scenario.step_s)).min(MOST_FOLLOWS),
             touches_per_tx: scenario.database.popularity.touches_per_tx(),
             backlog: 0.0,
-            compaction: Merging::new(scenario.database.compaction.as_ref(), tx),
+            compaction: CompactionClock::new(scenario.database.compaction.as_ref(), tx),
             chance: scenario.seed.map(ChaCha8Rng::seed_from_u64),
         }
     }
@@ -305,25 +318,26 @@ impl State {
         let mut at = scenario.warm_up.at(self.tx, &mut self.hint);
         at.flushed = database.writes.limited(at.flushed, self.pace);
         let spare = |bytes: (f64, f64)| self.devices.spare(database, bytes, seconds);
-        let (reads_by, compacted) = self.compaction.now(database.compaction.as_ref(), self.tx, seconds, &spare);
-        let alone_s = self.alone_s(database, &at, reads_by);
-        let syncs = self.syncs(database, &at, alone_s);
+        let (reads_by, compacted) = compact(&mut self.compaction, database.compaction.as_ref(), self.tx, seconds, &spare);
+        let unloaded_s = self.unloaded_s(database, &at, reads_by);
+        let syncs = self.syncs(database, &at, unloaded_s);
         let (data, log) = self.devices.places.of_transaction(database, &at, reads_by, syncs);
         let written = (at.evicted_dirty + at.flushed) * at.shape;
         let background = at.full * database.writes.background(self.pace, self.touches_per_tx, written);
         let mut always = self.devices.places.of_second(database, background, compacted);
-        let (mut storage, mut bound) = self.devices.most((&data, &log), &always, seconds);
+        let (mut storage, mut bound) = self.devices.max_rate((&data, &log), &always, seconds);
         if storage <= 0.0 && self.pace <= 0.0 {
-            // The pace that limits the background is not known yet, and without any of it never would be: transactions begin.
+            // Background writes alone fill the device, and the pace that limits them is not known
+            // before the first transactions: these begin without them.
             always = self.devices.places.of_second(database, 0.0, compacted);
-            (storage, bound) = self.devices.most((&data, &log), &always, seconds);
+            (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
         let cpu = scenario.instance.filter(|limits| limits.vcpus > 0 && database.clients.cpu_ms > 0.0);
         let cpu = cpu.map_or(f64::INFINITY, |limits| f64::from(limits.vcpus) * 1e3 / database.clients.cpu_ms);
-        let (tps, response_s, binding) = self.served(scenario, step, (storage, bound), cpu, alone_s);
+        let (tps, response_s, binding) = self.served(scenario, step, (storage, bound), cpu, unloaded_s);
         let spent = data.times_plus(tps, &always);
         let logged = log.times_plus(tps, &Flow::default());
-        self.devices.take(&spent, &logged, t_s, seconds);
+        self.devices.charge(&spent, &logged, t_s, seconds);
         self.tx += tps * seconds;
         self.before = (tps, response_s);
         self.pace = if self.pace > 0.0 { self.pace + self.follows * (tps - self.pace) } else { tps };
@@ -345,34 +359,35 @@ impl State {
         }
     }
 
-    /// Transactions a second that storage, processors and the load itself let through, their response time in s, and what binds.
-    fn served(&mut self, scenario: &Scenario<'_>, step: usize, (storage, bound): (f64, Binding), cpu: f64, alone_s: f64) -> (f64, f64, Binding) {
+    /// Transactions a second that storage, processors and the load itself let through, their
+    /// response time in s, and what binds.
+    fn served(&mut self, scenario: &Scenario<'_>, step: usize, (storage, bound): (f64, Binding), cpu: f64, unloaded_s: f64) -> (f64, f64, Binding) {
         let (database, seconds) = (scenario.database, scenario.step_s);
-        let p = database.clients.sharpness;
+        let sharpness = database.clients.sharpness;
         match &scenario.load {
-            Load::Clients(clients) => {
+            TransactionLoad::Clients(clients) => {
                 let clients = f64::from(*clients);
-                let alone = clients / alone_s;
-                let mean = softest(&[storage, alone, cpu], p);
-                let tightest = if storage <= alone && storage <= cpu {
+                let clients_alone = clients / unloaded_s;
+                let mean = weakest_limit(&[storage, clients_alone, cpu], sharpness);
+                let tightest = if storage <= clients_alone && storage <= cpu {
                     bound
-                } else if alone <= cpu {
+                } else if clients_alone <= cpu {
                     Binding::Clients
                 } else {
                     Binding::Cpu
                 };
                 let tps = self.scatter(database, mean, seconds);
-                // A second without an answer is no infinite response time.
+                // A second without an answer must not give an infinite response time.
                 (tps, clients / tps.max(0.25 * mean).max(1e-6), tightest)
             }
-            Load::Arrivals(rates) => {
+            TransactionLoad::Arrivals(rates) => {
                 let asked = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
-                let most = softest(&[storage, cpu], p);
-                let mean = asked.min(most);
+                let possible = weakest_limit(&[storage, cpu], sharpness);
+                let mean = asked.min(possible);
                 self.backlog = (asked - mean) * seconds;
-                let busy = (mean / most).min(0.999);
-                let response_s = alone_s / libm::pow(1.0 - libm::pow(busy, p), 1.0 / p) + self.backlog / mean.max(1e-6);
-                let binding = if asked < most {
+                let busy = (mean / possible).min(0.999);
+                let response_s = unloaded_s / libm::pow(1.0 - libm::pow(busy, sharpness), 1.0 / sharpness) + self.backlog / mean.max(1e-6);
+                let binding = if asked < possible {
                     Binding::Demand
                 } else if storage <= cpu {
                     bound
@@ -384,20 +399,22 @@ impl State {
         }
     }
 
-    /// Response time with nothing to wait for but one's own I/O, s: reads come one after the other, then the commit.
-    fn alone_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
+    /// Response time with nothing to wait for but one's own I/O, s: reads come one after the other,
+    /// then the commit.
+    fn unloaded_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
         let reads_ms = at.reads * at.shape * reads_by * self.devices.places.data.read_ms;
         let commit_ms = database.log.syncs_per_commit * self.devices.places.log_or_data().write_ms;
         (database.clients.base_ms + reads_ms + commit_ms) / 1e3
     }
 
-    /// Log writes of one commit: those that come while one is under way share the next. At a cap a log write waits like any other I/O of the transaction, and more share it.
-    fn syncs(&self, database: &Database, at: &At, alone_s: f64) -> f64 {
-        let alone = database.log.syncs_per_commit;
+    /// Log writes of one commit: those that come while one is under way share the next. At a cap a
+    /// log write waits like any other I/O of the transaction, and more share it.
+    fn syncs(&self, database: &Database, at: &At, unloaded_s: f64) -> f64 {
+        let unshared = database.log.syncs_per_commit;
         let (tps, response_s) = self.before;
-        let waited_s = (response_s - alone_s).max(0.0) / (at.reads * at.shape + alone).max(1.0);
+        let waited_s = (response_s - unloaded_s).max(0.0) / (at.reads * at.shape + unshared).max(1.0);
         let coming = tps * (self.devices.places.log_or_data().write_ms / 1e3 + waited_s);
-        alone / (1.0 + coming * coming / (1.0 + coming))
+        unshared / (1.0 + coming * coming / (1.0 + coming))
     }
 
     fn scatter(&mut self, database: &Database, mean: f64, seconds: f64) -> f64 {
@@ -408,62 +425,39 @@ impl State {
         if relative < NORMAL_UP_TO {
             return mean + normal(chance) * variance.sqrt();
         }
-        // Few transactions a second: a gamma distribution of the same mean and variance, by Wilson and Hilferty's cube.
-        let square = (relative * relative / 9.0).min(1.0);
-        let cube = (1.0 - square + square.sqrt() * normal(chance)).max(0.0);
-        mean * cube * cube * cube
+        // Few transactions a second: a gamma distribution of the same mean and variance.
+        gamma_of_normal(normal(chance), mean, relative)
     }
 }
 
-/// Compaction on its way through time.
-struct Merging {
-    next_tx: f64,
-    /// Bytes still to read and to write.
-    left: (f64, f64),
+/// Factor of reads after `tx` transactions, and the bytes a second that compaction reads and writes
+/// in a step.
+fn compact(clock: &mut CompactionClock, compaction: Option<&Compaction>, tx: f64, seconds: f64, spare: &dyn Fn((f64, f64)) -> f64) -> (f64, (f64, f64)) {
+    let Some(compaction) = compaction else { return (1.0, (0.0, 0.0)) };
+    let factor = clock.reach(compaction, tx);
+    let [read, written] = clock.left;
+    let mut share = (compaction.rate_bytes_s * seconds / (read + written).max(1.0)).min(1.0);
+    if read + written > 0.0 {
+        share *= spare((read * share / seconds, written * share / seconds)).min(1.0);
+    }
+    let moved = (read * share, written * share);
+    clock.left = [read - moved.0, written - moved.1];
+    (factor, (moved.0 / seconds, moved.1 / seconds))
 }
 
-impl Merging {
-    fn new(compaction: Option<&Compaction>, tx: f64) -> Merging {
-        let next_tx = compaction.map_or(f64::INFINITY, |compaction| {
-            let done = ((tx - compaction.first_tx) / compaction.period_tx).ceil().max(0.0);
-            compaction.first_tx + done * compaction.period_tx
-        });
-        Merging { next_tx, left: (0.0, 0.0) }
-    }
-
-    /// Factor of reads at `tx`, and the bytes a second compaction reads and writes in this step.
-    fn now(&mut self, compaction: Option<&Compaction>, tx: f64, seconds: f64, spare: &dyn Fn((f64, f64)) -> f64) -> (f64, (f64, f64)) {
-        let Some(compaction) = compaction else { return (1.0, (0.0, 0.0)) };
-        while tx >= self.next_tx {
-            self.next_tx += compaction.period_tx;
-            self.left.0 += compaction.read_bytes_per_tx * compaction.period_tx;
-            self.left.1 += compaction.write_bytes_per_tx * compaction.period_tx;
-        }
-        let mut share = (compaction.rate_bytes_s * seconds / (self.left.0 + self.left.1).max(1.0)).min(1.0);
-        if self.left.0 + self.left.1 > 0.0 {
-            share *= spare((self.left.0 * share / seconds, self.left.1 * share / seconds)).min(1.0);
-        }
-        let moved = (self.left.0 * share, self.left.1 * share);
-        self.left = (self.left.0 - moved.0, self.left.1 - moved.1);
-        let phase = 1.0 - (self.next_tx - tx) / compaction.period_tx;
-        let parts = compaction.profile.len();
-        // Before the first compaction nothing has come back uncached.
-        let factor = if phase < 0.0 { 1.0 } else { compaction.profile[((phase * parts as f64) as usize).min(parts - 1)] };
-        (factor, (moved.0 / seconds, moved.1 / seconds))
-    }
-}
-
-/// Share of `tps` that `vcpus` virtual processors leave of it, by the law that joins all limits; 1 where a transaction takes no processor time.
+/// Share of `tps` that `vcpus` virtual processors leave of it, by the law that joins all limits; 1
+/// where a transaction takes no processor time.
 pub fn processor_share(tps: f64, vcpus: f64, clients: &Clients) -> f64 {
     if tps <= 0.0 || clients.cpu_ms <= 0.0 {
         return 1.0;
     }
-    softest(&[tps, vcpus * 1e3 / clients.cpu_ms], clients.sharpness) / tps
+    weakest_limit(&[tps, vcpus * 1e3 / clients.cpu_ms], clients.sharpness) / tps
 }
 
-/// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where they are alike.
+/// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where
+/// they are alike.
 #[inline]
-fn softest(limits: &[f64], p: f64) -> f64 {
+fn weakest_limit(limits: &[f64], sharpness: f64) -> f64 {
     let least = limits.iter().copied().fold(f64::INFINITY, f64::min);
     if least <= 0.0 || least.is_infinite() {
         return least.max(0.0);
@@ -472,19 +466,12 @@ fn softest(limits: &[f64], p: f64) -> f64 {
         .iter()
         .map(|limit| {
             let ratio = least / limit;
-            if p == 4.0 {
+            if sharpness == 4.0 {
                 ratio * ratio * ratio * ratio
             } else {
-                libm::pow(ratio, p)
+                libm::pow(ratio, sharpness)
             }
         })
         .sum();
-    least / if p == 4.0 { sum.sqrt().sqrt() } else { libm::pow(sum, 1.0 / p) }
-}
-
-/// A standard normal draw (Box and Muller).
-fn normal(chance: &mut ChaCha8Rng) -> f64 {
-    let uniform = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    let (a, b) = (uniform(chance.next_u64()), uniform(chance.next_u64()));
-    (-2.0 * libm::log(a)).sqrt() * libm::cos(2.0 * std::f64::consts::PI * b)
+    least / if sharpness == 4.0 { sum.sqrt().sqrt() } else { libm::pow(sum, 1.0 / sharpness) }
 }

@@ -1,4 +1,5 @@
-//! MySQL on the volume model: what a transaction asks of its storage, and how many a second come of it.
+//! MySQL on the volume model: what a transaction asks of its storage, and how many a second come of
+//! it.
 //!
 //! | file | idea |
 //! |---|---|
@@ -11,22 +12,22 @@
 //! | `standard` | sysbench-tpcc with no run measured |
 //! | `sysbench` | the OLTP scripts of sysbench with no run measured |
 //! | `interval` | second by second: the tightest of caps, clients and processors decides |
-//! | `candidates` | many storages and instances at once: the planner's inner loop |
+//! | `search` | many storages and instances at once: the planner's inner loop |
 //! | `clients` | the per-I/O form: every client, page read and log write, for short runs and latency |
 
 pub mod cache;
-pub mod candidates;
 pub mod clients;
 pub mod database;
 pub mod demand;
 pub mod interval;
 pub mod popularity;
+pub mod search;
 pub mod settings;
 pub mod standard;
 pub mod sysbench;
 pub mod warmup;
 
-pub use database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape};
-pub use interval::{Binding, Load, Scenario, Second, Start};
+pub use database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine};
+pub use interval::{Binding, Scenario, Second, Start, TransactionLoad};
 pub use popularity::{PageClass, Popularity};
 pub use warmup::WarmUp;

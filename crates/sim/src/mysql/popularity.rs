@@ -1,7 +1,8 @@
 //! How often pages are touched.
 //!
-//! Pages of like popularity form a class; a transaction touches each page of a class with the same small mean. From a cold start the pages touched
-//! by n transactions are then `sum of pages x (1 - exp(-touches x n))`, whose slope is what a cold cache must read.
+//! Pages of like popularity form a class; a transaction touches each page of a class with the same
+//! small mean. From a cold start the pages touched by n transactions are then
+//! `sum of pages x (1 - exp(-touches x n))`, whose slope is what a cold cache must read.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,13 +40,15 @@ impl Popularity {
         self.classes.iter().map(|class| class.pages * -libm::expm1(-class.touches_per_tx * tx)).sum()
     }
 
-    /// New pages the next transaction touches after `tx` of them: reads per transaction of a cold cache that is not full.
+    /// New pages the next transaction touches after `tx` of them: reads per transaction of a cold
+    /// cache that is not full.
     pub fn first_touches_per_tx(&self, tx: f64) -> f64 {
         self.classes.iter().map(|class| class.pages * class.touches_per_tx * libm::exp(-class.touches_per_tx * tx)).sum()
     }
 
-    /// Transactions a page stays in a cache of `capacity` pages after its last touch: those that touch as many pages as fit (Che, Tung, Wang: Hierarchical Web Caching
-    /// Systems, 2002). Infinite where all fit.
+    /// Transactions a page stays in a cache of `capacity` pages after its last touch: those that
+    /// touch as many pages as fit (Che, Tung, Wang: Hierarchical Web Caching Systems, 2002).
+    /// Infinite where all fit.
     pub fn stay_tx(&self, capacity: f64) -> f64 {
         let (mut low, mut high) = (1e-6_f64, 1e15_f64);
         if self.touched(high) <= capacity {
@@ -63,8 +66,10 @@ impl Popularity {
         high
     }
 
-    /// Of the pages a settled cache of `capacity` pages evicts, the share that the touch that brought them changed; `changed` is that chance by class. None where it evicts
-    /// none. What InnoDB evicts was mostly touched once: a page touched again after a second (innodb_old_blocks_time) goes to the young end.
+    /// Of the pages a settled cache of `capacity` pages evicts, the share that the touch that
+    /// brought them changed; `changed` is that chance by class. None where it evicts none. What
+    /// InnoDB evicts was mostly touched once: a page touched again after a second
+    /// (innodb_old_blocks_time) goes to the young end.
     pub fn evicted_dirty(&self, changed: &[f64], capacity: f64) -> Option<f64> {
         let stay = self.stay_tx(capacity);
         let (mut evicted, mut written) = (0.0, 0.0);

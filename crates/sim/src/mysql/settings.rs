@@ -1,47 +1,59 @@
-//! What server settings and memory do to a database: the one place that knows.
+//! What server settings and memory do to a database.
 //!
-//! Used by calibrations (what a run's settings decide outright), by the advice (what another setting would bring), by proofs (the same data behind another cache), by the
-//! planner and the lab's servers (how large a cache an instance has room for). Decided in docs/decisions/0006.
+//! Used by calibrations (what a run's settings decide outright), by the advice (what another
+//! setting would bring), by proofs (the same data behind another cache), by the planner and the
+//! lab's servers (how large a cache an instance has room for). Decided in docs/decisions/0006.
 
-use super::database::{Database, Engine, DIRTIED_SHARE};
-use crate::SimError;
+use super::database::{Database, StorageEngine, DIRTIED_SHARE};
+use crate::error::SimError;
 use serde::Deserialize;
 
-/// Share of memory given to the cache (InnoDB's buffer pool, MyRocks' block cache and memtables). MySQL's own rule for a server that has its machine to itself:
-/// 75 % above 4 GiB, 50 % from 1 to 4 GiB (innodb_dedicated_server, "Enabling Automatic InnoDB Configuration"); the default parameter groups of Amazon RDS take 3/4 too
-/// (innodb_buffer_pool_size = {DBInstanceClassMemory*3/4}).
+/// Share of memory given to the cache (InnoDB's buffer pool, MyRocks' block cache and memtables).
+/// MySQL's own rule for a server that has its machine to itself: 75 % above 4 GiB, 50 % from 1 to 4
+/// GiB (innodb_dedicated_server, "Enabling Automatic InnoDB Configuration"); the default parameter
+/// groups of Amazon RDS take 3/4 too (innodb_buffer_pool_size = {DBInstanceClassMemory*3/4}).
 pub const CACHE_SHARE: f64 = 0.75;
 
-/// Left to the operating system, connections and everything else, GiB; half of a memory below twice that. With [`CACHE_SHARE`] this is MySQL's table without its jump from
-/// 50 to 75 % at 4 GiB: up to 4 GiB a half, from 8 GiB on three quarters, in between all but 2 GiB. That 2 GiB do between 4 and 8 is a guess.
+/// Left to the operating system, connections and everything else, GiB; half of a memory below twice
+/// that. With [`CACHE_SHARE`] this is MySQL's table without its jump from 50 to 75 % at 4 GiB: up
+/// to 4 GiB a half, from 8 GiB on three quarters, in between all but 2 GiB. That 2 GiB do between 4
+/// and 8 is a guess.
 const LEFT_GIB: f64 = 2.0;
 
-/// Share of a redo log filled before pages must be written. Guess: between adaptive flushing's start (10 %) and the synchronous limit (about 7/8).
+/// Share of a redo log filled before pages must be written. Guess: between adaptive flushing's
+/// start (10 %) and the synchronous limit (about 7/8).
 pub(crate) const REDO_USABLE: f64 = 0.75;
 
-/// Synchronous writes of one sync of the binary log: it grows, so its data are written, then the filesystem's journal (fdatasync on gp2 is two device writes long: OpenShift
-/// report of 2021).
+/// Synchronous writes of one sync of the binary log: it grows, so its data are written, then the
+/// filesystem's journal (fdatasync on gp2 is two device writes long: OpenShift report of 2021).
 const BINLOG_WRITES: f64 = 2.0;
 
-/// The settings go to 2^64 - 1; no volume writes a million pages a second, and the standard's limit is none ([`super::database::UNLIMITED`]).
+/// The settings go to 2^64 - 1; no volume writes a million pages a second, and the standard's limit
+/// is none ([`super::database::UNLIMITED`]).
 const MOST_PAGES_PER_S: f64 = 1e6;
+/// Pages a second that no device reaches: as good as no limit.
 const NO_LIMIT_PER_S: f64 = 1e9;
 
-/// Of a pool, control blocks and hashes take a hundredth (MariaDB 10.11: Innodb_buffer_pool_pages_total over the pool's pages is 0.990).
+/// Of a pool, control blocks and hashes take a hundredth (MariaDB 10.11:
+/// Innodb_buffer_pool_pages_total over the pool's pages is 0.990).
 const MOST_USABLE: f64 = 0.99;
+/// Smallest share of a pool that is taken to hold pages (guess).
 const LEAST_USABLE: f64 = 0.5;
 
 /// Most that [`Database::check`] takes for a dirty share.
 const MOST_DIRTY: f64 = 2.0;
 
-/// GiB of cache that a memory of `memory_gib` has room for; `share` of it at most, [`CACHE_SHARE`] where none is given.
+/// GiB of cache that a memory of `memory_gib` has room for; `share` of it at most, [`CACHE_SHARE`]
+/// where none is given.
 pub fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
     let left = LEFT_GIB.min(memory_gib / 2.0);
     (memory_gib * share.unwrap_or(CACHE_SHARE)).min(memory_gib - left).max(0.0)
 }
 
-/// Synchronous writes, one after the other, of one commit that nobody shares. The redo log (or WAL) with `flush_log_at_trx_commit` = 1; with 3, as MariaDB up to 5.5 did
-/// (its manual), at prepare and at commit where there is a binary log. The binary log at every `sync_binlog`-th commit, never with 0.
+/// Synchronous writes, one after the other, of a commit that shares no log write with others. The
+/// redo log (or WAL) with `flush_log_at_trx_commit` = 1; with 3, as MariaDB up to 5.5 did (its
+/// manual), at prepare and at commit where there is a binary log. The binary log at every
+/// `sync_binlog`-th commit, never with 0.
 pub fn syncs_per_commit(flush_log_at_trx_commit: u8, log_bin: bool, sync_binlog: u32) -> f64 {
     let redo = match flush_log_at_trx_commit {
         1 => 1.0,
@@ -54,8 +66,9 @@ pub fn syncs_per_commit(flush_log_at_trx_commit: u8, log_bin: bool, sync_binlog:
 /// Settings of a server, by the server's own names; what is not given stays as the database has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// innodb_flush_log_at_trx_commit or rocksdb_flush_log_at_trx_commit. With one of the three that decide syncs given, the others are 1, as the database writes, and 1.
+pub struct ServerSettings {
+    /// innodb_flush_log_at_trx_commit or rocksdb_flush_log_at_trx_commit. With one of the three
+    /// that decide syncs given, the others are 1, as the database writes, and 1.
     pub flush_log_at_trx_commit: Option<u8>,
     /// Whether a binary log is written; its bytes are the database's.
     pub log_bin: Option<bool>,
@@ -67,15 +80,17 @@ pub struct Settings {
     pub io_capacity: Option<f64>,
     /// innodb_io_capacity_max, most pages a second flushed.
     pub io_capacity_max: Option<f64>,
-    /// Redo log in all, bytes; of effect where `measured_redo_bytes`, that of the run the database is from, is known.
+    /// Redo log in all, bytes; of effect where `measured_redo_bytes`, that of the run the database
+    /// is from, is known.
     pub redo_bytes: Option<f64>,
     /// See `redo_bytes`.
     pub measured_redo_bytes: Option<f64>,
-    /// rocksdb_rate_limiter_bytes_per_sec. It counts writes (RateLimiter::Mode::kWritesOnly, the default); the model's rate is of reads and writes of a compaction together.
+    /// rocksdb_rate_limiter_bytes_per_sec. It counts writes (RateLimiter::Mode::kWritesOnly, the
+    /// default); the model's rate is of reads and writes of a compaction together.
     pub compaction_write_bytes_s: Option<f64>,
 }
 
-impl Settings {
+impl ServerSettings {
     /// The database under these settings.
     ///
     /// # Errors
@@ -91,12 +106,12 @@ impl Settings {
             made.log.syncs_per_commit = database.log.commits() * syncs;
             made.log.commits_per_tx = Some(database.log.commits());
         }
-        if made.engine == Engine::Innodb {
+        if made.engine == StorageEngine::Innodb {
             let writes = &mut made.writes;
             writes.doublewrite = self.doublewrite.unwrap_or(writes.doublewrite);
             writes.background_per_s = self.io_capacity.map_or(writes.background_per_s, |pages| pages.min(MOST_PAGES_PER_S));
             writes.flush_limit_per_s = self.io_capacity_max.map_or(writes.flush_limit_per_s, |pages| pages.min(NO_LIMIT_PER_S));
-            writes.flush_per_tx *= self.redo_bytes.zip(self.measured_redo_bytes).map_or(1.0, |(now, measured)| oftener(database, now, measured));
+            writes.flush_per_tx *= self.redo_bytes.zip(self.measured_redo_bytes).map_or(1.0, |(now, measured)| flushing_ratio(database, now, measured));
         }
         if let (Some(compaction), Some(limit)) = (&mut made.compaction, self.compaction_write_bytes_s) {
             let (read, written) = (compaction.read_bytes_per_tx, compaction.write_bytes_per_tx);
@@ -110,7 +125,7 @@ impl Settings {
     fn check(&self) -> Result<(), SimError> {
         let flush = self.flush_log_at_trx_commit.unwrap_or(1);
         if flush > 3 {
-            return Err(SimError::Load { what: "flush_log_at_trx_commit", value: flush.to_string(), rule: "must be 0, 1 or 2 (3 in MariaDB)".into() });
+            return Err(SimError::refused("flush_log_at_trx_commit", flush, "must be 0, 1 or 2 (3 in MariaDB)", "Give 0, 1 or 2."));
         }
         let positive = [
             ("io_capacity (pages a second)", self.io_capacity, 0.0),
@@ -121,15 +136,16 @@ impl Settings {
         ];
         for (what, value, least) in positive {
             if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= least)) {
-                return Err(SimError::Load { what, value: value.to_string(), rule: format!("must be {least} or more") });
+                return Err(SimError::refused(what, value, format!("must be {least} or more"), format!("Give {least} or more.")));
             }
         }
         Ok(())
     }
 }
 
-/// How much oftener pages are flushed with a redo log of `now` bytes than with one of `measured`: a page changed many times within a window of the log is written once.
-fn oftener(database: &Database, now: f64, measured: f64) -> f64 {
+/// Pages flushed with a redo log of `now` bytes over those with one of `measured`: a page that
+/// changes many times within the log's length is written once.
+fn flushing_ratio(database: &Database, now: f64, measured: f64) -> f64 {
     let per_tx = database.log.redo_bytes_per_tx;
     if per_tx <= 0.0 {
         return 1.0;
@@ -149,15 +165,18 @@ fn oftener(database: &Database, now: f64, measured: f64) -> f64 {
 
 /// The database, calibrated with a cache of `from_bytes`, behind one of `to_bytes`. InnoDB only.
 ///
-/// What of a pool holds no data is mostly a number of pages, kept free for reads to come (innodb_lru_scan_depth: 1,000 to 1,536 pages of MariaDB 10.11, pools of 128 MiB to
-/// 1 GiB), so that a smaller pool loses a larger share of itself.
+/// What of a pool holds no data is mostly a number of pages, kept free for reads to come
+/// (innodb_lru_scan_depth: 1,000 to 1,536 pages of MariaDB 10.11, pools of 128 MiB to 1 GiB), so
+/// that a smaller pool loses a larger share of itself.
 ///
-/// `changed`: per class of pages the share of touches that change one (sysbench's are known). A calibration learns one share of dirty pages among those evicted, and it is not
-/// the same in another cache, because pages differ: a leaf of a secondary index is changed by nearly every touch, one of rows by one in eight. A larger cache keeps the few index
-/// leaves, and what leaves it is cleaner; a smaller one loses them too. None: as in the calibration's.
+/// `changed`: per class of pages the share of touches that change one (sysbench's are known). A
+/// calibration learns one share of dirty pages among those evicted, and it is not the same in
+/// another cache, because pages differ: a leaf of a secondary index is changed by nearly every
+/// touch, one of rows by one in eight. A larger cache keeps the few index leaves, and what leaves
+/// it is cleaner; a smaller one loses them too. None: as in the calibration's.
 pub fn behind_cache(database: &Database, from_bytes: f64, to_bytes: f64, changed: Option<&[f64]>) -> Database {
     let mut made = database.clone();
-    if made.engine != Engine::Innodb {
+    if made.engine != StorageEngine::Innodb {
         return made;
     }
     if made.usable_share < MOST_USABLE {

@@ -1,24 +1,29 @@
-//! sysbench-tpcc as a database nobody measured yet: where a calibration begins, and what is used, with wide intervals, where there is no run.
+//! sysbench-tpcc as a database of which no run was measured: the start of a calibration, and, with
+//! wide intervals, what is used where there is no run.
 //!
 //! Popularity: `data/mysql/popularity.csv`. Everything else is a constant here, with its source.
 
-use super::database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape, UNLIMITED};
+use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine, UNLIMITED};
 use super::popularity::{PageClass, Popularity};
 use super::settings::syncs_per_commit;
-use crate::SimError;
+use crate::error::SimError;
 
+/// Popularity of pages by benchmark and engine.
 const POPULARITY: &str = include_str!("../../../../data/mysql/popularity.csv");
 
-/// Pages InnoDB writes in the background a second where nothing is said: 220 to 330 IOPS remain on the c5 runs after the fill whatever the volume; innodb_io_capacity is 200 by
-/// default, and purge and the journal add to it.
+/// Pages InnoDB writes in the background a second where no setting is given: on every volume of the
+/// c5 runs 220 to 330 IOPS remain after the fill; innodb_io_capacity is 200 by default, and purge
+/// and the journal add to it.
 pub const BACKGROUND: f64 = 250.0;
-/// Compressed 16 KiB blocks as read, bytes: 471 GB in InnoDB are 100 GB in MyRocks (LZ4); 3,600 IOPS moved 24 MiB/s on m5 in 2018, that is 6.9 KiB each.
+/// Compressed 16 KiB blocks as read, bytes: 471 GB in InnoDB are 100 GB in MyRocks (LZ4); 3,600
+/// IOPS moved 24 MiB/s on m5 in 2018, that is 6.9 KiB each.
 const MYROCKS_READ_BYTES: f64 = 7_066.0;
+/// InnoDB page, bytes (innodb_page_size).
 const PAGE_BYTES: f64 = 16_384.0;
 
 /// The popularity of a standard benchmark over `scale` units (warehouses).
 fn popularity(benchmark: &str, engine: &str, scale: f64) -> Result<Popularity, SimError> {
-    let bad = |row: &str| SimError::Load { what: "row of data/mysql/popularity.csv", value: row.into(), rule: "must hold numbers".into() };
+    let bad = |row: &str| SimError::refused("row of data/mysql/popularity.csv", row, "must hold numbers", "Correct the file.");
     let mut classes = Vec::new();
     for row in POPULARITY.lines().skip(1).filter(|row| !row.is_empty()) {
         let cells: Vec<&str> = row.split(',').collect();
@@ -32,35 +37,36 @@ fn popularity(benchmark: &str, engine: &str, scale: f64) -> Result<Popularity, S
 }
 
 /// sysbench-tpcc over `warehouses` (tables x scale).
-pub fn tpcc(engine: Engine, warehouses: f64) -> Result<Database, SimError> {
-    if !(1.0..=1e7).contains(&warehouses) {
-        return Err(SimError::Load { what: "warehouses", value: warehouses.to_string(), rule: "must be between 1 and 10,000,000".into() });
-    }
+pub fn tpcc(engine: StorageEngine, warehouses: f64) -> Result<Database, SimError> {
+    SimError::check_range("warehouses", warehouses, 1.0, 1e7)?;
     match engine {
-        Engine::Innodb => innodb_tpcc(warehouses),
-        Engine::Myrocks => myrocks_tpcc(warehouses),
+        StorageEngine::Innodb => innodb_tpcc(warehouses),
+        StorageEngine::Myrocks => myrocks_tpcc(warehouses),
     }
 }
 
-/// What a transaction appends beside `redo_bytes_per_tx`, as in the published runs these figures come from: redo synced at every commit, the binary log as good as never
-/// (`sync_binlog = 10000`, their README). Of a server with other settings: [`super::settings::Settings`].
+/// What a transaction appends besides `redo_bytes_per_tx`, as in the published runs these figures
+/// come from: redo synced at every commit, the binary log almost never (`sync_binlog = 10000`,
+/// their README). Of a server with other settings: [`super::settings::ServerSettings`].
 fn log_of(redo_bytes_per_tx: f64) -> Log {
     Log { redo_bytes_per_tx, binlog_bytes_per_tx: 3_000.0, syncs_per_commit: syncs_per_commit(1, true, 0), commits_per_tx: Some(1.0) }
 }
 
 fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
     Ok(Database {
-        engine: Engine::Innodb,
+        engine: StorageEngine::Innodb,
         read_bytes: PAGE_BYTES,
         cached_bytes: PAGE_BYTES,
         popularity: popularity("sysbench-tpcc", "innodb", warehouses)?,
         // Control blocks and the adaptive hash index take some (guess: 4 %).
         usable_share: 0.96,
-        // innodb_old_blocks_pct is 37 by default; what acts like more is hits that come too late to move a page.
+        // innodb_old_blocks_pct is 37 by default; what acts like more is hits that come too late to
+        // move a page.
         old_share: 0.45,
         ordered_while_filling: false,
         read_ahead_share: 0.0,
-        // Dirty shares and flushing: between what calibrations to the published c5 and m5 runs of 2018 find.
+        // Dirty shares and flushing: between what calibrations to the published c5 and m5 runs of
+        // 2018 find.
         writes: PageWrites {
             flush_per_tx: 4.5,
             flush_ramp_tx: 4.0 * warehouses,
@@ -69,24 +75,27 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
             // The m5 pools of 5 and 25 GB together ask for 0.38, the c5 ones for 0.2.
             dirty_slope: 0.3,
             background_per_s: BACKGROUND,
-            // The published c5 runs flush in proportion to transactions at 5,000 as at 20,000 IOPS: no limit showed. The m5 ones, with innodb_io_capacity_max 500, flush 500
-            // pages a second.
+            // The published c5 runs flush in proportion to transactions at 5,000 as at 20,000 IOPS:
+            // no limit showed. The m5 ones, with innodb_io_capacity_max 500, flush 500 pages a
+            // second.
             flush_limit_per_s: UNLIMITED,
             doublewrite: true,
         },
-        // 12 KiB a transaction beside the flushing of pages on m5: redo, and the row images of the binlog, split by guess.
+        // 12 KiB a transaction on m5, the flushing of pages left out: redo and the row images of
+        // the binlog. How they share them is a guess.
         log: log_of(9_000.0),
         compaction: None,
-        // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against 72 clients at 10,000 and 20,000 IOPS leave room for.
+        // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against
+        // 72 clients at 10,000 and 20,000 IOPS leave room for.
         clients: Clients { base_ms: 15.0, cpu_ms: 4.8, sharpness: 4.0, p95_over_mean: 3.0 },
         noise: Noise { fano: 3.0, cv: 0.055 },
-        shape: Shape::default(),
+        shape: IoShape::default(),
     })
 }
 
 fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
     Ok(Database {
-        engine: Engine::Myrocks,
+        engine: StorageEngine::Myrocks,
         read_bytes: MYROCKS_READ_BYTES,
         cached_bytes: PAGE_BYTES,
         popularity: popularity("sysbench-tpcc", "myrocks", warehouses)?,
@@ -97,7 +106,8 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         writes: PageWrites::none(),
         // 256 MiB memtables hold 81,500 transactions: 3.3 kB each. Binlog as for InnoDB.
         log: log_of(3_300.0),
-        // Four memtables start one (level0_file_num_compaction_trigger). Bytes: vmstat of the m5 runs, 13 KiB written a transaction, the log left out.
+        // Four memtables start one (level0_file_num_compaction_trigger). Bytes: vmstat of the m5
+        // runs, 13 KiB written a transaction, the log left out.
         compaction: Some(Compaction {
             period_tx: 4.0 * 268_435_456.0 / 3_294.0,
             first_tx: 4.0 * 268_435_456.0 / 3_294.0,
@@ -106,9 +116,10 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
             rate_bytes_s: 100e6,
             profile: vec![1.0],
         }),
-        // Base: 32 clients at 30,000 IOPS, where nothing else binds. Processor: 57 % of 8 vCPUs at 790 tps on m5.
+        // Base: 32 clients at 30,000 IOPS, where nothing else binds. Processor: 57 % of 8 vCPUs at
+        // 790 tps on m5.
         clients: Clients { base_ms: 8.7, cpu_ms: 5.8, sharpness: 5.0, p95_over_mean: 2.0 },
         noise: Noise { fano: 3.0, cv: 0.055 },
-        shape: Shape::default(),
+        shape: IoShape::default(),
     })
 }

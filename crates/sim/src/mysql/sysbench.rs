@@ -6,24 +6,26 @@
 //!   redo size                      -> how long a page may stay dirty -> pages flushed per transaction
 //! ```
 //!
-//! Scripts and their default options are those of sysbench 1.0.20 (its Lua files); how rows are drawn is in `distribution`. `k` of a row is drawn as its id is, so a lookup by `k`
-//! finds many rows where draws are skewed.
+//! Scripts and their default options are those of sysbench 1.0.20 (its Lua files); how rows are
+//! drawn is in `distribution`. `k` of a row is drawn as its id is, so a lookup by `k` finds many
+//! rows where draws are skewed.
 //!
-//! Left out: growth by `oltp_insert`, rows that `oltp_delete` no longer finds, the change buffer, undo pages, page splits. Constants that are guessed say so;
-//! [`SPREADS`] has how far each may be off.
+//! Left out: growth by `oltp_insert`, rows that `oltp_delete` no longer finds, the change buffer,
+//! undo pages, page splits. Constants that are guessed say so; [`SPREADS`] has how far each may be
+//! off.
 
 mod distribution;
 
 pub use distribution::{classes, Distribution};
 
-use super::database::{Clients, Compaction, Database, Engine, Log, Noise, PageWrites, Shape};
+use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine};
 use super::popularity::{PageClass, Popularity};
 use super::settings::{syncs_per_commit, REDO_USABLE};
-use crate::SimError;
+use crate::error::SimError;
+use crate::report::MIB;
 use distribution::rows_per_key;
 use serde::{Deserialize, Serialize};
 
-const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1_073_741_824.0;
 
 /// Classes a table's pages and an index's pages are cut into.
@@ -31,41 +33,52 @@ const MOST_CLASSES: usize = 24;
 
 /// InnoDB page, bytes (innodb_page_size).
 const PAGE_BYTES: f64 = 16_384.0;
-/// Of which hold records: less file header 38, page header 56, infimum and supremum 26, their directory slots 4, trailer 8 (InnoDB COMPACT format).
+/// Of which hold records: less file header 38, page header 56, infimum and supremum 26, their
+/// directory slots 4, trailer 8 (InnoDB COMPACT format).
 const PAGE_ROOM: f64 = PAGE_BYTES - 132.0;
-/// Left free when rows come in key order: 1/16 of the page (dev.mysql.com, "The Physical Structure of an InnoDB Index": 15/16 full).
+/// Left free when rows come in key order: 1/16 of the page (dev.mysql.com, "The Physical Structure
+/// of an InnoDB Index": 15/16 full).
 const FREE_IN_ORDER: f64 = PAGE_BYTES / 16.0;
-/// sbtest row, bytes: header 5, id 4, transaction id 6, roll pointer 7, k 4, c 120, pad 60, and its 1/6 of a 2-byte directory slot. One byte a character.
+/// sbtest row, bytes: header 5, id 4, transaction id 6, roll pointer 7, k 4, c 120, pad 60, and its
+/// 1/6 of a 2-byte directory slot. One byte a character.
 const ROW_BYTES: f64 = 5.0 + 4.0 + 6.0 + 7.0 + 4.0 + 120.0 + 60.0 + 2.0 / 6.0;
-/// Entry of the secondary index, bytes: header 5, k 4, id 4, directory 1/3. A node pointer of the clustered index is as long.
+/// Entry of the secondary index, bytes: header 5, k 4, id 4, directory 1/3. A node pointer of the
+/// clustered index is as long.
 const ENTRY_BYTES: f64 = 5.0 + 4.0 + 4.0 + 2.0 / 6.0;
 /// Fill of its pages. Guess between 1 (freshly built) and ln 2 (random inserts for long: Yao 1978).
 const INDEX_FILL: f64 = 0.85;
 
-/// MyRocks: bytes of a row and an index entry in a block: keys with the sequence number, less shared prefixes. Guess.
+/// MyRocks: bytes of a row and an index entry in a block: keys with the sequence number, less
+/// shared prefixes. Guess.
 const ROCKS_ROW_BYTES: f64 = 199.0;
+/// The same for an entry of the secondary index.
 const ROCKS_ENTRY_BYTES: f64 = 17.0;
 /// Block and its compressed size. Guess: 2:1 (sbtest's digits compress well).
 const ROCKS_BLOCK_BYTES: f64 = 16_384.0;
+/// Bytes of a block over its compressed size (guess, see above).
 const ROCKS_COMPRESSION: f64 = 2.0;
 /// Level-0 files that start a compaction (level0_file_num_compaction_trigger, default).
 const ROCKS_TRIGGER: f64 = 4.0;
-/// Bytes written, flush included, per byte put (both compressed). Guess for levelled compaction; it reads as many less the flush.
+/// Bytes written, flush included, per byte put (both compressed). Guess for levelled compaction; it
+/// reads as many less the flush.
 const ROCKS_WRITE_AMPLIFICATION: f64 = 8.0;
 /// Bytes a second compaction moves at most. Guess.
 const ROCKS_COMPACTION_RATE: f64 = 200.0 * MIB;
 
-/// Redo of MySQL 5.7 and 8.0 up to 8.0.29: 2 files of 48 MiB. From 8.0.30 innodb_redo_log_capacity is 100 MiB.
+/// Redo of MySQL 5.7 and 8.0 up to 8.0.29: 2 files of 48 MiB. From 8.0.30 innodb_redo_log_capacity
+/// is 100 MiB.
 const DEFAULT_REDO_BYTES: f64 = 96.0 * MIB;
 /// Share of the buffer pool that holds pages: less adaptive hash and control structures. Guess.
 const USABLE_SHARE: f64 = 0.96;
 /// Share of the list behind the midpoint: innodb_old_blocks_pct, 37.
 const OLD_SHARE: f64 = 0.375;
 
-/// Processor of one point select, ms: 8 vCPUs / 50,733 a second (published 2020-07-13: MySQL 8.0.15 on m5.2xlarge, gp2 at 3,000 IOPS, 32 threads; 64 threads give
-/// 46,203, so processors bind, not clients). sysbench may have run on the same machine.
+/// Processor of one point select, ms: 8 vCPUs / 50,733 a second (published 2020-07-13: MySQL 8.0.15
+/// on m5.2xlarge, gp2 at 3,000 IOPS, 32 threads; 64 threads give 46,203, so processors bind, not
+/// clients). sysbench may have run on the same machine.
 const POINT_CPU_MS: f64 = 8e3 / 50_733.0;
-/// What a round trip takes beside processor time, ms: 5,365 a second of one thread in the same table.
+/// What a round trip takes without processor time, ms: 5,365 a second of one thread in the same
+/// table.
 const ROUND_TRIP_MS: f64 = 1e3 / 5_365.0 - POINT_CPU_MS;
 /// Processor of BEGIN or COMMIT, ms. Guess.
 const BRACKET_CPU_MS: f64 = 0.05;
@@ -74,9 +87,12 @@ const RANGE_ROW_CPU_MS: f64 = 0.002;
 /// Processor of a row found by the secondary index, ms. Guess.
 const INDEXED_ROW_CPU_MS: f64 = 0.005;
 
-/// What one writing statement adds. Processor: guess, twice to three times a point select; with these a default oltp_read_write takes 4.7 ms, and the table above allows at most
-/// 8 vCPUs / 1,644 a second = 4.9 ms, an index update 1.28 (6,264) and another one 0.88 (9,100); the tuned run of the AWS whitepaper (2017: 3,292 a second, 10 point selects and
-/// 4 writes, 32 vCPUs) allows 9.7 where this gives 3.2, so processors did not bind it. Redo: record sizes in undo and page logs, guessed +-40 %. Binlog: full row images.
+/// What one writing statement adds. Processor: guess, twice to three times a point select; with
+/// these a default oltp_read_write takes 4.7 ms, and the table above allows at most 8 vCPUs / 1,644
+/// a second = 4.9 ms, an index update 1.28 (6,264) and another one 0.88 (9,100); the tuned run of
+/// the AWS whitepaper (2017: 3,292 a second, 10 point selects and 4 writes, 32 vCPUs) allows 9.7
+/// where this gives 3.2, so processors did not bind it. Redo: record sizes in undo and page logs,
+/// guessed +-40 %. Binlog: full row images.
 struct WriteCost {
     cpu_ms: f64,
     redo_bytes: f64,
@@ -84,7 +100,8 @@ struct WriteCost {
     /// Bytes put into MyRocks' memtable and WAL.
     put_bytes: f64,
 }
-/// Old and new k in undo and redo (120), index entry marked (25), inserted (50), purged (55), page and transaction headers (100). Binlog: table map 60, event 35, images 2 x 191.
+/// Old and new k in undo and redo (120), index entry marked (25), inserted (50), purged (55), page
+/// and transaction headers (100). Binlog: table map 60, event 35, images 2 x 191.
 const INDEX_UPDATE: WriteCost = WriteCost { cpu_ms: 0.45, redo_bytes: 350.0, binlog_bytes: 477.0, put_bytes: 260.0 };
 /// c twice (undo, redo) with headers.
 const NON_INDEX_UPDATE: WriteCost = WriteCost { cpu_ms: 0.35, redo_bytes: 550.0, binlog_bytes: 477.0, put_bytes: 212.0 };
@@ -92,7 +109,8 @@ const NON_INDEX_UPDATE: WriteCost = WriteCost { cpu_ms: 0.35, redo_bytes: 550.0,
 const DELETE: WriteCost = WriteCost { cpu_ms: 0.35, redo_bytes: 300.0, binlog_bytes: 286.0, put_bytes: 48.0 };
 /// The row, its undo, its index entry.
 const INSERT: WriteCost = WriteCost { cpu_ms: 0.40, redo_bytes: 500.0, binlog_bytes: 286.0, put_bytes: 236.0 };
-/// Commit: transaction state in undo headers; GTID, BEGIN and XID events 79 + 75 + 31; prepare and commit markers.
+/// Commit: transaction state in undo headers; GTID, BEGIN and XID events 79 + 75 + 31; prepare and
+/// commit markers.
 const COMMIT: WriteCost = WriteCost { cpu_ms: 0.0, redo_bytes: 100.0, binlog_bytes: 185.0, put_bytes: 60.0 };
 
 /// How far a parameter of [`Oltp::database`] may be off where nothing was measured.
@@ -180,7 +198,7 @@ pub struct Oltp {
     /// Statement counts other than the script's.
     pub statements: Overrides,
     /// Storage engine.
-    pub engine: Engine,
+    pub engine: StorageEngine,
     /// `--tables`.
     pub tables: u32,
     /// Rows of a table (`--table-size`).
@@ -195,7 +213,8 @@ pub struct Oltp {
     pub skip_trx: bool,
     /// Redo log, GiB; none: 96 MiB, the default up to 8.0.29.
     pub redo_gib: Option<f64>,
-    /// Buffer pool for which page writes are split between flush list and eviction, GiB; none: half of the pages fit.
+    /// Buffer pool for which page writes are split between flush list and eviction, GiB; none: half
+    /// of the pages fit.
     pub cache_gib: Option<f64>,
     /// innodb_flush_log_at_trx_commit, rocksdb_flush_log_at_trx_commit: 0, 1 or 2; 3 in MariaDB.
     pub flush_log_at_trx_commit: u8,
@@ -209,7 +228,8 @@ pub struct Oltp {
     pub doublewrite: bool,
     /// MyRocks' memtable (write_buffer_size), MiB.
     pub memtable_mib: f64,
-    /// Round trip of a statement beside processor time, ms; none: client and server close by.
+    /// Round trip of a statement without processor time, ms; none: as between client and server on
+    /// one network.
     pub round_trip_ms: Option<f64>,
 }
 
@@ -220,7 +240,7 @@ impl Default for Oltp {
             script: Script::OltpReadWrite,
             distribution: Distribution::default(),
             statements: Overrides::default(),
-            engine: Engine::Innodb,
+            engine: StorageEngine::Innodb,
             tables: 1,
             table_size: 10_000,
             range_size: 100,
@@ -291,13 +311,13 @@ impl Statements {
 
 /// Pages of like popularity and how often they are changed.
 #[derive(Clone, Copy)]
-struct Part {
+struct PagePart {
     class: PageClass,
     writes_per_tx: f64,
 }
 
 /// What the engine makes of rows.
-struct Layout {
+struct RowLayout {
     rows_per_page: f64,
     entries_per_page: f64,
 }
@@ -312,24 +332,25 @@ impl Oltp {
     /// Refuses what sysbench or MySQL would.
     pub fn check(&self) -> Result<(), SimError> {
         self.distribution.check()?;
-        within("tables", f64::from(self.tables), 1.0, 100_000.0)?;
-        within("rows of a table (table_size)", self.table_size as f64, 1.0, 4_294_967_295.0)?;
-        within("rows of a range (range_size)", f64::from(self.range_size), 1.0, 1e6)?;
-        within("keys of a range (delta)", f64::from(self.delta), 0.0, 1e6)?;
-        within("threads", f64::from(self.threads), 1.0, 4_096.0)?;
-        within("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 3.0)?;
-        within("redo log (GiB)", self.redo_gib.unwrap_or(1.0), 0.004, 1_024.0)?;
-        within("cache (GiB)", self.cache_gib.unwrap_or(1.0), 0.004, 65_536.0)?;
-        within("io_capacity (pages a second)", self.io_capacity, 0.0, 1e6)?;
-        within("memtable (MiB)", self.memtable_mib, 0.1, 65_536.0)?;
-        within("round trip (ms)", self.round_trip_ms.unwrap_or(0.0), 0.0, 1e4)?;
+        SimError::check_range("tables", f64::from(self.tables), 1.0, 100_000.0)?;
+        SimError::check_range("rows of a table (table_size)", self.table_size as f64, 1.0, 4_294_967_295.0)?;
+        SimError::check_range("rows of a range (range_size)", f64::from(self.range_size), 1.0, 1e6)?;
+        SimError::check_range("keys of a range (delta)", f64::from(self.delta), 0.0, 1e6)?;
+        SimError::check_range("threads", f64::from(self.threads), 1.0, 4_096.0)?;
+        SimError::check_range("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 3.0)?;
+        SimError::check_range("redo log (GiB)", self.redo_gib.unwrap_or(1.0), 0.004, 1_024.0)?;
+        SimError::check_range("cache (GiB)", self.cache_gib.unwrap_or(1.0), 0.004, 65_536.0)?;
+        SimError::check_range("io_capacity (pages a second)", self.io_capacity, 0.0, 1e6)?;
+        SimError::check_range("memtable (MiB)", self.memtable_mib, 0.1, 65_536.0)?;
+        SimError::check_range("round trip (ms)", self.round_trip_ms.unwrap_or(0.0), 0.0, 1e4)?;
         let statements = self.statements();
-        within("statements of a transaction", statements.round_trips() - statements.brackets, 1.0, 10_000.0)?;
+        SimError::check_range("statements of a transaction", statements.round_trips() - statements.brackets, 1.0, 10_000.0)?;
         let lookups = statements.random_points + statements.random_ranges;
         if lookups > 0.0 && self.tables != 1 {
-            return Err(refused("tables", f64::from(self.tables), "must be 1 for select_random_*: they read sbtest1 alone (sysbench refuses others)".into()));
+            let rule = "must be 1 for select_random_*: they read sbtest1 alone (sysbench refuses others)";
+            return Err(SimError::refused("tables", self.tables, rule, "Give 1 table."));
         }
-        within("keys of a select_random_* statement", lookups, 0.0, 10_000.0)
+        SimError::check_range("keys of a select_random_* statement", lookups, 0.0, 10_000.0)
     }
 
     fn statements(&self) -> Statements {
@@ -356,22 +377,22 @@ impl Oltp {
         }
     }
 
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> RowLayout {
         match self.engine {
             // Records do not span pages.
-            Engine::Innodb => {
-                Layout { rows_per_page: ((PAGE_ROOM - FREE_IN_ORDER) / ROW_BYTES).floor(), entries_per_page: PAGE_ROOM / ENTRY_BYTES * INDEX_FILL }
+            StorageEngine::Innodb => {
+                RowLayout { rows_per_page: ((PAGE_ROOM - FREE_IN_ORDER) / ROW_BYTES).floor(), entries_per_page: PAGE_ROOM / ENTRY_BYTES * INDEX_FILL }
             }
-            Engine::Myrocks => Layout { rows_per_page: ROCKS_BLOCK_BYTES / ROCKS_ROW_BYTES, entries_per_page: ROCKS_BLOCK_BYTES / ROCKS_ENTRY_BYTES },
+            StorageEngine::Myrocks => RowLayout { rows_per_page: ROCKS_BLOCK_BYTES / ROCKS_ROW_BYTES, entries_per_page: ROCKS_BLOCK_BYTES / ROCKS_ENTRY_BYTES },
         }
     }
 
-    fn index_pages(&self, layout: &Layout) -> f64 {
+    fn index_pages(&self, layout: &RowLayout) -> f64 {
         self.table_size as f64 / layout.entries_per_page
     }
 
     /// Leaf pages of the primary key.
-    fn row_pages(&self, statements: &Statements, layout: &Layout) -> Vec<Part> {
+    fn row_pages(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let (rows, tables) = (self.table_size as f64, f64::from(self.tables));
         // A range begins anywhere in a page and goes on to the next ones.
         let pages_of_range = 1.0 + (f64::from(self.range_size).min(rows) - 1.0) / layout.rows_per_page;
@@ -386,18 +407,21 @@ impl Oltp {
             .map(|class| {
                 let share = class.touches_per_tx / tables;
                 let class = PageClass { pages: class.pages * tables, touches_per_tx: touched * share + found / pages };
-                Part { class, writes_per_tx: written * share }
+                PagePart { class, writes_per_tx: written * share }
             })
             .collect()
     }
 
-    /// Leaf pages of index k. An entry is as popular as its row and anywhere: pages are sorted by the hottest class of rows they hold an entry of. Inserts and lookups
-    /// go anywhere. MyRocks writes its index blindly.
-    fn index_leaf_pages(&self, statements: &Statements, layout: &Layout) -> Vec<Part> {
+    /// Leaf pages of index k. An entry is as popular as its row and anywhere: pages are sorted by
+    /// the hottest class of rows they hold an entry of. Inserts and lookups go anywhere. MyRocks
+    /// writes its index blindly.
+    fn index_leaf_pages(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let (rows, tables, pages) = (self.table_size as f64, f64::from(self.tables), self.index_pages(layout));
         let (by_row, inserted) = match self.engine {
-            Engine::Innodb => (statements.index_updates + statements.delete_inserts + statements.deletes, statements.delete_inserts + statements.appends),
-            Engine::Myrocks => (0.0, 0.0),
+            StorageEngine::Innodb => {
+                (statements.index_updates + statements.delete_inserts + statements.deletes, statements.delete_inserts + statements.appends)
+            }
+            StorageEngine::Myrocks => (0.0, 0.0),
         };
         let lookups = statements.random_points + statements.random_ranges;
         let keys = if statements.random_ranges > 0.0 { f64::from(self.delta) + 1.0 } else { 1.0 };
@@ -419,24 +443,25 @@ impl Oltp {
             let hits = mass * left / share + colder;
             let written = (by_row * hits + inserted) / pages / tables;
             let class = PageClass { pages: share * pages * tables, touches_per_tx: written + read / pages / tables };
-            parts.push(Part { class, writes_per_tx: written });
+            parts.push(PagePart { class, writes_per_tx: written });
             left -= share;
         }
         parts
     }
 
     /// Leaf pages that are touched at all.
-    fn parts(&self, statements: &Statements, layout: &Layout) -> Vec<Part> {
+    fn parts(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let mut parts = self.row_pages(statements, layout);
         parts.extend(self.index_leaf_pages(statements, layout));
         parts.retain(|part| part.class.touches_per_tx > 0.0);
         parts
     }
 
-    /// Share of touches that change the page, for each class of [`Self::database`]: a leaf of an index is changed by nearly all, one of rows by some, a node page by next to none.
+    /// Share of touches that change the page, for each class of [`Self::database`]: a leaf of an
+    /// index is changed by nearly all, one of rows by some, a node page by next to none.
     pub fn changed(&self) -> Vec<f64> {
         let (statements, layout) = (self.statements(), self.layout());
-        let share = |part: Part| (part.writes_per_tx / part.class.touches_per_tx).min(1.0);
+        let share = |part: PagePart| (part.writes_per_tx / part.class.touches_per_tx).min(1.0);
         self.parts(&statements, &layout).into_iter().map(share).chain([0.0]).collect()
     }
 
@@ -448,12 +473,13 @@ impl Oltp {
         self.check()?;
         let (statements, layout) = (self.statements(), self.layout());
         let parts = self.parts(&statements, &layout);
-        let innodb = self.engine == Engine::Innodb;
+        let innodb = self.engine == StorageEngine::Innodb;
         let log = self.log(&statements);
         let cached_bytes = if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES };
         let writes = if innodb { self.page_writes(&statements, &layout, &parts, log.redo_bytes_per_tx) } else { PageWrites::none() };
         let mut classes: Vec<PageClass> = parts.iter().map(|part| part.class).collect();
-        // Node pages (index and filter blocks in MyRocks): few, and every statement passes one, so they are never evicted.
+        // Node pages (index and filter blocks in MyRocks): few, and every statement passes one, so
+        // they are never evicted.
         let upper = self.pages() * ENTRY_BYTES / PAGE_ROOM + 2.0 * f64::from(self.tables);
         classes.push(PageClass { pages: upper, touches_per_tx: (statements.round_trips() - statements.brackets) / upper });
         let database = Database {
@@ -465,22 +491,24 @@ impl Oltp {
             // RocksDB's block cache is plain LRU.
             old_share: if innodb { OLD_SHARE } else { 1.0 },
             ordered_while_filling: !innodb,
-            // Ranges of 100 rows are 2 or 3 pages; linear read-ahead begins after 56 of 64 (innodb_read_ahead_threshold).
+            // Ranges of 100 rows are 2 or 3 pages; linear read-ahead begins after 56 of 64
+            // (innodb_read_ahead_threshold).
             read_ahead_share: 0.0,
             writes,
             compaction: if innodb { None } else { self.compaction(log.redo_bytes_per_tx) },
             log,
             clients: self.clients(&statements),
-            // Variance of one-second tps on io1, TPC-C of 2018: fano 2 to 4, cv 0.05 to 0.06. Guess for sysbench.
+            // Variance of one-second tps on io1, TPC-C of 2018: fano 2 to 4, cv 0.05 to 0.06. Guess
+            // for sysbench.
             noise: Noise { fano: 3.0, cv: 0.055 },
-            shape: Shape::default(),
+            shape: IoShape::default(),
         };
         database.check()?;
         Ok(database)
     }
 
     fn log(&self, statements: &Statements) -> Log {
-        let of: fn(&WriteCost) -> f64 = if self.engine == Engine::Innodb { |cost| cost.redo_bytes } else { |cost| cost.put_bytes };
+        let of: fn(&WriteCost) -> f64 = if self.engine == StorageEngine::Innodb { |cost| cost.redo_bytes } else { |cost| cost.put_bytes };
         Log {
             redo_bytes_per_tx: statements.per_tx(of),
             binlog_bytes_per_tx: if self.log_bin { statements.per_tx(|cost| cost.binlog_bytes) } else { 0.0 },
@@ -489,10 +517,10 @@ impl Oltp {
         }
     }
 
-    /// Pages the server writes. A page changed is written back once: when its redo is about to be overwritten, after a window of so many transactions, or when it is
-    /// evicted before that.
-    fn page_writes(&self, statements: &Statements, layout: &Layout, parts: &[Part], redo_per_tx: f64) -> PageWrites {
-        let sum = |of: &dyn Fn(&Part) -> f64| parts.iter().map(|part| part.class.pages * of(part)).sum::<f64>();
+    /// Pages the server writes. A page changed is written back once: when its redo is about to be
+    /// overwritten, after as many transactions as the log holds, or when it is evicted before that.
+    fn page_writes(&self, statements: &Statements, layout: &RowLayout, parts: &[PagePart], redo_per_tx: f64) -> PageWrites {
+        let sum = |of: &dyn Fn(&PagePart) -> f64| parts.iter().map(|part| part.class.pages * of(part)).sum::<f64>();
         let none = PageWrites { doublewrite: self.doublewrite, ..PageWrites::none() };
         if redo_per_tx <= 0.0 || parts.is_empty() {
             return none;
@@ -501,15 +529,17 @@ impl Oltp {
         let total = sum(&|_| 1.0);
         let leaves = Popularity { classes: parts.iter().map(|part| part.class).collect() };
         let stay = leaves.stay_tx(self.cache_gib.map_or(total / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES)).min(1e12);
-        let missed = |part: &Part| libm::exp(-part.class.touches_per_tx * stay);
+        let missed = |part: &PagePart| libm::exp(-part.class.touches_per_tx * stay);
         let misses = sum(&|part| part.class.touches_per_tx * missed(part));
         let misses_written = sum(&|part| part.writes_per_tx * missed(part));
-        // Guess: a page read for a change is still dirty if it leaves before its redo must; with the midpoint it stays for the old part of the list only.
+        // Guess: a page read for a change is still dirty if it leaves before its redo must; with
+        // the midpoint it stays for the old part of the list only.
         let evicted_first = window / (window + OLD_SHARE * stay);
         let share = if misses > 0.0 { misses_written / misses } else { sum(&|part| part.writes_per_tx) / sum(&|part| part.class.touches_per_tx) };
         let dirty = share.min(1.0) * evicted_first;
-        // Pages that stay are written once a window in which they were changed; the others as far as eviction does not come first.
-        let staying = |part: &Part| (1.0 - missed(part)) * -libm::expm1(-part.writes_per_tx * window) / window;
+        // Pages that stay are written once a window in which they were changed; the others as far
+        // as eviction does not come first.
+        let staying = |part: &PagePart| (1.0 - missed(part)) * -libm::expm1(-part.writes_per_tx * window) / window;
         let flush_per_tx = sum(&|part| staying(part) + part.writes_per_tx * missed(part) * (1.0 - evicted_first));
         PageWrites {
             // Rows appended fill pages of their own.
@@ -552,17 +582,5 @@ impl Oltp {
         let base_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(ROUND_TRIP_MS) + cpu_ms;
         // Sharpness: TPC-C runs of 2018. Percentile over mean: guess.
         Clients { base_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0 }
-    }
-}
-
-fn refused(what: &'static str, value: f64, rule: String) -> SimError {
-    SimError::Load { what, value: value.to_string(), rule }
-}
-
-fn within(what: &'static str, value: f64, low: f64, high: f64) -> Result<(), SimError> {
-    if (low..=high).contains(&value) {
-        Ok(())
-    } else {
-        Err(refused(what, value, format!("must be between {low} and {high}")))
     }
 }

@@ -1,19 +1,26 @@
-//! The cache followed from a cold start over transactions: computed once for a database and a cache size, then used for every storage.
+//! The cache followed from a cold start over transactions: computed once for a database and a cache
+//! size, then used for every storage.
 //!
-//! It depends on transactions alone, not on time: a slow volume walks the same curve more slowly. That is why it looks worse than proportional for so long.
+//! It depends on transactions alone, not on time. A slow volume goes through the same curve more
+//! slowly, so for hours it is slower by more than the ratio of its IOPS: its cache is colder as
+//! well.
 
 use super::cache::Cache;
 use super::database::Database;
 
-/// A step moves at most this share of the cache, and of the transactions so far.
+/// A step moves at most this share of the cache, and of the transactions so far (chosen).
 const STEP_OF_CACHE: f64 = 0.02;
 const STEP_OF_TX: f64 = 0.08;
-/// The cache is followed until reads have moved less than this over one turnover, or for so many turnovers.
+/// The cache is followed until reads change by less than this share over one turnover, or for at
+/// most 24 turnovers.
 const SETTLED: f64 = 1e-3;
 const MOST_TURNOVERS: f64 = 24.0;
-/// The curve itself goes on at what has settled up to so many turnovers, each point so much further: what a calibration found there holds for as long.
+/// From there the curve is extended with settled rates up to this many turnovers, each point 15 %
+/// further than the last, so that the shape that a calibration found over many turnovers has its
+/// effect.
 const LAST_TURNOVER: f64 = 256.0;
 const FURTHER: f64 = 1.15;
+/// Most points of a curve: a bound on time and memory.
 const MOST_STEPS: usize = 4_000;
 
 /// The cache at a number of transactions. Rates are per transaction.
@@ -53,7 +60,7 @@ impl WarmUp {
         let mean_touches = database.popularity.touches_per_tx() / database.popularity.pages();
         let slope = database.writes.dirty_slope;
         let mut cache = Cache::cold(&database.popularity, database.cache_pages(cache_bytes), database.old_share, database.ordered_while_filling)
-            // What nobody touches is never read, so never evicted.
+            // Pages that are never touched are never read, so never evicted.
             .weighted(|touches| if touches > 0.0 { libm::pow(touches / mean_touches, -slope) } else { 1.0 });
         let mut curve = WarmUp { points: Vec::with_capacity(1_024), full_at_tx: None };
         let (mut tx, mut evicted, mut settled) = (0.0, 0.0, (0.0, f64::INFINITY));
@@ -84,12 +91,12 @@ impl WarmUp {
             }
         }
         if cache.is_full() {
-            curve.go_on(database, evicted / cache.capacity(), cache.capacity());
+            curve.extend_settled(database, evicted / cache.capacity(), cache.capacity());
         }
         curve
     }
 
-    fn go_on(&mut self, database: &Database, mut turned: f64, capacity: f64) {
+    fn extend_settled(&mut self, database: &Database, mut turned: f64, capacity: f64) {
         let Some(mut last) = self.points.last().copied() else { return };
         // Settled: as many pages go as come.
         let evicted_per_tx = last.reads.max(1e-12);
@@ -97,13 +104,14 @@ impl WarmUp {
             let next = turned * FURTHER;
             last.tx += (next - turned) * capacity / evicted_per_tx;
             turned = next;
-            (last.turned, last.shape) = (turned, look_up(&database.shape.full, turned));
+            (last.turned, last.shape) = (turned, interpolated(&database.shape.full, turned));
             last.flushed = flushed(database, last.tx);
             self.points.push(last);
         }
     }
 
-    /// Transactions at the end of the curve: from there on nothing changes. Where a warm run stands.
+    /// Transactions at the end of the curve: from there on nothing changes. Where a warm run
+    /// stands.
     pub fn settled_tx(&self) -> f64 {
         self.points.last().map_or(0.0, |point| point.tx)
     }
@@ -113,7 +121,8 @@ impl WarmUp {
         &self.points
     }
 
-    /// The cache at `tx`, linear between points. `hint` is where the search begins and ends: transactions mostly grow.
+    /// The cache at `tx`, linear between points. `hint` is where the search begins and ends:
+    /// transactions mostly grow.
     pub fn at(&self, tx: f64, hint: &mut usize) -> At {
         let last = self.points.len() - 1;
         if *hint > last || self.points[*hint].tx > tx {
@@ -154,12 +163,13 @@ fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first
         turned,
         cached_share: (cache.held() / cache.capacity()).min(1.0),
         dirty_share: (first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty).clamp(0.0, 1.0),
-        shape: if cache.is_full() { look_up(&database.shape.full, turned) } else { look_up(&database.shape.filling, tx) },
+        shape: if cache.is_full() { interpolated(&database.shape.full, turned) } else { interpolated(&database.shape.filling, tx) },
         full: f64::from(u8::from(cache.is_full())),
     }
 }
 
-/// Pages the flush list writes per transaction after `tx` of them; that goes on growing where reads have long settled.
+/// Pages the flush list writes per transaction after `tx` transactions; it still grows when reads
+/// have long settled.
 fn flushed(database: &Database, tx: f64) -> f64 {
     let writes = &database.writes;
     let ramp = if writes.flush_ramp_tx > 0.0 { -libm::expm1(-tx / writes.flush_ramp_tx) } else { 1.0 };
@@ -167,7 +177,7 @@ fn flushed(database: &Database, tx: f64) -> f64 {
 }
 
 /// Linear between points; the ends hold; 1 where there are none.
-fn look_up(points: &[(f64, f64)], x: f64) -> f64 {
+fn interpolated(points: &[(f64, f64)], x: f64) -> f64 {
     match points.partition_point(|point| point.0 <= x) {
         _ if points.is_empty() => 1.0,
         0 => points[0].1,

@@ -1,15 +1,16 @@
 //! A small InnoDB database for the tests of both forms.
 
-use headrace_sim::mysql::{Clients, Database, Engine, Log, Noise, PageClass, PageWrites, Popularity, Shape};
+use headrace_sim::mysql::{Clients, Database, IoShape, Log, Noise, PageClass, PageWrites, Popularity, StorageEngine};
 
 pub const PAGE: f64 = 16_384.0;
 
-/// Some ten reads and three page writes a transaction once settled; no log, no background, no scatter.
+/// Some ten reads and three page writes a transaction once settled; no log, no background, no
+/// scatter.
 pub fn plain_database(sharpness: f64) -> Database {
     let hot = PageClass { pages: 20_000.0, touches_per_tx: 1e-3 };
     let rest = PageClass { pages: 1_000_000.0, touches_per_tx: 2e-5 };
     Database {
-        engine: Engine::Innodb,
+        engine: StorageEngine::Innodb,
         read_bytes: PAGE,
         cached_bytes: PAGE,
         popularity: Popularity { classes: vec![hot, rest] },
@@ -31,6 +32,6 @@ pub fn plain_database(sharpness: f64) -> Database {
         compaction: None,
         clients: Clients { base_ms: 20.0, cpu_ms: 2.0, sharpness, p95_over_mean: 1.6 },
         noise: Noise { fano: 0.0, cv: 0.0 },
-        shape: Shape::default(),
+        shape: IoShape::default(),
     }
 }

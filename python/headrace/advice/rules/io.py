@@ -1,91 +1,91 @@
-"""How files are opened, read, written and flushed."""
+"""How files are opened, read, written and flushed, and what the host needs for it."""
 
 from __future__ import annotations
 
-from headrace.advice.rules.answer import Answer, Rule, fixed
-from headrace.advice.situation import Situation
+from headrace.advice.situation import PAGE_BYTES, Rule, RuleValue, Situation, fixed
 from headrace.advice.table import parameters
 
-LEAST_CAPACITY = 100  # the least innodb_io_capacity takes
-# Without a workload: what the background may have of the sustained rate. A guess between the default (200) and half: it is a rate more than a ceiling, and what it writes
-# early it may have to write again.
+LEAST_CAPACITY = 100  # the smallest value of innodb_io_capacity
+# Without a workload: the share of the sustained rate for the background. A guess between the
+# default (200 I/Os a second) and half: the server holds the rate rather than staying below it, and
+# a page that is written early may have to be written again.
 BACKGROUND_SHARE = 0.25
-MOST_BACKGROUND_SHARE = 0.5
-BEHIND_SHARE = 0.9  # a server behind its checkpoint may use nearly all
-HEADROOM = 1.2  # above what the workload flushes on average
+MOST_BACKGROUND_SHARE = 0.5  # a guess: the other half is for reads
+BEHIND_SHARE = 0.9  # a guess: a server that is behind with its checkpoint may use nearly all
+HEADROOM = 1.2  # a guess: above what the workload flushes on average
 QUEUE_PER_IOPS = 200.0  # the whitepaper: one request outstanding for every 200 IOPS
+# Smallest and largest: the defaults of the server, and its maximum of 64; 16 is a guess.
 READ_THREADS, WRITE_THREADS = (4, 64), (4, 16)
+# Guesses: each write thread has a request of a quarter of a millisecond in flight.
 IOPS_PER_WRITE_THREAD, WRITE_THREADS_CARRY = 4_000.0, 16_000.0
+DOUBLEWRITE_RUN = 16.0  # pages of 16 KiB in an I/O of 256 KiB
+DOUBLEWRITE_DEFAULT = 4.0  # innodb_doublewrite_pages up to MySQL 8.3, as many as write threads
 
 
-def log_file_buffering(s: Situation) -> Answer:
+def log_file_buffering(s: Situation) -> RuleValue:
     if s.durability == "relaxed":
-        return Answer(
-            "ON", "the server turns it on by itself with innodb_flush_log_at_trx_commit=2: the kernel holds what is not synced yet"
-        )
-    return Answer("OFF", "the redo log is read after a crash only")
+        setting = "innodb_flush_log_at_trx_commit=2"
+        return RuleValue("ON", f"the server turns it on itself with {setting}: the kernel holds what is not synced yet")
+    return RuleValue("OFF", "the redo log is read after a crash only")
 
 
-def flush_neighbors(s: Situation) -> Answer:
+def flush_neighbors(s: Situation) -> RuleValue:
     if s.storage.on_disks:
-        return Answer("1", f"{s.storage.text}: turning disks charge a scattered write more than its neighbours in one run")
-    return Answer("0", f"{s.storage.text}: on SSD neighbours are extra writes that pay I/Os of their own")
+        return RuleValue("1", f"{s.storage.text}: a scattered write costs a rotating disk more than its neighbours do")
+    return RuleValue("0", f"{s.storage.text}: on SSD neighbours are extra writes with I/Os of their own")
 
 
-def read_ahead(s: Situation) -> Answer:
+def read_ahead(s: Situation) -> RuleValue:
     if s.storage.on_disks:
-        return Answer("32", f"{s.storage.text}: a whole extent in sequence is charged its bytes, scattered pages 1 MiB each")
-    return Answer("56", "an extent is fetched in 4 I/Os of 256 KiB, but only in a real scan")
+        why = f"{s.storage.text}: a whole extent in sequence costs its bytes, scattered pages 1 MiB each"
+        return RuleValue("32", why)
+    return RuleValue("56", "an extent is fetched in 4 I/Os of 256 KiB, but only in a real scan")
 
 
-def read_threads(s: Situation) -> Answer:
+def read_threads(s: Situation) -> RuleValue:
     count = READ_THREADS[0] if s.vcpus is None else min(max(s.vcpus // 2, READ_THREADS[0]), READ_THREADS[1])
     depth = max(1.0, s.storage.iops / QUEUE_PER_IOPS)
-    return Answer(str(count), f"{s.storage.iops:,.0f} IOPS want {depth:,.0f} requests outstanding; each thread has up to 256")
+    why = f"{s.storage.iops:,.0f} IOPS need {depth:,.0f} outstanding requests; each thread has up to 256"
+    return RuleValue(str(count), why)
 
 
-def write_threads(s: Situation) -> Answer:
+def write_threads(s: Situation) -> RuleValue:
     more = int(max(0.0, s.storage.iops - WRITE_THREADS_CARRY) // IOPS_PER_WRITE_THREAD)
-    return Answer(
-        str(min(WRITE_THREADS[0] + more, WRITE_THREADS[1])),
-        f"4 threads carry {WRITE_THREADS_CARRY:,.0f} IOPS; here are {s.storage.iops:,.0f}",
-    )
+    why = f"4 threads are enough for {WRITE_THREADS_CARRY:,.0f} IOPS; this storage has {s.storage.iops:,.0f}"
+    return RuleValue(str(min(WRITE_THREADS[0] + more, WRITE_THREADS[1])), why)
 
 
-def doublewrite(s: Situation) -> Answer:
-    return Answer("ON", "a page torn by a crash cannot be mended from the redo log; OFF can lose data unless torn write prevention holds")
+def doublewrite(s: Situation) -> RuleValue:
+    why = "the redo log cannot repair a page torn by a crash; OFF can lose data without torn write prevention"
+    return RuleValue("ON", why)
 
 
-def doublewrite_pages(s: Situation) -> Answer:
+def doublewrite_pages(s: Situation) -> RuleValue:
     pages = s.storage.iops * MOST_BACKGROUND_SHARE
-    now = pages / 4.0
-    return Answer(
-        "128",
-        "16 pages make one I/O of 256 KiB",
-        effect=f"at {pages:,.0f} pages a second {pages / 16.0:,.0f} I/Os instead of {now:,.0f} with 4",
-    )
+    many, few = pages / DOUBLEWRITE_DEFAULT, pages / DOUBLEWRITE_RUN
+    effect = f"at {pages:,.0f} pages a second {few:,.0f} I/Os instead of {many:,.0f} with 4"
+    return RuleValue("128", "16 pages make one I/O of 256 KiB", effect=effect)
 
 
-def io_capacity(s: Situation) -> Answer:
-    carried, why = s.storage.pages_s, _carried(s)
-    if s.demand is not None and s.demand.flushed_pages_s > 0.0:
-        wanted = s.demand.flushed_pages_s * HEADROOM
-        value = min(wanted, carried * MOST_BACKGROUND_SHARE)
-        held = "" if value == wanted else f", held to half of what {s.storage.text} carries"
-        return _capacity(
-            value,
-            f"the workload flushes {s.demand.flushed_pages_s:,.0f} pages a second at {s.demand.tps:,.4g} tps, and a fifth{held}; {why}",
-        )
-    return _capacity(carried * BACKGROUND_SHARE, f"a quarter of it (guess: no workload given) for background writes; {why}")
+def io_capacity(s: Situation) -> RuleValue:
+    rate, what_it_has = s.storage.pages_s, _write_rate(s)
+    if s.demand is None or s.demand.flushed_pages_s <= 0.0:
+        why = f"a quarter of it (a guess: no workload was given) for background writes; {what_it_has}"
+        return _capacity(rate * BACKGROUND_SHARE, why)
+    wanted = s.demand.flushed_pages_s * HEADROOM
+    value = min(wanted, rate * MOST_BACKGROUND_SHARE)
+    limited = "" if value == wanted else f", limited to half of the rate of {s.storage.text}"
+    flushed = f"{s.demand.flushed_pages_s:,.0f} pages a second at {s.demand.tps:,.4g} tps"
+    return _capacity(value, f"the workload flushes {flushed}, and a fifth{limited}; {what_it_has}")
 
 
-def io_capacity_max(s: Situation) -> Answer:
+def io_capacity_max(s: Situation) -> RuleValue:
     value = max(s.storage.pages_s * BEHIND_SHARE, float(s.chosen["innodb_io_capacity"]))
-    return _capacity(value, f"nine tenths of it, for a server behind its checkpoint; {_carried(s)}")
+    return _capacity(value, f"nine tenths of it, for a server behind with its checkpoint; {_write_rate(s)}")
 
 
-def _capacity(value: float, why: str) -> Answer:
-    return Answer(str(max(LEAST_CAPACITY, _rounded(value))), why)
+def _capacity(value: float, why: str) -> RuleValue:
+    return RuleValue(str(max(LEAST_CAPACITY, _rounded(value))), why)
 
 
 def _rounded(value: float) -> int:
@@ -94,36 +94,36 @@ def _rounded(value: float) -> int:
     return int(value // step * step)
 
 
-def _carried(s: Situation) -> str:
-    twice = "" if s.storage.write_cost == 1.0 else f", {s.storage.write_cost:g} I/Os a write in {s.storage.layout}"
-    return f"{s.storage.words}{twice} carries {s.storage.pages_s:,.0f} pages a second with doublewrite"
+def _write_rate(s: Situation) -> str:
+    cost = "" if s.storage.write_cost == 1.0 else f", {s.storage.write_cost:g} I/Os a write in {s.storage.layout}"
+    return f"{s.storage.words}{cost} can write {s.storage.pages_s:,.0f} pages a second with doublewrite"
 
 
-def page_cleaners(s: Situation) -> Answer:
+def page_cleaners(s: Situation) -> RuleValue:
     count = s.chosen.get("innodb_buffer_pool_instances", "1")
-    return Answer(count, f"one for each of the {count} pool instances" if count != "1" else "the pool is not divided")
-
-
-def lru_scan_depth(s: Situation) -> Answer:
-    instances = int(s.chosen.get("innodb_buffer_pool_instances", "1"))
-    reads = min(s.storage.iops, s.storage.bytes_s / 16_384.0)
-    default = int(parameters()["innodb_lru_scan_depth"].name_on(s.server).default)
-    value = min(max(100, _rounded(reads / instances)), default)
-    return Answer(
-        str(value),
-        f"at most {reads:,.0f} pages a second come in, over {instances} instance{'s' if instances > 1 else ''}; the default is {default:,}",
+    return RuleValue(
+        count, "the pool is not divided" if count == "1" else f"one for each of the {count} pool instances"
     )
 
 
-def tmpdir(s: Situation) -> Answer | None:
+def lru_scan_depth(s: Situation) -> RuleValue:
+    instances = int(s.chosen.get("innodb_buffer_pool_instances", "1"))
+    reads = min(s.storage.iops, s.storage.bytes_s / PAGE_BYTES)
+    default = int(parameters()["innodb_lru_scan_depth"].default_on(s.server))
+    # 100 is the smallest value that the server takes.
+    value = min(max(100, _rounded(reads / instances)), default)
+    over = f"{instances} instance{'s' if instances > 1 else ''}"
+    return RuleValue(
+        str(value), f"at most {reads:,.0f} pages a second are read, into {over}; the default is {default:,}"
+    )
+
+
+def tmpdir(s: Situation) -> RuleValue | None:
     if s.tmp_dir is not None:
-        return Answer(s.tmp_dir, "the folder given with --tmp-dir")
+        return RuleValue(s.tmp_dir, "the folder given with --tmp-dir")
     if s.instance is not None and s.instance["instance_store_gb"]:
-        return Answer(
-            "a folder on the instance store",
-            f"{s.instance_type} has {s.instance['instance_store_gb']:,} GB of local disks; name it with --tmp-dir",
-            settable=False,
-        )
+        why = f"{s.instance_type} has {s.instance['instance_store_gb']:,} GB of local disks; name it with --tmp-dir"
+        return RuleValue("a folder on the instance store", why, settable=False)
     return None
 
 
@@ -132,10 +132,10 @@ IO: dict[str, Rule] = {
     "innodb_data_file_buffering": fixed("OFF", "pages are cached in the pool alone, not in the kernel too"),
     "innodb_data_file_write_through": fixed("OFF", "one fdatasync makes many pages durable"),
     "innodb_log_file_buffering": log_file_buffering,
-    "innodb_use_native_aio": fixed("ON", "EBS gives its IOPS to requests that are outstanding together"),
+    "innodb_use_native_aio": fixed("ON", "EBS reaches its IOPS with requests that are outstanding together"),
     "innodb_flush_neighbors": flush_neighbors,
     "innodb_read_ahead_threshold": read_ahead,
-    "innodb_random_read_ahead": fixed("OFF", "whole extents nobody asked for are I/Os that are paid for"),
+    "innodb_random_read_ahead": fixed("OFF", "it would pay I/Os for whole extents that nobody asked for"),
     "innodb_read_io_threads": read_threads,
     "innodb_write_io_threads": write_threads,
     "innodb_doublewrite": doublewrite,
@@ -145,4 +145,33 @@ IO: dict[str, Rule] = {
     "innodb_io_capacity_max": io_capacity_max,
     "innodb_page_cleaners": page_cleaners,
     "innodb_lru_scan_depth": lru_scan_depth,
+}
+
+
+# --- the host: comments in the option file --------------------------------------------------------
+
+
+def raid_chunk(s: Situation) -> RuleValue | None:
+    if s.storage.members < 2 or s.storage.layout == "raid1":
+        return None
+    return RuleValue("256 KiB", f"{s.storage.text}: one I/O of EBS stays on one member", settable=False)
+
+
+def log_volume(s: Situation) -> RuleValue:
+    if s.log_storage is not None:
+        why = "redo log, binlog and relay log have a volume of their own"
+        return RuleValue(s.log_storage.words, why, settable=False)
+    return RuleValue("none", "redo and binlog are with the data; --log-storage plans a volume for them", settable=False)
+
+
+def host(value: str, why: str) -> Rule:
+    """A setting of the machine, the same everywhere."""
+    return lambda s: RuleValue(value, why, settable=False)
+
+
+HOST: dict[str, Rule] = {
+    "mount_options": host("xfs, noatime", "reads write no access times; barriers stay on"),
+    "raid_chunk": raid_chunk,
+    "log_volume": log_volume,
+    "rps_sock_flow_entries": host("32768", "net.core.rps_sock_flow_entries on load generators with few network queues"),
 }

@@ -6,122 +6,126 @@ import math
 from dataclasses import replace
 
 from headrace.advice.model import LOSSY, SAFE, SLOWER
-from headrace.advice.rules.answer import Answer, Rule, fixed
-from headrace.advice.situation import GIB, MIB, Situation
+from headrace.advice.situation import GIB, MIB, Rule, RuleValue, Situation, fixed
 from headrace.advice.table import parameters
-from headrace.advice.values import as_bytes, size_text
+from headrace.advice.values import size_text
 
-HOUR_S = 3_600.0
-LEAST_REDO, MOST_REDO = GIB, 128 * GIB
-MOST_REDO_UNKNOWN = 16 * GIB  # innodb_dedicated_server of 8.4: (virtual CPUs / 2) GiB, at most 16
-VCPUS_PER_REDO_GIB, MEMORY_PER_REDO_GIB = 2.0, 8.0
-LOG_BUFFER, LEAST_LOG_BUFFER = 64 * MIB, 16 * MIB
+HOUR_S = 3_600.0  # the redo log holds the writes of an hour, the rule of MySQL's manual
+LEAST_REDO = GIB  # a guess
+MOST_REDO = 128 * GIB  # the largest innodb_redo_log_capacity of MySQL 8.0.30 (manual)
+# innodb_dedicated_server of MySQL 8.4: (virtual CPUs / 2) GiB, at most 16.
+MOST_REDO_UNKNOWN, VCPUS_PER_REDO_GIB = 16 * GIB, 2.0
+MEMORY_PER_REDO_GIB = 8.0  # a guess: the same where there are 4 GiB for each virtual CPU
+LOG_BUFFER, LEAST_LOG_BUFFER = 64 * MIB, 16 * MIB  # defaults of MySQL 8.4, and of 5.7 to 8.3
 LOG_FILES = 2
 # Before MySQL 8.0.30 (5.6.3 on) all files together: below 512 GB.
 MOST_FILES_BYTES = 512 * GIB
-DAY_S = 86_400.0
 
 
 def redo_bytes(s: Situation) -> tuple[float, str]:
     """All of the redo log in bytes, and why."""
-    pool = as_bytes(s.chosen["innodb_buffer_pool_size"])
+    pool = s.chosen_bytes("innodb_buffer_pool_size")
     if s.demand is not None and s.demand.redo_bytes_s > 0.0:
         hour = s.demand.redo_bytes_s * HOUR_S
         # A redo log can keep no more pages dirty than the pool has.
         size = min(max(hour, LEAST_REDO), max(pool, LEAST_REDO), MOST_REDO)
-        why = f"an hour of redo at {s.demand.redo_bytes_s / MIB:,.3g} MiB/s ({s.demand.tps:,.4g} tps predicted on {s.storage.text}) is {hour / GIB:,.3g} GiB"
-        why += "" if size == hour else f", held to {'the pool' if size == pool else 'the bounds of 1 and 128 GiB'}"
+        rate = f"{s.demand.redo_bytes_s / MIB:,.3g} MiB/s"
+        predicted = f"({s.demand.tps:,.4g} tps predicted on {s.storage.text})"
+        why = f"an hour of redo at {rate} {predicted} is {hour / GIB:,.3g} GiB"
+        if size != hour:
+            why += f", limited to {'the pool' if size == pool else 'the bounds of 1 and 128 GiB'}"
     else:
         units = s.memory_gib / MEMORY_PER_REDO_GIB if s.vcpus is None else s.vcpus / VCPUS_PER_REDO_GIB
         size = min(max(units * GIB, LEAST_REDO), max(pool, LEAST_REDO / 8), MOST_REDO_UNKNOWN)
         known = f"{s.memory_gib:,.4g} GiB of memory" if s.vcpus is None else f"{s.vcpus} virtual CPUs"
         why = f"by {known}, as innodb_dedicated_server would; an hour of writes needs --workload"
     size = min(size, s.storage.usable_gib * GIB / 8)
-    size = max(math.floor(size / (128 * MIB)), 1) * 128 * MIB if size >= 128 * MIB else max(math.floor(size / MIB), 8) * MIB
-    return (
-        size,
-        f"{why}; reading it back after a crash takes {size / s.storage.bytes_s:,.0f} s at {s.storage.mib_s:,.0f} MiB/s, and its pages come on top",
-    )
+    unit, least = (128 * MIB, 1) if size >= 128 * MIB else (MIB, 8)
+    size = max(math.floor(size / unit), least) * unit
+    seconds = f"{size / s.storage.bytes_s:,.0f} s at {s.storage.mib_s:,.0f} MiB/s"
+    return size, f"{why}; reading it after a crash takes {seconds}, and reading its pages comes on top"
 
 
-def redo_capacity(s: Situation) -> Answer:
+def redo_capacity(s: Situation) -> RuleValue:
     size, why = redo_bytes(s)
-    return Answer(size_text(size), why)
+    return RuleValue(size_text(size), why)
 
 
-def log_file_size(s: Situation) -> Answer:
+def log_file_size(s: Situation) -> RuleValue:
     size, why = redo_bytes(s)
     files = LOG_FILES if parameters()["innodb_log_files_in_group"].name_on(s.server) else 1
     each = math.floor(min(size, MOST_FILES_BYTES - MIB * files) / files / MIB) * MIB
-    return Answer(size_text(each), why + (f"; {files} files" if files > 1 else ""))
+    return RuleValue(size_text(each), f"{why}; {files} files" if files > 1 else why)
 
 
-def log_buffer(s: Situation) -> Answer:
-    size = min(max(s.memory_gib * GIB / 100.0 // (16 * MIB) * 16 * MIB, LEAST_LOG_BUFFER), LOG_BUFFER)
-    return Answer(size_text(size), "room for large transactions before their commit")
+def log_buffer(s: Situation) -> RuleValue:
+    hundredth = s.memory_gib * GIB / 100.0 // (16 * MIB) * 16 * MIB  # a guess
+    size = min(max(hundredth, LEAST_LOG_BUFFER), LOG_BUFFER)
+    return RuleValue(size_text(size), "room for large transactions before their commit")
 
 
-def at_commit(s: Situation) -> Answer:
-    # MyRocks keeps its log in the server's own memory at 2 as well (measured: docs/reference/durability.md).
+def at_commit(s: Situation) -> RuleValue:
     if s.engine == "myrocks":
-        at_two, otherwise = (
-            "a crash of the server or the machine loses about a second of commits",
-            "2 and 0 lose about a second with the server or the machine",
-        )
+        # Measured: at 2 MyRocks keeps its log in the server's own memory too
+        # (docs/reference/durability.md).
+        at_two = "a crash of the server or the machine loses about a second of commits"
+        otherwise = "2 and 0 lose about a second when the server or the machine crashes"
     else:
         at_two = "a crash of the machine loses about a second of commits, a crash of the server none"
-        otherwise = "2 loses about a second with the machine, 0 with the server too"
+        otherwise = "2 loses about a second when the machine crashes, 0 also when the server does"
     if s.durability == "relaxed":
-        return Answer("2", f"asked for with --durability relaxed: {at_two}", LOSSY)
-    return Answer("1", f"every commit is on the volume before it is answered; {otherwise}")
+        return RuleValue("2", f"asked for with --durability relaxed: {at_two}", LOSSY)
+    return RuleValue("1", f"every commit is on the volume before it is acknowledged; {otherwise}")
 
 
-def sync_binlog(s: Situation) -> Answer:
+def sync_binlog(s: Situation) -> RuleValue:
     if s.durability == "relaxed":
-        return Answer("0", "asked for with --durability relaxed: a crash of the machine loses the binlog the kernel had not written (30 s by default), and commits "
-                      "InnoDB had only prepared; replicas may have what the source lost", LOSSY)  # fmt: skip
-    default = parameters()["sync_binlog"].name_on(s.server).default
-    costs = "" if default == "1" else "; this server's default is 0, so with a binlog commits get slower"
-    return Answer("1", "binlog and engine agree after every crash; the whitepaper turns it off on EBS, which loses what the kernel still held" + costs,
-                  SAFE if default == "1" else SLOWER)  # fmt: skip
+        lost = "the binlog that the kernel had not written (30 s by default), and commits InnoDB had only prepared"
+        why = f"asked for with --durability relaxed: a crash of the machine loses {lost}"
+        return RuleValue("0", f"{why}; replicas may have what the source lost", LOSSY)
+    why = "binlog and engine agree after every crash; the whitepaper turns it off on EBS, which loses what the kernel held"
+    if parameters()["sync_binlog"].default_on(s.server) == "1":
+        return RuleValue("1", why, SAFE)
+    return RuleValue("1", f"{why}; this server's default is 0, so with a binlog commits get slower", SLOWER)
 
 
 def folder_rule(what: str, name: str = "") -> Rule:
-    """A path below --log-dir, where there is one."""
+    """A path below --log-dir, if that is given."""
 
-    def rule(s: Situation) -> Answer | None:
-        if s.log_dir is None:
-            if s.log_storage is None:
-                return None
-            return Answer(
-                f"a folder on {s.log_storage.text}", f"{what} on a volume of their own; name the folder with --log-dir", settable=False
-            )
-        path = f"{s.log_dir.rstrip('/')}/{name}" if name else s.log_dir
-        return Answer(
-            path, f"{what} on a volume of their own: commits do not wait behind pages. Move the files that are there first", settable=True
-        )
+    def rule(s: Situation) -> RuleValue | None:
+        return _folder(s, what, name)
 
     return rule
 
 
-def binlog_folder(s: Situation) -> Answer | None:
-    """Only where a binlog is written: to begin with one is a decision of its own (server_id, disk space)."""
-    answer = folder_rule("binlogs", "binlog")(s)
+def _folder(s: Situation, what: str, name: str) -> RuleValue | None:
+    if s.log_dir is not None:
+        path = f"{s.log_dir.rstrip('/')}/{name}" if name else s.log_dir
+        why = f"{what} on a volume of their own: commits do not wait for pages. Move the existing files first"
+        return RuleValue(path, why)
+    if s.log_storage is None:
+        return None
+    why = f"{what} on a volume of their own; name the folder with --log-dir"
+    return RuleValue(f"a folder on {s.log_storage.text}", why, settable=False)
+
+
+def binlog_folder(s: Situation) -> RuleValue | None:
+    """Only where a binlog is written: starting one is another decision (server_id, disk space)."""
+    answer = _folder(s, "binlogs", "binlog")
     if answer is None or not answer.settable:
         return answer
-    now = s.current.get("log_bin", "ON" if s.server.flavor != "mariadb" and s.server.version >= (8, 0, 0) else "OFF")
-    if now.upper() in ("OFF", "0", ""):
-        return replace(answer, why="where a binlog is written: to begin with one needs server_id and room", settable=False)
+    default = "ON" if s.server.flavor != "mariadb" and s.server.version >= (8, 0, 0) else "OFF"
+    if s.current.get("log_bin", default).upper() in ("OFF", "0", ""):
+        return replace(answer, why="where a binlog is written: starting one takes a server_id and room", settable=False)
     return answer
 
 
-def relay_folder(s: Situation) -> Answer | None:
-    answer = folder_rule("relay logs", "relay")(s)
-    return (
-        None
-        if answer is None
-        else replace(answer, why=f"{answer.why}; a replica that runs already keeps its relay logs where they are", settable=False)
-    )
+def relay_folder(s: Situation) -> RuleValue | None:
+    answer = _folder(s, "relay logs", "relay")
+    if answer is None:
+        return None
+    why = f"{answer.why}; a replica that runs already keeps its relay logs where they are"
+    return replace(answer, why=why, settable=False)
 
 
 LOG: dict[str, Rule] = {

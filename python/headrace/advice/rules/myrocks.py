@@ -2,91 +2,100 @@
 
 from __future__ import annotations
 
-from headrace.advice.rules.answer import Answer, Rule, fixed
 from headrace.advice.rules.log import at_commit, folder_rule
-from headrace.advice.situation import GIB, MIB, Situation
-from headrace.advice.values import as_bytes, size_text
+from headrace.advice.situation import GIB, MIB, Rule, RuleValue, Situation, fixed
+from headrace.advice.values import size_text
 
-UNCOMPRESSED = 3.0  # times their size on disk: blocks are cached as they were before compression (471 GB in InnoDB, 100 GB in MyRocks, page fill aside)
-MEMTABLE, LEAST_MEMTABLE = 256 * MIB, 16 * MIB  # the published runs' 256 MiB
-MEMTABLES = 2.0  # one that fills and one that is written
-JOBS, UNKNOWN_JOBS = (2, 8), 4
-WAL, LEAST_WAL = 4 * GIB, 256 * MIB
+# Blocks are cached uncompressed: the published runs had 471 GB in InnoDB and 100 GB in MyRocks, of
+# which a part is InnoDB's unfilled pages.
+UNCOMPRESSED = 3.0
+MEMTABLE = 256 * MIB  # as in the published runs
+LEAST_MEMTABLE = 16 * MIB  # a guess
+MEMTABLES = 2.0  # one is filled while one is written
+JOBS, UNKNOWN_JOBS = (2, 8), 4  # the published runs had 8; the others are guesses
+WAL, LEAST_WAL = 4 * GIB, 256 * MIB  # a guess: an eighth of the memory within these
+# Guesses: what compaction may have of the storage's write rate, at most, and above its mean.
 RATE_SHARE, MOST_RATE_SHARE, RATE_HEADROOM = 0.3, 0.6, 1.5
-IO_UNIT = 256 * 1024
-READ_AHEAD = {"ssd": 2 * MIB, "disk": 16 * MIB}
+IO_UNIT = 256 * 1024  # EBS counts up to 256 KiB as one I/O on SSD
+READ_AHEAD = {"ssd": 2 * MIB, "disk": 16 * MIB}  # guesses: 8 I/Os of an SSD, 16 of 1 MiB of a disk
+COMPRESSED_BLOCK = 7_066.0  # bytes: the mean read of MyRocks in the published runs
 
 
 def memtable_bytes(s: Situation) -> float:
-    """A power of two."""
+    """A power of two, at most a 32nd of the memory."""
     size = MEMTABLE
     while size > LEAST_MEMTABLE and size > s.memory_gib * GIB / 32:
         size /= 2
     return size
 
 
-def cache_size(s: Situation) -> Answer:
+def cache_size(s: Situation) -> RuleValue:
     tables = MEMTABLES * memtable_bytes(s)
-    pool = as_bytes(s.chosen["innodb_buffer_pool_size"])
+    pool = s.chosen_bytes("innodb_buffer_pool_size")
     room = max(s.cache_limit_gib * GIB - tables - pool, 16 * MIB)
-    why = f"{s.cache_limit_gib / s.memory_gib:.0%} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of memtables and {pool / MIB:,.0f} MiB of InnoDB's pool"
+    why = (
+        f"{s.cache_limit_gib / s.memory_gib:.0%} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of "
+        f"memtables and {pool / MIB:,.0f} MiB of InnoDB's pool"
+    )
     if s.demand is not None:
-        if s.demand.data_gib is not None and s.demand.data_gib * UNCOMPRESSED * GIB < room:
-            room, why = s.demand.data_gib * UNCOMPRESSED * GIB, f"the data of {s.demand.data_gib:,.4g} GiB, uncompressed"
-        hot = s.demand.hot_gib
-        why += (
-            f"; the hot set is larger than {s.demand.looked_gib:,.3g} GiB"
-            if hot is None
-            else f"; the hot set (within 1 % of the best tps) takes {hot:,.3g} GiB"
-        )
+        data, hot = s.demand.data_gib, s.demand.hot_gib
+        if data is not None and data * UNCOMPRESSED * GIB < room:
+            room, why = data * UNCOMPRESSED * GIB, f"the data of {data:,.4g} GiB, uncompressed"
+        if hot is None:
+            why += f"; the hot set is larger than {s.demand.looked_gib:,.3g} GiB"
+        else:
+            why += f"; the hot set (within 1 % of the best tps) takes {hot:,.3g} GiB"
     unit = 128 * MIB if room >= GIB else 16 * MIB
-    return Answer(size_text(max(room // unit, 1) * unit), why)
+    return RuleValue(size_text(max(room // unit, 1) * unit), why)
 
 
-def options(s: Situation) -> Answer:
+def options(s: Situation) -> RuleValue:
     size = memtable_bytes(s)
     parts = [f"write_buffer_size={size:.0f}", "level0_file_num_compaction_trigger=4"]
     why = f"memtables of {size / MIB:,.0f} MiB: fewer, larger files; bloom filters spare reads of files without the key"
-    offered = s.current.get("rocksdb_supported_compression_types", "")
-    if "LZ4" in offered.split(","):
+    if "LZ4" in s.current.get("rocksdb_supported_compression_types", "").split(","):
         parts.append("compression=kLZ4Compression")
         why += "; LZ4, which this server has"
     else:
         why += "; compression stays the server's own (name the server, and LZ4 is set where it has it)"
-    parts.append("block_based_table_factory={cache_index_and_filter_blocks=1;filter_policy=bloomfilter:10:false;whole_key_filtering=1}")
-    return Answer(";".join(parts), why)
-
-
-def jobs(s: Situation) -> Answer:
-    count = UNKNOWN_JOBS if s.vcpus is None else min(max(s.vcpus, JOBS[0]), JOBS[1])
-    return Answer(str(count), "virtual CPUs not given" if s.vcpus is None else f"{s.vcpus} virtual CPUs; the published runs had 8")
-
-
-def read_ahead(s: Situation) -> Answer:
-    size = READ_AHEAD["disk" if s.storage.on_disks else "ssd"]
-    per_mib = MIB / 7_066.0
-    return Answer(size_text(size), f"{size / IO_UNIT:,.0f} I/Os of 256 KiB at a time",
-                  effect=f"a compaction reads 1 MiB in 4 I/Os instead of {per_mib:,.0f} blocks of some 7 KB")  # fmt: skip
-
-
-def rate_limit(s: Situation) -> Answer:
-    budget = s.storage.bytes_s / s.storage.write_cost
-    rate, why = (
-        budget * RATE_SHARE,
-        f"{RATE_SHARE:.0%} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as much again",
+    parts.append(
+        "block_based_table_factory={cache_index_and_filter_blocks=1;filter_policy=bloomfilter:10:false;whole_key_filtering=1}"
     )
+    return RuleValue(";".join(parts), why)
+
+
+def jobs(s: Situation) -> RuleValue:
+    count = UNKNOWN_JOBS if s.vcpus is None else min(max(s.vcpus, JOBS[0]), JOBS[1])
+    return RuleValue(str(count), s.vcpus_known + ("" if s.vcpus is None else "; the published runs had 8"))
+
+
+def read_ahead(s: Situation) -> RuleValue:
+    size = READ_AHEAD["disk" if s.storage.on_disks else "ssd"]
+    blocks = MIB / COMPRESSED_BLOCK
+    effect = f"a compaction reads 1 MiB in 4 I/Os instead of {blocks:,.0f} blocks of some 7 KB"
+    return RuleValue(size_text(size), f"{size / IO_UNIT:,.0f} I/Os of 256 KiB at a time", effect=effect)
+
+
+def rate_limit(s: Situation) -> RuleValue:
+    budget = s.storage.bytes_s / s.storage.write_cost
+    rate = budget * RATE_SHARE
+    why = f"{RATE_SHARE:.0%} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as much again"
     if s.demand is not None and s.demand.compaction_bytes_s > 0.0:
         wanted = s.demand.compaction_bytes_s * RATE_HEADROOM
         rate = min(max(rate, wanted), budget * MOST_RATE_SHARE)
-        why += f"; the workload writes {s.demand.compaction_bytes_s / MIB:,.3g} MiB/s that way at {s.demand.tps:,.4g} tps"
+        written = f"{s.demand.compaction_bytes_s / MIB:,.3g} MiB/s"
+        why += f"; the workload writes {written} that way at {s.demand.tps:,.4g} tps"
         if rate < wanted:
-            why += ": more than this storage has room for, compaction will fall behind"
-    return Answer(size_text(max(rate // MIB, 1) * MIB), why)
+            why += ": more than this storage has room for, so compaction will fall behind"
+    return RuleValue(size_text(max(rate // MIB, 1) * MIB), why)
 
 
-def wal_size(s: Situation) -> Answer:
+def wal_size(s: Situation) -> RuleValue:
     size = min(max(s.memory_gib * GIB / 8, LEAST_WAL), WAL) // (64 * MIB) * 64 * MIB
-    return Answer(size_text(size), f"a restart reads at most this back: {size / s.storage.bytes_s:,.0f} s at {s.storage.mib_s:,.0f} MiB/s")
+    seconds = size / s.storage.bytes_s
+    return RuleValue(
+        size_text(size), f"a restart reads at most this back: {seconds:,.0f} s at {s.storage.mib_s:,.0f} MiB/s"
+    )
 
 
 MYROCKS: dict[str, Rule] = {
@@ -94,7 +103,9 @@ MYROCKS: dict[str, Rule] = {
     "rocksdb_block_size": fixed("16384", "compressed to some 7 KiB each is one I/O, as one of 4 KiB would be"),
     "rocksdb_default_cf_options": options,
     "rocksdb_use_direct_reads": fixed("ON", "blocks are cached in the block cache alone"),
-    "rocksdb_use_direct_io_for_flush_and_compaction": fixed("ON", "compaction does not push other files out of the page cache"),
+    "rocksdb_use_direct_io_for_flush_and_compaction": fixed(
+        "ON", "compaction does not push other files out of the page cache"
+    ),
     "rocksdb_max_background_jobs": jobs,
     "rocksdb_compaction_readahead_size": read_ahead,
     "rocksdb_rate_limiter_bytes_per_sec": rate_limit,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 import polars as pl
 
+from headrace.base.checks import did_you_mean
+from headrace.base.machine import Tool, find_tool
+from headrace.base.processes import Command, Ended
 from headrace.bench.drivers.percentiles import Histogram
-from headrace.bench.drivers.tool import Tool, find
-from headrace.bench.run.process import Command, Ended
 from headrace.bench.target import Target
+from headrace.errors import InputError
 
 Say = Callable[[str], None]
 
@@ -22,9 +24,30 @@ def silent(text: str) -> None:
     """A `say` that says nothing."""
 
 
+def check_one_of(source: str, **given: tuple[str, Collection[str]]) -> None:
+    """Raises InputError for an option (value, known values) that is none of those known."""
+    for what, (value, known) in given.items():
+        if value not in known:
+            rule, hint = f"must be one of {', '.join(known)}", did_you_mean(str(value), known)
+            raise InputError(f"{what} {str(value)[:60]}", rule, source, hint)
+
+
+def check_numbers(source: str, whole: bool = False, **given: tuple[object, float, float]) -> None:
+    """Raises InputError for an option (value, least, most) beyond its bounds; `whole`: not an
+    integer."""
+    for what, (value, low, high) in given.items():
+        kinds = int if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+            words = "a whole number from " if whole else ""
+            raise InputError(f"{what} = {value}", f"must be {words}{low:{',' if whole else 'g'}} to {high:,}", source)
+
+
 @dataclass(frozen=True)
-class Load:
-    """How a benchmark is run: `threads` clients, `warmup_s` that do not count, then `seconds`; `seed` of its random numbers."""
+class RunLoad:
+    """How a benchmark is run: `threads` clients, `warmup_s` that do not count, then `seconds`.
+
+    `seed`: of its random numbers.
+    """
 
     threads: int
     warmup_s: int
@@ -33,13 +56,16 @@ class Load:
 
     @property
     def all_s(self) -> int:
-        """Both together."""
+        """Warm-up and measured seconds together."""
         return self.warmup_s + self.seconds
 
 
 @dataclass(frozen=True)
-class Report:
-    """What the tool said of an interval that ended `end_s` after its start. `tps`: transactions, or requests of a benchmark of files, a second; None: not told."""
+class IntervalReport:
+    """What the tool said of an interval that ended `end_s` after its start.
+
+    `tps`: transactions a second, or requests of a benchmark of files. None: not told.
+    """
 
     end_s: float
     tps: float | None = None
@@ -51,19 +77,24 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What the tool said at its end, about the part that counts. `reports`: where they come from files, not from lines. `figures`: further totals with units in their
-    names. `histogram`: latencies of transactions. `notes`: what a reader must know. `began_unix`: when the tool's time was 0, where it says so itself."""
+class ToolOutcome:
+    """What the tool said at its end, about the part that counts.
+
+    `histogram`: latencies of transactions. `reports`: where they come from files, not from lines.
+    `figures`: further totals with units in their names. `notes`: what a reader must know.
+    `began_unix`: when the tool's time was 0, where it says so itself.
+    """
 
     histogram: Histogram | None = None
-    reports: tuple[Report, ...] = ()
+    reports: tuple[IntervalReport, ...] = ()
     figures: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     began_unix: float | None = None
 
 
 class Benchmark(ABC):
-    """A load with its options. Subclasses are frozen dataclasses; two that are equal ask the same of a server."""
+    """A load with its options. Subclasses are frozen dataclasses; equal ones ask the same of a
+    server."""
 
     name: ClassVar[str]
     program: ClassVar[str]
@@ -75,12 +106,12 @@ class Benchmark(ABC):
     ended_by_time: ClassVar[bool] = False
     # Its seconds are in files, read at its end.
     reports_in_files: ClassVar[bool] = False
-    # Files of the private folder that are kept beside the output.
+    # Files of the private folder that are kept with the output.
     kept_files: ClassVar[tuple[str, ...]] = ()
 
     def tool(self) -> Tool:
         """The program. Raises CouldNotRun."""
-        return find(self.program)
+        return find_tool(self.program)
 
     @abstractmethod
     def options(self) -> dict:
@@ -92,31 +123,32 @@ class Benchmark(ABC):
 
     @abstractmethod
     def prepared(self, target: Target, threads: int) -> bool:
-        """Whether the data for so many clients are there and whole. Raises InputError when others are there."""
+        """Whether the data for `threads` clients are there and whole. Raises InputError for
+        others."""
 
     @abstractmethod
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
-        """Makes the data; `folder` is for files of the moment. Raises CouldNotRun, InputError."""
+        """Makes the data; `folder` is for temporary files. Raises CouldNotRun, InputError."""
 
     @abstractmethod
-    def command(self, target: Target, load: Load, folder: Path) -> Command:
+    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         """What runs the load. Files with passwords go into `folder`, which is removed."""
 
-    def line(self, text: str) -> Report | None:
+    def line(self, text: str) -> IntervalReport | None:
         """A line of the tool's output, where it is a report of an interval."""
         return None
 
     @abstractmethod
-    def outcome(self, raw: str, load: Load, folder: Path) -> Outcome:
+    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """What the output says. Raises InputError when it is not whole."""
 
-    def partial(self, raw: str, load: Load, folder: Path) -> Outcome:
+    def partial(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """What can be said of a run that ended early."""
-        return Outcome(notes=("Ended early: there is no histogram, and no percentile of the whole.",))
+        return ToolOutcome(notes=("Ended early: it has neither a histogram nor percentiles of the whole run.",))
 
     def why(self, raw: str, ended: Ended) -> str:
         """Why the tool ended with an error, in its own words."""
-        return ended.tail or f"ended with exit code {ended.code} and said nothing"
+        return f"ended with exit code {ended.code}: {ended.said}"
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
         """The time line, with what the tool did not report put in from what was sampled."""

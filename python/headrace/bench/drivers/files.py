@@ -1,4 +1,5 @@
-"""What drivers of files share: a folder or a device that may be used, files that are whole, space that is there."""
+"""What drivers of files share: a folder or a device that may be used, files that are whole, space
+that is there."""
 
 from __future__ import annotations
 
@@ -12,30 +13,39 @@ from headrace.errors import CouldNotRun, InputError
 
 # A file with holes is read without the disk.
 WHOLE_SHARE = 0.99
-SPARE_BYTES = 64 << 20
+SPARE_BYTES = 64 << 20  # a guess: the file system's own needs
 
 
 def check_folder(name: str, target: Target) -> None:
-    """Raises InputError when the target is neither a folder nor a device, CouldNotRun when it may not be written."""
+    """Raises InputError when the target is neither a folder nor a device, CouldNotRun when it may
+    not be written."""
     if target.folder is None:
-        raise InputError(target.label, f"{name} works on files", DOC, "Name a folder on the volume: --folder /mnt/volume.")
+        raise InputError(
+            target.label, f"{name} works on files", DOC, "Name a folder on the volume: --folder /mnt/volume."
+        )
     if not os.access(target.folder, os.R_OK | os.W_OK):
         raise CouldNotRun(str(target.folder), "may not be read and written by this user", "", "Run it as its owner.")
 
 
 def check_overwrite(target: Target, allowed: bool) -> None:
     """Writes to a block device destroy what is on it. Raises InputError."""
-    if not target.folder.is_block_device():
+    if not target.files.is_block_device():
         return
-    real = os.path.realpath(target.folder)
+    real = os.path.realpath(target.files)
     used = [line.split()[1] for line in _mounts() if os.path.realpath(line.split()[0]) == real]
     if used:
         raise InputError(
-            str(target.folder), f"is mounted at {used[0]}: writing to it would destroy the file system", "", "Name a folder on it instead."
+            str(target.files),
+            f"is mounted at {used[0]}: writing to it would destroy the file system",
+            "",
+            "Name a folder on it instead.",
         )
     if not allowed:
         raise InputError(
-            str(target.folder), "is a block device, and this load overwrites it", DOC, "Say --overwrite when nothing on it is needed."
+            str(target.files),
+            "is a block device, and this load overwrites it",
+            DOC,
+            "Say --overwrite when nothing on it is needed.",
         )
 
 
@@ -53,15 +63,27 @@ def file_whole(path: Path, size: int) -> bool:
     except FileNotFoundError:
         return False
     if status.st_size != size or status.st_blocks * 512 < WHOLE_SHARE * size:
-        raise InputError(str(path), f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} are needed", f"{DOC}, Preparing",
-                         "Write it anew: --fresh.")  # fmt: skip
+        raise InputError(
+            str(path),
+            (
+                f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and "
+                f"{size / GIB:.3g} are needed"
+            ),
+            f"{DOC}, Preparing",
+            "Write it anew: --fresh.",
+        )
     return True
 
 
 def free_for(folder: Path, size: int, existing: Path | None = None) -> None:
     """Raises CouldNotRun when so much does not fit."""
-    free = shutil.disk_usage(folder).free + (existing.stat().st_blocks * 512 if existing is not None and existing.exists() else 0)
+    free = shutil.disk_usage(folder).free + (
+        existing.stat().st_blocks * 512 if existing is not None and existing.exists() else 0
+    )
     if free < size + SPARE_BYTES:
         raise CouldNotRun(
-            str(folder), f"has {free / GIB:.3g} GiB free, and {size / GIB:.3g} are needed", "", "Use a larger volume, or less data."
+            str(folder),
+            f"has {free / GIB:.3g} GiB free, and {size / GIB:.3g} are needed",
+            "",
+            "Use a larger volume, or less data.",
         )

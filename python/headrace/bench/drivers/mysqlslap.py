@@ -1,5 +1,9 @@
-"""mysqlslap: many clients with the same statements. It reports nothing on its way and no latencies: statements a second are the server's own counters, percentiles those of performance_schema
-where the server keeps a histogram (MySQL since 8.0; MariaDB keeps none)."""
+"""mysqlslap: many clients with the same statements.
+
+It reports nothing on its way and no latencies: statements a second are the server's own counters,
+percentiles those of performance_schema where the server keeps a histogram (MySQL since 8.0; MariaDB
+keeps none).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ from typing import ClassVar
 
 import polars as pl
 
-from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Say, silent
+from headrace.base.processes import Command
+from headrace.bench.drivers.benchmark import Benchmark, RunLoad, Say, ToolOutcome, check_numbers, check_one_of, silent
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.run.process import Command
 from headrace.bench.server import cursor_on, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.connect import write_client_file
@@ -20,9 +24,10 @@ from headrace.errors import InputError
 LOADS = ("mixed", "read", "key", "update", "write")
 TABLE = "headrace_slap"
 ACCOUNT_FILE = "client.cnf"
-# Statements of a client in turn: enough that the same row is seldom met twice in a moment, few enough to be read at once.
+# Statements of a client in turn: enough that the same row is seldom met twice in a moment, few
+# enough to be read at once.
 STATEMENTS = 2_000
-BATCH = 1_000
+BATCH = 1_000  # rows of an INSERT (a guess)
 # Ended by time: no server does as many in a week.
 ENDLESS = 2_000_000_000
 WORD = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -30,7 +35,8 @@ WORD = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 @dataclass(frozen=True)
 class Mysqlslap(Benchmark):
-    """`load`: read (a scan of 100 rows), key (a row by its key), update (a row by its key), write (inserts), mixed (half write, half key). `rows` of some 160 bytes. Raises InputError."""
+    """`load`: read (a scan of 100 rows), key (a row by its key), update (a row by its key), write
+    (inserts), mixed (half write, half key). `rows` of some 160 bytes. Raises InputError."""
 
     name: ClassVar[str] = "mysqlslap"
     program: ClassVar[str] = "mysqlslap"
@@ -43,10 +49,8 @@ class Mysqlslap(Benchmark):
     rows: int = 100_000
 
     def __post_init__(self) -> None:
-        if self.load not in LOADS:
-            raise InputError(f"load {str(self.load)[:40]}", f"must be one of {', '.join(LOADS)}", f"{DOC}, mysqlslap")
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or not 100 <= self.rows <= 1_000_000_000:
-            raise InputError(f"rows = {self.rows}", "must be a whole number from 100 to 1,000,000,000", f"{DOC}, mysqlslap")
+        check_one_of(f"{DOC}, mysqlslap", load=(self.load, LOADS))
+        check_numbers(f"{DOC}, mysqlslap", whole=True, rows=(self.rows, 100, 1_000_000_000))
 
     def options(self) -> dict:
         return asdict(self)
@@ -62,8 +66,12 @@ class Mysqlslap(Benchmark):
             cursor.execute(f"SELECT MAX(id) FROM {TABLE}")
             rows = cursor.fetchone()[0] or 0
         if found[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
-            raise InputError(f"table {TABLE}", f"is of {found[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed", f"{DOC}, Preparing",
-                             "Prepare it anew: --fresh.")  # fmt: skip
+            raise InputError(
+                f"table {TABLE}",
+                (f"is of {found[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed"),
+                f"{DOC}, Preparing",
+                "Prepare it anew: --fresh.",
+            )
         return True
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
@@ -73,31 +81,50 @@ class Mysqlslap(Benchmark):
         chance = random.Random(seed)
         with cursor_on(target) as cursor:
             cursor.execute(
-                f"CREATE TABLE {TABLE} (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, k INT NOT NULL, c VARCHAR(128) NOT NULL, KEY k (k)) ENGINE={ENGINES[target.engine]}"
+                f"CREATE TABLE {TABLE} (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, k INT NOT NULL, c "
+                f"VARCHAR(128) NOT NULL, KEY k (k)) ENGINE={ENGINES[target.engine]}"
             )
             for first in range(1, self.rows + 1, BATCH):
-                batch = [(number, chance.randrange(self.rows), _text(chance)) for number in range(first, min(first + BATCH, self.rows + 1))]
+                batch = [
+                    (number, chance.randrange(self.rows), _text(chance))
+                    for number in range(first, min(first + BATCH, self.rows + 1))
+                ]
                 cursor.executemany(f"INSERT INTO {TABLE} (id, k, c) VALUES (%s, %s, %s)", batch)
 
-    def command(self, target: Target, load: Load, folder: Path) -> Command:
-        account = write_client_file(target.address.with_database(None), folder / ACCOUNT_FILE)
+    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+        account = write_client_file(target.server.with_database(None), folder / ACCOUNT_FILE)
         statements = folder / "statements.sql"
         statements.write_text(";\n".join(self._statements(load.seed)) + ";\n", encoding="utf-8")
         words = [
-            self.tool().path, f"--defaults-extra-file={account}", f"--concurrency={load.threads}", "--iterations=1", f"--number-of-queries={ENDLESS}",
-            f"--create-schema={target.address.database}", "--no-drop", f"--query={statements}", "--delimiter=;", "--silent",
-        ]  # fmt: skip
+            self.tool().path,
+            f"--defaults-extra-file={account}",
+            f"--concurrency={load.threads}",
+            "--iterations=1",
+            f"--number-of-queries={ENDLESS}",
+            f"--create-schema={target.database}",
+            "--no-drop",
+            f"--query={statements}",
+            "--delimiter=;",
+            "--silent",
+        ]
         return Command(tuple(words), folder)
 
-    def outcome(self, raw: str, load: Load, folder: Path) -> Outcome:
-        return Outcome(
-            notes=("mysqlslap tells no latencies: percentiles, where there are any, are the server's own of all its statements.",)
+    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+        return ToolOutcome(
+            notes=(
+                (
+                    "mysqlslap tells no latencies: percentiles, where there are any, are the server's own of "
+                    "all its statements."
+                ),
+            )
         )
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
         """Statements a second, each a transaction of its own."""
         known = [
-            name for name in ("com_select_per_s", "com_insert_per_s", "com_update_per_s", "com_delete_per_s") if name in series.columns
+            name
+            for name in ("com_select_per_s", "com_insert_per_s", "com_update_per_s", "com_delete_per_s")
+            if name in series.columns
         ]
         if not known:
             return series

@@ -1,8 +1,9 @@
 """Latency histograms and the percentiles read from them.
 
-The percentile q of a histogram is the value of the bucket in which the q-th part of all observations, in order of size, is reached (the smallest value with at least
-that share at or below it). It is as exact as the bucket is narrow: sysbench's 1,024 buckets from 0.001 ms to 100 s are 1.8 % apart and named by their middle, so a
-percentile is within 0.9 %; fio's are within 0.8 %.
+The percentile q of a histogram is the value of the bucket in which the q-th part of all
+observations, in order of size, is reached (the smallest value with at least that share at or below
+it). It is as exact as the bucket is narrow: sysbench's 1,024 buckets from 0.001 ms to 100 s are 1.8
+% apart and named by their middle, so a percentile is within 0.9 %; fio's are within 0.8 %.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ FEWEST_ABOVE = 10
 
 @dataclass(frozen=True)
 class Histogram:
-    """`values_ms`: of each bucket, rising; `counts`: observations in it. `source`: how it was made; `error_percent`: half a bucket."""
+    """`values_ms`: of each bucket, rising; `counts`: observations in it. `source`: how it was made;
+    `error_percent`: half a bucket."""
 
     values_ms: tuple[float, ...]
     counts: tuple[int, ...]
@@ -43,7 +45,10 @@ class Histogram:
     def summary(self) -> dict[str, float | None]:
         """p50_ms to p999_ms; None where fewer than ten observations lie above."""
         total = self.total
-        return {name: self.percentile(share) if (1 - share) * total >= FEWEST_ABOVE else None for name, share in SHARES.items()}
+        return {
+            name: self.percentile(share) if (1 - share) * total >= FEWEST_ABOVE else None
+            for name, share in SHARES.items()
+        }
 
     def rows(self) -> Iterable[tuple[float, int, float]]:
         """(value_ms, count, share at or below) of every bucket that has any."""
@@ -62,4 +67,6 @@ def merged(parts: Sequence[Histogram]) -> Histogram:
     first = parts[0] if parts else None
     if first is None:
         raise ValueError("no histogram")
-    return Histogram(tuple(sorted(sums)), tuple(sums[value] for value in sorted(sums)), first.source, first.error_percent)
+    return Histogram(
+        tuple(sorted(sums)), tuple(sums[value] for value in sorted(sums)), first.source, first.error_percent
+    )

@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
-from headrace.bench.drivers.benchmark import Load, Outcome, Report
+from headrace.base.machine import Tool, required
+from headrace.base.processes import Command, Ended, run_checked, run_lines
+from headrace.bench.drivers.benchmark import IntervalReport, RunLoad, ToolOutcome
 from headrace.bench.drivers.percentiles import Histogram
-from headrace.bench.drivers.tool import Tool
-from headrace.bench.run.process import Command, Ended, run
 from headrace.bench.target import DOC
 from headrace.connect.address import DEFAULT_PORT, Address
 from headrace.errors import CouldNotRun, InputError
 
 SOURCE = "sysbench 1.0"
-# sysbench.h: 1,024 buckets, evenly in the logarithm from 0.001 ms to 100 s; a value goes to the nearest.
+# sysbench.h: 1,024 buckets, evenly in the logarithm from 0.001 ms to 100 s; a value goes to the
+# nearest.
 HISTOGRAM_ERROR_PERCENT = 0.9
-# After the time is up a client finishes its transaction; one that waits for a row or a paused disk is not waited for longer.
+# After the time is up a client finishes its transaction. One that waits for a row or a paused disk
+# gets no more than this (a guess).
 SHUTDOWN_S = 30
 ACCOUNT_FILE = "sysbench.cnf"
 ENCRYPTED = ("REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
-OPENSSL_S = 30.0
+OPENSSL_S = 30.0  # a guess: making a key takes a second
 # The number of a value; sysbench prints `nan` and `inf` for what it could not divide.
 NUMBER = r"([0-9.]+|-?nan|inf)"
 REPORT = re.compile(
@@ -45,7 +46,8 @@ FATAL = re.compile(r"(?:FATAL|ALERT): (.*)")
 
 
 def write_account(address: Address, path: Path) -> Path:
-    """sysbench's --config-file with server, account and password, mode 0600. Raises InputError for a password it cannot hold, CouldNotRun."""
+    """sysbench's --config-file with server, account and password, mode 0600. Raises InputError for
+    a password it cannot hold, CouldNotRun."""
     lines = [f"mysql-user={quoted('user', address.user)}"]
     if address.socket is not None:
         lines.append(f"mysql-socket={quoted('socket', address.socket)}")
@@ -68,72 +70,96 @@ def write_account(address: Address, path: Path) -> Path:
 
 
 def _write_certificates(address: Address, folder: Path) -> None:
-    """sysbench takes its certificates from the folder it runs in, and no connection is made without all three: cacert.pem, and a pair of its own.
+    """Writes what sysbench takes from the folder it runs in: cacert.pem, and a pair of its own.
 
-    A server that names a CA refuses a client's certificate it has not signed, but takes a client that has none. TLS 1.3 has no signature on the curve secp256k1 (RFC 8446, 4.2.3), so a
-    certificate with such a key is loaded, and never sent. sysbench encrypts, but does not look at the server's certificate: whoever measures has connected with `address` before, which does.
-    Raises CouldNotRun.
+    No connection is made without all three. A server that names a CA refuses a client's certificate
+    it has not signed, but takes a client that has none. TLS 1.3 has no signature on the curve
+    secp256k1 (RFC 8446, 4.2.3), so a certificate with such a key is loaded, and never sent.
+    sysbench encrypts, but does not check the server's certificate: `connect(address)` does, before
+    the run. Raises CouldNotRun.
     """
-    program = shutil.which("openssl")
-    if program is None:
-        raise CouldNotRun(
-            "openssl",
-            "is not installed, and sysbench needs a key of its own for TLS",
-            SOURCE,
-            "apt-get install openssl, or use the server's socket.",
-        )
-    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp256k1", "-nodes", "-days", "2", "-subj", "/CN=headrace-bench",
-             "-keyout", "client-key.pem", "-out", "client-cert.pem"]  # fmt: skip
-    try:
-        made = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, timeout=OPENSSL_S, umask=0o077)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CouldNotRun(program, f"could not make a key: {type(error).__name__}", SOURCE, "Use the server's socket.") from None
-    if made.returncode:
-        raise CouldNotRun(program, f"could not make a key: {made.stderr.strip()[-120:]}", SOURCE, "Use the server's socket.")
+    words = [
+        required("openssl", "openssl"),
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:secp256k1",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=headrace-bench",
+        "-keyout",
+        "client-key.pem",
+        "-out",
+        "client-cert.pem",
+    ]
+    run_checked(Command(tuple(words), folder, what="making a key for TLS"), OPENSSL_S, "Use the server's socket.")
     authority = Path(address.ssl_ca) if address.ssl_ca else folder / "client-cert.pem"
     shutil.copyfile(authority, folder / "cacert.pem")
 
 
 def quoted(what: str, value: str, secret: bool = False) -> str:
-    """A value for sysbench's option file, which knows quotes of both kinds and no escapes. Raises InputError for what it cannot hold."""
+    """A value for sysbench's option file, which knows quotes of both kinds and no escapes. Raises
+    InputError for what it cannot hold."""
     shown = "***" if secret else value
     if any(character in value for character in "\n\r\0"):
-        raise InputError(f"{what} {shown}", "holds a line end, which sysbench's option file cannot", SOURCE, "Use an account without one.")
+        raise InputError(
+            f"{what} {shown}",
+            "holds a line end, which sysbench's option file cannot",
+            SOURCE,
+            "Use an account without one.",
+        )
     for quote in "'\"":
         if quote not in value:
             return f"{quote}{value}{quote}"
     if any(character in value for character in " ,\t") or value[0] in "'\"":
-        rule = "has both kinds of quotes with a blank, a comma or a quote at its beginning, which sysbench's option file cannot hold"
+        rule = (
+            "has both kinds of quotes with a blank, a comma or a quote at its beginning, which sysbench's "
+            "option file cannot hold"
+        )
         raise InputError(f"{what} {shown}", rule, SOURCE, "Use an account with another password for benchmarks.")
     return value
 
 
-def base_words(tool: Tool, account: Path, load: Load) -> list[str]:
+def timing_words(load: RunLoad) -> list[str]:
+    """The words every timed run has."""
+    words = [
+        f"--threads={load.threads}",
+        f"--time={load.all_s}",
+        "--events=0",
+        "--report-interval=1",
+        "--percentile=95",
+    ]
+    words += ["--histogram", f"--rand-seed={load.seed}", f"--forced-shutdown={SHUTDOWN_S}"]
+    # Resets totals and histogram: what sysbench says at its end is of the part that counts.
+    return words + ([f"--report-checkpoints={load.warmup_s}"] if load.warmup_s else [])
+
+
+def server_words(tool: Tool, account: Path, load: RunLoad) -> list[str]:
     """The words every timed run of a test on a server begins with."""
-    return [
-        tool.path, f"--config-file={account}", "--db-driver=mysql", f"--threads={load.threads}", f"--time={load.all_s}", "--events=0",
-        "--report-interval=1", "--percentile=95", "--histogram", f"--rand-seed={load.seed}", f"--forced-shutdown={SHUTDOWN_S}",
-        # Resets totals and histogram: what sysbench says at its end is of the part that counts.
-        *([f"--report-checkpoints={load.warmup_s}"] if load.warmup_s else []),
-    ]  # fmt: skip
+    return [tool.path, f"--config-file={account}", "--db-driver=mysql", *timing_words(load)]
 
 
-def report(text: str) -> Report | None:
+def report(text: str) -> IntervalReport | None:
     """A line of a test on a server."""
     match = REPORT.match(text.strip()) if "thds:" in text else None
     if match is None:
         return None
     tps, qps, _, _, _, p95, errors, _ = (_number(value) for value in match.groups()[2:])
     # 0.00 is sysbench's percentile of nothing.
-    return Report(float(match["end"]), tps, qps, p95 if p95 and tps else None, errors, int(match["threads"]))
+    return IntervalReport(float(match["end"]), tps, qps, p95 if p95 and tps else None, errors, int(match["threads"]))
 
 
 def _number(text: str) -> float | None:
     return None if text.strip("-") in ("nan", "inf") else float(text)
 
 
-def outcome(raw: str, load: Load) -> Outcome:
-    """Totals and histogram of the last part. Raises InputError when the summary is missing: it was cut off."""
+def outcome(raw: str, load: RunLoad) -> ToolOutcome:
+    """Totals and histogram of the last part. Raises InputError when the summary is missing: it was
+    cut off."""
     last = raw[raw.rfind("Latency histogram") :] if "Latency histogram" in raw else raw
     figures = {}
     for name, pattern in FIGURES.items():
@@ -145,16 +171,17 @@ def outcome(raw: str, load: Load) -> Outcome:
     notes = []
     if load.warmup_s and "Checkpoint report" not in raw:
         notes.append("sysbench made no report at the end of the warm-up: its percentiles are of the whole run.")
-    return Outcome(histogram(last), (), figures, tuple(notes))
+    return ToolOutcome(histogram(last), (), figures, tuple(notes))
 
 
 def why(raw: str, ended: Ended) -> str:
-    """The first thing sysbench called fatal, or its last lines."""
-    return _fatal(raw) or ended.tail[:300] or f"ended with exit code {ended.code}"
+    """The first thing sysbench called fatal, or the lines that tell most."""
+    return _fatal(raw) or f"ended with exit code {ended.code}: {ended.said}"
 
 
 def _fatal(raw: str) -> str:
-    """What came first, and the error behind it: "unable to connect" alone says little. Statements are cut: they may be a megabyte long."""
+    """What came first, and the error behind it: "unable to connect" alone says little. Statements
+    are cut: they may be a megabyte long."""
     said = list(dict.fromkeys(text.strip()[:200] for text in FATAL.findall(raw)))
     return "; ".join(said[:2])
 
@@ -170,11 +197,14 @@ def histogram(text: str) -> Histogram | None:
 
 
 def once(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, work: Path | None = None) -> str:
-    """Runs a command of sysbench that is not timed (prepare, cleanup) in `work`, else in `folder`, where its output goes; the output. Raises CouldNotRun."""
+    """Runs a command of sysbench that is not timed (prepare, cleanup) in `work`, else in `folder`,
+    where its output goes; the output. Raises CouldNotRun."""
     raw = folder / f"{what}.txt"
-    ended = run(Command((tool.path, *words), work or folder), raw, limit_s, lambda at, line: None)
+    ended = run_lines(Command((tool.path, *words), work or folder), raw, limit_s)
     text = raw.read_text(errors="replace")
     if ended.late or ended.code:
         said = f"took longer than {limit_s:,.0f} s" if ended.late else why(text, ended)
-        raise CouldNotRun(f"sysbench {what}", said, SOURCE, f"See {DOC}, When something fails; the server's error log may have more.")
+        raise CouldNotRun(
+            f"sysbench {what}", said, SOURCE, f"See {DOC}, When something fails; the server's error log may have more."
+        )
     return text

@@ -8,18 +8,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from headrace.base.processes import Command, Ended
 from headrace.base.units import GIB, MIB
 from headrace.bench.drivers import sysbench
-from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Report, Say, silent
+from headrace.bench.drivers.benchmark import (
+    Benchmark,
+    IntervalReport,
+    RunLoad,
+    Say,
+    ToolOutcome,
+    check_numbers,
+    check_one_of,
+    silent,
+)
 from headrace.bench.drivers.files import check_folder, file_whole, free_for
-from headrace.bench.run.process import Command, Ended
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
 
 MODES = ("seqwr", "seqrewr", "seqrd", "rndrd", "rndwr", "rndrw")
 IO_MODES, FLAGS, SYNCS = ("sync", "async", "mmap"), ("sync", "dsync", "direct"), ("fsync", "fdatasync")
 FOLDER = "headrace-fileio"
-PREPARE_MORE_S = 600.0
+PREPARE_MORE_S = 600.0  # a guess: what starting and syncing take at most
 N = sysbench.NUMBER
 REPORT = re.compile(rf"\[ (\d+)s \] reads: {N} MiB/s writes: {N} MiB/s fsyncs: {N}/s latency \(ms,95%\): {N}\Z")
 TOTALS = {
@@ -31,8 +40,13 @@ TOTALS = {
 
 @dataclass(frozen=True)
 class SysbenchFileio(Benchmark):
-    """`mode`: of sysbench. `files` of together `size_gib`. `block_kib`: KiB a request. `io_mode`: sync, async (128 in flight a client) or mmap. `flags`: of open: direct, dsync, sync.
-    `fsync_every`: so many requests, 0: never; `fsync_all`: after each write; `fsync_mode`: fsync or fdatasync. `rw_ratio`: reads a write of rndrw."""
+    """`mode`: of sysbench. `files` of together `size_gib`.
+
+    `block_kib`: KiB a request. `io_mode`: sync, async (128 in flight a client) or mmap. `flags`: of
+    open: direct, dsync, sync. `fsync_every`: after this many requests, 0: never; `fsync_all`: after
+    each write; `fsync_mode`: fsync or fdatasync. `rw_ratio`: reads per write of rndrw. Raises
+    InputError.
+    """
 
     name: ClassVar[str] = "sysbench-fileio"
     program: ClassVar[str] = "sysbench"
@@ -51,65 +65,77 @@ class SysbenchFileio(Benchmark):
     rw_ratio: float = 1.5
 
     def __post_init__(self) -> None:
-        for what, value, known in (("mode", self.mode, MODES), ("io_mode", self.io_mode, IO_MODES), ("fsync_mode", self.fsync_mode, SYNCS)):
-            if value not in known:
-                raise InputError(f"{what} {str(value)[:40]}", f"must be one of {', '.join(known)}", f"{DOC}, sysbench-fileio")
-        if wrong := [flag for flag in self.flags if flag not in FLAGS]:
-            raise InputError(f"flag {wrong[0][:40]}", f"must be one of {', '.join(FLAGS)}", f"{DOC}, sysbench-fileio")
-        for what, value, low, high in (
-            ("size_gib", self.size_gib, 2**-8, 65_536), ("files", self.files, 1, 100_000), ("block_kib", self.block_kib, 1, 16_384),
-            ("fsync_every", self.fsync_every, 0, 1_000_000), ("rw_ratio", self.rw_ratio, 0, 1_000),
-        ):  # fmt: skip
-            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-                raise InputError(f"{what} = {value}", f"must be {low:g} to {high:,}", f"{DOC}, sysbench-fileio")
+        source = f"{DOC}, sysbench-fileio"
+        check_one_of(
+            source, mode=(self.mode, MODES), io_mode=(self.io_mode, IO_MODES), fsync_mode=(self.fsync_mode, SYNCS)
+        )
+        for flag in self.flags:
+            check_one_of(source, flag=(flag, FLAGS))
+        check_numbers(
+            source,
+            size_gib=(self.size_gib, 2**-8, 65_536),
+            files=(self.files, 1, 100_000),
+            block_kib=(self.block_kib, 1, 16_384),
+            fsync_every=(self.fsync_every, 0, 1_000_000),
+            rw_ratio=(self.rw_ratio, 0, 1_000),
+        )
         if self._file_bytes < self.block_kib * 1024:
-            raise InputError(
+            files, rule = (
                 f"{self.files} files of {self.size_gib:g} GiB",
                 f"are smaller than a request of {self.block_kib} KiB",
-                f"{DOC}, sysbench-fileio",
-                "Use fewer files.",
             )
+            raise InputError(files, rule, source, "Use fewer files.")
 
     def options(self) -> dict:
         return asdict(self) | {"flags": sorted(self.flags)}
 
     def check_target(self, target: Target) -> None:
         check_folder(self.name, target)
-        if not target.folder.is_dir():
-            raise InputError(str(target.folder), "sysbench fileio works in a folder", DOC, "Mount the device, or use fio.")
+        if not target.files.is_dir():
+            raise InputError(
+                str(target.files), "sysbench fileio works in a folder", DOC, "Mount the device, or use fio."
+            )
 
     def prepared(self, target: Target, threads: int) -> bool:
-        folder = target.folder / FOLDER
+        folder = target.files / FOLDER
         if not folder.exists():
             return False
         found = len(list(folder.glob("test_file.*")))
         if found != self.files:
-            raise InputError(str(folder), f"holds {found} files, not {self.files}", f"{DOC}, Preparing", "Write them anew: --fresh.")
+            raise InputError(
+                str(folder), f"holds {found} files, not {self.files}", f"{DOC}, Preparing", "Write them anew: --fresh."
+            )
         return all(file_whole(folder / f"test_file.{number}", self._file_bytes) for number in range(self.files))
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
-        place = target.folder / FOLDER
-        free_for(target.folder, self.files * self._file_bytes)
+        place = target.files / FOLDER
+        free_for(target.files, self.files * self._file_bytes)
         place.mkdir(exist_ok=True)
         say(f"writing {self.files} files, {self.size_gib:g} GiB")
         # At 1 MiB/s and slower something is wrong.
         limit_s = PREPARE_MORE_S + self.files * self._file_bytes / MIB
-        sysbench.once(self.tool(), ["fileio", f"--rand-seed={seed}", *self._words()[1:], "prepare"], folder, "prepare", limit_s, work=place)
+        sysbench.once(
+            self.tool(),
+            ["fileio", f"--rand-seed={seed}", *self._words(), "prepare"],
+            folder,
+            "prepare",
+            limit_s,
+            work=place,
+        )
 
-    def command(self, target: Target, load: Load, folder: Path) -> Command:
-        words = [
-            self.tool().path, "fileio", f"--threads={load.threads}", f"--time={load.all_s}", "--events=0", "--report-interval=1", "--percentile=95", "--histogram",
-            f"--rand-seed={load.seed}", f"--forced-shutdown={sysbench.SHUTDOWN_S}", *([f"--report-checkpoints={load.warmup_s}"] if load.warmup_s else []), *self._words()[1:], "run",
-        ]  # fmt: skip
-        return Command(tuple(words), target.folder / FOLDER)
+    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+        words = [self.tool().path, "fileio", *sysbench.timing_words(load), *self._words(), "run"]
+        return Command(tuple(words), target.files / FOLDER)
 
-    def line(self, text: str) -> Report | None:
+    def line(self, text: str) -> IntervalReport | None:
         match = REPORT.match(text.strip()) if "fsyncs:" in text else None
         if match is None:
             return None
-        end, read, written, fsyncs, p95 = (float(value) if value.strip("-") not in ("nan", "inf") else 0.0 for value in match.groups())
+        end, read, written, fsyncs, p95 = (
+            float(value) if value.strip("-") not in ("nan", "inf") else 0.0 for value in match.groups()
+        )
         requests = (read + written) * 1024 / self.block_kib
-        return Report(
+        return IntervalReport(
             end,
             requests,
             requests + fsyncs,
@@ -119,32 +145,46 @@ class SysbenchFileio(Benchmark):
             {"tool_read_mib_s": read, "tool_write_mib_s": written, "tool_fsyncs_per_s": fsyncs},
         )
 
-    def outcome(self, raw: str, load: Load, folder: Path) -> Outcome:
+    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         found = sysbench.outcome(raw, load)
         last = raw[raw.rfind("File operations:") :]
-        totals = {name: float(match[1]) for name, pattern in TOTALS.items() if (match := re.search(rf"^{pattern}", last, re.MULTILINE))}
+        totals = {
+            name: float(match[1])
+            for name, pattern in TOTALS.items()
+            if (match := re.search(rf"^{pattern}", last, re.MULTILINE))
+        }
         # "events" are requests and fsyncs.
-        return Outcome(found.histogram, (), found.figures | totals, found.notes)
+        return ToolOutcome(found.histogram, (), found.figures | totals, found.notes)
 
     def why(self, raw: str, ended: Ended) -> str:
         return sysbench.why(raw, ended)
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        place = target.folder / FOLDER
+        place = target.files / FOLDER
         if place.is_symlink() or not place.is_dir():
             return
         shutil.rmtree(place, ignore_errors=True)
 
     @property
     def _file_bytes(self) -> int:
-        """Whole MiB where there is one at least, else whole requests: sysbench cuts the total into equal files."""
+        """Whole MiB if it has one at least, else whole requests: sysbench cuts the total into
+        equal files."""
         each = int(self.size_gib * GIB / self.files)
         return each // MIB * MIB if each >= MIB else each // (self.block_kib * 1024) * self.block_kib * 1024
 
     def _words(self) -> list[str]:
-        words = [
-            "fileio", f"--file-num={self.files}", f"--file-total-size={self.files * self._file_bytes}", f"--file-block-size={self.block_kib * 1024}", f"--file-test-mode={self.mode}",
-            f"--file-io-mode={self.io_mode}", f"--file-fsync-freq={self.fsync_every}", f"--file-fsync-all={'on' if self.fsync_all else 'off'}", "--file-fsync-end=off",
-            f"--file-fsync-mode={self.fsync_mode}", f"--file-rw-ratio={self.rw_ratio:g}",
-        ]  # fmt: skip
-        return words + ([f"--file-extra-flags={','.join(sorted(self.flags))}"] if self.flags else [])
+        words = {
+            "num": self.files,
+            "total-size": self.files * self._file_bytes,
+            "block-size": self.block_kib * 1024,
+            "test-mode": self.mode,
+            "io-mode": self.io_mode,
+            "fsync-freq": self.fsync_every,
+            "fsync-all": "on" if self.fsync_all else "off",
+            "fsync-end": "off",
+            "fsync-mode": self.fsync_mode,
+            "rw-ratio": f"{self.rw_ratio:g}",
+        }
+        if self.flags:
+            words["extra-flags"] = ",".join(sorted(self.flags))
+        return [f"--file-{name}={value}" for name, value in words.items()]

@@ -10,39 +10,75 @@ from pathlib import Path
 from typing import ClassVar
 
 from headrace.base.checks import did_you_mean
+from headrace.base.processes import Command, Ended
 from headrace.bench.drivers import sysbench
-from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Report, Say, silent
-from headrace.bench.run.process import Command, Ended
+from headrace.bench.drivers.benchmark import (
+    Benchmark,
+    IntervalReport,
+    RunLoad,
+    Say,
+    ToolOutcome,
+    check_numbers,
+    check_one_of,
+    silent,
+)
 from headrace.bench.server import require_database, table_rows, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS
 
-# oltp_common.lua: what shapes a transaction. name: (lowest, highest) of a whole number, None: on or off.
+# oltp_common.lua: what shapes a transaction. name: (lowest, highest) of a whole number, None: on or
+# off.
 SHAPES: dict[str, tuple[int, int] | None] = {
-    "point_selects": (0, 10_000), "simple_ranges": (0, 10_000), "sum_ranges": (0, 10_000), "order_ranges": (0, 10_000), "distinct_ranges": (0, 10_000),
-    "index_updates": (0, 10_000), "non_index_updates": (0, 10_000), "delete_inserts": (0, 10_000), "range_size": (1, 1_000_000), "range_selects": None,
-    "skip_trx": None, "secondary": None, "auto_inc": None, "create_secondary": None, "random_points": (1, 10_000), "number_of_ranges": (1, 10_000), "delta": (1, 1_000_000),
-}  # fmt: skip
-ONLY_OF = {"random_points": "select_random_points", "number_of_ranges": "select_random_ranges", "delta": "select_random_ranges"}
+    "point_selects": (0, 10_000),
+    "simple_ranges": (0, 10_000),
+    "sum_ranges": (0, 10_000),
+    "order_ranges": (0, 10_000),
+    "distinct_ranges": (0, 10_000),
+    "index_updates": (0, 10_000),
+    "non_index_updates": (0, 10_000),
+    "delete_inserts": (0, 10_000),
+    "range_size": (1, 1_000_000),
+    "range_selects": None,
+    "skip_trx": None,
+    "secondary": None,
+    "auto_inc": None,
+    "create_secondary": None,
+    "random_points": (1, 10_000),
+    "number_of_ranges": (1, 10_000),
+    "delta": (1, 1_000_000),
+}
+ONLY_OF = {
+    "random_points": "select_random_points",
+    "number_of_ranges": "select_random_ranges",
+    "delta": "select_random_ranges",
+}
 BULK = "bulk_insert"
 # Those whose rows count is the same after a run: they change rows, or delete and insert them again.
-KEEPING = ("oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_update_index", "oltp_update_non_index",
-           "select_random_points", "select_random_ranges")  # fmt: skip
+_KEEPING = """
+oltp_read_write oltp_read_only oltp_write_only oltp_point_select oltp_update_index
+oltp_update_non_index select_random_points select_random_ranges
+"""
+KEEPING = tuple(_KEEPING.split())
 MAX_TABLES, MAX_ROWS = 10_000, 2_000_000_000  # rows are 32-bit integers in sysbench's tables
 # Counting rows reads all of an index: up to here it takes moments.
 COUNTED_ROWS = 1_000_000
-# A row takes 220 bytes on disk with its index (sysbench 1.0, InnoDB: 10 M rows are 2.4 GB): at 1 MiB/s, what an empty gp2 of 1 GiB does with random writes, and a margin.
+# A row takes 220 bytes on disk with its index (sysbench 1.0, InnoDB: 10 M rows are 2.4 GB): at 1
+# MiB/s, what an empty gp2 of 1 GiB does with random writes, and a margin.
 PREPARE_S_PER_ROW, PREPARE_MORE_S = 1e-3, 600.0
-CLEANUP_S = 600.0
-PREPARE_THREADS = 8
-ENGINES = {"innodb": "innodb", "myrocks": "rocksdb"}
+CLEANUP_S = 600.0  # a guess: dropping tables takes seconds
+PREPARE_THREADS = 8  # a guess: more do not load faster on small machines
+ENGINES: dict[str | None, str] = {"innodb": "innodb", "myrocks": "rocksdb"}
 
 
 @dataclass(frozen=True)
 class SysbenchOltp(Benchmark):
-    """`script`: of sysbench. `tables` of `rows` each. `distribution`: uniform, gaussian, special (sysbench's default), pareto, zipfian; `parameters` of it, named as in
-    docs/reference/run-description.md. `shape`: options of the script, such as {"point_selects": 5, "skip_trx": True}. Raises InputError."""
+    """`script`: of sysbench.
+
+    `tables` of `rows` each. `distribution`: uniform, gaussian, special (sysbench's default),
+    pareto, zipfian; `parameters` of it, named as in docs/reference/run-description.md. `shape`:
+    options of the script, such as {"point_selects": 5, "skip_trx": True}. Raises InputError.
+    """
 
     name: ClassVar[str] = "sysbench-oltp"
     program: ClassVar[str] = "sysbench"
@@ -56,25 +92,24 @@ class SysbenchOltp(Benchmark):
     shape: Mapping[str, int | bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _one_of("script", self.script, SCRIPTS)
-        _one_of("distribution", self.distribution, tuple(DISTRIBUTIONS))
-        for what, value, most in (("tables", self.tables, MAX_TABLES), ("rows", self.rows, MAX_ROWS)):
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise InputError(f"{what} = {value}", f"must be a whole number from 1 to {most:,}", DOC)
+        source = f"{DOC}, sysbench-oltp"
+        check_one_of(source, script=(self.script, SCRIPTS), distribution=(self.distribution, tuple(DISTRIBUTIONS)))
+        check_numbers(source, whole=True, tables=(self.tables, 1, MAX_TABLES), rows=(self.rows, 1, MAX_ROWS))
         allowed = DISTRIBUTIONS[self.distribution]
         for key, value in self.parameters.items():
             if key not in allowed:
-                raise InputError(key[:60], f"is no parameter of the distribution {self.distribution}", f"{DOC}, sysbench-oltp",
-                                 f"Known: {', '.join(allowed) or 'none'}.")  # fmt: skip
-            low, high = allowed[key][1:]
-            if not low <= value <= high:
-                raise InputError(f"{key} = {value}", f"must be {low:g} to {high:g}", f"{DOC}, sysbench-oltp")
+                rule = f"is not a parameter of the distribution {self.distribution}"
+                raise InputError(key[:60], rule, source, f"Known: {', '.join(allowed) or 'none'}.")
+            check_numbers(source, False, **{key: (value, *allowed[key][1:])})
         for key, value in self.shape.items():
             _check_shape(self.script, key, value)
 
     def options(self) -> dict:
         every = {key: usual for key, (usual, _, _) in DISTRIBUTIONS[self.distribution].items()} | dict(self.parameters)
-        return asdict(self) | {"parameters": {key: float(value) for key, value in every.items()}, "shape": dict(sorted(self.shape.items()))}
+        return asdict(self) | {
+            "parameters": {key: float(value) for key, value in every.items()},
+            "shape": dict(sorted(self.shape.items())),
+        }
 
     def check_target(self, target: Target) -> None:
         require_database(self.name, target)
@@ -89,26 +124,40 @@ class SysbenchOltp(Benchmark):
         rows = 0 if self.script == BULK else self.rows
         missing = [name for name in wanted if name not in found]
         other = [
-            name for name in wanted if name in found and (table_rows(target, name) != 0 if rows == 0 else table_rows(target, name) < rows)
+            name
+            for name in wanted
+            if name in found and (table_rows(target, name) != 0 if rows == 0 else table_rows(target, name) < rows)
         ]
         if not missing and not other:
             return True
-        what = f"{len(missing)} of {len(wanted)} tables are missing" if missing else f"{other[0]} has other rows than {rows:,}"
-        raise InputError(f"database {target.address.database}", f"holds sysbench's tables, but {what}", f"{DOC}, Preparing",
-                         "Prepare them anew (--fresh drops sbtest1 and so on), or name another database.")  # fmt: skip
+        what = (
+            f"{len(missing)} of {len(wanted)} tables are missing"
+            if missing
+            else f"{other[0]} has other rows than {rows:,}"
+        )
+        hint = "Prepare them anew (--fresh drops sbtest1 and so on), or name another database."
+        rule = f"holds sysbench's tables, but {what}"
+        raise InputError(f"database {target.database}", rule, f"{DOC}, Preparing", hint)
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
         tool = self.tool()
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         workers = threads if self.script == BULK else min(self.tables, PREPARE_THREADS, max(1, threads))
         say(f"preparing {self.tables} tables of {self.rows:,} rows")
         limit_s = PREPARE_MORE_S + PREPARE_S_PER_ROW * self.tables * self.rows
-        words = [f"--config-file={account}", f"--threads={workers}", f"--rand-seed={seed}", *self._words(target), self.script, "prepare"]
+        words = [
+            f"--config-file={account}",
+            f"--threads={workers}",
+            f"--rand-seed={seed}",
+            *self._words(target),
+            self.script,
+            "prepare",
+        ]
         sysbench.once(tool, words, folder, "prepare", limit_s)
 
-    def command(self, target: Target, load: Load, folder: Path) -> Command:
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
-        words = [*sysbench.base_words(self.tool(), account, load), *self._words(target)]
+    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
+        words = [*sysbench.server_words(self.tool(), account, load), *self._words(target)]
         if self.distribution != "zipfian":
             return Command((*words, self.script, "run"), folder)
         with as_file(files("headrace.bench.drivers").joinpath("lua")) as lua:
@@ -121,10 +170,10 @@ class SysbenchOltp(Benchmark):
             {"HEADRACE_SCRIPT": self.script, "HEADRACE_ZIPFIAN_EXP": repr(exponent)},
         )
 
-    def line(self, text: str) -> Report | None:
+    def line(self, text: str) -> IntervalReport | None:
         return sysbench.report(text)
 
-    def outcome(self, raw: str, load: Load, folder: Path) -> Outcome:
+    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         return sysbench.outcome(raw, load)
 
     def why(self, raw: str, ended: Ended) -> str:
@@ -138,11 +187,15 @@ class SysbenchOltp(Benchmark):
         wrong = [f"table {name} is gone" for name in wanted if name not in found]
         if not wrong and self.tables * self.rows <= COUNTED_ROWS:
             counts = {name: table_rows(target, name, exact=True) for name in wanted}
-            wrong = [f"table {name} has {count:,} rows, not {self.rows:,}" for name, count in counts.items() if count < self.rows]
+            wrong = [
+                f"table {name} has {count:,} rows, not {self.rows:,}"
+                for name, count in counts.items()
+                if count < self.rows
+            ]
         return wrong
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         most = max([int(name[6:]) for name in tables_of(target, r"sbtest\d+")], default=0)
         if most:
             words = [f"--config-file={account}", f"--tables={most}", f"--threads={most if self.script == BULK else 1}"]
@@ -163,34 +216,36 @@ class SysbenchOltp(Benchmark):
     def _words(self, target: Target) -> list[str]:
         if self.script == BULK:
             return []  # it has no options of its own, and refuses those of others
-        words = [f"--tables={self.tables}", f"--table_size={self.rows}", f"--mysql_storage_engine={ENGINES[target.engine]}"]
+        words = [
+            f"--tables={self.tables}",
+            f"--table_size={self.rows}",
+            f"--mysql_storage_engine={ENGINES[target.engine]}",
+        ]
         for key, value in self.shape.items():
             words.append(f"--{key}={('on' if value else 'off') if isinstance(value, bool) else value}")
         if self.distribution != "zipfian":
             words.append(f"--rand-type={self.distribution}")
         words += [
-            f"--{key.replace('_', '-')}={value:g}" for key, value in self.options()["parameters"].items() if key != "rand_zipfian_exp"
+            f"--{key.replace('_', '-')}={value:g}"
+            for key, value in self.options()["parameters"].items()
+            if key != "rand_zipfian_exp"
         ]
         return words
 
 
-def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InputError(
-            f"{what} {str(value)[:60]}", f"must be one of {', '.join(known)}", f"{DOC}, sysbench-oltp", did_you_mean(value, known)
-        )
-
-
 def _check_shape(script: str, key: str, value: int | bool) -> None:
+    source = f"{DOC}, sysbench-oltp"
     if key not in SHAPES:
-        raise InputError(key[:60], "is no option of sysbench's OLTP scripts known here", f"{DOC}, sysbench-oltp", did_you_mean(key, SHAPES))
+        raise InputError(
+            key[:60], "is not an option of sysbench's OLTP scripts known here", source, did_you_mean(key, SHAPES)
+        )
     if script == BULK or ONLY_OF.get(key, script) != script:
-        raise InputError(key, f"is no option of {script}", f"{DOC}, sysbench-oltp", "Leave it out.")
+        raise InputError(key, f"is not an option of {script}", source, "Leave it out.")
     span = SHAPES[key]
-    if span is None and not isinstance(value, bool):
-        raise InputError(f"{key} = {value}", "must be on or off", f"{DOC}, sysbench-oltp")
-    if span is not None and (isinstance(value, bool) or not isinstance(value, int) or not span[0] <= value <= span[1]):
-        raise InputError(f"{key} = {value}", f"must be a whole number from {span[0]:,} to {span[1]:,}", f"{DOC}, sysbench-oltp")
+    if span is not None:
+        check_numbers(source, True, **{key: (value, *span)})
+    elif not isinstance(value, bool):
+        raise InputError(f"{key} = {value}", "must be on or off", source)
 
 
 def _check_engine(target: Target, found: Mapping[str, str]) -> None:
@@ -198,5 +253,9 @@ def _check_engine(target: Target, found: Mapping[str, str]) -> None:
     wanted = ENGINES[target.engine]
     for name, engine in sorted(found.items(), key=lambda item: int(re.sub(r"\D", "", item[0]) or 0)):
         if engine.lower() != wanted:
-            raise InputError(f"table {name}", f"is of {engine}, and the run is of {target.engine}", f"{DOC}, Preparing",
-                             "Prepare them anew (--fresh), name another database, or say --engine.")  # fmt: skip
+            raise InputError(
+                f"table {name}",
+                f"is of {engine}, and the run is of {target.engine}",
+                f"{DOC}, Preparing",
+                "Prepare them anew (--fresh), name another database, or say --engine.",
+            )

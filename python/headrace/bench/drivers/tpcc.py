@@ -1,7 +1,9 @@
-"""TPC-C: Headrace's script for sysbench (lua/tpcc.lua), its data, its percentiles by transaction, and the standard's consistency conditions.
+"""TPC-C: Headrace's script for sysbench (lua/tpcc.lua), its data, its percentiles by transaction,
+and the standard's consistency conditions.
 
-Why a script and not a program of its own: sysbench is kept, in Debian, speaks over the socket, makes the per-second lines and the histogram that a calibration wants (go-tpc's has one
-digit and nothing below a millisecond, and takes TCP only).
+Why a script and not a program of its own: sysbench is kept, in Debian, speaks over the socket,
+makes the per-second lines and the histogram that a calibration wants (go-tpc's has one digit and
+nothing below a millisecond, and takes TCP only).
 """
 
 from __future__ import annotations
@@ -12,12 +14,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
 
+from headrace.base.processes import Command, Ended
 from headrace.bench.drivers import sysbench
-from headrace.bench.drivers.benchmark import Benchmark, Load, Outcome, Report, Say, silent
+from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
 from headrace.bench.drivers.percentiles import Histogram, merged
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.drivers.tpcc_checks import consistency
-from headrace.bench.run.process import Command, Ended
 from headrace.bench.server import cursor_on, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
@@ -31,12 +32,15 @@ COUNTED = re.compile(r"^headrace-tpcc (\w+) ([0-9:,-]*)$", re.MULTILINE)
 BUCKET = 0.018  # of the natural logarithm, as in the script
 # 500,000 rows a warehouse, at a tenth of what a laptop loads (some 10 s a warehouse).
 PREPARE_S_PER_WAREHOUSE, PREPARE_MORE_S = 1_200.0, 600.0
-MAX_WAREHOUSES = 100_000
+MAX_WAREHOUSES = 100_000  # a guess: 10 TB
+# The conditions are checked in the first warehouses: each has 500,000 rows to read (a guess).
+MOST_CHECKED = 10
 
 
 @dataclass(frozen=True)
 class Tpcc(Benchmark):
-    """`warehouses`: some 0.1 GiB each in InnoDB. `items`, `customers` (of a district): other numbers than the standard's make small data for trials. Raises InputError."""
+    """`warehouses`: some 0.1 GiB each in InnoDB. `items`, `customers` (of a district): other
+    numbers than the standard's make small data for trials. Raises InputError."""
 
     name: ClassVar[str] = "tpcc"
     program: ClassVar[str] = "sysbench"
@@ -47,11 +51,13 @@ class Tpcc(Benchmark):
     customers: int = STANDARD_CUSTOMERS
 
     def __post_init__(self) -> None:
-        for what, value, low, high in (
-            ("warehouses", self.warehouses, 1, MAX_WAREHOUSES), ("items", self.items, 100, STANDARD_ITEMS), ("customers", self.customers, 10, STANDARD_CUSTOMERS),
-        ):  # fmt: skip
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise InputError(f"{what} = {value}", f"must be a whole number from {low:,} to {high:,}", f"{DOC}, tpcc")
+        check_numbers(
+            f"{DOC}, tpcc",
+            whole=True,
+            warehouses=(self.warehouses, 1, MAX_WAREHOUSES),
+            items=(self.items, 100, STANDARD_ITEMS),
+            customers=(self.customers, 10, STANDARD_CUSTOMERS),
+        )
 
     @property
     def standard(self) -> bool:
@@ -69,51 +75,65 @@ class Tpcc(Benchmark):
         if not found:
             return False
         wrong = [f"tpcc_{name} is missing" for name in TABLES if f"tpcc_{name}" not in found]
-        wrong += [f"{name} is of {engine}" for name, engine in found.items() if engine.lower() != ENGINES[target.engine]]
+        wrong += [
+            f"{name} is of {engine}" for name, engine in found.items() if engine.lower() != ENGINES[target.engine]
+        ]
         wrong = wrong or self._sizes(target)
         if wrong:
-            raise InputError(f"database {target.address.database}", f"holds tables of TPC-C, but {wrong[0]}", f"{DOC}, Preparing",
-                             "Prepare them anew (--fresh drops tpcc_warehouse and so on), or name another database.")  # fmt: skip
+            hint = "Prepare them anew (--fresh drops tpcc_warehouse and so on), or name another database."
+            rule = f"holds tables of TPC-C, but {wrong[0]}"
+            raise InputError(f"database {target.database}", rule, f"{DOC}, Preparing", hint)
         return True
 
     def _sizes(self, target: Target) -> list[str]:
         with cursor_on(target) as cursor:
             cursor.execute(
                 "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s",
-                (target.address.database, INDEX),
+                (target.database, INDEX),
             )
             if not cursor.fetchone()[0]:
                 return ["the loading was not finished"]
             found = {}
             for what, query in (
-                ("warehouses", "SELECT COUNT(*) FROM tpcc_warehouse"), ("items", "SELECT MAX(i_id) FROM tpcc_item"),
+                ("warehouses", "SELECT COUNT(*) FROM tpcc_warehouse"),
+                ("items", "SELECT MAX(i_id) FROM tpcc_item"),
                 ("customers", "SELECT MAX(c_id) FROM tpcc_customer WHERE c_w_id = 1 AND c_d_id = 1"),
-            ):  # fmt: skip
+            ):
                 cursor.execute(query)
                 found[what] = cursor.fetchone()[0] or 0
-        return [f"with {found[what]:,} {what}, not {value:,}" for what, value in self.options().items() if found[what] != value]
+        return [
+            f"with {found[what]:,} {what}, not {value:,}"
+            for what, value in self.options().items()
+            if found[what] != value
+        ]
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
         tool = self.tool()
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         script = _script(folder)
         words = [f"--config-file={account}", "--db-driver=mysql", f"--rand-seed={seed}", *self._words(target)]
         limit_s = PREPARE_MORE_S + PREPARE_S_PER_WAREHOUSE * self.warehouses
         sysbench.once(tool, [*words, script, "create"], folder, "create", PREPARE_MORE_S)
         say(f"loading {self.warehouses} warehouses")
-        sysbench.once(tool, [*words, f"--threads={max(1, min(self.warehouses, threads, 8))}", script, "load"], folder, "load", limit_s)
+        sysbench.once(
+            tool,
+            [*words, f"--threads={max(1, min(self.warehouses, threads, 8))}", script, "load"],
+            folder,
+            "load",
+            limit_s,
+        )
         say("making the indexes")
         sysbench.once(tool, [*words, script, "index"], folder, "index", limit_s)
 
-    def command(self, target: Target, load: Load, folder: Path) -> Command:
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
-        words = sysbench.base_words(self.tool(), account, load)
+    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
+        words = sysbench.server_words(self.tool(), account, load)
         return Command((*words, *self._words(target), f"--warmup={load.warmup_s}", _script(folder), "run"), folder)
 
-    def line(self, text: str) -> Report | None:
+    def line(self, text: str) -> IntervalReport | None:
         return sysbench.report(text)
 
-    def outcome(self, raw: str, load: Load, folder: Path) -> Outcome:
+    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         found = sysbench.outcome(raw, load)
         by_kind = by_transaction(raw)
         figures = dict(found.figures)
@@ -127,9 +147,10 @@ class Tpcc(Benchmark):
         notes = list(found.notes)
         if not self.standard:
             notes.append(
-                f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of a district (of 3,000)."
+                f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of "
+                "a district (of 3,000)."
             )
-        return Outcome(found.histogram, (), figures, tuple(notes))
+        return ToolOutcome(found.histogram, (), figures, tuple(notes))
 
     def why(self, raw: str, ended: Ended) -> str:
         return sysbench.why(raw, ended)
@@ -139,13 +160,18 @@ class Tpcc(Benchmark):
             return consistency(cursor, self.warehouses)
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         sysbench.once(
-            self.tool(), [f"--config-file={account}", "--db-driver=mysql", _script(folder), "cleanup"], folder, "cleanup", PREPARE_MORE_S
+            self.tool(),
+            [f"--config-file={account}", "--db-driver=mysql", _script(folder), "cleanup"],
+            folder,
+            "cleanup",
+            PREPARE_MORE_S,
         )
 
     def described(self) -> dict | None:
-        """The same tables, transactions and mix as sysbench-tpcc with one set of tables; small data are no TPC-C."""
+        """The same tables, transactions and mix as sysbench-tpcc with one set of tables; small data
+        are no TPC-C."""
         return {"name": "sysbench-tpcc", "tables": 1, "scale": self.warehouses} if self.standard else {"name": "own"}
 
     def _words(self, target: Target) -> list[str]:
@@ -155,7 +181,9 @@ class Tpcc(Benchmark):
 
 def _script(folder: Path) -> str:
     path = folder / SCRIPT
-    path.write_text(files("headrace.bench.drivers").joinpath("lua", SCRIPT).read_text(encoding="utf-8"), encoding="utf-8")
+    path.write_text(
+        files("headrace.bench.drivers").joinpath("lua", SCRIPT).read_text(encoding="utf-8"), encoding="utf-8"
+    )
     return str(path)
 
 
@@ -163,10 +191,32 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
     """Latencies by kind of transaction: what the clients wrote at their ends, added up."""
     found: dict[str, list[Histogram]] = {}
     for kind, text in COUNTED.findall(raw):
-        pairs = sorted((int(bucket), int(count)) for bucket, count in (pair.split(":") for pair in text.split(",") if ":" in pair))
+        pairs = sorted(
+            (int(bucket), int(count)) for bucket, count in (pair.split(":") for pair in text.split(",") if ":" in pair)
+        )
         if pairs:
             values = tuple(round(2.718281828459045 ** (BUCKET * bucket), 9) for bucket, _ in pairs)
             found.setdefault(kind, []).append(
-                Histogram(values, tuple(count for _, count in pairs), "headrace's TPC-C script", sysbench.HISTOGRAM_ERROR_PERCENT)
+                Histogram(
+                    values,
+                    tuple(count for _, count in pairs),
+                    "headrace's TPC-C script",
+                    sysbench.HISTOGRAM_ERROR_PERCENT,
+                )
             )
     return {kind: merged(parts) for kind, parts in found.items()}
+
+
+def consistency(cursor, warehouses: int) -> list[str]:
+    """Sentences about conditions that do not hold, in the order of the standard."""
+    most = min(warehouses, MOST_CHECKED)
+    text = files("headrace.bench.drivers").joinpath("tpcc_conditions.sql").read_text(encoding="utf-8")
+    wrong = []
+    for number, query in re.findall(r"^-- (\d+)$\n(.*?)(?=^-- |\Z)", text, re.MULTILINE | re.DOTALL):
+        cursor.execute(query, (most,) * query.count("%s"))
+        if broken := int(cursor.fetchone()[0]):
+            wrong.append(
+                f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the "
+                f"first {most} warehouses"
+            )
+    return wrong

@@ -1,4 +1,5 @@
-"""DuckDB over the run store: tables `runs`, `series`, `percentiles`, read from the files as they are.
+"""DuckDB over the run store: tables `runs`, `series`, `percentiles`, read from the files as they
+are.
 
 runs         a row a run: what was run on what, and every figure of the summary
 series       the time lines of all runs, with a column `run`
@@ -19,25 +20,51 @@ from headrace.bench.store.store import PERCENTILES_FILE, RUN_FILE, SERIES_FILE, 
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
 
-FORMATS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".csv": "FORMAT csv, HEADER", ".json": "FORMAT json, ARRAY true"}
+FORMATS = {
+    ".parquet": "FORMAT parquet, COMPRESSION zstd",
+    ".csv": "FORMAT csv, HEADER",
+    ".json": "FORMAT json, ARRAY true",
+}
 TABLES = ("runs", "series", "percentiles")
 # Columns of `runs` before the figures: name, path in run.json, type.
 COLUMNS = (
-    ("run", "$.id", "VARCHAR"), ("name", "$.name", "VARCHAR"), ("state", "$.state", "VARCHAR"), ("began_at", "$.began_at", "TIMESTAMPTZ"), ("benchmark", "$.benchmark.name", "VARCHAR"),
-    ("options", "$.benchmark.options", "VARCHAR"), ("threads", "$.load.threads", "BIGINT"), ("asked_s", "$.load.seconds", "BIGINT"), ("warmup_s", "$.load.warmup_s", "BIGINT"),
-    ("seed", "$.load.seed", "BIGINT"), ("storage", "$.target.storage", "VARCHAR"), ("log_storage", "$.target.log_storage", "VARCHAR"), ("engine", "$.target.engine", "VARCHAR"),
-    ("flavor", "$.target.flavor", "VARCHAR"), ("version", "$.target.version", "VARCHAR"), ("cache_gib", "$.target.cache_gib", "DOUBLE"), ("data_gib", "$.target.data_gib", "DOUBLE"),
-    ("start", "$.start", "VARCHAR"), ("tool", "$.tool.name", "VARCHAR"), ("tool_version", "$.tool.version", "VARCHAR"), ("host", "$.environment.host", "VARCHAR"),
-    ("kernel", "$.environment.kernel", "VARCHAR"), ("cpu", "$.environment.cpu", "VARCHAR"), ("cpus", "$.environment.cpus", "BIGINT"),
-)  # fmt: skip
+    ("run", "$.id", "VARCHAR"),
+    ("name", "$.name", "VARCHAR"),
+    ("state", "$.state", "VARCHAR"),
+    ("began_at", "$.began_at", "TIMESTAMPTZ"),
+    ("benchmark", "$.benchmark.name", "VARCHAR"),
+    ("options", "$.benchmark.options", "VARCHAR"),
+    ("threads", "$.load.threads", "BIGINT"),
+    ("asked_s", "$.load.seconds", "BIGINT"),
+    ("warmup_s", "$.load.warmup_s", "BIGINT"),
+    ("seed", "$.load.seed", "BIGINT"),
+    ("storage", "$.target.storage", "VARCHAR"),
+    ("log_storage", "$.target.log_storage", "VARCHAR"),
+    ("engine", "$.target.engine", "VARCHAR"),
+    ("flavor", "$.target.flavor", "VARCHAR"),
+    ("version", "$.target.version", "VARCHAR"),
+    ("cache_gib", "$.target.cache_gib", "DOUBLE"),
+    ("data_gib", "$.target.data_gib", "DOUBLE"),
+    ("start", "$.start", "VARCHAR"),
+    ("tool", "$.tool.name", "VARCHAR"),
+    ("tool_version", "$.tool.version", "VARCHAR"),
+    ("host", "$.environment.host", "VARCHAR"),
+    ("kernel", "$.environment.kernel", "VARCHAR"),
+    ("cpu", "$.environment.cpu", "VARCHAR"),
+    ("cpus", "$.environment.cpus", "BIGINT"),
+)
 
 
 def connect(store: Store, runs: Sequence[RunRecord] | None = None):
-    """A DuckDB connection in memory with the three tables of these runs (None: all whole ones). It can read the store and nothing else."""
+    """A DuckDB connection in memory with the three tables of these runs (None: all whole ones). It
+    can read the store and nothing else."""
     import duckdb
 
     records = store.runs() if runs is None else list(runs)
-    offline = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    offline: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
     connection = duckdb.connect(":memory:", config=offline)
     connection.execute(_runs_view(records))
     for table, file in (("series", SERIES_FILE), ("percentiles", PERCENTILES_FILE)):
@@ -56,13 +83,17 @@ def _runs_view(records: Sequence[RunRecord]) -> str:
     figures = sorted({name for record in records for name in record.summary} - {name for name, _, _ in COLUMNS})
     columns = [f"CAST(json_extract_string(document, '{path}') AS {kind}) AS {name}" for name, path, kind in COLUMNS]
     columns += [
-        f"CAST(json_extract_string(document, {_text('$.summary.' + json.dumps(name))}) AS DOUBLE) AS {_name(name)}" for name in figures
+        f"CAST(json_extract_string(document, {_text('$.summary.' + json.dumps(name))}) AS DOUBLE) AS {_name(name)}"
+        for name in figures
     ]
     columns.append("CAST(json_extract_string(document, '$.findings') AS VARCHAR) AS findings")
     if not records:
         return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT NULL::JSON AS document) WHERE false"
     paths = ", ".join(_text(record.folder / RUN_FILE) for record in records)
-    return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM read_text([{paths}]))"
+    return (
+        f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM "
+        f"read_text([{paths}]))"
+    )
 
 
 def _parquet(records: Sequence[RunRecord], file: str) -> str:
@@ -75,7 +106,8 @@ def _parquet(records: Sequence[RunRecord], file: str) -> str:
 
 
 def _whole(path: Path) -> bool:
-    """Whether a Parquet file begins and ends as one (its last four bytes are PAR1): one damaged run must not hide the others."""
+    """Whether a Parquet file begins and ends as one (its last four bytes are PAR1): one damaged run
+    must not hide the others."""
     try:
         with open(path, "rb") as file:
             first = file.read(4)
@@ -94,7 +126,8 @@ def _name(value: str) -> str:
 
 
 def query(store: Store, sql: str, runs: Sequence[RunRecord] | None = None) -> pl.DataFrame:
-    """The answer of a SELECT over `runs`, `series` and `percentiles`. Raises InputError for SQL that is wrong or reaches beyond the store."""
+    """The answer of a SELECT over `runs`, `series` and `percentiles`. Raises InputError for SQL
+    that is wrong or reaches beyond the store."""
     import duckdb
 
     with connect(store, runs) as connection:
@@ -109,30 +142,43 @@ def query(store: Store, sql: str, runs: Sequence[RunRecord] | None = None) -> pl
 
 
 def export(
-    store: Store, path: str | os.PathLike, *, what: str = "runs", sql: str | None = None, runs: Sequence[RunRecord] | None = None
+    store: Store,
+    path: str | os.PathLike,
+    *,
+    what: str = "runs",
+    sql: str | None = None,
+    runs: Sequence[RunRecord] | None = None,
 ) -> int:
-    """Writes a table (runs, series, percentiles), or the answer of `sql`, to a .parquet, .csv or .json file, whole or not at all; how many rows. Raises InputError, CouldNotRun."""
+    """Writes a table (runs, series, percentiles), or the answer of `sql`, to a .parquet, .csv or
+    .json file, whole or not at all; how many rows. Raises InputError, CouldNotRun."""
     import duckdb
 
     path = Path(path)
     form = FORMATS.get(path.suffix.lower())
     if form is None:
-        raise InputError(str(path), f"runs are exported as {', '.join(FORMATS)}", DOC, "The ending of the name decides.")
+        raise InputError(
+            str(path), f"runs are exported as {', '.join(FORMATS)}", DOC, "The ending of the name decides."
+        )
     if what not in TABLES:
         raise InputError(what[:40], f"must be one of {', '.join(TABLES)}", DOC)
     if not path.parent.is_dir():
         raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")
     if path.exists() and not path.is_file():
-        raise InputError(str(path), "is no file", "", "Name a file.")
-    with tempfile.TemporaryDirectory(prefix=".headrace-", dir=path.parent.absolute()) as folder, connect(store, runs) as connection:
+        raise InputError(str(path), "is not a file", "", "Name a file.")
+    with (
+        tempfile.TemporaryDirectory(prefix=".headrace-", dir=path.parent.absolute()) as folder,
+        connect(store, runs) as connection,
+    ):
         made = Path(folder) / f"export{path.suffix.lower()}"
         connection.execute(f"SET allowed_directories = [{_text(store.folder)}, {_text(folder)}]")
         lock(connection)
         try:
             connection.execute(
-                f"CREATE TEMP TABLE answer AS {sql.rstrip().rstrip(';')}" if sql else f"CREATE TEMP TABLE answer AS FROM {what}"
+                f"CREATE TEMP TABLE answer AS {sql.rstrip().rstrip(';')}"
+                if sql
+                else f"CREATE TEMP TABLE answer AS FROM {what}"
             )
-            rows = connection.execute("SELECT COUNT(*) FROM answer").fetchone()[0]
+            (rows,) = connection.execute("SELECT COUNT(*) FROM answer").fetchall()[0]
             connection.execute(f"COPY answer TO {_text(made)} ({form})")
             os.replace(made, path)
         except duckdb.IOException as error:

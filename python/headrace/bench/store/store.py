@@ -7,7 +7,8 @@
              RUN.toml, *.csv      the same for `headrace calibrate`
              raw/                 the tool's own output
 
-A run is written into a folder with another name and renamed when it is whole, so what has an id is whole.
+A run is written into a folder with another name and renamed when it is whole, so what has an id is
+whole.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from pathlib import Path
 
 import polars as pl
 
+from headrace.base import settings
 from headrace.base.checks import did_you_mean
+from headrace.base.files import write_whole
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
 
@@ -34,15 +37,17 @@ FORMAT, VERSION = "headrace-bench-run", 1
 RUN_FILE, SERIES_FILE, PERCENTILES_FILE, TOML_FILE = "run.json", "series.parquet", "percentiles.parquet", "RUN.toml"
 UNFINISHED = ".unfinished-"
 ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,60}-[0-9a-f]{4}\Z", re.ASCII)
-MAX_RUN_BYTES = 16 << 20
-# What a run may write beside the benchmark's data: 3,600 s of all status variables are some 10 MB.
+MAX_RUN_BYTES = 16 << 20  # a guess: run.json has some 100 KiB
+# What a run may write in addition to the benchmark's data: 3,600 s of all status variables are some
+# 10 MB.
 LEAST_FREE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """A run of the store. `state`: complete, interrupted (Ctrl-C), broken (tool or server ended early). `summary`: figures of the part that counts, units in the names, None
-    where not measured. `findings`: sentences a reader must know. `document`: run.json whole."""
+    """A run of the store. `state`: complete, interrupted (Ctrl-C), broken (tool or server ended
+    early). `summary`: figures of the part that counts, units in the names, None where not
+    measured. `findings`: sentences a reader must know. `document`: run.json whole."""
 
     id: str
     folder: Path
@@ -62,18 +67,15 @@ class RunRecord:
         return read_parquet(self.folder / SERIES_FILE)
 
     def percentiles(self) -> pl.DataFrame | None:
-        """The latency histogram: value_ms, count, share (at or below); None where none was measured."""
+        """The latency histogram: value_ms, count, share (at or below); None where none was
+        measured."""
         path = self.folder / PERCENTILES_FILE
         return read_parquet(path) if path.exists() else None
 
 
 def default_store() -> Path:
     """$HEADRACE_RUNS, else $XDG_DATA_HOME/headrace/runs, else ~/.local/share/headrace/runs."""
-    named = os.environ.get("HEADRACE_RUNS")
-    if named:
-        return Path(named).absolute()
-    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return Path(base) / "headrace" / "runs"
+    return settings.folder("HEADRACE_RUNS")
 
 
 class Store:
@@ -83,7 +85,8 @@ class Store:
         self.folder = default_store() if folder is None else Path(folder).absolute()
 
     def begin(self, label: str) -> tuple[str, Path]:
-        """(id of a new run, the folder to fill). Raises CouldNotRun when it cannot be written there, or little space is left."""
+        """(id of a new run, the folder to fill). Raises CouldNotRun when it cannot be written
+        there, or little space is left."""
         word = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:60] or "run"
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word}-{secrets.token_hex(2)}"
         folder = self.folder / f"{UNFINISHED}{name}"
@@ -93,7 +96,10 @@ class Store:
             free = shutil.disk_usage(folder).free
         except OSError as error:
             raise CouldNotRun(
-                str(self.folder), f"cannot be written: {error.strerror}", "", "Name another store: HEADRACE_RUNS or --store."
+                str(self.folder),
+                f"cannot be written: {error.strerror}",
+                "",
+                "Name another store: HEADRACE_RUNS or --store.",
             ) from None
         if free < LEAST_FREE_BYTES:
             shutil.rmtree(folder, ignore_errors=True)
@@ -106,13 +112,16 @@ class Store:
         return name, folder
 
     def finish(self, name: str, folder: Path, document: dict) -> RunRecord:
-        """Writes run.json and gives the run its name. Raises CouldNotRun; the folder then keeps its other name."""
+        """Writes run.json and gives the run its name. Raises CouldNotRun; the folder then keeps its
+        other name."""
         document = {"format": FORMAT, "version": VERSION, "id": name, **document}
         try:
-            write_json(folder / RUN_FILE, document)
+            write_whole(folder / RUN_FILE, json_bytes(document))
             os.replace(folder, self.folder / name)
         except OSError as error:
-            raise CouldNotRun(str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}.") from None
+            raise CouldNotRun(
+                str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}."
+            ) from None
         return self.open(name)
 
     def drop(self, folder: Path) -> None:
@@ -127,7 +136,10 @@ class Store:
             return []
         except OSError as error:
             raise CouldNotRun(
-                str(self.folder), f"cannot be read: {error.strerror}", "", "Name another store: HEADRACE_RUNS or --store."
+                str(self.folder),
+                f"cannot be read: {error.strerror}",
+                "",
+                "Name another store: HEADRACE_RUNS or --store.",
             ) from None
 
     def unfinished(self) -> list[Path]:
@@ -135,7 +147,8 @@ class Store:
         return sorted(self.folder.glob(f"{UNFINISHED}*")) if self.folder.is_dir() else []
 
     def resolve(self, text: str) -> str:
-        """The id meant: an id, `latest`, `latest~1` (the one before), or the end or beginning of one id. Raises InputError."""
+        """The id meant: an id, `latest`, `latest~1` (the one before), or the end or beginning of
+        one id. Raises InputError."""
         every = self.ids()
         if not every:
             raise InputError(str(self.folder), "has no runs", DOC, "headrace bench run makes one.")
@@ -151,14 +164,23 @@ class Store:
         if len(found) == 1:
             return found[0]
         if found:
-            raise InputError(text, f"{len(found)} runs have it in their id: {', '.join(found[:4])}", "", "Give more of it.")
-        raise InputError(text[:80], "is no run of this store", str(self.folder), did_you_mean(text, every) or "headrace bench list")
+            raise InputError(
+                text, f"{len(found)} runs have it in their id: {', '.join(found[:4])}", "", "Give more of it."
+            )
+        raise InputError(
+            text[:80],
+            "is not a run of this store",
+            str(self.folder),
+            did_you_mean(text, every) or "headrace bench list",
+        )
 
     def open(self, text: str) -> RunRecord:
         """A run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
         name = self.resolve(text)
         document = read_run(self.folder / name / RUN_FILE)
-        return RunRecord(name, self.folder / name, document["state"], document["summary"], tuple(document["findings"]), document)
+        return RunRecord(
+            name, self.folder / name, document["state"], document["summary"], tuple(document["findings"]), document
+        )
 
     def runs(self) -> list[RunRecord]:
         """All runs, the oldest first; a damaged one is left out (see `damaged`)."""
@@ -183,17 +205,16 @@ class Store:
             os.replace(self.folder / name, gone / name)
             shutil.rmtree(gone)
         except OSError as error:
-            raise CouldNotRun(str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Whose is it?") from None
+            raise CouldNotRun(
+                str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Whose is it?"
+            ) from None
         return name
 
 
-def write_json(path: Path, document: dict) -> None:
-    """JSON without NaN, flushed to disk."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(_finite(document), file, indent=1, ensure_ascii=False, allow_nan=False, default=str)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+def json_bytes(document: dict) -> bytes:
+    """JSON in which what is not finite is null."""
+    text = json.dumps(_finite(document), indent=1, ensure_ascii=False, allow_nan=False, default=str)
+    return (text + "\n").encode()
 
 
 def _finite(value: object) -> object:
@@ -218,10 +239,15 @@ def read_run(path: Path) -> dict:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(str(path), f"is no run of Headrace ({FORMAT})", DOC, "The file is damaged: remove its folder.")
+        raise InputError(
+            str(path), f"is not a run of Headrace ({FORMAT})", DOC, "The file is damaged: remove its folder."
+        )
     if not isinstance(document.get("version"), int) or document["version"] > VERSION:
         raise InputError(
-            str(path), f"is of version {document.get('version')}, this Headrace reads up to {VERSION}", DOC, "Use a newer Headrace."
+            str(path),
+            f"is of version {document.get('version')}, this Headrace reads up to {VERSION}",
+            DOC,
+            "Use a newer Headrace.",
         )
     kinds = {
         "id": str,
@@ -236,7 +262,9 @@ def read_run(path: Path) -> dict:
     }
     wrong = [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]
     if wrong:
-        raise InputError(f"{path}: {wrong[0]}", "is missing or of another kind", DOC, "The file is damaged: remove its folder.")
+        raise InputError(
+            f"{path}: {wrong[0]}", "is missing or of another kind", DOC, "The file is damaged: remove its folder."
+        )
     return document
 
 
@@ -245,7 +273,9 @@ def read_parquet(path: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CouldNotRun(str(path), f"cannot be read: {' '.join(str(error).split())[:120]}", "", "The run is damaged.") from None
+        raise CouldNotRun(
+            str(path), f"cannot be read: {' '.join(str(error).split())[:120]}", "", "The run is damaged."
+        ) from None
 
 
 def write_parquet(frame: pl.DataFrame, path: Path) -> None:
@@ -253,7 +283,9 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
     try:
         frame.write_parquet(path, compression="zstd")
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CouldNotRun(str(path), f"cannot be written: {' '.join(str(error).split())[:120]}", "", "Free some space.") from None
+        raise CouldNotRun(
+            str(path), f"cannot be written: {' '.join(str(error).split())[:120]}", "", "Free some space."
+        ) from None
 
 
 def now_text(unix: float | None = None) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import polars as pl
 
 from headrace.base.documents import parse_toml
-from headrace.base.files import read_bytes
+from headrace.base.files import path_of, read_bytes
 from headrace.calibration.runs import server
 from headrace.calibration.runs.checks import (
     check_caps,
@@ -43,7 +42,7 @@ def load_run(path: str | os.PathLike) -> Run:
 
     Raises InputError (exit code 2) or CouldNotRun (3).
     """
-    path = Path(path)
+    path = path_of(path)
     content = read_bytes(path, MAX_TOML_BYTES)
     try:
         described = check_description(parse_toml(path.name, content, KIND), path.parent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from headrace.base.machine import memory_bytes
 from headrace.errors import CouldNotRun, InputError
 
 SOURCE = "Documentation/admin-guide/iostats.rst of Linux"
@@ -93,10 +94,7 @@ def read_host() -> dict[str, float]:
     times = [float(word) / ticks for word in _read("/proc/stat").partition("\n")[0].split()[1:9]]
     row = {name: sum((times[at] for at in places if at < len(times)), 0.0) for name, places in CPU.items()}
     row["load1"] = float(_read("/proc/loadavg").split()[0])
-    for line in _read("/proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            row["memory_available_bytes"] = float(line.split()[1]) * 1024
-    return row
+    return row | {"memory_available_bytes": memory_bytes("MemAvailable")}
 
 
 def _read(path: str) -> str:

@@ -1,70 +1,93 @@
-"""Encrypted and not. The paper speaks of an encrypted io1 volume; the lab encrypts no volumes yet, so what is measured is InnoDB's own encryption of tables and redo, said so everywhere."""
+"""Encrypted and not. The paper speaks of an encrypted io1 volume; the lab encrypts no volumes yet,
+so what is measured is InnoDB's own encryption of tables and redo, said so everywhere."""
 
 from __future__ import annotations
 
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
-from headrace.studies import encrypted
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
+from headrace.experiment.data import KEYS
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SimulatedCell
+from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import ChartData, Series, StudyResult, Table, agree, figures
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, agree, figures
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.bed import KEYS
-from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
-from headrace.studies.measured.session import Session
-from headrace.studies.measured.simulated import Simulated
+from headrace.studies.measured.session import LabOptions, Session
 
-STUDY = encrypted.STUDY
+STUDY = model.ENCRYPTION_STUDY
 DAY = model.DAY
 ENGINES = ("innodb",)
 FILES_ONLY = False
 
 STORAGE = "io1:500:5000"
-PUBLISHED_ROWS, AUTO_SCALE = 10_000_000, 1 / 20
-THREADS = 32
-SECONDS, WARMUP_S = (10, 90), 5
-# Half of the table fits: pages are decrypted when they are read and encrypted when they are written, so both are part of it.
+PUBLISHED_ROWS, AUTO_SCALE = 10_000_000, 1 / 20  # the paper's table; a guess
+THREADS = 32  # a guess: enough to keep two processors busy
+SECONDS, WARMUP_S = (10, 90), 5  # guesses
+# Half of the table fits: pages are decrypted when they are read and encrypted when they are
+# written, so both are part of it.
 POOL_SHARE = 0.5
-# "No discernable difference" of two runs an hour long; a twentieth is what a reader of the paper's bars could not tell.
+# "No discernable difference" of two runs an hour long; a twentieth is what a reader of the paper's
+# bars could not tell.
 ALIKE = 0.05
 PLAIN = {"innodb_flush_method": "O_DIRECT", "innodb_buffer_pool_load_at_startup": "OFF", "innodb_log_file_size": "128M"}
-# MariaDB's documentation of data-at-rest encryption: the key of file_key_management, tables, redo, temporary files.
+# MariaDB's documentation of data-at-rest encryption: the key of file_key_management, tables, redo,
+# temporary files.
 ENCRYPTED = {
-    "plugin_load_add": "file_key_management", "file_key_management_filename": KEYS, "file_key_management_encryption_algorithm": "AES_CTR",
-    "innodb_encrypt_tables": "FORCE", "innodb_encrypt_log": "ON", "innodb_encrypt_temporary_tables": "ON", "encrypt_tmp_files": "ON",
-}  # fmt: skip
+    "plugin_load_add": "file_key_management",
+    "file_key_management_filename": KEYS,
+    "file_key_management_encryption_algorithm": "AES_CTR",
+    "innodb_encrypt_tables": "FORCE",
+    "innodb_encrypt_log": "ON",
+    "innodb_encrypt_temporary_tables": "ON",
+    "encrypt_tmp_files": "ON",
+}
 KINDS = {"plain": {}, "encrypted": ENCRYPTED}
-# Each twice at least, turn and turn about: what a machine does over minutes must not be taken for encryption.
+# Each twice at least, turn and turn about: what a machine does over minutes must not be taken for
+# encryption.
 TURNS = {"quick": ("plain", "encrypted"), "usual": ("plain", "encrypted", "encrypted", "plain", "plain", "encrypted")}
 
 
-def rows_of(options: Options) -> int:
-    """Of the one table."""
+def rows_of(options: LabOptions) -> int:
+    """Rows of the one table."""
     return max(10_000, round(PUBLISHED_ROWS * (options.scale or AUTO_SCALE)))
 
 
-def data_gib(options: Options) -> float:
+def data_gib(options: LabOptions) -> float:
     """Of both copies of the table."""
     return 2.0 * rows_of(options) * 250 / GIB
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: LabOptions) -> list[Cell]:
     """Plain and encrypted by turns."""
     turns = TURNS["quick" if options.quick else "usual"]
     rows = rows_of(options)
     load = SysbenchOltp(tables=1, rows=rows, distribution="uniform")
     pool = max(8, round(POOL_SHARE * rows * 250 / 2**20))
-    seconds = seconds_each(options.time_s, 40.0 + 60.0 * data_gib(options), len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS)
+    seconds = seconds_each(
+        options.time_s, 40.0 + 60.0 * data_gib(options), len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS
+    )
     made = []
     for turn, kind in enumerate(turns):
         data = DataSet(f"sbtest, {kind}", load, data_gib(options) / 2.0, settings=KINDS[kind])
         place = OnServer(data, STORAGE, PLAIN | {"innodb_buffer_pool_size": f"{pool}M"} | KINDS[kind])
         number = turns[: turn + 1].count(kind)
-        made.append(Cell((kind, number), f"{kind}, turn {number}", place, load, THREADS, WARMUP_S, seconds, options.seed + number - 1))
+        made.append(
+            Cell(
+                (kind, number),
+                f"{kind}, turn {number}",
+                place,
+                load,
+                THREADS,
+                WARMUP_S,
+                seconds,
+                options.seed + number - 1,
+            )
+        )
     return made
 
 
-def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, Simulated]) -> StudyResult:
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """The ratio of the means of the turns."""
     plain, hidden = ([one for key, one in found.items() if key[0] == kind] for kind in KINDS)
     means = {kind: sum(one.tps for one in runs) / len(runs) for kind, runs in (("plain", plain), ("encrypted", hidden))}
@@ -73,34 +96,66 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
     apart = f"{ratio - 1.0:+.1%} (doubt {doubt:.1%})"
     low = ALIKE + doubt
     made = [
-        agree("an encrypted io1 volume against a plain one", "no discernable difference", "not measured: the lab does not encrypt volumes", model.PAPER, None,
-              "EBS encrypts on the host, beside the instance's processors; nothing of it is in the model or on the lab"),
-        agree("InnoDB's own encryption of tables and redo against none", "not published; no discernable difference of the volume", apart, model.PAPER, abs(ratio - 1.0) <= low,
-              f"a different thing, measured in its place: pages are encrypted by the server's processors; alike within {ALIKE:.0%} and doubt"),
-    ]  # fmt: skip
-    made.append(
-        verdicts.against_model("the simulation (which knows no encryption) against what was measured", simulated, found, model.PAPER)
-    )
-    repeats = Table("Turn and turn about", ("turn", "tps", "± % (1 s.e.)", "p95 ms", "idle processors"), tuple(
-        (one.cell.words, round(one.tps, 1), round(100 * one.relative, 1), one.record.summary.get("p95_ms"), one.record.summary.get("idle_cpus")) for one in found.values()
-    ))  # fmt: skip
-    scale = tables.scale((
-        ("rows of the table", f"{PUBLISHED_ROWS:,}", f"{rows_of(session.options):,}", f"by {rows_of(session.options) / PUBLISHED_ROWS:.4g}"),
-        ("buffer pool", "193 GiB, all in it", next(iter(found.values())).cell.place.settings["innodb_buffer_pool_size"], "half of the data, so that pages are decrypted and encrypted all the time"),
-        ("storage", "io1:500:5000, encrypted and not", f"{STORAGE}, plain; the tables encrypted and not", "no"),
-        ("load", "6 selects and 4 writes, 1,024 threads, about 6,000 tps", f"oltp_read_write, uniform, {THREADS} threads", "no"),
-    ))  # fmt: skip
-    notes = [
-        "AES in counter mode with a key of 256 bits from a file of the session (file_key_management); redo and temporary files are encrypted too, and the copy was loaded encrypted.",
+        agree(
+            "an encrypted io1 volume against a plain one",
+            "no discernable difference",
+            "not measured: the lab does not encrypt volumes",
+            model.PAPER,
+            None,
+            ("EBS encrypts on the host, not on the instance's processors; nothing of it is in the model or on the lab"),
+        ),
+        agree(
+            ("InnoDB's own encryption of tables and redo against none"),
+            ("not published; no discernable difference of the volume"),
+            apart,
+            model.PAPER,
+            abs(ratio - 1.0) <= low,
+            (
+                "a different thing, measured in its place: pages are encrypted by the server's processors; alike "
+                f"within {ALIKE:.0%} and doubt"
+            ),
+        ),
     ]
+    made.append(
+        verdicts.against_model(
+            "the simulation (which knows no encryption) against what was measured", simulated, found, model.PAPER
+        )
+    )
+    repeats = StudyTable(
+        "Turn and turn about",
+        ("turn", "tps", "± % (1 s.e.)", "p95 ms", "idle processors"),
+        tuple(
+            (
+                one.cell.words,
+                round(one.tps, 1),
+                round(100 * one.relative, 1),
+                one.record.summary.get("p95_ms"),
+                one.record.summary.get("idle_cpus"),
+            )
+            for one in found.values()
+        ),
+    )
+    scale = tables.scale(
+        "encryption",
+        published_rows=PUBLISHED_ROWS,
+        rows=rows_of(session.options),
+        scale=rows_of(session.options) / PUBLISHED_ROWS,
+        pool=next(iter(found.values())).cell.server.settings["innodb_buffer_pool_size"],
+        storage=STORAGE,
+        threads=THREADS,
+    )
+    notes = [*base.texts("encryption")]
     if len(plain) > 1:
         notes.append(
-            f"Repetitions of the plain server differ by {_spread(plain):.1%}, of the encrypted one by {_spread(hidden):.1%} (largest over smallest)."
+            f"Repetitions of the plain server differ by {_spread(plain):.1%}, of the encrypted one by "
+            f"{_spread(hidden):.1%} (largest over smallest)."
         )
-    return session.result(STUDY, made, [scale, repeats, tables.runs(found, simulated)], _charts(found, simulated), notes, found)
+    return session.result(
+        STUDY, made, [scale, repeats, tables.runs(found, simulated)], _charts(found, simulated), notes, found
+    )
 
 
-def _spread(runs: list[Found]) -> float:
+def _spread(runs: list[MeasuredCell]) -> float:
     return max(one.tps for one in runs) / min(one.tps for one in runs) - 1.0
 
 
@@ -108,20 +163,25 @@ def _charts(found: dict, simulated: dict) -> list[ChartData]:
     about = figures("whitepaper_2017")["alike_tps"].value
     names = ("io1, plain", "io1, encrypted")
     published = ChartData(
-        "The paper's volumes: about the same", "bar", "", "tps", (Series("published", "published", names, (about, about)),)
+        "The paper's volumes: about the same",
+        "bar",
+        "",
+        "tps",
+        (ChartSeries("published", "published", names, (about, about)),),
     )
     turns = tuple(one.cell.words for one in found.values())
     series = (
-        Series("simulated", "simulated", turns, tuple(simulated[key].tps for key in found)),
-        Series("measured", "measured", turns, tuple(one.tps for one in found.values())),
+        ChartSeries("simulated", "simulated", turns, tuple(simulated[key].tps for key in found)),
+        ChartSeries("measured", "measured", turns, tuple(one.tps for one in found.values())),
     )
     seconds = [
-        Series(kind, "measured", tuple(part["t_s"] - part["t_s"][0]), tuple(part["tps"]))
+        ChartSeries(kind, "measured", tuple(part["t_s"] - part["t_s"][0]), tuple(part["tps"]))
         for kind in KINDS
         if (kind, 1) in found
         for part in (found[kind, 1].measured(),)
     ]
     return [
-        published, ChartData(f"InnoDB's own encryption on {STORAGE}, turn and turn about", "bar", "", "tps", series),
+        published,
+        ChartData(f"InnoDB's own encryption on {STORAGE}, turn and turn about", "bar", "", "tps", series),
         ChartData("Second by second, first turns", "curves", "time (s)", "tps", tuple(seconds)),
-    ]  # fmt: skip
+    ]

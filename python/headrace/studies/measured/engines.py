@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-import statistics
 
+import numpy as np
 import polars as pl
 
 from headrace.base.units import GIB
 from headrace.bench.drivers.tpcc import Tpcc
 from headrace.calibration.prior import TPCC_BYTES
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts, seconds_each
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
+from headrace.experiment.simulate import simulate as simulate_cell
+from headrace.studies import base
 from headrace.studies import scaling_2018 as model
-from headrace.studies.base import ChartData, Series, StudyResult, Verdict
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, columns
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.cells import Found, Progress
-from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
-from headrace.studies.measured.session import SIMULATE_S, Session
-from headrace.studies.measured.simulated import Simulated
-from headrace.studies.measured.simulated import simulate as simulate_cell
+from headrace.studies.measured.session import LabOptions, Session
 from headrace.studies.tpcc_runs import DAY as RUNS_DAY
 from headrace.studies.tpcc_runs import ENGINES as NAMES
 from headrace.studies.tpcc_runs import calibrated
@@ -32,50 +33,57 @@ WAREHOUSES = 5_000  # 100 tables x scale 50
 AUTO_SCALE = {"quick": 2 / WAREHOUSES, "usual": 4 / WAREHOUSES}
 # io1 of 1 TiB; below 1,000 IOPS a data set this small would still be bound by IOPS.
 IOPS = {"quick": (1_000, 5_000), "usual": (1_000, 2_000, 5_000, 10_000)}
-THREADS = 16
-SECONDS, WARMUP_S = (16, 180), 6
-LEAST_CACHE_MIB, LEAST_REDO_MIB = 16, 16
-# Redo of the calibrated database is not stated; a file that is written around in a run as at full size in an hour.
+THREADS = 16  # the published runs' on MyRocks
+SECONDS, WARMUP_S = (16, 180), 6  # guesses
+LEAST_CACHE_MIB, LEAST_REDO_MIB = 16, 16  # what the servers take at least
+# Redo of the calibrated database is not stated; a file that is written around in a run as at full
+# size in an hour.
 REDO_GIB = 10.0
 REST = {
     "innodb": {"innodb_flush_method": "O_DIRECT", "innodb_buffer_pool_load_at_startup": "OFF"},
-    # Direct I/O: the page cache of this machine would answer reads. Levels as small as the data, or nothing would ever be compacted.
+    # Direct I/O: the page cache of this machine would answer reads. Levels as small as the data, or
+    # nothing would ever be compacted.
     "myrocks": {
-        "rocksdb_use_direct_reads": "ON", "rocksdb_use_direct_io_for_flush_and_compaction": "ON", "rocksdb_flush_log_at_trx_commit": "1", "innodb_buffer_pool_size": "16M",
+        "rocksdb_use_direct_reads": "ON",
+        "rocksdb_use_direct_io_for_flush_and_compaction": "ON",
+        "rocksdb_flush_log_at_trx_commit": "1",
+        "innodb_buffer_pool_size": "16M",
         "rocksdb_max_background_jobs": "2",
         "rocksdb_default_cf_options": "write_buffer_size=8m;target_file_size_base=8m;max_bytes_for_level_base=32m;level0_file_num_compaction_trigger=4;"
         "compression=kLZ4Compression",
     },
-}  # fmt: skip
-CENT = 100.0
+}
+CENT = 100.0  # percent
 
 
-def scale_of(options: Options) -> float:
+def scale_of(options: LabOptions) -> float:
     """Warehouses and cache against the published ones."""
     return options.scale or AUTO_SCALE["quick" if options.quick else "usual"]
 
 
-def warehouses(options: Options) -> int:
+def warehouses(options: LabOptions) -> int:
     """Whole ones."""
     return max(1, round(WAREHOUSES * scale_of(options)))
 
 
-def data_gib(options: Options) -> float:
+def data_gib(options: LabOptions) -> float:
     """Of both engines' data."""
     return warehouses(options) * (TPCC_BYTES["innodb"] + 4 * TPCC_BYTES["myrocks"]) / GIB
 
 
-def cache_mib(options: Options) -> int:
+def cache_mib(options: LabOptions) -> int:
     """The calibrated runs' cache, scaled; the same for both engines, as published."""
     return max(LEAST_CACHE_MIB, round(calibrated("innodb").cache_gib * 1024 * warehouses(options) / WAREHOUSES))
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: LabOptions) -> list[Cell]:
     """Engines by IOPS."""
     points = IOPS["quick" if options.quick else "usual"]
     load = Tpcc(warehouses=warehouses(options))
     cache, redo = cache_mib(options), max(LEAST_REDO_MIB, round(REDO_GIB * 1024 * warehouses(options) / WAREHOUSES))
-    seconds = seconds_each(options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS)
+    seconds = seconds_each(
+        options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS
+    )
     made = []
     for engine in ENGINES:
         data = DataSet(
@@ -92,23 +100,34 @@ def cells(options: Options) -> list[Cell]:
         for iops in points:
             place = OnServer(data, model.storage("io1", iops), REST[engine] | size)
             made.append(
-                Cell((engine, iops), f"{NAMES[engine]}, io1 with {iops:,} IOPS", place, load, THREADS, WARMUP_S, seconds, options.seed)
+                Cell(
+                    (engine, iops),
+                    f"{NAMES[engine]}, io1 with {iops:,} IOPS",
+                    place,
+                    load,
+                    THREADS,
+                    WARMUP_S,
+                    seconds,
+                    options.seed,
+                )
             )
     return made
 
 
-def simulate(session: Session, asked: list[Cell], progress: Progress) -> dict[tuple, Simulated]:
-    """The databases calibrated on the published hours, grown down to this size, on this machine's processors."""
+def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
+    """The databases calibrated on the published hours, grown down to this size, on this machine's
+    processors."""
     found = {}
+    assert session.here is not None  # its servers' processors are measured first
     share = warehouses(session.options) / WAREHOUSES
     for cell in asked:
-        with progress.part(SIMULATE_S, f"simulating {cell.words}"):
+        with parts.part(SIMULATE_S, f"simulating {cell.words}"):
             database = session.here.applied(calibrated(cell.key[0]).grown(share).database)
             found[cell.key] = simulate_cell(cell, database, session.here, DAY, form="interval")
     return found
 
 
-def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, Simulated]) -> StudyResult:
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """What more IOPS buy each engine, who wins where, who scatters more; densities."""
     points = tuple(dict.fromkeys(iops for _, iops in found))
     made = [
@@ -117,14 +136,21 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
         _winner(found, simulated, points),
         _wider(found, simulated, points),
     ]
-    made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.ARTICLE,
-                                       "databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"))  # fmt: skip
+    made.append(
+        verdicts.against_model(
+            "the simulation against what was measured",
+            simulated,
+            found,
+            model.ARTICLE,
+            ("databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"),
+        )
+    )
     return session.result(
         STUDY,
         made,
         [_scale(session.options), _densities(found), tables.runs(found, simulated)],
         _charts(found, simulated, points),
-        _notes(),
+        [*base.texts("engines")],
         found,
     )
 
@@ -134,7 +160,11 @@ def _more(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict
     for engine in ENGINES:
         pairs = [
             verdicts.pair(
-                f"{high:,} over {low:,}", found[engine, high], found[engine, low], None, (simulated[engine, high], simulated[engine, low])
+                f"{high:,} over {low:,}",
+                found[engine, high],
+                found[engine, low],
+                None,
+                (simulated[engine, high], simulated[engine, low]),
             )
             for low, high in zip(points, points[1:], strict=False)
         ]
@@ -145,7 +175,11 @@ def _more(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict
 def _growth(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     low, high = points[0], points[-1]
     pair = verdicts.pair(
-        "MyRocks", found["myrocks", high], found["myrocks", low], None, (simulated["myrocks", high], simulated["myrocks", low])
+        "MyRocks",
+        found["myrocks", high],
+        found["myrocks", low],
+        None,
+        (simulated["myrocks", high], simulated["myrocks", low]),
     )
     return verdicts.ratio(
         f"MyRocks: {high:,} over {low:,} IOPS",
@@ -182,10 +216,17 @@ def _winner(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
         for engine, iops in known
         if ("myrocks", iops) in known and ("innodb", iops) in known
     }
-    said = ", ".join(f"{iops:,} IOPS: {ratio:.1f} times" for iops, ratio in sorted(told.items())) or "more tps at the same IOPS"
+    said = (
+        ", ".join(f"{iops:,} IOPS: {ratio:.1f} times" for iops, ratio in sorted(told.items()))
+        or "more tps at the same IOPS"
+    )
     pairs = [
         verdicts.pair(
-            f"{iops:,} IOPS", found["myrocks", iops], found["innodb", iops], None, (simulated["myrocks", iops], simulated["innodb", iops])
+            f"{iops:,} IOPS",
+            found["myrocks", iops],
+            found["innodb", iops],
+            None,
+            (simulated["myrocks", iops], simulated["innodb", iops]),
         )
         for iops in points
     ]
@@ -201,7 +242,8 @@ def _winner(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
 
 def width(values: pl.Series) -> float:
     """From the 5th to the 95th percentile, over the mean."""
-    return float((values.quantile(0.95, "linear") - values.quantile(0.05, "linear")) / values.mean())
+    low, high = np.quantile(values.to_numpy(), (0.05, 0.95))
+    return float((high - low) / values.to_numpy().mean())
 
 
 def _wider(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
@@ -219,88 +261,110 @@ def _wider(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     clear = 2.0 / math.sqrt(n)
     wider = spread["myrocks"] / spread["innodb"]
     held = True if wider > 1.0 else None if wider > 1.0 - clear else False
-    return Verdict(f"MyRocks varies more at {top:,} IOPS", "a lot of variance", f"{said(widths)}; {wider:.2f} times as wide in tps", "", None, held, None, model.ARTICLE,
-                   f"5th to 95th percentile of {n} seconds, over the mean; known to {clear:.0%}", said(theirs))  # fmt: skip
+    return Verdict(
+        f"MyRocks varies more at {top:,} IOPS",
+        "a lot of variance",
+        (f"{said(widths)}; {wider:.2f} times as wide in tps"),
+        "",
+        None,
+        held,
+        None,
+        model.ARTICLE,
+        f"5th to 95th percentile of {n} seconds, over the mean; known to {clear:.0%}",
+        said(theirs),
+    )
 
 
-def _scale(options: Options):
+def _scale(options: LabOptions):
     made = warehouses(options)
-    return tables.scale((
-        ("warehouses", f"{WAREHOUSES:,}", f"{made}", f"by {made / WAREHOUSES:.4g}"),
-        ("data, InnoDB and MyRocks", "471 and 100 GB", f"some {made * TPCC_BYTES['innodb'] / GIB * 1024:,.0f} and {made * TPCC_BYTES['myrocks'] / GIB * 1024:,.0f} MiB", "with the warehouses"),
-        ("buffer pool, block cache", "54 GB (of the calibrated hours)", f"{cache_mib(options)} MiB", "with the data"),
-        ("IOPS", "io1, 1,000 to 30,000", f"io1:1024, {', '.join(f'{iops:,}' for iops in IOPS['quick' if options.quick else 'usual'])}", "no"),
-        ("threads", "72 and 16", f"{THREADS}", "fewer: 2 warehouses have 20 districts, and clients wait for each other's"),
-        ("time", "an hour from a cold start, its second half", "each run, after its warm-up", "with the cache: it is filled as many times"),
-        ("benchmark", "sysbench-tpcc", "TPC-C (docs/reference/bench.md), all five transactions counted", "transactions of the same standard"),
-        ("processors", "36 vCPUs", "see Notes", "no"),
-    ))  # fmt: skip
+    return tables.scale(
+        "engines",
+        published=WAREHOUSES,
+        warehouses=made,
+        scale=made / WAREHOUSES,
+        innodb_mib=made * TPCC_BYTES["innodb"] / GIB * 1024,
+        myrocks_mib=made * TPCC_BYTES["myrocks"] / GIB * 1024,
+        cache_mib=cache_mib(options),
+        iops=", ".join(f"{iops:,}" for iops in IOPS["quick" if options.quick else "usual"]),
+        threads=THREADS,
+    )
 
 
-def _densities(found: dict[tuple, Found]):
-    from headrace.studies.base import Table
-
+def _densities(found: dict[tuple, MeasuredCell]) -> StudyTable:
     rows = []
     for (engine, iops), one in found.items():
-        values = one.measured()["tps"]
-        quantiles = [round(float(values.quantile(q, "linear")), 1) for q in (0.05, 0.5, 0.95)]
-        rows.append(
-            (
-                NAMES[engine],
-                iops,
-                values.len(),
-                round(float(values.mean()), 1),
-                *quantiles,
-                round(CENT * width(values)),
-                round(CENT * statistics.stdev(values) / values.mean()),
-            )
-        )
-    return Table(
-        "One-second tps",
-        ("engine", "IOPS", "n (s)", "mean", "p5", "p50", "p95", "p5 to p95, % of the mean", "sd, % of the mean"),
-        tuple(rows),
-    )
+        values = one.measured()["tps"].to_numpy()
+        mean = float(values.mean())
+        shown = [round(float(value), 1) for value in (mean, *np.quantile(values, (0.05, 0.5, 0.95)))]
+        spread = round(CENT * width(one.measured()["tps"])), round(CENT * float(values.std(ddof=1)) / mean)
+        rows.append((NAMES[engine], iops, len(values), *shown, *spread))
+    names = columns("engine | IOPS | n (s) | mean | p5 | p50 | p95 | p5 to p95, % of the mean | sd, % of the mean")
+    return StudyTable("One-second tps", names, tuple(rows))
 
 
 def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
     series, known = [], _published()
     for engine, name in NAMES.items():
-        series.append(Series(f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points)))
-        series.append(Series(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points)))
+        series.append(
+            ChartSeries(
+                f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points)
+            )
+        )
+        series.append(
+            ChartSeries(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points))
+        )
         # Beyond the points measured here the axis would be theirs.
         there = tuple(sorted(iops for of, iops in known if of == engine and iops <= points[-1]))
         if there:
             series.append(
-                Series(f"{name}, published (5,000 warehouses, 36 vCPUs)", "published", there, tuple(known[engine, iops] for iops in there))
+                ChartSeries(
+                    f"{name}, published (5,000 warehouses, 36 vCPUs)",
+                    "published",
+                    there,
+                    tuple(known[engine, iops] for iops in there),
+                )
             )
     charts = [
-        ChartData("Transactions a second over provisioned IOPS", "curves", "provisioned IOPS of the io1 volume", "tps", tuple(series))
+        ChartData(
+            "Transactions a second over provisioned IOPS",
+            "curves",
+            "provisioned IOPS of the io1 volume",
+            "tps",
+            tuple(series),
+        )
     ]
     for engine, name in NAMES.items():
         rows = []
         for iops in points:
-            rows.append(Series(f"{iops:,} IOPS, simulated", "simulated", *model.density(simulated[engine, iops].rows["tps"].to_list())))
-            rows.append(Series(f"{iops:,} IOPS, measured", "measured", *model.density(found[engine, iops].measured()["tps"].to_list())))
+            rows.append(
+                ChartSeries(
+                    f"{iops:,} IOPS, simulated",
+                    "simulated",
+                    *model.density(simulated[engine, iops].rows["tps"].to_list()),
+                )
+            )
+            rows.append(
+                ChartSeries(
+                    f"{iops:,} IOPS, measured",
+                    "measured",
+                    *model.density(found[engine, iops].measured()["tps"].to_list()),
+                )
+            )
             rows += [
-                Series(f"{iops:,} IOPS, simulated", "published", quantiles, (0.0, 0.0, 0.0))
+                ChartSeries(f"{iops:,} IOPS, simulated", "published", quantiles, (0.0, 0.0, 0.0))
                 for of, at, quantiles in _spreads()
                 if (of, at) == (engine, iops)
             ]
-        title = f"{name}: how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
+        title = (
+            f"{name}: how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
+        )
         charts.append(ChartData(title, "ridge", "one-second tps", "", tuple(rows)))
     top = points[-1]
-    seconds = tuple(
-        Series(f"{name}, {role}", role, tuple(rows["t_s"] - rows["t_s"][0]), tuple(rows["tps"]))
-        for engine, name in NAMES.items()
-        for role, rows in (("simulated", simulated[engine, top].rows), ("measured", found[engine, top].measured()))
-    )
-    charts.append(ChartData(f"Second by second at {top:,} IOPS", "curves", "time (s)", "tps", seconds))
+    seconds = []
+    for engine, name in NAMES.items():
+        ours, theirs = simulated[engine, top].rows, found[engine, top].measured()
+        seconds.append(ChartSeries(f"{name}, simulated", "simulated", tuple(ours["t_s"]), tuple(ours["tps"])))
+        t_s = tuple(theirs["t_s"] - theirs["t_s"][0])
+        seconds.append(ChartSeries(f"{name}, measured", "measured", t_s, tuple(theirs["tps"])))
+    charts.append(ChartData(f"Second by second at {top:,} IOPS", "curves", "time (s)", "tps", tuple(seconds)))
     return charts
-
-
-def _notes() -> list[str]:
-    return [
-        "Both engines begin every cell from the same copy on a fresh volume with an empty cache; the first seconds fill it and do not count.",
-        "The published figures are of 5,000 warehouses on 36 vCPUs: compare directions, ratios and widths.",
-        "MyRocks is the one of MariaDB, with direct I/O and levels as small as the data; its compactions come every few seconds here, and hours apart at full size.",
-    ]

@@ -1,39 +1,44 @@
-"""900 against 3,000 IOPS of gp2 over threads, four loads of sysbench: measured on a scaled database."""
+"""900 against 3,000 IOPS of gp2 over threads, four loads of sysbench: measured on a scaled
+database."""
 
 from __future__ import annotations
 
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SimulatedCell
+from headrace.studies import base
 from headrace.studies import iops_900_3000 as model
-from headrace.studies.base import ChartData, Series, StudyResult
+from headrace.studies.base import ChartData, ChartSeries, StudyResult
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
-from headrace.studies.measured.session import Session
-from headrace.studies.measured.simulated import Simulated
+from headrace.studies.measured.session import LabOptions, Session
 
 STUDY = model.STUDY
 DAY = model.DAY
 ENGINES = ("innodb",)
 FILES_ONLY = False
 
-# Published: 20 tables of 10 million rows, 48 GiB, a pool of 24. At a hundredth, sysbench's default draws touch some 15,000 pages: 17 s of reads at 900 IOPS, 5 s at 3,000. So a
-# cell of ten seconds from an empty pool is on its way as one of the article's minutes was.
+# Published: 20 tables of 10 million rows, 48 GiB, a pool of 24. At a hundredth, sysbench's default
+# draws touch some 15,000 pages: 17 s of reads at 900 IOPS, 5 s at 3,000. So a cell of ten seconds
+# from an empty pool is on its way as one of the article's minutes was.
 PUBLISHED_ROWS, PUBLISHED_TABLES, PUBLISHED_POOL_GIB, PUBLISHED_REDO_GIB = 10_000_000, 20, 24.0, 4.0
-AUTO_SCALE = 1 / 100
-LEAST_ROWS, LEAST_POOL_MIB = 1_000, 8
-# Redo is written around in the time of a run at full scale and at this one alike; the server takes no less.
+AUTO_SCALE = 1 / 100  # see above
+LEAST_ROWS, LEAST_POOL_MIB = 1_000, 8  # a guess; what the server takes
+# Redo is written around in the time of a run at full scale and at this one alike; the server takes
+# no less.
 LEAST_REDO_MIB = 16
 THREADS = {"quick": (1, 16), "usual": (1, 8, 64), "long": model.THREADS}
 LOADS = {"quick": ("oltp", "select"), "usual": tuple(model.LOADS), "long": tuple(model.LOADS)}
-LONG_S = 1_500.0
-SECONDS, WARMUP_S = (8, 60), 2
-# Share of cell pairs in the published order. Two random orders agree in half of them; published repetitions do not exist, so a fifth is left to the CPU tops of another machine.
+LONG_S = 1_500.0  # from here on all thread counts fit (a guess)
+SECONDS, WARMUP_S = (8, 60), 2  # guesses
+# Share of cell pairs in the published order. Two random orders agree in half of them; published
+# repetitions do not exist, so a fifth is left to the CPU tops of another machine.
 ORDER = 0.8
 CAPS = max(model.VOLUMES) / min(model.VOLUMES)
 
 
-def scale_of(options: Options) -> float:
+def scale_of(options: LabOptions) -> float:
     """Rows and pool against the published ones."""
     return options.scale or AUTO_SCALE
 
@@ -41,16 +46,18 @@ def scale_of(options: Options) -> float:
 def sizes(scale: float) -> tuple[int, int, int]:
     """(rows of each of 20 tables, pool MiB, redo MiB)."""
     return (
-        max(LEAST_ROWS, round(PUBLISHED_ROWS * scale)), max(LEAST_POOL_MIB, round(PUBLISHED_POOL_GIB * 1024 * scale)), max(LEAST_REDO_MIB, round(PUBLISHED_REDO_GIB * 1024 * scale)),
-    )  # fmt: skip
+        max(LEAST_ROWS, round(PUBLISHED_ROWS * scale)),
+        max(LEAST_POOL_MIB, round(PUBLISHED_POOL_GIB * 1024 * scale)),
+        max(LEAST_REDO_MIB, round(PUBLISHED_REDO_GIB * 1024 * scale)),
+    )
 
 
-def data_gib(options: Options) -> float:
+def data_gib(options: LabOptions) -> float:
     """Of all data, GiB: 230 bytes a row with its index (2.3 GiB for 10 million)."""
     return PUBLISHED_TABLES * sizes(scale_of(options))[0] * 250 / GIB
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: LabOptions) -> list[Cell]:
     """Loads by IOPS by threads."""
     size = "quick" if options.quick else "long" if options.time_s >= LONG_S else "usual"
     loads, threads = LOADS[size], THREADS[size]
@@ -58,7 +65,11 @@ def cells(options: Options) -> list[Cell]:
     data = DataSet("sbtest", SysbenchOltp(tables=PUBLISHED_TABLES, rows=rows), data_gib(options))
     count = len(loads) * len(threads) * len(model.VOLUMES)
     seconds = seconds_each(options.time_s, 40.0 + 60.0 * data.gib, count, SERVER_CELL_S + WARMUP_S, *SECONDS)
-    settings = {"innodb_buffer_pool_size": f"{pool}M", "innodb_log_file_size": f"{redo}M", "innodb_buffer_pool_load_at_startup": "OFF"}
+    settings = {
+        "innodb_buffer_pool_size": f"{pool}M",
+        "innodb_log_file_size": f"{redo}M",
+        "innodb_buffer_pool_load_at_startup": "OFF",
+    }
     made = []
     for load in loads:
         for iops, storage in model.VOLUMES.items():
@@ -66,13 +77,22 @@ def cells(options: Options) -> list[Cell]:
             place = OnServer(data, storage, settings, balance_percent=0.0 if iops == min(model.VOLUMES) else None)
             script = SysbenchOltp(model.LOADS[load], tables=PUBLISHED_TABLES, rows=rows)
             made += [
-                Cell((load, iops, n), f"{load}, {iops:,} IOPS, {n} threads", place, script, n, WARMUP_S, seconds, options.seed)
+                Cell(
+                    (load, iops, n),
+                    f"{load}, {iops:,} IOPS, {n} threads",
+                    place,
+                    script,
+                    n,
+                    WARMUP_S,
+                    seconds,
+                    options.seed,
+                )
                 for n in threads
             ]
     return made
 
 
-def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, Simulated]) -> StudyResult:
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """Directions, ratios, the order of all cells; a chart for each load."""
     loads = tuple(dict.fromkeys(key[0] for key in found))
     threads = tuple(dict.fromkeys(key[2] for key in found))
@@ -99,10 +119,18 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
                 f"at {_list(threads)} threads",
             )
         )
-        # A pool that still fills gives the faster volume twice: it reads more now, and has more in memory for what comes next.
-        most = max(CAPS, pairs[-1].simulated)
-        why = f"at least alike; at most the ratio of the caps, {high:,} / {low:,}, or what is simulated of a pool that still fills"
-        made.append(verdicts.ratio(f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads", pairs[-1], 1.0, most, model.ARTICLE, why))
+        # A pool that still fills gives the faster volume twice: it reads more now, and has more in
+        # memory for what comes next.
+        most = max(CAPS, pairs[-1].simulated or 0.0)
+        why = (
+            f"at least alike; at most the ratio of the caps, {high:,} / {low:,}, or what is simulated of a "
+            "pool that still fills"
+        )
+        made.append(
+            verdicts.ratio(
+                f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads", pairs[-1], 1.0, most, model.ARTICLE, why
+            )
+        )
     published = {key: theirs[key] for key in found}
     ours = {key: one.tps for key, one in simulated.items()}
     made.append(
@@ -118,7 +146,12 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
     )
     made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.ARTICLE))
     return session.result(
-        STUDY, made, [_scale(session.options), tables.runs(found, simulated)], _charts(found, simulated, loads, threads), _notes(), found
+        STUDY,
+        made,
+        [_scale(session.options), tables.runs(found, simulated)],
+        _charts(found, simulated, loads, threads),
+        [*base.texts("iops_threads", warmup_s=WARMUP_S)],
+        found,
     )
 
 
@@ -126,17 +159,20 @@ def _list(values: tuple) -> str:
     return ", ".join(map(str, values))
 
 
-def _scale(options: Options):
+def _scale(options: LabOptions):
     rows, pool, redo = sizes(scale_of(options))
-    return tables.scale((
-        ("rows of each of 20 tables", f"{PUBLISHED_ROWS:,}", f"{rows:,}", f"by {scale_of(options):.4g}"),
-        ("buffer pool", f"{PUBLISHED_POOL_GIB:g} GiB", f"{pool} MiB", "with the data: half of it fits, as published"),
-        ("redo log", f"{PUBLISHED_REDO_GIB:g} GiB", f"{redo} MiB", "with the data, not below what the server takes"),
-        ("IOPS, latency, volumes", "gp2:1000 and a drained gp2:300", "the same", "no: they are what is asked about"),
-        ("threads", _list(model.THREADS), _list(tuple(dict.fromkeys(cell.threads for cell in cells(options)))), "no"),
-        ("processors", "8 vCPUs, client elsewhere or not (not stated)", "see Notes", "no: loads that use little I/O top out at this machine's"),
-        ("server", "MySQL 8.0.15, binary log on", "MariaDB, binary log off", "no: fewer log writes a commit"),
-    ))  # fmt: skip
+    return tables.scale(
+        "iops_threads",
+        published_rows=PUBLISHED_ROWS,
+        rows=rows,
+        scale=scale_of(options),
+        published_pool_gib=PUBLISHED_POOL_GIB,
+        pool_mib=pool,
+        published_redo_gib=PUBLISHED_REDO_GIB,
+        redo_mib=redo,
+        published_threads=_list(model.THREADS),
+        threads=_list(tuple(dict.fromkeys(cell.threads for cell in cells(options)))),
+    )
 
 
 def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[ChartData]:
@@ -144,13 +180,34 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
     for load in loads:
         series = []
         for iops in model.VOLUMES:
-            series.append(Series(f"published, {iops:,} IOPS", "published", threads, tuple(model.table()[load, iops, n] for n in threads)))
-            series.append(Series(f"simulated, {iops:,} IOPS", "simulated", threads, tuple(simulated[load, iops, n].tps for n in threads)))
-            series.append(Series(f"measured, {iops:,} IOPS", "measured", threads, tuple(found[load, iops, n].tps for n in threads)))
+            series.append(
+                ChartSeries(
+                    f"published, {iops:,} IOPS",
+                    "published",
+                    threads,
+                    tuple(model.table()[load, iops, n] for n in threads),
+                )
+            )
+            series.append(
+                ChartSeries(
+                    f"simulated, {iops:,} IOPS",
+                    "simulated",
+                    threads,
+                    tuple(simulated[load, iops, n].tps for n in threads),
+                )
+            )
+            series.append(
+                ChartSeries(
+                    f"measured, {iops:,} IOPS", "measured", threads, tuple(found[load, iops, n].tps for n in threads)
+                )
+            )
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(
             ChartData(
-                f"{load} ({model.LOADS[load]}): published on 8 vCPUs and full size, simulated and measured at the scale of this machine",
+                (
+                    f"{load} ({model.LOADS[load]}): published on 8 vCPUs and full size, simulated and measured at "
+                    "the scale of this machine"
+                ),
                 "line",
                 "threads",
                 unit,
@@ -158,14 +215,6 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
             )
         )
     return charts
-
-
-def _notes() -> list[str]:
-    return [
-        "Every cell begins from the same copy of the data on a fresh volume with an empty pool, warms up for "
-        f"{WARMUP_S} s that do not count, and is simulated so. The article's cells followed each other on one server.",
-        "Published figures stand at full size: compare directions and ratios with them, not heights.",
-    ]
 
 
 __all__ = ["DAY", "ENGINES", "FILES_ONLY", "STUDY", "cells", "data_gib", "result"]

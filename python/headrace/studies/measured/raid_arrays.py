@@ -1,18 +1,20 @@
-"""RAID over magnetic volumes: sysbench fileio in five modes on one volume and five arrays, measured on the lab's."""
+"""RAID over magnetic volumes: sysbench fileio in five modes on one volume and five arrays, measured
+on the lab's."""
 
 from __future__ import annotations
 
 import polars as pl
 
 from headrace.bench.drivers.sysbench_fileio import SysbenchFileio
+from headrace.experiment.cell import FILES_CELL_S, Cell, OnFiles, Parts, seconds_each
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.simulation.demand import simulate as simulate_load
+from headrace.studies import base
 from headrace.studies import raid_2009 as model
-from headrace.studies.base import ChartData, Series, Source, StudyResult, Verdict, published
+from headrace.studies.base import ChartData, ChartSeries, Source, StudyResult, Verdict, published
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.cells import Found, Progress
-from headrace.studies.measured.plan import FILES_CELL_S, Cell, OnFiles, Options, seconds_each
-from headrace.studies.measured.session import SIMULATE_S, Session
-from headrace.studies.measured.simulated import Simulated
+from headrace.studies.measured.session import LabOptions, Session
 from headrace.workload import ClosedWorkload
 
 STUDY = model.STUDY
@@ -20,29 +22,31 @@ DAY = model.AS_OF
 ENGINES: tuple[str, ...] = ()
 FILES_ONLY = True
 
-# 16 GB in 128 files published. What matters is that requests do not meet: a hundredth has 10,000 places for 16 of them.
+# 16 GB in 128 files published. What matters is that requests do not meet: a hundredth has 10,000
+# places for 16 of them.
 AUTO_SCALE, LEAST_GIB = 1 / 100, 0.0625
-FILES = 16
+FILES = 16  # sysbench's default is 128 for 16 GB
 MOST_THREADS, ONE = max(model.THREADS), min(model.THREADS)
 # Those that the claims name with one thread.
 WITH_ONE = {("single", "rndrw"), ("raid0x2", "rndrw")}
-SECONDS, WARMUP_S = (4, 60), 1
+SECONDS, WARMUP_S = (4, 60), 1  # guesses
 QUICK_MODES = ("seqwr", "rndrd", "rndwr")
-# sysbench's seqwr prepares nothing and writes anew; seqrewr writes sequentially over files that are there, as on a volume in use.
+# sysbench's seqwr prepares nothing and writes anew; seqrewr writes sequentially over files that are
+# there, as on a volume in use.
 MODES = {mode: "seqrewr" if mode == "seqwr" else mode for mode in model.MODES}
 
 
-def size_gib(options: Options) -> float:
-    """Of the files."""
+def size_gib(options: LabOptions) -> float:
+    """Size of the files, GiB."""
     return max(LEAST_GIB, model.FILE_GIB * (options.scale or AUTO_SCALE))
 
 
-def data_gib(options: Options) -> float:
+def data_gib(options: LabOptions) -> float:
     """Written at most: twice on a mirror."""
     return 2.0 * size_gib(options)
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: LabOptions) -> list[Cell]:
     """Storages by modes, at 16 threads and, where a claim asks, one."""
     asked = [
         (array, mode, threads)
@@ -55,11 +59,22 @@ def cells(options: Options) -> list[Cell]:
     for array, mode, threads in asked:
         load = SysbenchFileio(MODES[mode], size_gib=size_gib(options), files=FILES, rw_ratio=1.5)
         words = f"{array} ({model.ARRAYS[array]}), {mode}, {threads} threads"
-        made.append(Cell((array, mode, threads), words, OnFiles(model.ARRAYS[array]), load, threads, WARMUP_S, seconds, options.seed))
+        made.append(
+            Cell(
+                (array, mode, threads),
+                words,
+                OnFiles(model.ARRAYS[array]),
+                load,
+                threads,
+                WARMUP_S,
+                seconds,
+                options.seed,
+            )
+        )
     return made
 
 
-def simulate(session: Session, asked: list[Cell], progress: Progress) -> dict[tuple, Simulated]:
+def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
     """The same in the per-I/O form, without the saved second: the warm-up spends it."""
     found = {}
     for cell in asked:
@@ -74,7 +89,7 @@ def simulate(session: Session, asked: list[Cell], progress: Progress) -> dict[tu
             rwmixread=model.READ_PERCENT,
             size_gib=size_gib(session.options),
         )
-        with progress.part(SIMULATE_S, f"simulating {cell.words}"):
+        with parts.part(SIMULATE_S, f"simulating {cell.words}"):
             run = simulate_load(
                 load,
                 model.ARRAYS[array],
@@ -85,14 +100,18 @@ def simulate(session: Session, asked: list[Cell], progress: Progress) -> dict[tu
                 form="events",
                 options={"saved_second": False},
             )
-        found[cell.key] = Simulated(run.summary["delivered_ios"] / cell.seconds, run.summary["p95_ms"], pl.DataFrame())
+        found[cell.key] = SimulatedCell(
+            run.summary["delivered_ios"] / cell.seconds, run.summary["p95_ms"], pl.DataFrame()
+        )
     return found
 
 
-def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, Simulated]) -> StudyResult:
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """Every published direction, held against both."""
     modes = tuple(dict.fromkeys(key[1] for key in found))
-    made = [verdict for row in published("raid_2009") if (verdict := _direction(row, found, simulated, modes)) is not None]
+    made = [
+        verdict for row in published("raid_2009") if (verdict := _direction(row, found, simulated, modes)) is not None
+    ]
     made.append(
         verdicts.against_model(
             "the simulation against what was measured",
@@ -102,24 +121,34 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
             "the lab's volumes are the model's: what differs is the machine",
         )
     )
-    scale = tables.scale((
-        ("files", f"{model.FILE_GIB:g} GB", f"{size_gib(session.options) * 1024:,.0f} MiB in {FILES}", f"by {size_gib(session.options) / model.FILE_GIB:.4g}: requests still do not meet"),
-        ("volumes", "magnetic, 2009", "the lab's magnetic volumes: 1,100 IOPS, latency of 2011", "no"),
-        ("requests", "16 KiB, through the page cache, fsync every 100", "16 KiB, O_DIRECT, no fsync", "no: this machine's memory would hold the files"),
-        ("threads", ", ".join(map(str, model.THREADS)), f"{MOST_THREADS}, and {ONE} where a claim names it", "no"),
-        ("a run", "not stated", f"{next(iter(found.values())).cell.seconds} s after {WARMUP_S}", "yes"),
-    ))  # fmt: skip
-    notes = [
-        "Charts and spreadsheet of the original cannot be read any more: directions are all that is published.",
-        "The lab's volumes have a cap and a latency and no disk arm, exactly as the model; what failed there for want of one fails here too. New on the lab: real requests through a real "
-        "filesystem and block layer, which may merge and reorder them.",
-        "Writes are of blocks that are there (sysbench's seqrewr for seqwr); first writes to fresh blocks are not part of it.",
-    ]
-    return session.result(STUDY, made, [scale, tables.runs(found, simulated, "requests/s")], _charts(found, simulated, modes), notes, found)
+    scale = tables.scale(
+        "raid_arrays",
+        file_gib=model.FILE_GIB,
+        size_mib=size_gib(session.options) * 1024,
+        files=FILES,
+        scale=size_gib(session.options) / model.FILE_GIB,
+        threads=", ".join(map(str, model.THREADS)),
+        most_threads=MOST_THREADS,
+        one=ONE,
+        seconds=next(iter(found.values())).cell.seconds,
+        warmup_s=WARMUP_S,
+    )
+    notes = [*base.texts("raid_arrays")]
+    return session.result(
+        STUDY,
+        made,
+        [scale, tables.runs(found, simulated, "requests/s")],
+        _charts(found, simulated, modes),
+        notes,
+        found,
+    )
 
 
-def _direction(row: dict[str, str], found: dict[tuple, Found], simulated: dict[tuple, Simulated], modes: tuple[str, ...]) -> Verdict | None:
-    """A claim holds when it does, within doubt, in every mode of it that was measured; None when none was."""
+def _direction(
+    row: dict[str, str], found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
+) -> Verdict | None:
+    """A claim holds when it does, within doubt, in every mode of it that was measured; None when
+    none was."""
     better, worse = (_key(row[name]) for name in ("better", "worse"))
     asked = [
         mode
@@ -136,18 +165,33 @@ def _direction(row: dict[str, str], found: dict[tuple, Found], simulated: dict[t
         ratio, doubt = a.tps / b.tps, verdicts.doubt(a, b)
         told.append(f"{mode} {ratio:.2f} x")
         ours.append(f"{mode} {c.tps / d.tps:.2f} x")
-        # "Worse" is more than alike; the others have their margin in `least`, and doubt is added to it.
+        # "Worse" is more than alike; the others have their margin in `least`, and doubt is added to
+        # it.
         if ratio < 1.0 + doubt if row["strength"] == "worse" else ratio * (1.0 + doubt) < least:
             (excused if c.tps / d.tps < least else failing).append(mode)
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     if excused:
-        note += f"; does not come out for {', '.join(excused)}, on the model neither: {model.WHY_NOT.get(row['claim'], 'not explained')}"
+        note += (
+            f"; does not come out for {', '.join(excused)}, on the model neither: "
+            f"{model.WHY_NOT.get(row['claim'], 'not explained')}"
+        )
     if failing:
         note += f"; does not come out for {', '.join(failing)}, where the model has it"
     source = Source(row["source"], row["date"])
     # What a device without a disk arm cannot show is said, and nothing is promised of it.
     held = False if failing else None if excused else True
-    return Verdict(row["claim"], row["strength"].replace("-", " "), ", ".join(told), "", None, held, None, source, note, ", ".join(ours))
+    return Verdict(
+        row["claim"],
+        row["strength"].replace("-", " "),
+        ", ".join(told),
+        "",
+        None,
+        held,
+        None,
+        source,
+        note,
+        ", ".join(ours),
+    )
 
 
 def _key(name: str) -> tuple[str, int]:
@@ -155,15 +199,27 @@ def _key(name: str) -> tuple[str, int]:
     return array, int(threads or MOST_THREADS)
 
 
-def _charts(found: dict[tuple, Found], simulated: dict[tuple, Simulated], modes: tuple[str, ...]) -> list[ChartData]:
+def _charts(
+    found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
+) -> list[ChartData]:
     arrays = tuple(model.ARRAYS)
     charts = []
     for mode in modes:
         series = (
-            Series("simulated", "simulated", arrays, tuple(simulated[array, mode, MOST_THREADS].tps for array in arrays)),
-            Series("measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)),
+            ChartSeries(
+                "simulated", "simulated", arrays, tuple(simulated[array, mode, MOST_THREADS].tps for array in arrays)
+            ),
+            ChartSeries(
+                "measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)
+            ),
         )
         charts.append(
-            ChartData(f"{mode}, {MOST_THREADS} threads (published: directions only, in the table)", "bar", "array", "requests/s", series)
+            ChartData(
+                f"{mode}, {MOST_THREADS} threads (published: directions only, in the table)",
+                "bar",
+                "array",
+                "requests/s",
+                series,
+            )
         )
     return charts

@@ -1,49 +1,99 @@
-"""One study on the lab from its options to its page: what lacks, cells, data, processors, simulation, measurement, result."""
+"""One study on the lab from its options to its page.
+
+A study is a module of this folder with STUDY, DAY (of the limits), ENGINES, FILES_ONLY,
+`data_gib(options)`, `cells(options)`, `result(session, found, simulated)`, and `simulate(session,
+cells, parts)` where its cells are not of sysbench OLTP.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 
-from headrace.bench.run.environment import BUSY_SHARE
-from headrace.studies.base import ChartData, Source, Study, StudyResult, Table, Verdict, agree
-from headrace.studies.measured import machine, tables
-from headrace.studies.measured.bed import Bed
-from headrace.studies.measured.cells import Found, Progress, kept, length_s, run_cells
-from headrace.studies.measured.plan import Options, Say, Tell, silent
-from headrace.studies.measured.simulated import PROBES_S, Processors, probed, simulate_all
+from headrace.bench import Store
+from headrace.bench.running.environment import BUSY_SHARE
+from headrace.errors import InputError
+from headrace.experiment import machine
+from headrace.experiment import simulate as simulation
+from headrace.experiment.cell import Parts, Progress, Say, silent
+from headrace.experiment.data import ExperimentLab
+from headrace.experiment.run import CellRunner, MeasuredCell, reusable
+from headrace.studies.base import ChartData, Source, Study, StudyResult, StudyTable, Verdict, agree
+from headrace.studies.measured import tables
 
-# Starting the lab, and about how long loading takes: 15 s a million rows on 2 cores.
-LAB_S = 3.0
-LOAD_S_PER_GIB = 60.0
-SIMULATE_S = 0.5
+DOC = "docs/guide/studies.md, On the lab"
+# Least and most of --scale and --minutes, and the usual minutes (guesses).
+SCALES = (1e-4, 1.0)
+MINUTES = (0.5, 24 * 60.0)
+DEFAULT_MINUTES, QUICK_MINUTES = 10.0, 3.0
+# Seconds of starting the lab, and of loading a GiB: 15 s a million rows on 2 cores.
+LAB_S, LOAD_S_PER_GIB = 3.0, 60.0
+
+
+@dataclass(frozen=True)
+class LabOptions:
+    """How a study runs on the lab. Raises InputError.
+
+    `scale`: data and cache as a share of the published ones, None: what fits the time. `minutes`:
+    about how long all of it may take, None: 10 (quick: 3). `quick`: the fewest cells that answer
+    the question. `resume`: complete runs of the store with the same configuration are not repeated.
+    `store`: of runs, None: the default one. `work`: where the lab's files go, None: the system's
+    folder of temporary files. `seed`: of the clients.
+    """
+
+    scale: float | None = None
+    minutes: float | None = None
+    quick: bool = False
+    resume: bool = False
+    store: Store | str | Path | None = None
+    work: Path | None = None
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for what, value, (low, high) in (("--scale", self.scale, SCALES), ("--minutes", self.minutes, MINUTES)):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (number and low <= value <= high):
+                raise InputError(f"{what} {value}", f"must be {low:g} to {high:g}", DOC)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 1 <= self.seed < 2**31:
+            raise InputError(f"--seed {self.seed}", "must be a whole number from 1 to 2^31 - 1", DOC)
+
+    @property
+    def time_s(self) -> float:
+        """About how long all of it may take, s."""
+        return 60.0 * (self.minutes or (QUICK_MINUTES if self.quick else DEFAULT_MINUTES))
+
+    @property
+    def runs(self) -> Store:
+        """The run store."""
+        return self.store if isinstance(self.store, Store) else Store(self.store)
 
 
 @dataclass
 class Session:
-    """What a study's `result` is told beside the runs."""
+    """What a study's `result` gets in addition to the runs. `here`: the speed of this machine."""
 
-    options: Options
+    options: LabOptions
     facts: dict[str, object]
-    here: Processors | None = None
+    here: simulation.ProcessorSpeed | None = None
     began: float = field(default_factory=time.monotonic)
 
     def result(
         self,
         study: Study,
         verdicts: list[Verdict],
-        parts: list[Table],
+        parts: list[StudyTable],
         charts: list[ChartData],
         notes: list[str],
-        found: Mapping[tuple, Found],
+        found: Mapping[tuple, MeasuredCell],
     ) -> StudyResult:
         """The study's result with what all of them end with."""
         more = [] if self.here is None else [tables.processors(self.here)]
         measured = (
-            "Measured on Headrace's lab: a real server on block devices that answer when the model of the volume says. So the volumes are the model's by construction; the "
-            "server, its I/Os and their order are real."
+            "Measured on Headrace's lab: a real server on block devices that answer when the model of the volume says. "
+            "So the volumes are the model's by construction; the server, its I/Os and their order are real."
         )
         return StudyResult(
             study,
@@ -56,53 +106,57 @@ class Session:
         )
 
 
-def at_rest(found: Mapping[tuple, Found]) -> Verdict:
-    """Whether the machine had nothing else to do: what was measured beside other work says little, whatever it says."""
+def at_rest(found: Mapping[tuple, MeasuredCell]) -> Verdict:
+    """Whether the machine had nothing else to do: what was measured during other work says
+    little."""
     shares = [float(one.record.document["environment"]["before"]["busy_share"]) for one in found.values()]
     busy = [share for share in shares if share > BUSY_SHARE]
     began = min(str(one.record.document["began_at"])[:10] for one in found.values())
-    said = f"{len(shares) - len(busy)} of {len(shares)} cells" + (
-        f"; before the others {min(busy):.0%} to {max(busy):.0%} of its processors were in use" if busy else ""
-    )
-    note = (
-        "figures above are of a machine that others used too: end what else runs, and measure again"
-        if busy
-        else f"at most {BUSY_SHARE:.0%} in use before each cell"
-    )
-    return agree("the machine was at rest", "needed", said, Source("this machine, looked at before each cell", began), not busy, note)
+    said = f"{len(shares) - len(busy)} of {len(shares)} cells"
+    note = f"at most {BUSY_SHARE:.0%} in use before each cell"
+    if busy:
+        said += f"; before the others {min(busy):.0%} to {max(busy):.0%} of its processors were in use"
+        note = "figures above are of a machine that others used too: end what else runs, and measure again"
+    source = Source("this machine, looked at before each cell", began)
+    return agree("the machine was at rest", "needed", said, source, not busy, note)
 
 
-def run(module: ModuleType, options: Options, tell: Tell = silent, say: Say = silent) -> StudyResult:
-    """A study's module run on the lab. Raises CouldNotRun when the machine lacks something, and as bench.run, Bed and mysql.up; Ctrl-C leaves finished cells in the store."""
-    name = module.STUDY.name
-    machine.lacking(name, module.ENGINES, module.FILES_ONLY, options.work, module.data_gib(options))
+def run(module: ModuleType, options: LabOptions, progress: Progress = silent, say: Say = silent) -> StudyResult:
+    """A study's module run on the lab.
+
+    Raises CouldNotRun when the machine lacks something, and as CellRunner.run; Ctrl-C leaves
+    finished cells in the store.
+    """
+    name, gib, store = module.STUDY.name, module.data_gib(options), options.runs
+    engines = () if module.FILES_ONLY else module.ENGINES
+    machine.require(f"study {name} on the lab", DOC, machine.missing("mariadb", engines, folder=options.work, gib=gib))
     # A store that cannot be written is found out before anything is measured.
-    options.kept.drop(options.kept.begin(name)[1])
-    session = Session(options, machine.identity(module.FILES_ONLY))
+    store.drop(store.begin(name)[1])
+    session = Session(options, machine.identity("mariadb" if engines else None))
     cells = module.cells(options)
-    have = kept(name, cells, options, session.facts)
-    left = [cell for cell in cells if cell.key not in have]
-    sets = {} if module.FILES_ONLY else {repr(cell.place.data): cell.place.data for cell in left}
-    fixed = (
-        LAB_S
-        + SIMULATE_S * len(cells)
-        + sum(LOAD_S_PER_GIB * data.gib for data in sets.values())
-        + (0.0 if module.FILES_ONLY else PROBES_S)
-    )
-    progress = Progress(tell, fixed + sum(length_s(cell) for cell in left))
-    with Bed(module.DAY, options.work, say, module.data_gib(options)) as bed:
-        progress.done_s += LAB_S
-        simulated = {}
-        if not module.FILES_ONLY:
-            session.here = probed(bed, options, session.facts, progress, say, module.DAY)
-        simulate = getattr(module, "simulate", None)
-        if simulate is not None:
-            simulated = simulate(session, cells, progress)
+    probes = simulation.probe_cells(options.seed) if engines else ()
+
+    def known(experiment: str, of) -> dict[tuple, MeasuredCell]:
+        return reusable(experiment, of, store, session.facts) if options.resume else {}
+
+    have, probed = known(name, cells), known("processors", probes)
+    left = [cell for cell in (*probes, *cells) if cell.key not in {**have, **probed}]
+    sets = {repr(cell.place.data): cell.place.data for cell in cells if cell.key not in have} if engines else {}
+    fixed_s = LAB_S + simulation.SIMULATE_S * len(cells) + sum(LOAD_S_PER_GIB * data.gib for data in sets.values())
+    parts = Parts(progress, fixed_s + sum(cell.length_s for cell in left))
+    with ExperimentLab(options.work, day=module.DAY, data_gib=gib, in_memory=options.work is None, say=say) as lab:
+        parts.done_s += LAB_S
+        if probes:
+            runs = CellRunner("processors", lab, store, session.facts, parts, say).run(probes, probed)
+            session.here = simulation.processor_speed(runs[probes[0].key], runs[probes[1].key], module.DAY)
+        if hasattr(module, "simulate"):
+            simulated = module.simulate(session, cells, parts)
         else:
-            simulated = simulate_all(cells, session.here, module.DAY, progress, SIMULATE_S)
+            assert session.here is not None  # only studies of files have no processors measured
+            simulated = simulation.simulate_all(cells, session.here, module.DAY, parts)
         for data in sets.values():
-            with progress.part(LOAD_S_PER_GIB * data.gib, f"loading {data.name}"):
-                bed.load(data)
-        found = run_cells(name, cells, bed, options, session.facts, have, progress, say)
-        tell(1.0, "ending the lab")
+            with parts.part(LOAD_S_PER_GIB * data.gib, f"loading {data.name}"):
+                lab.load(data)
+        found = CellRunner(name, lab, store, session.facts, parts, say).run(cells, have)
+        progress(1.0, "stopping the lab")
     return module.result(session, found, simulated)

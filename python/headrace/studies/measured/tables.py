@@ -1,45 +1,58 @@
-"""The tables and notes every study on the lab ends with: every run with its id, the scale, the machine."""
+"""The tables and notes every study on the lab ends with: every run with its id, the scale, the
+machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from headrace.base import caps
-from headrace.studies.base import Table
-from headrace.studies.measured import machine
-from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import OnServer
-from headrace.studies.measured.simulated import Processors, Simulated
+from headrace.experiment import machine
+from headrace.experiment.cell import OnServer
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import ProcessorSpeed, SimulatedCell
+from headrace.studies.base import StudyTable, columns, scale_rows
 
 
-def runs(found: Mapping[tuple, Found], simulated: Mapping[tuple, Simulated] | None = None, unit: str = "tps") -> Table:
+def runs(
+    found: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps"
+) -> StudyTable:
     """Every cell: simulated, measured, its doubt, what bound, the run's id."""
     rows = []
     for key, one in found.items():
-        summary, ours = one.record.summary, (simulated or {}).get(key)
-        error = None if ours is None or not one.tps else round(100.0 * (ours.tps / one.tps - 1.0), 1)
-        rows.append((
-            one.cell.words, _storage(one), one.cell.threads, None if ours is None else round(ours.tps, 1), round(one.tps, 1), round(100 * one.relative, 1), error,
-            *(None if summary.get(name) is None else round(summary[name], digits) for name, digits in (("p95_ms", 2), ("read_iops", 0), ("write_iops", 0))), binds(one),
-            one.measured().height, one.cell.seed, one.record.id + (" (earlier)" if one.reused else ""),
-        ))  # fmt: skip
-    columns = ("cell", "storage", "threads", f"simulated {unit}", f"measured {unit}", "± % (1 s.e.)", "simulated over measured %", "p95 ms", "reads/s", "writes/s", "bound by", "n (s)",
-               "seed", "run")  # fmt: skip
-    return Table("Every cell: run ids are those of `headrace bench show`", columns, tuple(rows))
+        cell, ours = one.cell, (simulated or {}).get(key)
+        error = None if ours is None or not one.tps else 100.0 * (ours.tps / one.tps - 1.0)
+        summary = one.record.summary
+        measured = (None if ours is None else ours.tps, one.tps, 100 * one.relative, error, summary.get("p95_ms"))
+        rates = (summary.get("read_iops"), summary.get("write_iops"))
+        shown = (*(_rounded(value, 1) for value in measured), *(_rounded(value, 0) for value in rates))
+        run = one.record.id + (" (earlier)" if one.reused else "")
+        rows.append(
+            (cell.words, _storage(one), cell.threads, *shown, binds(one), one.measured().height, cell.seed, run)
+        )
+    names = columns(
+        f"cell | storage | threads | simulated {unit} | measured {unit} | ± % (1 s.e.) | simulated over measured % | "
+        "p95 ms | reads/s | writes/s | bound by | n (s) | seed | run"
+    )
+    return StudyTable("Every cell: run ids are those of `headrace bench show`", names, tuple(rows))
 
 
-def _storage(one: Found) -> str:
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def _storage(one: MeasuredCell) -> str:
     place = one.cell.place
     return place.storage + (f", log {place.log_storage}" if isinstance(place, OnServer) and place.log_storage else "")
 
 
-BOUND_SHARE = 0.2
-BUSY_SHARE = 0.9
+BOUND_SHARE = 0.2  # of the time (a guess)
+BUSY_SHARE = 0.9  # of the processors (a guess)
 PROCESSORS = "processors"
 
 
-def binds(one: Found) -> str:
-    """The cap that requests waited for in more than a fifth of the time; processors where they had no rest; else latency."""
+def binds(one: MeasuredCell) -> str:
+    """The cap that requests waited for in more than a fifth of the time; processors where they had
+    no rest; else latency."""
     summary = one.record.summary
     shares = {caps.short(cap): summary.get(caps.column(cap)) or 0.0 for cap in caps.COUNTED}
     words, share = max(shares.items(), key=lambda item: item[1])
@@ -51,18 +64,21 @@ def binds(one: Found) -> str:
     return "latency"
 
 
-def scale(rows: Sequence[tuple[str, object, object, str]]) -> Table:
-    """What is scaled and what is not: what, published, here, why."""
-    return Table("The scale", ("what", "published", "here", "scaled?"), tuple(rows))
+def scale(name: str, **values: object) -> StudyTable:
+    """What is scaled and what is not."""
+    return StudyTable("The scale", ("what", "published", "here", "scaled?"), scale_rows(name, **values))
 
 
-def processors(here: Processors) -> tuple:
+def processors(here: ProcessorSpeed) -> str:
     """A row of the scale table's kind for notes."""
     ids = " and ".join(one.record.id for one in here.runs)
-    return f"A point select takes {here.cpu_ms:.3f} ms of a processor here (sysbench and the lab included) and {here.trip_ms:.3f} ms of round trip (runs {ids}); the simulation runs on {here.vcpus} such processors."
+    return (
+        f"A point select takes {here.cpu_ms:.3f} ms of a processor here (sysbench and the lab included) and "
+        f"{here.trip_ms:.3f} ms of round trip (runs {ids}); the simulation runs on {here.vcpus} such processors."
+    )
 
 
-def of_machine(facts: Mapping[str, object], found: Mapping[tuple, Found]) -> list[str]:
+def of_machine(facts: Mapping[str, object], found: Mapping[tuple, MeasuredCell]) -> list[str]:
     """Notes on machine, repetition and what the runs themselves found wrong."""
     notes = [f"Machine: {machine.in_words(dict(facts))}. Clients, server and the lab's daemon share its processors."]
     told: dict[str, int] = {}
@@ -71,10 +87,12 @@ def of_machine(facts: Mapping[str, object], found: Mapping[tuple, Found]) -> lis
             kind = words.split(":")[0]
             told[kind] = told.get(kind, 0) + 1
     notes += [
-        f"In {count} of {len(found)} runs: {kind.rstrip('.')}." for kind, count in sorted(told.items(), key=lambda item: -item[1])[:6]
+        f"In {count} of {len(found)} runs: {kind.rstrip('.')}."
+        for kind, count in sorted(told.items(), key=lambda item: -item[1])[:6]
     ]
     if any(one.reused for one in found.values()):
         notes.append(
-            f"{sum(one.reused for one in found.values())} of {len(found)} cells were measured in an earlier session and taken from the run store (--resume)."
+            f"{sum(one.reused for one in found.values())} of {len(found)} cells were measured in an earlier "
+            "session and taken from the run store (--resume)."
         )
     return notes

@@ -1,4 +1,5 @@
-"""Tuned against default: the whitepaper's two servers (its table 3) and Headrace's advice, measured on a scaled database."""
+"""Tuned against default: the whitepaper's two servers (its table 3) and Headrace's advice, measured
+on a scaled database."""
 
 from __future__ import annotations
 
@@ -7,14 +8,15 @@ import math
 from headrace.advice import tuned_settings
 from headrace.base.units import GIB, MIB
 from headrace.bench import SysbenchOltp
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SimulatedCell
 from headrace.servers import find_program
+from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import ChartData, Series, StudyResult, figures
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, by_role, figures
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.cells import Found
-from headrace.studies.measured.plan import SERVER_CELL_S, Cell, DataSet, OnServer, Options, seconds_each
-from headrace.studies.measured.session import Session
-from headrace.studies.measured.simulated import Simulated
+from headrace.studies.measured.session import LabOptions, Session
 
 STUDY = model.STUDY
 DAY = model.DAY
@@ -23,42 +25,57 @@ FILES_ONLY = False
 
 # One of the paper's tables of 10 million rows (studies/whitepaper_2017.py says why one).
 PUBLISHED_ROWS = 10_000_000
-AUTO_SCALE = 1 / 20
+AUTO_SCALE = 1 / 20  # what ten minutes allow
 # What the server takes at least.
 LEAST_POOL_MIB, LEAST_REDO_MIB = 6, 4
-# 1,024 clients keep a server as busy as 64 do here, and cost this machine memory that is not their load.
+# 1,024 clients keep a server as busy as 64 do here, and cost this machine memory that is not their
+# load.
 THREADS = 64
-SECONDS, WARMUP_S = (15, 120), 8
-# Table 3 beside pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine would otherwise be the default server's cache.
-COMMON = {"innodb_flush_method": "O_DIRECT", "innodb_buffer_pool_load_at_startup": "OFF", "innodb_flush_log_at_trx_commit": "1"}
-SERVERS = {"default": "the default server", "tuned": "table 3's tuned server", "advice": "Headrace's advice for this storage and memory"}
-# exp(2 sd) of what the standard database does not know of the rate at which pages are flushed (sd of its logarithm 0.5, docs/semantics.md), which binds the tuned server.
+SECONDS, WARMUP_S = (15, 120), 8  # guesses
+# Table 3 without pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine
+# would otherwise be the default server's cache.
+COMMON = {
+    "innodb_flush_method": "O_DIRECT",
+    "innodb_buffer_pool_load_at_startup": "OFF",
+    "innodb_flush_log_at_trx_commit": "1",
+}
+SERVERS = {
+    "default": "the default server",
+    "tuned": "table 3's tuned server",
+    "advice": "Headrace's advice for this storage and memory",
+}
+# exp(2 sd) of what the standard database does not know of the rate at which pages are flushed (sd
+# of its logarithm 0.5, docs/semantics.md), which binds the tuned server.
 SPREAD = math.exp(2.0 * 0.5)
 
 
-def scale_of(options: Options) -> float:
+def scale_of(options: LabOptions) -> float:
     """Rows, pools and redo against the published ones."""
     return options.scale or AUTO_SCALE
 
 
-def rows_of(options: Options) -> int:
-    """Of the one table."""
+def rows_of(options: LabOptions) -> int:
+    """Rows of the one table."""
     return max(10_000, round(PUBLISHED_ROWS * scale_of(options)))
 
 
-def data_gib(options: Options) -> float:
-    """Of the table."""
+def data_gib(options: LabOptions) -> float:
+    """Size of the table, GiB."""
     return rows_of(options) * 250 / GIB
 
 
-def settings_of(server: str, storage: str, options: Options) -> dict[str, str]:
+def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str]:
     """Of `default`, `tuned` or `advice`, scaled."""
     scale = scale_of(options)
     # 193 GiB hold the table many times over; so does this, without taking the machine's memory.
-    all_of_it = max(LEAST_POOL_MIB, math.ceil(min(model.SERVERS["tuned"][0] * scale / MIB, 1.5 * data_gib(options) * 1024 + 64)))
+    all_of_it = max(
+        LEAST_POOL_MIB, math.ceil(min(model.SERVERS["tuned"][0] * scale / MIB, 1.5 * data_gib(options) * 1024 + 64))
+    )
     if server == "advice":
         program = find_program("mariadb")
-        advised = tuned_settings(storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version)
+        advised = tuned_settings(
+            storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version
+        )
         # The same pool as the paper's tuned server, so that the rest is what differs.
         return dict(advised) | COMMON | {"innodb_buffer_pool_size": f"{all_of_it}M"}
     pool, redo = model.SERVERS[server]
@@ -69,7 +86,7 @@ def settings_of(server: str, storage: str, options: Options) -> dict[str, str]:
     }
 
 
-def cells(options: Options) -> list[Cell]:
+def cells(options: LabOptions) -> list[Cell]:
     """Three servers on both volumes of the paper; quick: two on io1."""
     storages = model.VOLUMES[-1:] if options.quick else model.VOLUMES
     servers = ("default", "tuned") if options.quick else tuple(SERVERS)
@@ -91,13 +108,16 @@ def cells(options: Options) -> list[Cell]:
     made = []
     for storage in storages:
         for server in servers:
-            # The tuned pool is full after a minute of the paper's hour; here it is read in beforehand.
+            # The tuned pool is full after a minute of the paper's hour; here it is read in
+            # beforehand.
             place = OnServer(data, storage, settings_of(server, storage, options), scan=server != "default")
-            made.append(Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed))
+            made.append(
+                Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed)
+            )
     return made
 
 
-def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, Simulated]) -> StudyResult:
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """The ratio on each volume, against table 4's."""
     theirs = figures("whitepaper_2017")
     storages = tuple(dict.fromkeys(storage for _, storage in found))
@@ -110,52 +130,72 @@ def result(session: Session, found: dict[tuple, Found], simulated: dict[tuple, S
         made.append(_ratio(storage, pair, found))
         if ("advice", storage) in found:
             advised = verdicts.pair(
-                storage, found["advice", storage], found["default", storage], None, (simulated["advice", storage], ours[1])
+                storage,
+                found["advice", storage],
+                found["default", storage],
+                None,
+                (simulated["advice", storage], ours[1]),
             )
-            made.append(verdicts.wins(f"Headrace's advice beats default on {storage}", "not published", [advised], model.PAPER))
+            made.append(
+                verdicts.wins(f"Headrace's advice beats default on {storage}", "not published", [advised], model.PAPER)
+            )
     made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.PAPER))
     return session.result(
         STUDY,
         made,
         [_scale(session.options), _settings(found), tables.runs(found, simulated)],
         _charts(found, simulated, storages),
-        _notes(),
+        [*base.texts("tuned_default")],
         found,
     )
 
 
-def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, Found]):
-    """Within the simulation's own doubt; from below only where the tuned server ended at its storage: processors, this machine's or taken by others, give it any less."""
+def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, MeasuredCell]):
+    """Within the simulation's own doubt; from below only where the tuned server ended at its
+    storage: processors, this machine's or taken by others, give it any less."""
     ends = {server: tables.binds(found[server, storage]) for server in ("tuned", "default")}
+    assert pair.simulated is not None, pair.words
     low, high = pair.simulated / SPREAD, pair.simulated * SPREAD
-    why = f"the simulation of this scale, a factor of {SPREAD:.1f} either way for the flushing rate the standard database guesses; the tuned server ends at {ends['tuned']}, the default one at {ends['default']}"
+    why = (
+        f"the simulation of this scale, a factor of {SPREAD:.1f} either way for the flushing rate the "
+        f"standard database guesses; the tuned server ends at {ends['tuned']}, the default one at {ends['default']}"
+    )
     if ends["tuned"] == tables.PROCESSORS:
         low, why = 1.0, f"{why}: so no more is asked than that it wins"
     return verdicts.ratio(f"tuned over default on {storage}", pair, max(1.0, low), high, model.PAPER, why)
 
 
-def _scale(options: Options):
+def _scale(options: LabOptions):
     default, tuned = (settings_of(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
-    return tables.scale((
-        ("rows of the one table used", f"{PUBLISHED_ROWS:,}", f"{rows_of(options):,}", f"by {scale_of(options):.4g}"),
-        ("buffer pool, default and tuned", "134 MB and 193 GiB", f"{default['innodb_buffer_pool_size']} and {tuned['innodb_buffer_pool_size']}", "with the data; the tuned one not beyond 1.5 times them"),
-        ("redo, default and tuned", "100 and 268 MB", f"{default['innodb_log_file_size']} and {tuned['innodb_log_file_size']}", f"with the data, not below {LEAST_REDO_MIB} MiB"),
-        ("time", "an hour", "this run", "with the data: at the same rate a redo log is written around as often"),
-        ("volumes, IOPS, latency", ", ".join(model.VOLUMES), "the same", "no"),
-        ("threads", f"{model.CLIENTS:,}", f"{THREADS}", "more change nothing once the volume is the limit"),
-        ("processors", "32 vCPUs, client elsewhere", "see Notes", "no: the tuned server may end at them"),
-        ("flush method", "fsync and O_DIRECT", "O_DIRECT", "no: this machine's page cache would hold all of it"),
-        ("server", "MySQL 5.7", "MariaDB", "no"),
-    ))  # fmt: skip
+    return tables.scale(
+        "tuned_default",
+        published_rows=PUBLISHED_ROWS,
+        rows=rows_of(options),
+        scale=scale_of(options),
+        default_pool=default["innodb_buffer_pool_size"],
+        tuned_pool=tuned["innodb_buffer_pool_size"],
+        default_redo=default["innodb_log_file_size"],
+        tuned_redo=tuned["innodb_log_file_size"],
+        least_redo_mib=LEAST_REDO_MIB,
+        volumes=", ".join(model.VOLUMES),
+        clients=model.CLIENTS,
+        threads=THREADS,
+    )
 
 
-def _settings(found: dict[tuple, Found]):
-    from headrace.studies.base import Table
+def _settings(found: dict[tuple, MeasuredCell]):
+    from headrace.studies.base import StudyTable
 
     rows = []
     for (server, storage), one in found.items():
-        rows.append((SERVERS[server], storage, ", ".join(f"{name}={value}" for name, value in sorted(one.cell.place.settings.items()))))
-    return Table("Settings", ("server", "storage", "settings"), tuple(rows))
+        rows.append(
+            (
+                SERVERS[server],
+                storage,
+                ", ".join(f"{name}={value}" for name, value in sorted(one.cell.server.settings.items())),
+            )
+        )
+    return StudyTable("Settings", ("server", "storage", "settings"), tuple(rows))
 
 
 def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
@@ -165,30 +205,24 @@ def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
         names = tuple(server for server, place in found if place == storage)
         known = tuple(name for name in names if name in model.SERVERS)
         series = (
-            Series("published", "published", known, tuple(theirs[f"{name}_tps"].value for name in known)),
-            Series("simulated", "simulated", names, tuple(simulated[name, storage].tps for name in names)),
-            Series("measured", "measured", names, tuple(found[name, storage].tps for name in names)),
+            ChartSeries("published", "published", known, tuple(theirs[f"{name}_tps"].value for name in known)),
+            ChartSeries("simulated", "simulated", names, tuple(simulated[name, storage].tps for name in names)),
+            ChartSeries("measured", "measured", names, tuple(found[name, storage].tps for name in names)),
         )
         charts.append(
             ChartData(
-                f"{storage}: published at full size on 32 vCPUs, simulated and measured at this scale", "bar", "server", "tps", series
+                f"{storage}: published at full size on 32 vCPUs, simulated and measured at this scale",
+                "bar",
+                "server",
+                "tps",
+                series,
             )
         )
-        ratios = tuple(
-            Series(role, role, ("tuned over default",), (value,))
-            for role, value in (
-                ("published", theirs["tuned_tps"].value / theirs["default_tps"].value),
-                ("simulated", simulated["tuned", storage].tps / simulated["default", storage].tps),
-                ("measured", found["tuned", storage].tps / found["default", storage].tps),
-            )
+        ratios = by_role(
+            ("tuned over default",),
+            published=(theirs["tuned_tps"].value / theirs["default_tps"].value,),
+            simulated=(simulated["tuned", storage].tps / simulated["default", storage].tps,),
+            measured=(found["tuned", storage].tps / found["default", storage].tps,),
         )
         charts.append(ChartData(f"{storage}: the ratio", "bar", "", "times", ratios))
     return charts
-
-
-def _notes() -> list[str]:
-    return [
-        "The factor is not a law: it is what the data's size beside the two pools makes of one volume, until something else is the limit. Here the same shares of data, pool and redo meet the "
-        "same IOPS, and this machine's processors in place of 32 vCPUs.",
-        "Which volume ran table 4 is not stated; both of the paper's are measured.",
-    ]

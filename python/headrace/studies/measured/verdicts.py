@@ -1,7 +1,9 @@
-"""Directions held against the published ones: who wins, is the order the same, is a ratio within what device and data allow.
+"""Directions held against the published ones: who wins, is the order the same, is a ratio within
+what device and data allow.
 
-What is called alike. Two means differ when their ratio leaves 1 by more than `doubt`: two standard errors of each (95 %), their squares added, and `REPEAT` for what one
-repetition of a run on a lab differs from the next beyond the seconds inside it.
+What is called alike. Two means differ when their ratio leaves 1 by more than `doubt`: two standard
+errors of each (95 %), their squares added, and `REPEAT` for what one repetition of a run on a lab
+differs from the next beyond the seconds inside it.
 """
 
 from __future__ import annotations
@@ -10,20 +12,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SimulatedCell
 from headrace.studies.base import Source, Verdict, error_percent
-from headrace.studies.measured.cells import Found
-from headrace.studies.measured.simulated import Simulated
 
-# Guess: two standard deviations of what repetitions of a cell from the same copy differ by. `encrypted-vs-not` shows those of its own turns.
+# Guess: two standard deviations of what repetitions of a cell from the same copy differ by.
+# `encrypted-vs-not` shows those of its own turns.
 REPEAT = 0.03
-DEVIATIONS = 2.0
-UNCALIBRATED = "the standard database with this machine's processor time; `headrace prove` calibrates first and promises a figure"
+DEVIATIONS = 2.0  # 95 % of a normal variable
+UNCALIBRATED = (
+    "the standard database with this machine's processor time; `headrace prove` calibrates first and promises a figure"
+)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One comparison: `better` over `worse` as published (ratio; None: only a direction), simulated and measured. `doubt`: relative, of the measured ratio."""
+    """One comparison: `better` over `worse` as published (ratio; None: only a direction), simulated
+    and measured. `doubt`: relative, of the measured ratio."""
 
     words: str
     published: float | None
@@ -42,13 +49,17 @@ class Pair:
         return self.measured < 1.0 - self.doubt
 
 
-def doubt(*runs: Found) -> float:
+def doubt(*runs: MeasuredCell) -> float:
     """Relative doubt of a ratio of the means of runs."""
     return math.hypot(REPEAT, *(DEVIATIONS * run.relative for run in runs))
 
 
 def pair(
-    words: str, better: Found, worse: Found, published: float | None = None, simulated: tuple[Simulated, Simulated] | None = None
+    words: str,
+    better: MeasuredCell,
+    worse: MeasuredCell,
+    published: float | None = None,
+    simulated: tuple[SimulatedCell, SimulatedCell] | None = None,
 ) -> Pair:
     """`better` over `worse`."""
     ours = None if simulated is None else simulated[0].tps / simulated[1].tps
@@ -68,11 +79,23 @@ def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note:
     ours = f"{sum(ratio > 1.0 for ratio in known)} of {len(known)}" if known else None
     most = max((one.doubt for one in pairs), default=0.0)
     told = f"alike: within {most:.1%} at most (two standard errors of each run, {REPEAT:.0%} between repetitions)"
-    return Verdict(what, published, said, "", None, bool(clear) and not against, None, source, f"{note}; {told}" if note else told, ours)
+    return Verdict(
+        what,
+        published,
+        said,
+        "",
+        None,
+        bool(clear) and not against,
+        None,
+        source,
+        f"{note}; {told}" if note else told,
+        ours,
+    )
 
 
 def ratio(what: str, found: Pair, low: float, high: float, source: Source, why: str) -> Verdict:
-    """A ratio within what device and data allow (`low` to `high`, before doubt; `why`: where the bounds come from)."""
+    """A ratio within what device and data allow (`low` to `high`, before doubt; `why`: where the
+    bounds come from)."""
     held = low * (1.0 - found.doubt) <= found.measured <= high * (1.0 + found.doubt)
     note = f"allowed {low:.2f} to {high:.2f}, doubt {found.doubt:.1%}: {why}"
     if found.published is None:
@@ -83,27 +106,40 @@ def ratio(what: str, found: Pair, low: float, high: float, source: Source, why: 
 
 def order(
     what: str,
-    published: Mapping[object, float],
-    simulated: Mapping[object, float] | None,
-    measured: Mapping[object, Found],
+    published: Mapping[tuple, float],
+    simulated: Mapping[tuple, float] | None,
+    measured: Mapping[tuple, MeasuredCell],
     source: Source,
     least: float,
     why: str,
 ) -> Verdict:
-    """Is the order the same: the share of pairs of cells that stand to each other as published, of those that doubt lets one tell. Held from `least` on."""
-    same, told = concordant(published, {key: run.tps for key, run in measured.items()}, lambda a, b: doubt(measured[a], measured[b]))
+    """Is the order the same: the share of pairs of cells that stand to each other as published, of
+    those that doubt lets one tell. Held from `least` on."""
+    same, told = concordant(
+        published, {key: run.tps for key, run in measured.items()}, lambda a, b: doubt(measured[a], measured[b])
+    )
     ours = None
     if simulated is not None:
         agree, of = concordant(published, simulated, lambda a, b: 0.0)
         ours = f"{agree} of {of} pairs ({agree / of:.0%})" if of else "no pairs"
     said = f"{same} of {told} pairs ({same / told:.0%})" if told else "no pairs"
     return Verdict(
-        what, "the same order", said, "", None, told > 0 and same / told >= least, None, source, f"at least {least:.0%} asked: {why}", ours
+        what,
+        "the same order",
+        said,
+        "",
+        None,
+        told > 0 and same / told >= least,
+        None,
+        source,
+        f"at least {least:.0%} asked: {why}",
+        ours,
     )
 
 
-def concordant(published: Mapping[object, float], ours: Mapping[object, float], apart) -> tuple[int, int]:
-    """(pairs of keys in the published order, pairs that can be told apart in both). `apart(a, b)`: by what share two of ours must differ."""
+def concordant(published: Mapping[Any, float], ours: Mapping[Any, float], apart) -> tuple[int, int]:
+    """(pairs of keys in the published order, pairs that can be told apart in both). `apart(a, b)`:
+    by what share two of ours must differ."""
     same = told = 0
     for a, b in combinations([key for key in published if key in ours], 2):
         if published[a] == published[b] or not min(ours[a], ours[b]) > 0:
@@ -117,9 +153,18 @@ def concordant(published: Mapping[object, float], ours: Mapping[object, float], 
 
 
 def against_model(
-    what: str, simulated: Mapping[tuple, Simulated], measured: Mapping[tuple, Found], source: Source, why: str = UNCALIBRATED
+    what: str,
+    simulated: Mapping[tuple, SimulatedCell],
+    measured: Mapping[tuple, MeasuredCell],
+    source: Source,
+    why: str = UNCALIBRATED,
 ) -> Verdict:
-    """How far the simulation was from what was then measured; nothing is promised of a database that was not calibrated."""
-    off = sorted(abs(error_percent(one.tps, measured[key].tps)) for key, one in simulated.items() if key in measured and measured[key].tps)
+    """How far the simulation was from what was then measured; nothing is promised of a database
+    that was not calibrated."""
+    off = sorted(
+        abs(error_percent(one.tps, measured[key].tps))
+        for key, one in simulated.items()
+        if key in measured and measured[key].tps
+    )
     said = f"median {off[len(off) // 2]:.0f} %, worst {off[-1]:.0f} %" if off else "nothing measured"
     return Verdict(what, "", "measured", "", None, None, None, source, f"nothing is promised: {why}", said)

@@ -1,20 +1,27 @@
-//! The event loop's steps: what clients, logs, the page cleaner and compaction do when something they waited for is done.
+//! The event loop's steps: what clients, logs, the page cleaner and compaction do when something
+//! they waited for is done.
 
-use super::super::demand::RUN_BYTES;
-use super::super::interval::{Load, Scenario};
-use super::super::warmup::At;
-use super::book::{Book, Standing};
-use super::parts::{stream, Arrivals, Cleaner, Draws, LogWriter, Merging, Processors, Size};
-use super::parts::{CLEANER_DEPTH, COMPACTION_DEPTH, DOUBLEWRITE_BYTES, LOG_AREA_BYTES, RUN, STREAMS, TICK};
-use super::{host_of, start_tx, ClientsRun, LEAST_OWN, PAGES_BEHIND};
-use crate::events::nanos;
-use headrace_model::{Decision, Host, Io, Nanos, Op, Verdict};
+use super::background::{Cleaner, CompactionRuns, LogWriter, CLEANER_DEPTH, COMPACTION_DEPTH, RUN, TICK};
+use super::draws::{Draws, PoissonArrivals, DOUBLEWRITE_BYTES, LOG_AREA_BYTES};
+use super::recorder::{ClientsRecorder, ClientsRun, RowState};
+use crate::demand::load::whole_sectors;
+use crate::mysql::database::RUN_BYTES;
+use crate::mysql::interval::{Scenario, TransactionLoad};
+use crate::mysql::warmup::At;
+use crate::setup::Setup;
+use headrace_model::chance::poisson;
+use headrace_model::{Decision, Host, Instance, Io, Nanos, Op, Verdict};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+/// Pages the cleaner may be behind before clients wait for free ones: innodb_lru_scan_depth.
+pub const PAGES_BEHIND: u64 = 1_024;
+/// A transaction takes this long at least, so that time moves on.
+pub(super) const MIN_OWN_TIME: Nanos = Nanos(1_000);
 /// Transactions of an open load under way at once: as many as one NVMe queue of EBS holds.
 const OPEN_THREADS: u32 = 1_024;
-/// Log bytes nobody syncs that may wait before clients do: innodb_log_buffer_size.
+/// Log bytes without a sync of their own that may be buffered before clients wait:
+/// innodb_log_buffer_size (16 MiB by default).
 const LOG_BUFFER: f64 = 16.0 * 1_048_576.0;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -60,7 +67,7 @@ const IDLE: Client = Client {
 
 /// What a slot of the queue stands for, after the clients' own.
 #[derive(Clone, Copy)]
-enum Slot {
+enum EventSlot {
     Client(u32),
     Log(usize),
     Tick,
@@ -69,39 +76,52 @@ enum Slot {
     Compaction(u32),
 }
 
-/// Redo log, binary log, and what is written to either without anyone waiting.
+/// Redo log, binary log, and what is written to either without a transaction that waits for it.
 const LOGS: usize = 3;
-const LOOSE: usize = 2;
+const UNSYNCED: usize = 2;
 const OTHER_SLOTS: u32 = LOGS as u32 + 2 + CLEANER_DEPTH + COMPACTION_DEPTH;
 
-impl Slot {
+impl EventSlot {
     fn number(self, clients: u32) -> u32 {
         match self {
-            Slot::Client(id) => id,
-            Slot::Log(log) => clients + log as u32,
-            Slot::Tick => clients + 3,
-            Slot::Arrival => clients + 4,
-            Slot::Cleaner(slot) => clients + 5 + slot,
-            Slot::Compaction(slot) => clients + 5 + CLEANER_DEPTH + slot,
+            EventSlot::Client(id) => id,
+            EventSlot::Log(log) => clients + log as u32,
+            EventSlot::Tick => clients + 3,
+            EventSlot::Arrival => clients + 4,
+            EventSlot::Cleaner(slot) => clients + 5 + slot,
+            EventSlot::Compaction(slot) => clients + 5 + CLEANER_DEPTH + slot,
         }
     }
 
-    fn of(number: u32, clients: u32) -> Slot {
+    fn of(number: u32, clients: u32) -> EventSlot {
         if number < clients {
-            return Slot::Client(number);
+            return EventSlot::Client(number);
         }
         match number - clients {
-            log @ 0..=2 => Slot::Log(log as usize),
-            3 => Slot::Tick,
-            4 => Slot::Arrival,
-            n if n - 5 < CLEANER_DEPTH => Slot::Cleaner(n - 5),
-            n => Slot::Compaction(n - 5 - CLEANER_DEPTH),
+            log @ 0..=2 => EventSlot::Log(log as usize),
+            3 => EventSlot::Tick,
+            4 => EventSlot::Arrival,
+            n if n - 5 < CLEANER_DEPTH => EventSlot::Cleaner(n - 5),
+            n => EventSlot::Compaction(n - 5 - CLEANER_DEPTH),
         }
     }
 }
 
+/// Virtual CPUs, first come first served. The answer is known when a job comes.
+struct Processors {
+    free_at: BinaryHeap<Reverse<Nanos>>,
+}
+
+impl Processors {
+    fn take(&mut self, now: Nanos, work: Nanos) -> Nanos {
+        let Some(mut first) = self.free_at.peek_mut() else { return now + work };
+        first.0 = now.max(first.0) + work;
+        first.0
+    }
+}
+
 /// A run under way.
-pub struct Sim<'a> {
+pub struct ClientsSim<'a> {
     scenario: &'a Scenario<'a>,
     host: Host,
     log_device: usize,
@@ -113,20 +133,18 @@ pub struct Sim<'a> {
     idle: Vec<u32>,
     stalled: VecDeque<u32>,
     draws: Draws,
-    page: Size,
-    written_page: Size,
     processors: Option<Processors>,
     logs: [LogWriter; LOGS],
     cleaner: Cleaner,
-    compaction: Merging<'a>,
+    compaction: CompactionRuns<'a>,
     /// Arrivals as they come, and again as they are begun: those between the two wait.
-    arrivals: Option<(Arrivals<'a>, Arrivals<'a>)>,
+    arrivals: Option<(PoissonArrivals<'a>, PoissonArrivals<'a>)>,
     backlog: u64,
     tx: f64,
     hint: usize,
     cache: At,
     factor: f64,
-    book: Book,
+    recorder: ClientsRecorder,
     row_end: Nanos,
     step: Nanos,
     pub end: Nanos,
@@ -134,23 +152,23 @@ pub struct Sim<'a> {
     pub lost: bool,
 }
 
-impl<'a> Sim<'a> {
-    pub fn new(scenario: &'a Scenario<'a>) -> Sim<'a> {
+impl<'a> ClientsSim<'a> {
+    pub fn new(scenario: &'a Scenario<'a>) -> ClientsSim<'a> {
         let database = scenario.database;
         let (host, log_device) = host_of(scenario);
         let (count, arrivals) = match &scenario.load {
-            Load::Clients(clients) => (*clients, None),
-            Load::Arrivals(rates) => {
-                let arrivals = Arrivals { rates, step_s: scenario.step_s, step: 0, at_s: 0.0, rng: stream(scenario, STREAMS[2]) };
+            TransactionLoad::Clients(clients) => (*clients, None),
+            TransactionLoad::Arrivals(rates) => {
+                let arrivals = PoissonArrivals::new(scenario, rates);
                 (OPEN_THREADS, Some((arrivals.clone(), arrivals)))
             }
         };
         let processors = scenario.instance.filter(|limits| limits.vcpus > 0 && database.clients.cpu_ms > 0.0);
-        let tx = start_tx(scenario);
+        let tx = scenario.start_tx();
         let area = |log: usize| if log_device == 0 { DOUBLEWRITE_BYTES + log as u64 * LOG_AREA_BYTES } else { log as u64 * LOG_AREA_BYTES };
-        let step = nanos(scenario.step_s);
+        let step = Nanos::from_secs_f64(scenario.step_s);
         let end = Nanos(step.0 * (f64::from(scenario.seconds) / scenario.step_s).ceil() as u64);
-        Sim {
+        ClientsSim {
             scenario,
             host,
             log_device,
@@ -161,19 +179,17 @@ impl<'a> Sim<'a> {
             idle: if arrivals.is_some() { (0..count).rev().collect() } else { Vec::new() },
             stalled: VecDeque::new(),
             draws: Draws::new(scenario),
-            page: Size::new(database.read_bytes),
-            written_page: Size::new(database.cached_bytes),
             processors: processors.map(|limits| Processors { free_at: (0..limits.vcpus).map(|_| Reverse(Nanos::ZERO)).collect() }),
             logs: [0, 1, 2].map(|log| LogWriter { start: area(log), ..LogWriter::default() }),
             cleaner: Cleaner::new(database),
-            compaction: Merging::new(database.compaction.as_ref(), tx),
+            compaction: CompactionRuns::new(database.compaction.as_ref(), tx),
             arrivals,
             backlog: 0,
             tx,
             hint: 0,
             cache: At::default(),
             factor: 1.0,
-            book: Book::new(end.as_secs_f64(), database.clients.sharpness),
+            recorder: ClientsRecorder::new(end.as_secs_f64(), database.clients.sharpness),
             row_end: step,
             step,
             end,
@@ -182,26 +198,26 @@ impl<'a> Sim<'a> {
         }
     }
 
-    pub fn open_shop(&mut self) {
-        self.look_up();
-        self.push(TICK, Slot::Tick);
+    pub fn start_clients(&mut self) {
+        self.update_rates();
+        self.push(TICK, EventSlot::Tick);
         match self.scenario.load {
-            Load::Clients(clients) => (0..clients).for_each(|id| self.begin(id, Nanos::ZERO, Nanos::ZERO)),
-            Load::Arrivals(_) => self.expect_arrival(),
+            TransactionLoad::Clients(clients) => (0..clients).for_each(|id| self.begin(id, Nanos::ZERO, Nanos::ZERO)),
+            TransactionLoad::Arrivals(_) => self.expect_arrival(),
         }
     }
 
     #[inline]
-    fn push(&mut self, at: Nanos, slot: Slot) {
+    fn push(&mut self, at: Nanos, slot: EventSlot) {
         self.queue.push(Reverse((at, slot.number(self.count))));
     }
 
     /// Hands a request to a device; `waiting` transactions wait for it.
     #[inline]
-    fn submit(&mut self, slot: Slot, device: usize, now: Nanos, io: Io, waiting: u64) {
+    fn submit(&mut self, slot: EventSlot, device: usize, now: Nanos, io: Io, waiting: u64) {
         let decision: Decision = self.host.submit(device, now, io);
         self.lost |= decision.verdict == Verdict::Failed;
-        self.book.decided(device, now, &decision, waiting);
+        self.recorder.decided(device, now, &decision, waiting);
         self.asked[slot.number(self.count) as usize] = (device, io.bytes);
         self.push(decision.complete, slot);
     }
@@ -209,36 +225,36 @@ impl<'a> Sim<'a> {
     #[inline]
     fn answered(&mut self, number: u32) {
         let (device, bytes) = self.asked[number as usize];
-        self.book.answered_io(device, bytes);
+        self.recorder.answered_io(device, bytes);
     }
 
     pub fn handle(&mut self, number: u32, now: Nanos) {
-        match Slot::of(number, self.count) {
-            Slot::Client(id) => {
+        match EventSlot::of(number, self.count) {
+            EventSlot::Client(id) => {
                 let client = self.clients[id as usize];
                 if client.phase == Phase::Reading {
                     self.answered(number);
-                    *(if client.in_run { &mut self.book.summary.read_ahead_runs } else { &mut self.book.summary.page_reads }) += 1;
+                    *(if client.in_run { &mut self.recorder.summary.read_ahead_runs } else { &mut self.recorder.summary.page_reads }) += 1;
                 }
-                self.go_on(id, now);
+                self.resume_transaction(id, now);
             }
-            Slot::Log(log) => {
+            EventSlot::Log(log) => {
                 self.answered(number);
                 self.log_written(log, now);
             }
-            Slot::Tick => self.tick(now),
-            Slot::Arrival => {
+            EventSlot::Tick => self.tick(now),
+            EventSlot::Arrival => {
                 self.backlog += 1;
                 self.begin_waiting(now);
                 self.expect_arrival();
             }
-            Slot::Cleaner(slot) => {
+            EventSlot::Cleaner(slot) => {
                 self.answered(number);
                 self.page_written(slot, now);
             }
-            Slot::Compaction(slot) => {
+            EventSlot::Compaction(slot) => {
                 self.answered(number);
-                self.book.summary.compaction_ios += 1;
+                self.recorder.summary.compaction_ios += 1;
                 self.compaction.free.push(slot);
                 self.compact(now);
             }
@@ -246,7 +262,7 @@ impl<'a> Sim<'a> {
     }
 
     /// The cache at the transactions done so far.
-    fn look_up(&mut self) {
+    fn update_rates(&mut self) {
         self.cache = self.scenario.warm_up.at(self.tx, &mut self.hint);
         self.factor = self.compaction.factor(self.tx);
     }
@@ -255,18 +271,18 @@ impl<'a> Sim<'a> {
         let database = self.scenario.database;
         let length = self.draws.length();
         let cpu_ms = if self.processors.is_some() { database.clients.cpu_ms } else { 0.0 };
-        let own = nanos((database.clients.base_ms - cpu_ms).max(0.0) / 1e3 * length).max(LEAST_OWN);
+        let own = Nanos::from_secs_f64((database.clients.base_ms - cpu_ms).max(0.0) / 1e3 * length).max(MIN_OWN_TIME);
         let reads = self.cache.reads * self.cache.shape * self.factor;
         let ahead = database.read_ahead_share;
-        let runs_left = if ahead > 0.0 { self.draws.poisson(reads * ahead * database.read_bytes / RUN_BYTES) } else { 0 };
-        let pages = self.draws.poisson(reads * (1.0 - ahead));
+        let runs_left = if ahead > 0.0 { poisson(&mut self.draws.of_tx, reads * ahead * database.read_bytes / RUN_BYTES) } else { 0 };
+        let pages = poisson(&mut self.draws.of_tx, reads * (1.0 - ahead));
         let pages_ahead = (f64::from(runs_left) * RUN_BYTES / database.read_bytes) as u32;
         self.clients[id as usize] = Client {
             phase: Phase::Own,
             arrived,
             begun: now,
             stalled: Nanos::ZERO,
-            work: nanos(cpu_ms / 1e3 * length),
+            work: Nanos::from_secs_f64(cpu_ms / 1e3 * length),
             reads: pages + pages_ahead,
             pages_left: pages,
             runs_left,
@@ -274,25 +290,25 @@ impl<'a> Sim<'a> {
             syncs: self.draws.whole(database.log.syncs_per_commit),
             synced: 0,
         };
-        self.push(now + own, Slot::Client(id));
-        let flushed = database.writes.limited(self.cache.flushed, self.book.tps_before());
+        self.push(now + own, EventSlot::Client(id));
+        let flushed = database.writes.limited(self.cache.flushed, self.recorder.tps_before());
         self.cleaner.owe((self.cache.evicted_dirty + flushed) * self.cache.shape);
         self.clean(now);
     }
 
-    /// The next thing a transaction does once the one before is done.
-    fn go_on(&mut self, id: u32, now: Nanos) {
+    /// Begins what a transaction does next, now that what it waited for is done.
+    fn resume_transaction(&mut self, id: u32, now: Nanos) {
         let client = &mut self.clients[id as usize];
         if client.phase == Phase::Own {
             client.phase = Phase::Processor;
             let work = client.work;
             if let Some(processors) = &mut self.processors {
                 let done = processors.take(now, work);
-                self.book.waited_for_processor(done - now - work);
-                return self.push(done, Slot::Client(id));
+                self.recorder.waited_for_processor(done - now - work);
+                return self.push(done, EventSlot::Client(id));
             }
         }
-        if self.must_wait() {
+        if self.is_out_of_room() {
             let client = &mut self.clients[id as usize];
             (client.phase, client.stalled) = (Phase::Stalled, now);
             return self.stalled.push_back(id);
@@ -306,25 +322,26 @@ impl<'a> Sim<'a> {
         if client.runs_left > 0 {
             client.runs_left -= 1;
             let offset = self.draws.place() / u64::from(RUN) * u64::from(RUN);
-            return self.submit(Slot::Client(id), 0, now, Io { op: Op::Read, offset, bytes: RUN }, 1);
+            return self.submit(EventSlot::Client(id), 0, now, Io { op: Op::Read, offset, bytes: RUN }, 1);
         }
         if client.pages_left > 0 {
             client.pages_left -= 1;
-            let io = Io { op: Op::Read, offset: self.draws.place(), bytes: self.page.draw(&mut self.draws.of_place) };
-            return self.submit(Slot::Client(id), 0, now, io, 1);
+            let io = Io { op: Op::Read, offset: self.draws.place(), bytes: whole_sectors(&mut self.draws.of_place, self.scenario.database.read_bytes) };
+            return self.submit(EventSlot::Client(id), 0, now, io, 1);
         }
         client.phase = Phase::Commit;
         let (syncs, log) = (client.syncs, &self.scenario.database.log);
-        // What no sync of its own carries leaves in runs.
-        let loose = if syncs == 0 { log.redo_bytes_per_tx } else { 0.0 } + if syncs < 2 { log.binlog_bytes_per_tx } else { 0.0 };
-        if loose > 0.0 {
-            self.logs[LOOSE].bytes += loose;
-            self.write_loose(now, RUN_BYTES);
+        // Bytes that no sync of this transaction writes leave in runs.
+        let unsynced = if syncs == 0 { log.redo_bytes_per_tx } else { 0.0 } + if syncs < 2 { log.binlog_bytes_per_tx } else { 0.0 };
+        if unsynced > 0.0 {
+            self.logs[UNSYNCED].bytes += unsynced;
+            self.write_unsynced(now, RUN_BYTES);
         }
         self.sync_or_finish(id, now);
     }
 
-    /// The next sync of a commit: redo log and binary log in turn, each with its share of the bytes.
+    /// The next sync of a commit: redo log and binary log in turn, each with its share of the
+    /// bytes.
     fn sync_or_finish(&mut self, id: u32, now: Nanos) {
         let client = &mut self.clients[id as usize];
         if client.synced == client.syncs {
@@ -347,24 +364,25 @@ impl<'a> Sim<'a> {
     fn sync(&mut self, log: usize, now: Nanos) {
         let writer = &mut self.logs[log];
         writer.busy = true;
-        std::mem::swap(&mut writer.waiting, &mut writer.riders);
-        let riders = writer.riders.len() as u64;
+        std::mem::swap(&mut writer.waiting, &mut writer.group);
+        let group = writer.group.len() as u64;
         let io = writer.next(LOG_AREA_BYTES as f64);
-        self.submit(Slot::Log(log), self.log_device, now, io, riders);
+        self.submit(EventSlot::Log(log), self.log_device, now, io, group);
     }
 
     fn log_written(&mut self, log: usize, now: Nanos) {
-        if log == LOOSE {
-            self.book.summary.log_runs += 1;
-            self.logs[LOOSE].busy = false;
-            self.write_loose(now, RUN_BYTES);
+        if log == UNSYNCED {
+            self.recorder.summary.log_runs += 1;
+            self.logs[UNSYNCED].busy = false;
+            self.write_unsynced(now, RUN_BYTES);
             return self.release(now);
         }
-        self.book.summary.log_syncs += 1;
-        let mut riders = std::mem::take(&mut self.logs[log].riders);
-        // Still busy meanwhile: riders that come again share the next write with those who wait.
-        riders.drain(..).for_each(|id| self.sync_or_finish(id, now));
-        self.logs[log].riders = riders;
+        self.recorder.summary.log_syncs += 1;
+        let mut group = std::mem::take(&mut self.logs[log].group);
+        // Still busy meanwhile: transactions that sync again share the next write with those that
+        // wait.
+        group.drain(..).for_each(|id| self.sync_or_finish(id, now));
+        self.logs[log].group = group;
         if self.logs[log].waiting.is_empty() {
             self.logs[log].busy = false;
         } else {
@@ -372,21 +390,21 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// Writes what nobody waits for, once there are `least` bytes of it.
-    fn write_loose(&mut self, now: Nanos, least: f64) {
-        let writer = &mut self.logs[LOOSE];
+    /// Writes log bytes that no transaction waits for, once there are `least` of them.
+    fn write_unsynced(&mut self, now: Nanos, least: f64) {
+        let writer = &mut self.logs[UNSYNCED];
         if !writer.busy && writer.bytes >= least {
             writer.busy = true;
             let io = writer.next(RUN_BYTES);
-            self.submit(Slot::Log(LOOSE), self.log_device, now, io, 0);
+            self.submit(EventSlot::Log(UNSYNCED), self.log_device, now, io, 0);
         }
     }
 
     fn finish(&mut self, id: u32, now: Nanos) {
         let client = self.clients[id as usize];
         self.tx += 1.0;
-        self.look_up();
-        self.book.answered(client.arrived, client.begun, now, client.reads);
+        self.update_rates();
+        self.recorder.answered(client.arrived, client.begun, now, client.reads);
         if self.arrivals.is_none() {
             return self.begin(id, now, now);
         }
@@ -397,7 +415,7 @@ impl<'a> Sim<'a> {
 
     fn expect_arrival(&mut self) {
         if let Some(at) = self.arrivals.as_mut().and_then(|(coming, _)| coming.next()) {
-            self.push(at, Slot::Arrival);
+            self.push(at, EventSlot::Arrival);
         }
     }
 
@@ -411,30 +429,31 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// No room: for pages, because dirty ones are not written yet, or in the log buffer.
+    /// Whether transactions must wait: the page cleaner is too far behind to free pages, or the log
+    /// buffer is full.
     #[inline]
-    fn must_wait(&self) -> bool {
-        self.cleaner.behind() > PAGES_BEHIND || self.logs[LOOSE].bytes > LOG_BUFFER
+    fn is_out_of_room(&self) -> bool {
+        self.cleaner.behind() > PAGES_BEHIND || self.logs[UNSYNCED].bytes > LOG_BUFFER
     }
 
     fn release(&mut self, now: Nanos) {
-        while !self.stalled.is_empty() && !self.must_wait() {
+        while !self.stalled.is_empty() && !self.is_out_of_room() {
             let Some(id) = self.stalled.pop_front() else { return };
-            self.book.stalled(now - self.clients[id as usize].stalled);
+            self.recorder.stalled(now - self.clients[id as usize].stalled);
             self.read_or_commit(id, now);
         }
     }
 
     fn clean(&mut self, now: Nanos) {
-        self.book.summary.most_pages_behind = self.book.summary.most_pages_behind.max(self.cleaner.behind());
+        self.recorder.summary.most_pages_behind = self.recorder.summary.most_pages_behind.max(self.cleaner.behind());
         while let Some((slot, carries)) = self.cleaner.next() {
             let io = if carries > 0 {
                 self.cleaner.run_at = (self.cleaner.run_at + u64::from(RUN)) % DOUBLEWRITE_BYTES;
                 Io { op: Op::Write, offset: self.cleaner.run_at, bytes: self.cleaner.run_bytes }
             } else {
-                Io { op: Op::Write, offset: self.draws.place(), bytes: self.written_page.draw(&mut self.draws.of_place) }
+                Io { op: Op::Write, offset: self.draws.place(), bytes: whole_sectors(&mut self.draws.of_place, self.scenario.database.cached_bytes) }
             };
-            self.submit(Slot::Cleaner(slot), 0, now, io, 0);
+            self.submit(EventSlot::Cleaner(slot), 0, now, io, 0);
         }
     }
 
@@ -444,7 +463,7 @@ impl<'a> Sim<'a> {
         if carried > 0 {
             self.cleaner.in_runs -= carried;
             self.cleaner.ready += carried;
-            self.book.summary.doublewrite_runs += 1;
+            self.recorder.summary.doublewrite_runs += 1;
         } else {
             self.cleaner.written += 1;
         }
@@ -455,24 +474,24 @@ impl<'a> Sim<'a> {
     fn compact(&mut self, now: Nanos) {
         while let Some((slot, io)) = self.compaction.next(&self.draws) {
             self.compacted = true;
-            self.submit(Slot::Compaction(slot), 0, now, io, 0);
+            self.submit(EventSlot::Compaction(slot), 0, now, io, 0);
         }
     }
 
     fn tick(&mut self, now: Nanos) {
-        self.push(now + TICK, Slot::Tick);
+        self.push(now + TICK, EventSlot::Tick);
         // Background pages are left for later while the cleaner is behind.
         if self.cleaner.behind() <= PAGES_BEHIND / 2 {
             let database = self.scenario.database;
             let written = (self.cache.evicted_dirty + self.cache.flushed) * self.cache.shape;
-            let background = database.writes.background(self.book.tps_before(), database.popularity.touches_per_tx(), written);
+            let background = database.writes.background(self.recorder.tps_before(), database.popularity.touches_per_tx(), written);
             self.cleaner.owe(background * self.cache.full * TICK.as_secs_f64());
             self.clean(now);
         }
         self.compaction.earn();
         self.compact(now);
-        if now.0 % headrace_model::time::NANOS_PER_SECOND == 0 {
-            self.write_loose(now, 1.0);
+        if now.0 % headrace_model::io::NANOS_PER_SECOND == 0 {
+            self.write_unsynced(now, 1.0);
         }
     }
 
@@ -487,23 +506,43 @@ impl<'a> Sim<'a> {
     fn close_row(&mut self) {
         let waiting = self.arrivals.as_ref().filter(|_| self.backlog > 0).and_then(|(_, begun)| begun.clone().next());
         let under_way = self.clients.iter().filter(|client| client.phase != Phase::Idle).map(|client| client.arrived);
-        let standing = Standing {
+        let state = RowState {
             seconds: self.step.as_secs_f64(),
             open: self.arrivals.is_some(),
             backlog: self.backlog as f64,
             cached_share: self.cache.cached_share,
             dirty_share: self.cache.dirty_share,
             curve_reads: self.cache.reads * self.cache.shape * self.factor,
-            compacting: std::mem::take(&mut self.compacted) || self.compaction.is_merging(),
+            compacting: std::mem::take(&mut self.compacted) || self.compaction.is_running(),
             oldest: under_way.chain(waiting).min(),
         };
-        self.book.close_row(self.row_end, &self.host, &standing);
+        self.recorder.close_row(self.row_end, &self.host, &state);
         self.row_end += self.step;
     }
 
     pub fn finish_run(mut self) -> ClientsRun {
-        let summary = &mut self.book.summary;
+        let summary = &mut self.recorder.summary;
         (summary.pages_owed, summary.pages_written) = (self.cleaner.owed, self.cleaner.written);
-        self.book.finish()
+        self.recorder.finish()
     }
+}
+
+/// Devices for data and log, with the instance they share; and where the log goes. Seeds keep data,
+/// log and runs apart.
+fn host_of(scenario: &Scenario<'_>) -> (Host, usize) {
+    let alone = |setup: &Setup, salt: u64| {
+        let seed = setup.seed.wrapping_add(scenario.seed.unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(salt);
+        Setup { instance: None, seed, ..setup.clone() }.host().devices
+    };
+    let mut devices = alone(scenario.data, 0);
+    devices.extend(scenario.log.into_iter().flat_map(|log| alone(log, 1 << 40)));
+    let instance = scenario.instance.map(|limits| {
+        let mut instance = Instance::new(limits, scenario.data.options.saved_second);
+        if let Some(percent) = scenario.data.start_balance_percent {
+            instance.set_balance_percent(Nanos::ZERO, percent);
+        }
+        instance
+    });
+    let log = devices.len() - 1;
+    (Host { instance, devices }, log)
 }

@@ -1,12 +1,14 @@
 //! Which rows sysbench draws, in closed form, and the pages they are on.
 //!
-//! As `sb_rand.c` of sysbench 1.0.20 draws them, held against the binary of Debian 12 (4,000,000 draws each); `zipfian` is of its 1.1 branch. `special` is narrower than the manual
-//! says: the draw that chooses the window, always above 1 - res, is used again for the place in it, so that `rand-spec-res` % of the draws hit `rand-spec-res` % of `rand-spec-pct` %
-//! of the rows: 0.75 % by default, not 1 %. Inside the window all rows are alike; the other draws are the mean of `rand-spec-iter` uniforms over all rows.
+//! As `sb_rand.c` of sysbench 1.0.20 draws them, held against the binary of Debian 12 (4,000,000
+//! draws each); `zipfian` is of its 1.1 branch. `special` is narrower than the manual says: the
+//! draw that chooses the window, always above 1 - res, is used again for the place in it, so that
+//! `rand-spec-res` % of the draws hit `rand-spec-res` % of `rand-spec-pct` % of the rows: 0.75 % by
+//! default, not 1 %. Inside the window all rows are alike; the other draws are the mean of
+//! `rand-spec-iter` uniforms over all rows.
 
-use super::within;
+use crate::error::SimError;
 use crate::mysql::popularity::PageClass;
-use crate::SimError;
 use serde::{Deserialize, Serialize};
 
 /// Which rows statements touch (`--rand-type`).
@@ -39,7 +41,7 @@ pub enum Distribution {
         #[serde(default = "default_h")]
         h: f64,
     },
-    /// Row r with weight r^-exponent (1.1).
+    /// RunRow r with weight r^-exponent (1.1).
     Zipfian {
         /// `--rand-zipfian-exp`.
         #[serde(default = "default_exponent")]
@@ -72,21 +74,22 @@ impl Default for Distribution {
 impl Distribution {
     /// Refuses options sysbench has no meaning for.
     pub fn check(&self) -> Result<(), SimError> {
-        let iterations = |n: u32| within("iterations (rand-spec-iter)", f64::from(n), 1.0, 24.0);
+        let iterations = |n: u32| SimError::check_range("iterations (rand-spec-iter)", f64::from(n), 1.0, 24.0);
         match *self {
             Distribution::Uniform {} => Ok(()),
             Distribution::Special { percent, share, iterations: n } => {
-                within("percent of special rows (rand-spec-pct)", percent, 0.001, 100.0)?;
-                within("share of special draws in percent (rand-spec-res)", share, 0.0, 99.9)?;
+                SimError::check_range("percent of special rows (rand-spec-pct)", percent, 0.001, 100.0)?;
+                SimError::check_range("share of special draws in percent (rand-spec-res)", share, 0.0, 99.9)?;
                 iterations(n)
             }
             Distribution::Gaussian { iterations: n } => iterations(n),
-            Distribution::Pareto { h } => within("h (rand-pareto-h)", h, 0.001, 0.999),
-            Distribution::Zipfian { exponent } => within("exponent (rand-zipfian-exp)", exponent, 0.0, 5.0),
+            Distribution::Pareto { h } => SimError::check_range("h (rand-pareto-h)", h, 0.001, 0.999),
+            Distribution::Zipfian { exponent } => SimError::check_range("exponent (rand-zipfian-exp)", exponent, 0.0, 5.0),
         }
     }
 
-    /// First row of the window and rows in it, of `rows`; none without a window. As 1.0.20: `t` is one less than the rows.
+    /// First row of the window and rows in it, of `rows`; none without a window. As 1.0.20: `t` is
+    /// one less than the rows.
     fn window(&self, rows: f64) -> Option<(f64, f64)> {
         let Distribution::Special { percent, share, .. } = *self else { return None };
         let (t, share) = ((rows - 1.0).max(0.0), share / 100.0);
@@ -94,7 +97,8 @@ impl Distribution {
         Some((t / 2.0 - t * percent / 200.0 + (1.0 - share) * nominal, share * nominal)).filter(|(_, width)| *width > 0.0)
     }
 
-    /// Share of draws that fall on rows `from` to `to` (counted from 0, fractions allowed) of `rows`.
+    /// Share of draws that fall on rows `from` to `to` (counted from 0, fractions allowed) of
+    /// `rows`.
     pub fn mass(&self, rows: f64, from: f64, to: f64) -> f64 {
         let (a, b) = (from / rows, to / rows);
         match *self {
@@ -113,7 +117,8 @@ impl Distribution {
     }
 }
 
-/// Chance that the mean of `n` uniforms is between `a` and `b`: Irwin and Hall. The upper half by symmetry, where the sum would lose its digits.
+/// Chance that the mean of `n` uniforms is between `a` and `b`: Irwin and Hall. The upper half by
+/// symmetry, where the sum would lose its digits.
 fn mean_of_uniforms(n: u32, a: f64, b: f64) -> f64 {
     let below = |x: f64| {
         let s = x.clamp(0.0, 0.5) * f64::from(n);
@@ -131,7 +136,8 @@ fn mean_of_uniforms(n: u32, a: f64, b: f64) -> f64 {
     }
 }
 
-/// `sum of k^-s for k = 1..n`: by terms up to 32, then Euler and Maclaurin (next term below 1e-8 of a row). Linear inside a row.
+/// `sum of k^-s for k = 1..n`: by terms up to 32, then Euler and Maclaurin (next term below 1e-8 of
+/// a row). Linear inside a row.
 fn harmonic(s: f64, n: f64) -> f64 {
     const TERMS: f64 = 32.0;
     let whole = n.floor();
@@ -153,10 +159,11 @@ struct Cell {
     mass: f64,
 }
 
-/// Up to so many pages, each is a cell of its own.
+/// Up to this many pages, each page is a cell of its own.
 const EXACT_PAGES: f64 = 512.0;
 
-/// Pages of a table in runs short enough to be alike: geometric from both ends and the middle, with the window's first and last page alone.
+/// Pages of a table in runs short enough to be alike: geometric from both ends and the middle, with
+/// the window's first and last page alone.
 fn cells(distribution: &Distribution, rows: f64, rows_per_page: f64) -> Vec<Cell> {
     let pages = rows / rows_per_page;
     let mut edges = vec![0.0, pages];
@@ -196,11 +203,13 @@ struct Group {
     log: f64,
 }
 
-/// Popularity below this share of the mean counts as alike: such pages are touched once in 10^4 passes over the data.
+/// Popularity below this share of the mean counts as alike: such pages are touched once in 10^4
+/// passes over the data.
 const HARDLY_TOUCHED: f64 = 1e-5;
 
-/// Pages of a table by popularity, in at most `how_many` classes; pages and touches are conserved. Neighbours are merged while it costs least: squared distance in log popularity,
-/// weighted by their share of pages and of touches (Ward 1963). `touches_per_tx` is of the whole table.
+/// Pages of a table by popularity, in at most `how_many` classes; pages and touches are conserved.
+/// Neighbours are merged while it costs least: squared distance in log popularity, weighted by
+/// their share of pages and of touches (Ward 1963). `touches_per_tx` is of the whole table.
 pub fn classes(distribution: &Distribution, rows: f64, rows_per_page: f64, touches_per_tx: f64, how_many: usize) -> Vec<PageClass> {
     let all = rows / rows_per_page;
     let group = |cell: Cell| {
@@ -230,7 +239,8 @@ pub fn classes(distribution: &Distribution, rows: f64, rows_per_page: f64, touch
     groups.iter().map(|group| PageClass { pages: group.pages, touches_per_tx: touches_per_tx * group.mass / group.pages }).collect()
 }
 
-/// Rows a lookup by `k` finds on average: rows x sum over k of (chance to be stored) x (chance to be asked for). Each of `threads` asks in its own part of the keys.
+/// Rows a lookup by `k` finds on average: rows x sum over k of (chance to be stored) x (chance to
+/// be asked for). Each of `threads` asks in its own part of the keys.
 pub(super) fn rows_per_key(distribution: &Distribution, rows: f64, threads: u32) -> f64 {
     let part = rows / f64::from(threads);
     let asked: Vec<Cell> = cells(distribution, part.max(1.0), 1.0);

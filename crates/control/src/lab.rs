@@ -1,0 +1,130 @@
+//! The lab as a whole: commands to the state machine they belong to, events to the state.
+
+use crate::command::Command;
+use crate::error::{ControlError, ErrorKind, LAB_RULE};
+use crate::event::{Change, Event};
+use crate::record::{VolumeRecord, Volumes};
+use crate::settings::{self, Settings};
+use crate::{attachments, members, modifications, volumes};
+use serde::{Deserialize, Serialize};
+
+/// Volumes an error names: a handful is read, more scrolls the error away.
+const NAMED_IN_ERRORS: usize = 5;
+
+/// Everything that is true of a lab but for bytes and credits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lab {
+    /// Instance, day and clock.
+    pub settings: Settings,
+    /// Volumes by id, without the deleted.
+    pub volumes: Volumes,
+    /// Lab time of the last event, Unix milliseconds: where the clock goes on after a restart at
+    /// the earliest.
+    pub last_ms: u64,
+}
+
+impl Lab {
+    /// The events a command makes; changes nothing. `now_ms` is lab time in Unix milliseconds (a
+    /// time before the last event counts as that), `ids` a source of random numbers for ids and
+    /// seeds. Apply what is [`Lab::due`] first: a rule sees the state as it was applied. No event
+    /// at all means there was nothing to do.
+    ///
+    /// # Errors
+    /// The rule that forbids it, in words.
+    pub fn decide(&self, command: &Command, now_ms: u64, ids: &mut impl FnMut() -> u64) -> Result<Vec<Event>, ControlError> {
+        let at_ms = now_ms.max(self.last_ms);
+        let changes = self.changes(command, at_ms, ids)?;
+        Ok(changes.into_iter().map(|change| Event { at_ms, change }).collect())
+    }
+
+    fn changes(&self, command: &Command, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
+        match command {
+            Command::Configure(request) => {
+                let attached = self.volumes.values().find(|record| record.attachment.is_some()).map(VolumeRecord::label);
+                let settings = settings::configured(&self.settings, request, attached)?;
+                Ok(settings.map(|settings| Change::Configured { settings }).into_iter().collect())
+            }
+            Command::CreateVolume(request) => volumes::create(request, &self.settings, &self.volumes, ids),
+            Command::Created { volume } => volumes::created(self.find(volume)?),
+            Command::VolumeFailed { volume, reason } => volumes::volume_failed(self.find(volume)?, reason),
+            Command::DeleteVolume { volume } => volumes::delete(self.find(volume)?),
+            Command::Deleted { volume } => volumes::deleted(self.find(volume)?),
+            Command::Tag { volume, set, remove } => volumes::tag(self.find(volume)?, set, remove),
+            Command::Attach { volume, request } => attachments::attach(self.find(volume)?, request, &self.volumes, ids),
+            Command::Attached { volume, device } => attachments::attached(self.find(volume)?, device),
+            Command::AttachFailed { volume, reason } => attachments::attach_failed(self.find(volume)?, reason),
+            Command::Detach { volume, force } => attachments::detach(self.find(volume)?, *force),
+            Command::DetachBusy { volume, reason } => attachments::detach_busy(self.find(volume)?, reason),
+            Command::Detached { volume } => attachments::detached(self.find(volume)?),
+            Command::Modify { volume, request } => modifications::modify(self.find(volume)?, request, &self.settings, at_ms, ids),
+            Command::ModifyFailed { volume, reason } => modifications::modify_failed(self.find(volume)?, reason),
+            Command::SetBalance { volume, member, percent } => members::set_balance(self.find(volume)?, &self.settings, *member, *percent),
+            Command::SlowMember { volume, member, caps_percent, extra_ms } => members::slow_member(self.find(volume)?, *member, *caps_percent, *extra_ms),
+            Command::FailMember { volume, member } => members::fail_member(self.find(volume)?, *member),
+            Command::RestoreMember { volume, member } => members::restore_member(self.find(volume)?, *member),
+            Command::ReplaceMember { volume, member, mib_s } => members::replace_member(self.find(volume)?, *member, *mib_s),
+            Command::MemberRebuilding { volume, member, done_bytes } => members::member_rebuilding(self.find(volume)?, *member, *done_bytes),
+            Command::MemberRebuilt { volume, member } => members::member_rebuilt(self.find(volume)?, *member),
+        }
+    }
+
+    /// Does what an event says, the same way every time: no rule is asked again. Never fails on
+    /// events that were decided for this state; one that names what is not there does nothing.
+    pub fn apply(&mut self, event: &Event) {
+        let at_ms = event.at_ms;
+        self.last_ms = self.last_ms.max(at_ms);
+        match &event.change {
+            Change::Configured { settings } => self.settings = settings.clone(),
+            Change::VolumeCreated { volume, new } => {
+                self.volumes.insert(volume.clone(), VolumeRecord::new(volume.clone(), new.clone(), at_ms));
+            }
+            Change::VolumeDeleted { volume } => {
+                self.volumes.remove(volume);
+            }
+            change => {
+                let known = change.volume().and_then(|volume| self.volumes.get_mut(volume));
+                debug_assert!(known.is_some(), "an event of an unknown volume: {change:?}");
+                if let Some(record) = known {
+                    // Each knows its own changes and leaves the others alone.
+                    volumes::apply(record, change);
+                    attachments::apply(record, change, at_ms);
+                    modifications::apply(record, change, at_ms);
+                    members::apply(record, change, at_ms);
+                }
+            }
+        }
+    }
+
+    /// What happens without a command, until `now_ms`: modifications that begin to optimize and
+    /// that are completed. Events are in order of time, each with the exact time at which it was
+    /// due. A volume that must grow does so at its `ModificationOptimizing`; when that cannot be
+    /// done, decide [`Command::ModifyFailed`] instead of applying the event, and ask again.
+    pub fn due(&self, now_ms: u64) -> Vec<Event> {
+        modifications::due(&self.volumes, now_ms)
+    }
+
+    /// The lab time of the next event of [`Lab::due`].
+    pub fn next_due(&self) -> Option<u64> {
+        modifications::next_due(&self.volumes)
+    }
+
+    /// A volume by id or by name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], with the volumes there are.
+    pub fn find(&self, volume: &str) -> Result<&VolumeRecord, ControlError> {
+        let by_id = self.volumes.values().find(|record| record.id.as_str() == volume);
+        by_id.or_else(|| self.volumes.values().find(|record| record.name.as_deref() == Some(volume))).ok_or_else(|| self.unknown(volume))
+    }
+
+    fn unknown(&self, volume: &str) -> ControlError {
+        let shown: Vec<&str> = self.volumes.values().take(NAMED_IN_ERRORS).map(VolumeRecord::label).collect();
+        let hint = match (shown.is_empty(), self.volumes.len() - shown.len()) {
+            (true, _) => "The lab has no volume yet: create one, like `headrace volume create gp2:500`.".to_string(),
+            (false, 0) => format!("There are: {}.", shown.join(", ")),
+            (false, more) => format!("There are {} and {more} more: see `headrace volume list`.", shown.join(", ")),
+        };
+        ControlError::new(ErrorKind::NotFound, volume, "is neither the id nor the name of a volume of this lab", LAB_RULE, hint)
+    }
+}

@@ -1,0 +1,104 @@
+//! A volume's files and its place in the model.
+
+use headrace_catalog::VolumeLimits;
+use headrace_control::{MemberState, VolumeRecord};
+use headrace_device::AttachedVolume;
+use headrace_model::host::layout_of;
+use headrace_model::{Device, ModelOptions, Nanos, SavedDevice, Volume};
+use headrace_store::raid::MemberData;
+use headrace_store::{Backing, PowerCut, Raid, SparseFile};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open volume.
+pub struct VolumeFiles {
+    /// Number of its device in the model.
+    pub device_number: usize,
+    /// An array's data path.
+    pub raid: Option<Arc<Raid>>,
+    /// All its bytes, behind what a power cut does.
+    pub power: Arc<PowerCut>,
+    /// While attached.
+    pub attached: Option<Arc<AttachedVolume>>,
+}
+
+/// The folder of a volume.
+pub fn folder_of(volumes: &Path, record: &VolumeRecord) -> PathBuf {
+    volumes.join(record.id.as_str())
+}
+
+fn files(folder: &Path, record: &VolumeRecord) -> Vec<(PathBuf, u64)> {
+    let name = |index: usize| if record.spec.raid.is_none() { "data".to_string() } else { format!("member-{index}") };
+    record.spec.members.iter().enumerate().map(|(index, member)| (folder.join(name(index)), member.size_gib << 30)).collect()
+}
+
+/// Makes the files of a new volume.
+pub fn create_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
+    let folder = folder_of(volumes, record);
+    std::fs::create_dir(&folder)?;
+    files(&folder, record).into_iter().try_for_each(|(path, bytes)| SparseFile::create(&path, bytes).map(drop))
+}
+
+/// Removes the files of a volume.
+pub fn remove_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder_of(volumes, record)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl VolumeFiles {
+    /// Opens the files of a volume whose device has `device_number`.
+    pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize) -> io::Result<VolumeFiles> {
+        let folder = folder_of(volumes, record);
+        let mut members: Vec<Arc<dyn Backing>> = Vec::new();
+        for (path, bytes) in files(&folder, record) {
+            let file = SparseFile::open(&path, bytes).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+            members.push(Arc::new(file));
+        }
+        let raid = record.spec.raid.zip(layout_of(&record.spec)).map(|(level, layout)| {
+            let raid = Raid::new(level, layout, members.clone(), record.size_gib() << 30);
+            for (index, member) in record.members.iter().enumerate() {
+                raid.set_member(index, member_of(&member.state));
+            }
+            Arc::new(raid)
+        });
+        let whole: Arc<dyn Backing> = match &raid {
+            Some(raid) => raid.clone(),
+            None => members.swap_remove(0),
+        };
+        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(whole)), attached: None })
+    }
+}
+
+/// A member's state as its bytes' array has it.
+pub(crate) fn member_of(state: &MemberState) -> MemberData {
+    match state {
+        MemberState::Ok | MemberState::Slow { .. } => MemberData::Good,
+        MemberState::Failed => MemberData::Failed,
+        MemberState::Rebuilding { .. } => MemberData::Rebuilding,
+    }
+}
+
+/// The model's device of a volume: where it was left, or new.
+pub fn device_of(record: &VolumeRecord, limits: &[VolumeLimits], options: &ModelOptions, saved: Option<(SavedDevice, Nanos)>) -> SavedDevice {
+    let mut device = Device::new(&record.spec, limits, options, record.seed);
+    let mut now = Nanos::ZERO;
+    if let Some((saved, at)) = saved {
+        now = at;
+        for (member, was) in device.members_mut().iter_mut().zip(&saved.members) {
+            // Tables may have been corrected since, or the instance changed: then only the levels
+            // stay.
+            if was.limits == *member.limits() && was.options == *options || was.modification.is_some() {
+                *member = Volume::from_saved(was, at);
+            } else {
+                member.restore(&was.state);
+            }
+        }
+    }
+    for (member, is) in device.members_mut().iter_mut().zip(&record.members) {
+        member.set_failed(member_of(&is.state) != MemberData::Good);
+    }
+    device.save(&record.spec, now)
+}

@@ -1,0 +1,252 @@
+//! What calls are given. An argument that is left out and one that is null are the same.
+
+use crate::message::message;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+message! {
+    /// No arguments.
+    #[serde(deny_unknown_fields)]
+    pub struct NoArguments {}
+}
+
+message! {
+    /// How the lab ends.
+    #[serde(deny_unknown_fields)]
+    pub struct Down {
+        /// Also while something is mounted: its users then see I/O errors.
+        pub force: Option<bool> = "false";
+    }
+}
+
+message! {
+    /// A volume.
+    #[serde(deny_unknown_fields)]
+    pub struct OneVolume {
+        /// Id or unique name.
+        pub volume: String;
+    }
+}
+
+message! {
+    /// One volume or all.
+    #[serde(deny_unknown_fields)]
+    pub struct MaybeVolume {
+        /// Id or unique name.
+        pub volume: Option<String> = "all";
+    }
+}
+
+message! {
+    /// Some volumes or all.
+    #[serde(deny_unknown_fields)]
+    pub struct SomeVolumes {
+        /// Ids or unique names.
+        pub volumes: Option<Vec<String>> = "all";
+    }
+}
+
+message! {
+    /// A new volume or array.
+    #[serde(deny_unknown_fields)]
+    pub struct Create {
+        /// Storage notation, like `gp2:500` or `raid10:4xgp3:500`.
+        pub spec: String;
+        /// A unique name.
+        pub name: Option<String> = "none";
+        /// Tags: at most 50, keys up to 128 and values up to 256 characters.
+        pub tags: Option<BTreeMap<String, String>> = "none";
+        /// Day of its limits, `YYYY-MM-DD`.
+        pub as_of: Option<String> = "the lab's day";
+        /// Credit balance to begin with, 0 to 100.
+        pub balance_percent: Option<f64> = "full, as AWS starts volumes";
+    }
+}
+
+message! {
+    /// How a volume is attached.
+    #[serde(deny_unknown_fields)]
+    pub struct Attach {
+        /// Id or unique name.
+        pub volume: String;
+        /// Attach name like `sdf` or `/dev/sdf`.
+        pub name: Option<String> = "the first free of sdf to sdp, then xvdba and so on";
+        /// Without the model's delays: as fast as this machine goes.
+        pub unpaced: Option<bool> = "false";
+        /// Measure the machine's own path (at most once a minute) and take it out of the model's
+        /// latency.
+        pub probe: Option<bool> = "true";
+    }
+}
+
+message! {
+    /// How a volume is detached.
+    #[serde(deny_unknown_fields)]
+    pub struct Detach {
+        /// Id or unique name.
+        pub volume: String;
+        /// Also while it is mounted or in an array of md: its users see I/O errors from then on.
+        pub force: Option<bool> = "false";
+    }
+}
+
+message! {
+    /// Tags to remove and to set.
+    #[serde(deny_unknown_fields)]
+    pub struct Tag {
+        /// Id or unique name.
+        pub volume: String;
+        /// Tags to add or overwrite, after removing.
+        pub set: Option<BTreeMap<String, String>> = "none";
+        /// Keys to remove.
+        pub remove: Option<Vec<String>> = "none";
+    }
+}
+
+message! {
+    /// A change of a volume; at least one property is named. Of an array, the size is that of the
+    /// array and the rest is of each member.
+    #[serde(deny_unknown_fields)]
+    pub struct Modify {
+        /// Id or unique name.
+        pub volume: String;
+        /// Usable size afterwards, GiB; never smaller.
+        pub size_gib: Option<u64> = "as it is";
+        /// Type afterwards.
+        pub volume_type: Option<String> = "as it is";
+        /// Provisioned IOPS afterwards.
+        pub iops: Option<u64> = "as it is";
+        /// Provisioned MiB/s afterwards.
+        pub throughput_mib_s: Option<u64> = "as it is";
+    }
+}
+
+message! {
+    /// A credit balance to set.
+    #[serde(deny_unknown_fields)]
+    pub struct SetBalance {
+        /// Id or unique name.
+        pub volume: String;
+        /// 0 to 100.
+        pub percent: f64;
+        /// Index of a member.
+        pub member: Option<u32> = "all that have credits";
+    }
+}
+
+message! {
+    /// A balance to bring back.
+    #[serde(deny_unknown_fields)]
+    pub struct RestoreBalance {
+        /// Id or unique name.
+        pub volume: String;
+        /// The `state` of an earlier `volume.balance` of a volume with as many members.
+        pub state: Value;
+    }
+}
+
+message! {
+    /// A fault; kinds and their arguments are those of the table of `volume.fault`.
+    #[serde(deny_unknown_fields)]
+    pub struct FaultRequest {
+        /// Id or unique name.
+        pub volume: String;
+        /// `pause`, `latency`, `error`, `degraded` or `power-cut`.
+        pub kind: String;
+        /// Seconds until it begins.
+        pub in_s: Option<f64> = "0; power-cut 1";
+        /// Seconds it lasts.
+        pub seconds: Option<f64> = "60; pause 1";
+        /// Added to each request, ms.
+        pub extra_ms: Option<f64> = "latency 100, degraded 300";
+        /// Every Nth request fails.
+        pub every: Option<u64> = "1";
+        /// `read`, `write` or `any`.
+        pub op: Option<String> = "any";
+        /// Index of a member, for degraded.
+        pub member: Option<u32> = "all";
+        /// What is left of the caps, percent.
+        pub caps_percent: Option<f64> = "10";
+        /// Seed of a power cut.
+        pub seed: Option<u64> = "drawn";
+    }
+}
+
+message! {
+    /// Faults to end.
+    #[serde(deny_unknown_fields)]
+    pub struct ClearFault {
+        /// Id or unique name.
+        pub volume: String;
+        /// Id of a fault.
+        pub fault: Option<String> = "all, and every degraded time";
+    }
+}
+
+message! {
+    /// A member of a volume; a single volume is its own member 0.
+    #[serde(deny_unknown_fields)]
+    pub struct OneMember {
+        /// Id or unique name.
+        pub volume: String;
+        /// Its index.
+        pub member: u32;
+    }
+}
+
+message! {
+    /// How slow a member becomes.
+    #[serde(deny_unknown_fields)]
+    pub struct SlowMember {
+        /// Id or unique name.
+        pub volume: String;
+        /// Its index.
+        pub member: u32;
+        /// What is left of its caps, 0.1 to 100 %.
+        pub caps_percent: Option<f64> = "100";
+        /// Added to each request, 0 to 60,000 ms.
+        pub extra_ms: Option<f64> = "0";
+    }
+}
+
+message! {
+    /// A member to replace.
+    #[serde(deny_unknown_fields)]
+    pub struct ReplaceMember {
+        /// Id or unique name.
+        pub volume: String;
+        /// Its index.
+        pub member: u32;
+        /// Most MiB/s of the rebuild.
+        pub mib_s: Option<u64> = "as fast as the members allow";
+    }
+}
+
+message! {
+    /// Rows of metrics.
+    #[serde(deny_unknown_fields)]
+    pub struct MetricsRequest {
+        /// Id or unique name.
+        pub volume: String;
+        /// `second` (an hour is kept) or `minute` (15 days are kept).
+        pub resolution: Option<String> = "second";
+        /// How many rows, the newest.
+        pub last: Option<usize> = "all";
+        /// Rows from this time on, Unix seconds.
+        pub since: Option<u64> = "all";
+        /// Index of a member.
+        pub member: Option<u32> = "the volume as a whole";
+    }
+}
+
+message! {
+    /// A record of all decisions.
+    #[serde(deny_unknown_fields)]
+    pub struct Record {
+        /// Id or unique name; the record is of the whole lab.
+        pub volume: String;
+        /// Path of the file, from the root.
+        pub path: Option<PathBuf> = "a file in records/ of the data directory";
+    }
+}

@@ -1,0 +1,201 @@
+//! The calls: of each its name, its arguments, its answer and what it does.
+
+use crate::answers::*;
+use crate::arguments::*;
+use crate::message::{Described, Message};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
+
+/// What is known of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct CallEntry {
+    /// Its name on the socket.
+    pub name: &'static str,
+    /// Heading of the reference page under which it is described.
+    pub section: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// Name of its method in the Python client.
+    pub method: &'static str,
+    /// The one key of its answer that the method returns; "" for the answer as it is.
+    pub returns: &'static str,
+    /// Whether it may take minutes: it measures, writes back or frees what a volume holds.
+    pub long: bool,
+    /// Its arguments.
+    pub arguments: &'static Message,
+    /// Its answer.
+    pub answer: &'static Message,
+}
+
+/// Headings of the reference, in order, each with an introduction.
+pub const SECTIONS: [(&str, &str); 5] =
+    [("The lab", ""), ("Volumes", "A volume is named by its id or its unique name."), ("Credits", ""), ("Faults", ""), ("Measurements", "")];
+
+macro_rules! calls {
+    ($(
+        $(#[doc = $doc:literal])+
+        $variant:ident($arguments:ty) -> $answer:ty = $name:literal in $section:literal as $method:ident $(. $returns:ident)? $(, $long:ident)?;
+    )*) => {
+        /// A call with its arguments, as it is written on a line to the daemon.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "call", content = "args")]
+        pub enum Call {
+            $( $(#[doc = $doc])+ #[serde(rename = $name)] $variant($arguments), )*
+        }
+
+        /// Every call, in the order of the reference.
+        pub const CALLS: &[CallEntry] = &[$( CallEntry {
+            name: $name,
+            section: $section,
+            doc: concat!($($doc, "\n"),+),
+            method: stringify!($method),
+            returns: concat!($(stringify!($returns))?),
+            long: !concat!($(stringify!($long))?).is_empty(),
+            arguments: &<$arguments as Described>::MESSAGE,
+            answer: &<$answer as Described>::MESSAGE,
+        }, )*];
+    };
+}
+
+calls! {
+    /// Version, instance, day, clock, directory and volumes of the lab.
+    LabStatus(NoArguments) -> LabStatus = "lab.status" in "The lab" as status;
+    /// Flushes and takes away every device, and ends the daemon after the answer. Attachments stay
+    /// noted: the next start makes the devices again. Refused as `in-use` while something is
+    /// mounted, unless forced.
+    LabDown(Down) -> Done = "lab.down" in "The lab" as down, long;
+    /// Names every call of this page.
+    LabCalls(NoArguments) -> CallNames = "lab.calls" in "The lab" as calls.calls;
+    /// What the Prometheus endpoint shows, named as the EBS CSI driver names it (`aws_ebs_csi_*`),
+    /// with the label `volume_id`.
+    MetricsText(NoArguments) -> MetricsText = "metrics.text" in "The lab" as metrics_text.text;
+
+    /// Makes a volume or array. Its files are sparse and take no space yet.
+    VolumeCreate(Create) -> LabVolumeView = "volume.create" in "Volumes" as create;
+    /// All volumes, or those named.
+    VolumeList(SomeVolumes) -> VolumeList = "volume.list" in "Volumes" as volumes.volumes;
+    /// One volume.
+    VolumeDescribe(OneVolume) -> LabVolumeView = "volume.describe" in "Volumes" as describe;
+    /// Deletes an available volume and its data.
+    VolumeDelete(OneVolume) -> Done = "volume.delete" in "Volumes" as delete, long;
+    /// Makes a block device of a volume: `attachment.device`; `attachment.links` are stable names
+    /// of it.
+    VolumeAttach(Attach) -> LabVolumeView = "volume.attach" in "Volumes" as attach, long;
+    /// Flushes and takes the device away. Refused as `in-use` while it is mounted or in an array of
+    /// md, unless forced.
+    VolumeDetach(Detach) -> LabVolumeView = "volume.detach" in "Volumes" as detach, long;
+    /// Changes a volume, in use or not. While `modifying` all is as before; from `optimizing` on
+    /// the new size is there and limits are in between. A volume never shrinks; at most four
+    /// modifications are accepted in a rolling 24 hours of lab time, and none while another runs.
+    VolumeModify(Modify) -> ModificationView = "volume.modify" in "Volumes" as modify;
+    /// The last modifications of a volume, or of all.
+    VolumeModifications(MaybeVolume) -> Modifications = "volume.modifications" in "Volumes" as modifications.modifications;
+    /// Removes tags by key, then sets tags.
+    VolumeTag(Tag) -> LabVolumeView = "volume.tag" in "Volumes" as tag;
+
+    /// Credit balances now.
+    VolumeBalance(OneVolume) -> BalanceView = "volume.balance" in "Credits" as balance;
+    /// Sets the balance of a member, or of all that have one. Answers the balance afterwards.
+    VolumeSetBalance(SetBalance) -> BalanceView = "volume.set_balance" in "Credits" as set_balance;
+    /// Brings back an earlier balance. Answers the balance afterwards.
+    VolumeRestoreBalance(RestoreBalance) -> BalanceView = "volume.restore_balance" in "Credits" as restore_balance;
+
+    /// Sets a fault. All but degraded need an attached volume.
+    ///
+    /// | kind | does | its arguments |
+    /// |---|---|---|
+    /// | `pause` | nothing is answered before it ends | `op` |
+    /// | `latency` | each request takes longer | `extra_ms` (to 60,000), `op` |
+    /// | `error` | every Nth request fails with EIO | `every`, `op` |
+    /// | `degraded` | limits shrink and requests take longer, in the model: a record replays it | `caps_percent` (0.1 to 100), `extra_ms` (0 to 60,000), `member` |
+    /// | `power-cut` | at its time every request fails, and writes that were not flushed are kept, dropped or torn, by `seed`; until the volume is attached again | `seed` |
+    VolumeFault(FaultRequest) -> FaultAnswer = "volume.fault" in "Faults" as fault.fault;
+    /// Faults that wait or last. Degraded times are the model's and not listed.
+    VolumeFaults(OneVolume) -> Faults = "volume.faults" in "Faults" as faults.faults;
+    /// Ends a fault, or all of the volume and every degraded time; answers how many faults that
+    /// were.
+    VolumeClearFault(ClearFault) -> Cleared = "volume.clear_fault" in "Faults" as clear_fault.cleared;
+    /// Loses a member: its data is gone for the array. Without redundancy, requests to it fail.
+    VolumeFailMember(OneMember) -> LabVolumeView = "volume.fail_member" in "Faults" as fail_member;
+    /// Leaves a member this share of its caps and adds latency, until it is restored.
+    VolumeSlowMember(SlowMember) -> LabVolumeView = "volume.slow_member" in "Faults" as slow_member;
+    /// Ends the slowness of a member; brings back a lost one where there is no redundancy, because
+    /// nothing was written without it.
+    VolumeRestoreMember(OneMember) -> LabVolumeView = "volume.restore_member" in "Faults" as restore_member;
+    /// Puts a new volume in the place of a member and rebuilds it, at the cost of the members' own
+    /// limits.
+    VolumeReplaceMember(ReplaceMember) -> LabVolumeView = "volume.replace_member" in "Faults" as replace_member;
+
+    /// What a volume did. Rows are written while it is attached, when their second or minute has
+    /// ended.
+    ///
+    /// | column | meaning |
+    /// |---|---|
+    /// | `t_s` | Unix seconds of the row's beginning |
+    /// | `reads`, `writes`, `flushes`, `errors` | requests |
+    /// | `read_bytes`, `write_bytes` | bytes |
+    /// | `read_time_us`, `write_time_us` | sum over requests, so it may be longer than the row |
+    /// | `queue_mean`, `queue_max` | requests outstanding |
+    /// | `idle_percent` | time without any |
+    /// | `balance_percent` | credits at the row's end, of the member with the least |
+    /// | `volume_iops_exceeded_us`, `volume_throughput_exceeded_us` | time during which requests waited for that limit of the volume, spent credits included |
+    /// | `instance_iops_exceeded_us`, `instance_throughput_exceeded_us` | the same for the instance |
+    /// | `read_p50_us`, `read_p99_us`, `write_p50_us`, `write_p99_us` | latency as the caller saw it, waits included, from a histogram |
+    /// | `late_p50_us`, `late_p99_us` | how late the machine was with answers, compared with the model |
+    /// | `instance_ios_balance_percent`, `instance_bytes_balance_percent` | credits of the instance at the row's end |
+    /// | `span_us` | time the row is about: less than a minute where the volume was not attached throughout |
+    VolumeMetrics(MetricsRequest) -> MetricsRows = "volume.metrics" in "Measurements" as metrics;
+    /// Begins to write every arrival and decision of the lab to a file, for `headrace simulate
+    /// --replay`. One record at a time.
+    VolumeRecord(Record) -> RecordStarted = "volume.record" in "Measurements" as record;
+    /// Ends the record.
+    VolumeRecordStop(OneVolume) -> RecordStopped = "volume.record_stop" in "Measurements" as record_stop;
+}
+
+impl Call {
+    /// The call of that name with these arguments.
+    ///
+    /// # Errors
+    /// There is no such call, or its arguments are others.
+    pub fn read(name: &str, args: Value) -> Result<Call, serde_json::Error> {
+        serde_json::from_value(json!({"call": name, "args": args}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_is_read_by_its_name_and_refuses_what_it_does_not_know() {
+        for entry in CALLS {
+            let required = entry.arguments.fields.iter().filter(|field| !field.rust_type.starts_with("Option"));
+            let args: serde_json::Map<String, Value> = required
+                .map(|field| {
+                    let value = match field.rust_type {
+                        "String" => json!("db"),
+                        "Value" => json!({"format": "x"}),
+                        _ => json!(1),
+                    };
+                    (field.name.to_string(), value)
+                })
+                .collect();
+            let call = Call::read(entry.name, Value::Object(args.clone())).unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+            let written = serde_json::to_value(&call).expect("JSON");
+            assert_eq!(written["call"], entry.name);
+            let mut unknown = args;
+            unknown.insert("nonsense".to_string(), json!(1));
+            let error = Call::read(entry.name, Value::Object(unknown)).expect_err("an unknown argument");
+            assert!(error.to_string().contains("nonsense"), "{error}");
+            assert!(SECTIONS.iter().any(|(section, _)| *section == entry.section), "{}", entry.section);
+        }
+        assert!(Call::read("volume.nonsense", json!({})).is_err());
+    }
+
+    #[test]
+    fn left_out_and_null_are_the_same() {
+        let short = Call::read("volume.detach", json!({"volume": "db"})).expect("read");
+        let long = Call::read("volume.detach", json!({"volume": "db", "force": null})).expect("read");
+        assert_eq!(short, long);
+    }
+}

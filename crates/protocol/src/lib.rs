@@ -1,0 +1,21 @@
+//! Every call of the lab's daemon and what it answers, as types.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `message` | a struct whose fields are also a table |
+//! | `arguments` | what calls are given |
+//! | `answers` | what they answer |
+//! | `calls` | the calls: name, arguments, answer |
+//! | `generate` | the Python client and the reference page, from the tables |
+//!
+//! A line to the daemon is `{"id": ID, "call": NAME, "args": {...}}`, its answer
+//! `{"id": ID, "result": {...}}` or `{"id": ID, "error": {...}}` with a
+//! [`Problem`](headrace_control::Problem): docs/reference/lab-protocol.md.
+
+pub mod answers;
+pub mod arguments;
+mod calls;
+pub mod generate;
+pub mod message;
+
+pub use calls::{Call, CallEntry, CALLS, SECTIONS};

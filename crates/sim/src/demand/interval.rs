@@ -1,0 +1,312 @@
+//! The per-interval form: hours, days and fleets in microseconds, on the buckets of
+//! [`crate::demand::fluid`].
+//!
+//! A row per point of the demand. What it adds to the buckets: latency (what requests waited plus
+//! their own distribution) and blocks that still lie in a snapshot, as a share of requests that
+//! need a fetch.
+
+use crate::demand::fluid::{Fluid, Step};
+use crate::demand::load::{ClosedLoad, OpenLoad, Point, MAX_ROWS};
+use crate::demand::measure::{Measured, MeasuredLoad};
+use crate::demand::mixture::{OwnLatency, Waits};
+use crate::demand::windows::{pieces, BusySlots};
+use crate::error::SimError;
+use crate::report::{Run, RunRow, Summary, MIB};
+use crate::setup::Setup;
+use headrace_model::first_touch::{CHUNK_BYTES, DEFAULT_FETCH_BYTES_S, FETCH_MEAN_NS};
+use headrace_model::Cap;
+
+/// Runs an open load. Points longer than `interval_s` are cut into rows of that length.
+pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimError> {
+    load.check()?;
+    refuse_lost_members(setup)?;
+    let load = cut(load, interval_s)?;
+    let measured = measure(setup, &load);
+    let own = OwnLatency::new(&measured.latency_key(setup));
+    let mut rows = Vec::with_capacity(load.points.len());
+    let summary = Driver::new(setup, &measured, &own, true).cycle(&mut row_collector(&mut rows, &own));
+    Ok(Run { rows, summary })
+}
+
+/// Runs a closed load for `seconds`: its clients ask as fast as own latency lets them, and wait
+/// instead of piling up.
+pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -> Result<Run, SimError> {
+    load.check()?;
+    refuse_lost_members(setup)?;
+    let read_share = load.rw.read_share(load.rwmixread);
+    let sequential = f64::from(u8::from(load.rw.is_sequential()));
+    let point = |iops: f64| Point {
+        duration_s: seconds,
+        reads_per_s: iops * read_share,
+        writes_per_s: iops * (1.0 - read_share),
+        read_bytes: load.block_bytes.into(),
+        write_bytes: load.block_bytes.into(),
+    };
+    let of = |iops: f64| OpenLoad { sequential_read_share: sequential, sequential_write_share: sequential, ..OpenLoad::new(vec![point(iops)]) };
+    let own = OwnLatency::new(&measure(setup, &of(1.0)).latency_key(setup));
+    let outstanding = f64::from(load.outstanding());
+    let offered = outstanding / (own.mean_ms() / 1e3);
+    let measured = measure(setup, &cut(&of(offered), interval_s)?);
+    let mut rows = Vec::with_capacity(measured.points.len());
+    let mut summary = Driver::new(setup, &measured, &own, false).cycle(&mut row_collector(&mut rows, &own));
+    // Little's law: what is outstanding over what is delivered.
+    let mean_ms = outstanding / (summary.delivered_ios / summary.seconds).max(1e-9) * 1e3;
+    for row in &mut rows {
+        (row.asked_iops, row.asked_mib_s, row.queue) = (row.iops, row.mib_s, outstanding);
+        row.mean_ms = (row.iops > 0.0).then(|| outstanding / row.iops * 1e3);
+        (row.p50_ms, row.p95_ms, row.p99_ms, row.p999_ms) = (None, None, None, None);
+        if row.cap == Cap::None {
+            row.cap = Cap::Clients;
+        }
+    }
+    summary.asked_ios = summary.delivered_ios;
+    summary.mean_ms = mean_ms;
+    (summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms) = (None, None, None, None);
+    (summary.worst_p50_ms, summary.worst_p95_ms, summary.worst_p99_ms, summary.worst_p999_ms) = (None, None, None, None);
+    (summary.worst_mean_ms, summary.worst_at_s) = slowest(&measured, &rows, outstanding);
+    (summary.peak_queue, summary.queue_at_end) = (outstanding, outstanding);
+    Ok(Run { rows, summary })
+}
+
+/// Only the summary of an open load that is measured and whose own latency is known: the planner's
+/// inner loop.
+pub fn summarise(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency) -> Summary {
+    Driver::new(setup, measured, own, true).cycle(&mut |_, _, _, _, _| {})
+}
+
+/// Highest mean latency of any five minutes of a closed load (Little's law), ms, and where they
+/// begin.
+fn slowest(measured: &MeasuredLoad, rows: &[RunRow], outstanding: f64) -> (Option<f64>, Option<f64>) {
+    let mut worst: Option<(f64, f64)> = None;
+    for (from, until) in measured.slots.spans() {
+        let inside = rows.iter().filter(|row| row.t_s + 0.5 * row.duration_s >= from && row.t_s + 0.5 * row.duration_s < until);
+        let (delivered, seconds) = inside.fold((0.0, 0.0), |sum, row| (sum.0 + row.iops * row.duration_s, sum.1 + row.duration_s));
+        let mean_ms = outstanding * seconds / delivered * 1e3;
+        if delivered > 0.0 && worst.is_none_or(|(most, _)| mean_ms > most) {
+            worst = Some((mean_ms, from));
+        }
+    }
+    worst.unzip()
+}
+
+/// Measures a load for the accounting of a storage.
+pub fn measure(setup: &Setup, load: &OpenLoad) -> MeasuredLoad {
+    let chunk = setup.storage.raid.map(|_| setup.storage.chunk_kib as f64 * 1_024.0);
+    let hdd = setup.limits.iter().find(|limits| limits.random_charges_full_unit);
+    MeasuredLoad::new(load, chunk, hdd)
+}
+
+fn refuse_lost_members(setup: &Setup) -> Result<(), SimError> {
+    match setup.failed_members.first() {
+        None => Ok(()),
+        Some(member) => {
+            let rule = "needs the per-I/O form: the interval form does not know which requests meet it";
+            Err(SimError::refused("lost member", member, rule, "Ask for the per-I/O form (events)."))
+        }
+    }
+}
+
+/// Cuts points longer than `interval_s` into rows of that length.
+pub(crate) fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError> {
+    if !(interval_s >= 1e-3 && interval_s.is_finite()) {
+        return Err(SimError::refused("interval of the rows (s)", interval_s, "must be at least 0.001", "Give 0.001 or more."));
+    }
+    let mut points = Vec::with_capacity(load.points.len());
+    for point in &load.points {
+        let pieces = (point.duration_s / interval_s - 1e-9).ceil().max(1.0);
+        if points.len() as f64 + pieces > MAX_ROWS {
+            return Err(SimError::refused("interval of the rows (s)", interval_s, "gives more than 10 million rows", "Use a longer interval."));
+        }
+        for piece in 0..pieces as u64 {
+            let left = point.duration_s - piece as f64 * interval_s;
+            points.push(Point { duration_s: left.min(interval_s), ..*point });
+        }
+    }
+    Ok(OpenLoad { points, ..load.clone() })
+}
+
+/// Blocks still in a snapshot, for random requests: the share of them that must be fetched, and how
+/// fast they can be.
+struct Cold {
+    bytes: f64,
+    written: f64,
+    span: f64,
+    background_bytes_s: f64,
+    fetch_bytes_s: f64,
+}
+
+impl Cold {
+    fn new(setup: &Setup) -> Option<Cold> {
+        let origin = setup.snapshot.as_ref()?;
+        let members = setup.data_members() as f64;
+        let written = origin.written_bytes as f64;
+        let bought = origin.initialization_bytes_s.map(|rate| rate as f64 * members);
+        let fetch_bytes_s = bought.unwrap_or(DEFAULT_FETCH_BYTES_S as f64 * members);
+        Some(Cold { bytes: written, written, span: written.max(1.0), background_bytes_s: bought.unwrap_or(0.0), fetch_bytes_s })
+    }
+
+    /// Requests that met a cold block, and how long those waited for it, ms.
+    fn touch(&mut self, requests: f64, seconds: f64) -> (f64, f64) {
+        let share = (self.bytes / self.span).clamp(0.0, 1.0);
+        let wanted = requests * share * CHUNK_BYTES as f64;
+        let fetched = wanted.min(self.fetch_bytes_s * seconds).min(self.bytes);
+        self.bytes = (self.bytes - fetched - self.background_bytes_s * seconds).max(0.0);
+        let overload = if fetched > 0.0 { (wanted / fetched).max(1.0) } else { 1.0 };
+        if self.written <= 0.0 {
+            return (0.0, 0.0);
+        }
+        (fetched / CHUNK_BYTES as f64, FETCH_MEAN_NS / 1e6 * overload)
+    }
+}
+
+/// Called after each interval: its start (s), buckets, demand, what came of it, and the requests
+/// that met cold blocks with their delay, ms.
+pub(crate) type Each<'a> = dyn FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a;
+
+/// Takes a load through a storage's buckets, once or again and again.
+pub(crate) struct Driver<'a> {
+    setup: &'a Setup,
+    measured: &'a MeasuredLoad,
+    own: &'a OwnLatency,
+    keep_queue: bool,
+    /// Balances and backlog, as the last time left them.
+    pub fluid: Fluid,
+}
+
+impl<'a> Driver<'a> {
+    /// At the storage's start. `keep_queue` lets requests pile up; without it they give up, as
+    /// clients of a closed load that never sent them.
+    pub fn new(setup: &'a Setup, measured: &'a MeasuredLoad, own: &'a OwnLatency, keep_queue: bool) -> Driver<'a> {
+        let mut fluid = Fluid::new(setup);
+        fluid.independent_arrivals = measured.independent_arrivals && keep_queue;
+        if !setup.has_events() {
+            fluid.leave_out_idle_caps(measured);
+        }
+        Driver { setup, measured, own, keep_queue, fluid }
+    }
+
+    /// Once through the load.
+    pub fn cycle(&mut self, each: &mut Each<'_>) -> Summary {
+        let mut summary = Summary::default();
+        let (mut waits, mut busy, mut step) = (Waits::default(), BusySlots::default(), Step::default());
+        let mut cold = Cold::new(self.setup);
+        let mut t_s = 0.0;
+        self.fluid.forget_extremes();
+        for (index, point) in self.measured.points.iter().enumerate() {
+            self.fluid.top_up(t_s);
+            step.clear();
+            let pieces = pieces(point.duration_s);
+            if pieces > 1 && (self.setup.has_events() || cold.is_some() || !self.fluid.is_calm(point)) {
+                let piece = Measured { duration_s: point.duration_s / pieces as f64, ..*point };
+                for part in 0..pieces {
+                    let slot = self.measured.slots.of(index, part);
+                    self.part(&piece, t_s + part as f64 * piece.duration_s, slot, &mut waits, &mut step, &mut busy);
+                }
+            } else {
+                self.part(point, t_s, self.measured.slots.of(index, 0), &mut waits, &mut step, &mut busy);
+            }
+            let end_s = t_s + point.duration_s;
+            summary.asked_ios += point.iops * point.duration_s;
+            summary.delivered_ios += step.delivered;
+            summary.delivered_bytes += step.delivered_bytes;
+            let cold_delay = cold.as_mut().map(|cold| cold.touch(step.delivered, point.duration_s)).unwrap_or_default();
+            waits.delay(cold_delay.0, cold_delay.1);
+            if !step.stretches.is_empty() {
+                note_throttled(&mut summary, &step, self.fluid.backlog(), end_s);
+                if step.peak_queue > summary.peak_queue {
+                    (summary.peak_queue, summary.peak_queue_at_s) = (step.peak_queue, Some(end_s));
+                }
+            }
+            each(t_s, &self.fluid, point, &step, cold_delay);
+            t_s = end_s;
+        }
+        summary.seconds = t_s;
+        summary.queue_at_end = self.fluid.queue();
+        (summary.lowest_balance_percent, summary.lowest_balance_at_s) = self.fluid.lowest(Cap::VolumeCredits).unzip();
+        summary.lowest_instance_balance_percent = self.fluid.lowest(Cap::InstanceCredits).map(|(percent, _)| percent);
+        self.note_latency(&mut summary, &waits, &busy);
+        summary
+    }
+
+    /// One interval that lies in one slot.
+    #[inline]
+    fn part(&mut self, point: &Measured, t_s: f64, slot: usize, waits: &mut Waits, step: &mut Step, busy: &mut BusySlots) {
+        if self.setup.has_events() {
+            self.fluid.follow_events(self.setup, t_s, point.duration_s);
+        }
+        let (delivered, stretches, served) = (step.delivered, step.stretches.len(), step.served.len());
+        self.fluid.step(point, t_s, self.keep_queue, waits, step);
+        if step.stretches.len() > stretches || step.served.len() > served {
+            busy.note(slot, point.iops * point.duration_s, step.delivered - delivered, &step.served[served..]);
+        }
+    }
+
+    fn note_latency(&self, summary: &mut Summary, waits: &Waits, busy: &BusySlots) {
+        let calm = self.own.percentiles_ms(&Waits::default(), QUANTILES);
+        let whole = if waits.any() { self.own.percentiles_ms(waits, QUANTILES) } else { calm };
+        let worst = busy.worst(&self.measured.slots, self.own, QUANTILES, calm);
+        summary.mean_ms = self.own.mean_ms() + waits.mean_ms();
+        [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms] = whole.map(Some);
+        [summary.worst_p50_ms, summary.worst_p95_ms, summary.worst_p99_ms, summary.worst_p999_ms] = worst.percentiles_ms.map(Some);
+        (summary.worst_mean_ms, summary.worst_at_s) = (Some(worst.mean_ms), worst.at_s);
+    }
+}
+
+fn note_throttled(summary: &mut Summary, step: &Step, backlog: f64, end_s: f64) {
+    for &(from_s, seconds, cap) in &step.stretches {
+        summary.see_throttled(cap, from_s, seconds);
+    }
+    summary.longest_wait_s = summary.longest_wait_s.max(step.longest_wait_s);
+    if backlog > summary.peak_queue {
+        (summary.peak_queue, summary.peak_queue_at_s) = (backlog, Some(end_s));
+    }
+    // Over once the queue is gone; each later backlog makes it later.
+    let last_end = step.stretches.last().map(|(from_s, seconds, _)| from_s + seconds);
+    summary.recovered_at_s = if backlog > 0.0 { None } else { last_end };
+}
+
+/// Percentiles of rows and summaries.
+const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
+
+/// Collects rows.
+pub(crate) fn row_collector<'a>(rows: &'a mut Vec<RunRow>, own: &'a OwnLatency) -> impl FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a {
+    let unthrottled = own.percentiles_ms(&Waits::default(), QUANTILES);
+    move |t_s, fluid, point, step, cold| {
+        let mut row = row_of(fluid, point, step, t_s, own.mean_ms(), cold);
+        if step.delivered > 0.0 {
+            let waited = !step.served.is_empty() || cold.0 > 0.0;
+            let percentiles = if waited {
+                let mut waits = step.waits();
+                waits.delay(cold.0, cold.1);
+                own.percentiles_ms(&waits, QUANTILES)
+            } else {
+                unthrottled
+            };
+            [row.p50_ms, row.p95_ms, row.p99_ms, row.p999_ms] = percentiles.map(Some);
+        }
+        rows.push(row);
+    }
+}
+
+fn row_of(fluid: &Fluid, point: &Measured, step: &Step, t_s: f64, own_mean_ms: f64, (cold, cold_ms): (f64, f64)) -> RunRow {
+    let seconds = point.duration_s;
+    let instance = fluid.instance_percents();
+    let waited_ms = (step.wait_sum_s * 1e3 + cold * cold_ms) / step.delivered.max(1e-9);
+    let cap = step.cap();
+    RunRow {
+        t_s,
+        duration_s: seconds,
+        asked_iops: point.iops,
+        asked_mib_s: point.bytes_s / MIB,
+        iops: step.delivered / seconds,
+        mib_s: step.delivered_bytes / seconds / MIB,
+        queue: fluid.queue(),
+        balance_percent: fluid.percent_of(Cap::VolumeCredits),
+        instance_io_balance_percent: instance[0],
+        instance_byte_balance_percent: instance[1],
+        cap: if cap == Cap::None && cold > 0.01 * step.delivered { Cap::FirstTouch } else { cap },
+        throttled_s: step.throttled_s(),
+        mean_ms: (step.delivered > 0.0).then_some(own_mean_ms + waited_ms),
+        ..RunRow::default()
+    }
+}

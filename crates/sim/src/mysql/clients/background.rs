@@ -1,0 +1,167 @@
+//! The writers in the background of the clients: logs, the page cleaner, compaction.
+
+use super::draws::{Draws, LOG_AREA_BYTES};
+use crate::mysql::database::{Compaction, CompactionClock, Database, RUN_BYTES};
+use headrace_model::{Io, Nanos, Op};
+
+/// [`RUN_BYTES`] as the length of a request.
+pub const RUN: u32 = RUN_BYTES as u32;
+/// I/Os the cleaner keeps outstanding (guess).
+pub const CLEANER_DEPTH: u32 = 64;
+/// I/Os compaction keeps outstanding (guess).
+pub const COMPACTION_DEPTH: u32 = 32;
+/// Background work is handed out this often, ten milliseconds: finer than a row, coarser than an
+/// I/O.
+pub const TICK: Nanos = Nanos(10_000_000);
+
+/// One log: at most one write under way, and the transactions that wait for it and for the next.
+#[derive(Default)]
+pub struct LogWriter {
+    pub start: u64,
+    pub at: u64,
+    pub bytes: f64,
+    /// Transactions that wait for the next write.
+    pub waiting: Vec<u32>,
+    /// Transactions that the write under way commits together.
+    pub group: Vec<u32>,
+    pub busy: bool,
+}
+
+impl LogWriter {
+    /// The next write of at most `most` bytes, whole sectors, going round in its area.
+    pub fn next(&mut self, most: f64) -> Io {
+        let bytes = (self.bytes.min(most) / 512.0).ceil().max(1.0) * 512.0;
+        self.bytes = (self.bytes - bytes).max(0.0);
+        if self.at + bytes as u64 > LOG_AREA_BYTES {
+            self.at = 0;
+        }
+        let offset = self.start + self.at;
+        self.at += bytes as u64;
+        Io { op: Op::Write, offset, bytes: bytes as u32 }
+    }
+}
+
+/// The page cleaner. Slots that carry a run say how many pages it holds.
+pub struct Cleaner {
+    pub fraction: f64,
+    pub owed: u64,
+    /// Not yet in the doublewrite area; on the way there; through it, to be written in place;
+    /// written.
+    pub waiting: u64,
+    pub in_runs: u64,
+    pub ready: u64,
+    pub written: u64,
+    pub batch: u64,
+    pub doublewrite: bool,
+    pub run_bytes: u32,
+    pub run_at: u64,
+    pub carries: Vec<u64>,
+    pub free: Vec<u32>,
+}
+
+impl Cleaner {
+    pub fn new(database: &Database) -> Cleaner {
+        let batch = ((RUN_BYTES / database.cached_bytes) as u64).max(1);
+        Cleaner {
+            fraction: 0.0,
+            owed: 0,
+            waiting: 0,
+            in_runs: 0,
+            ready: 0,
+            written: 0,
+            batch,
+            doublewrite: database.writes.doublewrite,
+            run_bytes: ((batch as f64 * database.cached_bytes / 512.0).round() as u32) * 512,
+            run_at: 0,
+            carries: vec![0; CLEANER_DEPTH as usize],
+            free: (0..CLEANER_DEPTH).rev().collect(),
+        }
+    }
+
+    pub fn behind(&self) -> u64 {
+        self.owed - self.written
+    }
+
+    pub fn owe(&mut self, pages: f64) {
+        self.fraction += pages;
+        let whole = self.fraction.floor();
+        self.fraction -= whole;
+        self.owed += whole as u64;
+        *(if self.doublewrite { &mut self.waiting } else { &mut self.ready }) += whole as u64;
+    }
+
+    /// The slot and pages of the next write: 0 is one page in its place.
+    pub fn next(&mut self) -> Option<(u32, u64)> {
+        let slot = *self.free.last()?;
+        // Runs are mixed with single pages. All runs first would wait for the byte cap and all
+        // pages after them for the IOPS cap, each while the other cap is idle.
+        let room = self.ready + self.in_runs + self.batch <= u64::from(CLEANER_DEPTH).max(self.batch);
+        let carries = if room && self.waiting >= self.batch {
+            self.waiting -= self.batch;
+            self.in_runs += self.batch;
+            self.batch
+        } else if self.ready > 0 {
+            self.ready -= 1;
+            0
+        } else {
+            return None;
+        };
+        self.free.pop();
+        self.carries[slot as usize] = carries;
+        Some((slot, carries))
+    }
+}
+
+/// Compaction, on the interval form's periods.
+pub struct CompactionRuns<'a> {
+    of: Option<&'a Compaction>,
+    clock: CompactionClock,
+    /// Bytes that the rate lets it move now.
+    credit: f64,
+    /// Where it reads and writes next.
+    at: [u64; 2],
+    pub free: Vec<u32>,
+}
+
+impl<'a> CompactionRuns<'a> {
+    pub fn new(of: Option<&'a Compaction>, tx: f64) -> CompactionRuns<'a> {
+        CompactionRuns { of, clock: CompactionClock::new(of, tx), credit: 0.0, at: [0; 2], free: (0..COMPACTION_DEPTH).rev().collect() }
+    }
+
+    /// Factor of reads at `tx`; begins a compaction when it is time.
+    pub fn factor(&mut self, tx: f64) -> f64 {
+        self.of.map_or(1.0, |of| self.clock.reach(of, tx))
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.clock.left.iter().sum::<f64>() >= 1.0
+    }
+
+    /// Lets a tick's worth of bytes be moved.
+    pub fn earn(&mut self) {
+        let Some(of) = self.of else { return };
+        let earned = of.rate_bytes_s * TICK.as_secs_f64();
+        self.credit = if self.is_running() { (self.credit + earned).min(2.0 * earned + 8.0 * RUN_BYTES) } else { 0.0 };
+    }
+
+    /// The next run that the rate and the outstanding ones allow, over the places of the data
+    /// device.
+    pub fn next(&mut self, draws: &Draws) -> Option<(u32, Io)> {
+        let of = self.of?;
+        // Reads and writes advance in proportion.
+        let share = |left: f64, all: f64| if all > 0.0 { left / all } else { 0.0 };
+        let kind = usize::from(share(self.clock.left[0], of.read_bytes_per_tx) < share(self.clock.left[1], of.write_bytes_per_tx));
+        let bytes = (self.clock.left[kind].min(RUN_BYTES) / 512.0).ceil() * 512.0;
+        if !self.is_running() || self.credit < bytes {
+            return None;
+        }
+        let slot = self.free.pop()?;
+        self.credit -= bytes;
+        self.clock.left[kind] = (self.clock.left[kind] - bytes).max(0.0);
+        // Sorted files are read from one half of the device and written to the other.
+        let half = draws.places * draws.align / 2;
+        self.at[kind] = if self.at[kind] + 2 * u64::from(RUN) > half { 0 } else { self.at[kind] + u64::from(RUN) };
+        let offset = (draws.first_page + kind as u64 * half + self.at[kind]) / u64::from(RUN) * u64::from(RUN);
+        Some((slot, Io { op: if kind == 0 { Op::Read } else { Op::Write }, offset, bytes: bytes as u32 }))
+    }
+}

@@ -1,0 +1,418 @@
+//! Many storages and instances under one database: the planner's inner loop for transactions.
+//!
+//! The cache is followed once per cache size and shared by every candidate that has it. A warm
+//! cache on volumes without credits does not change any more, so that a few steps stand for a day;
+//! credits and compaction are followed through the hours. What counts is the worst hour, not the
+//! mean: a volume that bursts through the morning and crawls afterwards sustains the crawl.
+//!
+//! ```text
+//!  tps |-----------.                       first look: credits as at the start. What it gives is a bound, since credits only fall
+//!      |            \_____________________ worst hour: what is sustained
+//!      |____________________________________ t
+//! ```
+
+use super::database::{Compaction, Database};
+use super::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
+use super::warmup::WarmUp;
+use crate::error::SimError;
+use crate::setup::Setup;
+use chrono::NaiveDate;
+use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeLimits};
+use headrace_model::chance::normal_above;
+use headrace_model::Cap;
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is sustained is the lowest mean over so long, s.
+pub const SUSTAINED_S: f64 = 3_600.0;
+/// The first look: enough steps for commits to have found how many share a log write (each step
+/// halves what is left of the difference, or better).
+const FIRST_STEPS: usize = 12;
+const FIRST_STEP_S: f64 = 60.0;
+/// Steps of a day with credits; a step spends what credits it has evenly, so nothing is lost by its
+/// length but the moment they run dry.
+const DAY_STEPS: f64 = 288.0;
+/// Compaction comes and goes in minutes: length of a step, periods and most length when it is
+/// followed alone.
+const MERGING_STEP_S: f64 = 60.0;
+const MERGING_PERIODS: f64 = 2.0;
+const MERGING_S: f64 = 12.0 * 3_600.0;
+/// Reads vary through a period of compaction around their mean, so the mean of tps may lie above
+/// the tps of mean reads: by a few percent with the profiles seen so far. This bounds it.
+const PROFILE_SLACK: f64 = 1.2;
+/// A cold cache changes fastest at the start.
+const COLD_STEPS: f64 = 1_440.0;
+/// Candidates between two reports of progress.
+const BATCH: usize = 2_048;
+/// Two steps that differ by less than this share are alike.
+const AT_REST: f64 = 1e-4;
+/// A balance below this share of full is dry, percent.
+const DRY_PERCENT: f64 = 0.1;
+
+/// A database on a storage and an instance, all as indices into the lists of [`DatabaseSearch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatabaseCandidate {
+    /// Data volumes.
+    pub data: usize,
+    /// Volumes of redo and binary log; none: with the data.
+    pub log: Option<usize>,
+    /// Instance; none: volumes alone.
+    pub instance: Option<usize>,
+    /// Cache size.
+    pub cache: usize,
+}
+
+/// What the candidates have in common.
+#[derive(Clone, Debug)]
+pub struct DatabaseSearch<'a> {
+    /// The database.
+    pub database: &'a Database,
+    /// Storages that candidates point into.
+    pub storages: &'a [StorageSpec],
+    /// Instances that candidates point into.
+    pub instances: &'a [InstanceLimits],
+    /// Cache sizes that candidates point into, bytes.
+    pub caches: &'a [f64],
+    /// Day of limits.
+    pub as_of: NaiveDate,
+    /// What asks for transactions.
+    pub load: TransactionLoad,
+    /// State of the cache at the start.
+    pub start: Start,
+    /// Length, s.
+    pub seconds: f64,
+    /// Credits at the start, percent; none: as AWS gives them.
+    pub start_balance_percent: Option<f64>,
+    /// Bursts are not counted on: a load that is the same day after day has spent what its baseline
+    /// does not give, or never needed it.
+    pub settled: bool,
+    /// A candidate whose bound is below this many transactions a second is not followed further.
+    pub least_tps: f64,
+}
+
+/// What a candidate came to. Rates are those of its worst hour.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Transactions a second, lowest mean over an hour (over all of a shorter run).
+    pub tps: f64,
+    /// Mean over the whole length.
+    pub tps_mean: f64,
+    /// 5th percentile of one-second tps in the worst hour.
+    pub tps_p5: f64,
+    /// 95th percentile of response times, highest mean over an hour, ms.
+    pub p95_ms: f64,
+    /// Longest wait of a transaction for its turn (open loads), s.
+    pub backlog_s: f64,
+    /// What binds in the worst hour.
+    pub binding: Binding,
+    /// Lowest credit balance of a volume or burst bucket of the instance, percent; none without
+    /// any.
+    pub balance_percent: Option<f64>,
+    /// When the first of them is gone, s from the start.
+    pub dry_at_s: Option<f64>,
+    /// Page reads of a transaction.
+    pub reads_per_tx: f64,
+    /// I/Os of a transaction on all devices, in 256 KiB units.
+    pub ios_per_tx: f64,
+    /// MiB of a transaction on all devices.
+    pub mib_per_tx: f64,
+    /// Share of the cache in use.
+    pub cached_share: f64,
+}
+
+/// What came of one candidate.
+#[derive(Clone, Debug)]
+pub enum DatabaseOutcome {
+    /// Followed.
+    Ran(Box<Figures>),
+    /// Not followed: it cannot reach the least that is asked for. The figures are an upper bound.
+    Bounded(Box<Figures>),
+    /// Not possible on that day.
+    Invalid(String),
+}
+
+/// Caches of one database that have been followed, by size: a search asks for the same few again
+/// and again.
+#[derive(Debug, Default)]
+pub struct WarmUps(Mutex<HashMap<u64, Arc<WarmUp>>>);
+
+impl WarmUps {
+    /// The caches of the sizes that are `used`, followed where they are not known yet.
+    fn of(&self, database: &Database, caches: &[f64], used: &[bool]) -> Vec<Option<Arc<WarmUp>>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let followed: Vec<Option<Arc<WarmUp>>> = caches
+            .par_iter()
+            .zip(used)
+            .map(|(bytes, &used)| {
+                let follow = || Arc::new(WarmUp::new(database, *bytes));
+                used.then(|| known.get(&bytes.to_bits()).cloned().unwrap_or_else(follow))
+            })
+            .collect();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (bytes, warm_up) in caches.iter().zip(&followed) {
+            if let Some(warm_up) = warm_up {
+                known.insert(bytes.to_bits(), Arc::clone(warm_up));
+            }
+        }
+        followed
+    }
+}
+
+/// Evaluates all candidates, in their order; the answer does not depend on how they are spread over
+/// cores. `warm_ups` belongs to this database. `progress` is told how many are done; returning
+/// false stops.
+pub fn evaluate(
+    search: &DatabaseSearch<'_>,
+    warm_ups: &WarmUps,
+    candidates: &[DatabaseCandidate],
+    progress: &mut (dyn FnMut(usize) -> bool + Send),
+) -> Result<Vec<DatabaseOutcome>, SimError> {
+    search.database.check()?;
+    check(search, candidates)?;
+    let mut used = vec![false; search.caches.len()];
+    candidates.iter().for_each(|candidate| used[candidate.cache] = true);
+    let warm_ups = warm_ups.of(search.database, search.caches, &used);
+    let calm = Database { compaction: None, ..search.database.clone() };
+    let mut outcomes = Vec::with_capacity(candidates.len());
+    for batch in candidates.chunks(BATCH) {
+        outcomes.par_extend(batch.par_iter().map(|candidate| match &warm_ups[candidate.cache] {
+            Some(warm_up) => judge(search, &calm, candidate, warm_up).unwrap_or_else(|error| DatabaseOutcome::Invalid(error.to_string())),
+            None => DatabaseOutcome::Invalid("its cache was not followed".into()),
+        }));
+        if !progress(outcomes.len()) {
+            return Err(SimError::Interrupted);
+        }
+    }
+    Ok(outcomes)
+}
+
+fn check(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Result<(), SimError> {
+    SimError::check_range("length (s)", search.seconds, 60.0, 31.0 * 86_400.0)?;
+    search.caches.iter().try_for_each(|bytes| SimError::check_range("cache (bytes)", *bytes, 1_048_576.0, 7e13))?;
+    let within = |index: usize, length: usize| index < length;
+    for candidate in candidates {
+        let fine = within(candidate.data, search.storages.len())
+            && candidate.log.is_none_or(|log| within(log, search.storages.len()))
+            && candidate.instance.is_none_or(|instance| within(instance, search.instances.len()))
+            && within(candidate.cache, search.caches.len());
+        if !fine {
+            return Err(SimError::refused("candidate", candidate.data, "points outside the lists", "Give indices into the lists of the search."));
+        }
+    }
+    Ok(())
+}
+
+fn setup_of(search: &DatabaseSearch<'_>, storage: &StorageSpec, instance: Option<&InstanceLimits>) -> Result<Setup, SimError> {
+    let limits = Catalog::embedded().storage_limits(storage, search.as_of, instance)?;
+    let limits = if search.settled { limits.into_iter().map(VolumeLimits::without_burst).collect() } else { limits };
+    let start_balance_percent = search.start_balance_percent;
+    // Data and log volumes share the instance's limits, so a candidate has these once, apart from
+    // both.
+    Ok(Setup { instance: None, start_balance_percent, ..Setup::plain(storage.clone(), limits, instance.cloned()) })
+}
+
+/// A candidate resolved against the catalog.
+struct ResolvedCandidate {
+    data: Setup,
+    log: Option<Setup>,
+    host: Option<InstanceLimits>,
+}
+
+impl ResolvedCandidate {
+    fn new(search: &DatabaseSearch<'_>, candidate: &DatabaseCandidate) -> Result<ResolvedCandidate, SimError> {
+        let instance = candidate.instance.map(|index| &search.instances[index]);
+        let data = setup_of(search, &search.storages[candidate.data], instance)?;
+        let log = candidate.log.map(|index| setup_of(search, &search.storages[index], instance)).transpose()?;
+        let host = instance.cloned().map(|limits| if search.settled { limits.without_burst() } else { limits });
+        Ok(ResolvedCandidate { host, data, log })
+    }
+
+    /// The same with every balance spent.
+    fn spent(&self) -> ResolvedCandidate {
+        let empty = |setup: &Setup| Setup { start_balance_percent: Some(0.0), ..setup.clone() };
+        ResolvedCandidate { data: empty(&self.data), log: self.log.as_ref().map(empty), host: self.host.clone() }
+    }
+
+    fn scenario<'a>(&'a self, search: &'a DatabaseSearch<'_>, database: &'a Database, warm_up: &'a WarmUp, seconds: f64, step_s: f64) -> Scenario<'a> {
+        Scenario {
+            database,
+            warm_up,
+            data: &self.data,
+            log: self.log.as_ref(),
+            instance: self.host.as_ref(),
+            load: search.load.clone(),
+            start: search.start,
+            seconds: seconds as u32,
+            step_s,
+            seed: None,
+            follow: None,
+        }
+    }
+
+    /// At most one kind of volume bucket: then a falling balance is that one's.
+    fn has_one_bucket(&self) -> bool {
+        let bursts = |setup: &Setup| setup.limits.iter().any(|limits| limits.io_burst.is_some() || limits.byte_burst.is_some());
+        !(bursts(&self.data) && self.log.as_ref().is_some_and(bursts))
+    }
+}
+
+/// `calm`: the database without compaction.
+fn judge(search: &DatabaseSearch<'_>, calm: &Database, candidate: &DatabaseCandidate, warm_up: &WarmUp) -> Result<DatabaseOutcome, SimError> {
+    let resolved = ResolvedCandidate::new(search, candidate)?;
+    let database = search.database;
+    if search.start != Start::Warm {
+        let step_s = (search.seconds / COLD_STEPS).clamp(1.0, 300.0);
+        return Ok(DatabaseOutcome::Ran(Box::new(follow(&resolved.scenario(search, database, warm_up, search.seconds, step_s))?)));
+    }
+    let first = steps_of(&resolved.scenario(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
+    let best = sum_up(database, &first[FIRST_STEPS - 1..], FIRST_STEP_S);
+    let (spends, grows) = (spends(&first), best.backlog_s > 0.0);
+    let steady = !spends && !grows;
+    if steady && database.compaction.is_none() {
+        return Ok(DatabaseOutcome::Ran(Box::new(best)));
+    }
+    // It cannot be beaten later: credits only get fewer, and compaction only takes.
+    let bound = best.tps * if database.compaction.is_some() { PROFILE_SLACK } else { 1.0 };
+    if bound < search.least_tps && search.start_balance_percent.is_none() {
+        return Ok(DatabaseOutcome::Bounded(Box::new(best)));
+    }
+    if let Some(dry_s) = runs_dry_s(&first, &best, search).filter(|_| !grows && resolved.has_one_bucket()) {
+        let spent = resolved.spent();
+        let floor = match &database.compaction {
+            None => settle(&spent.scenario(search, database, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?,
+            Some(merging) => {
+                // Periods are as long as transactions are slow.
+                let slow = steps_of(&spent.scenario(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
+                let seconds = merging_s(merging, slow[FIRST_STEPS - 1].tps).min(search.seconds);
+                Some(follow(&spent.scenario(search, database, warm_up, seconds, MERGING_STEP_S))?)
+            }
+        };
+        if let Some(floor) = floor {
+            let share = dry_s / search.seconds;
+            let tps_mean = share * best.tps + (1.0 - share) * floor.tps_mean;
+            return Ok(DatabaseOutcome::Ran(Box::new(Figures { tps_mean, balance_percent: Some(0.0), dry_at_s: Some(dry_s), ..floor })));
+        }
+    }
+    // Several buckets at once, an open load or compaction: step by step.
+    let (seconds, step_s) = match &database.compaction {
+        Some(merging) if steady => (search.seconds.min(merging_s(merging, best.tps)), MERGING_STEP_S),
+        Some(_) => (search.seconds, (search.seconds / (2.5 * DAY_STEPS)).clamp(1.0, 3_600.0)),
+        None => (search.seconds, (search.seconds / DAY_STEPS).clamp(1.0, 3_600.0)),
+    };
+    Ok(DatabaseOutcome::Ran(Box::new(follow(&resolved.scenario(search, database, warm_up, seconds, step_s))?)))
+}
+
+/// Some periods of compaction, and an hour, s.
+fn merging_s(merging: &Compaction, tps: f64) -> f64 {
+    (SUSTAINED_S + MERGING_PERIODS * merging.period_tx / tps.max(1e-3)).min(MERGING_S)
+}
+
+/// Whether a balance falls, or has fallen, and so may bind later.
+fn spends(seconds: &[Second]) -> bool {
+    let falls = |of: fn(&Second) -> Option<f64>| seconds.iter().any(|second| of(second).is_some_and(|percent| percent < 100.0 - 1e-9));
+    falls(|second| second.balance_percent) || falls(|second| second.instance_balance_percent)
+}
+
+/// When the balance that falls in the first look is gone, s: where exactly one falls, and at least
+/// an hour of the length is left then. From then on the volume or instance gives its baseline, so
+/// that the rest is known in closed form.
+fn runs_dry_s(first: &[Second], figures: &Figures, search: &DatabaseSearch<'_>) -> Option<f64> {
+    let (TransactionLoad::Clients(_), None) = (&search.load, search.start_balance_percent) else { return None };
+    let fall = |of: fn(&Second) -> Option<f64>| -> f64 {
+        let (from, to) = (of(&first[0]).unwrap_or(100.0), of(&first[FIRST_STEPS - 1]).unwrap_or(100.0));
+        (from - to).max(0.0) / (FIRST_STEP_S * (FIRST_STEPS - 1) as f64)
+    };
+    let (volume, instance) = (fall(|second| second.balance_percent), fall(|second| second.instance_balance_percent));
+    let one = figures.tps > 0.0 && (volume > 0.0) != (instance > 0.0);
+    let dry_s = 100.0 / volume.max(instance);
+    (one && dry_s + SUSTAINED_S <= search.seconds).then_some(dry_s)
+}
+
+/// The state a scenario settles in; none when it has not, or when no spent balance binds in it.
+fn settle(scenario: &Scenario<'_>) -> Result<Option<Figures>, SimError> {
+    let rows = steps_of(scenario)?;
+    let (last, before) = (&rows[rows.len() - 1], &rows[rows.len() - 2]);
+    let at_rest = (last.tps - before.tps).abs() <= AT_REST * last.tps;
+    Ok((at_rest && is_spent(last)).then(|| sum_up(scenario.database, &rows[rows.len() - 1..], scenario.step_s)))
+}
+
+/// A balance binds: it is gone, but for the refill of a step that always stays behind.
+fn is_spent(second: &Second) -> bool {
+    matches!(second.binding, Binding::Data(Cap::VolumeCredits | Cap::InstanceCredits) | Binding::Log(Cap::VolumeCredits))
+}
+
+fn steps_of(scenario: &Scenario<'_>) -> Result<Vec<Second>, SimError> {
+    let mut rows = Vec::with_capacity((f64::from(scenario.seconds) / scenario.step_s) as usize + 1);
+    run(scenario, &mut |second| rows.push(*second))?;
+    Ok(rows)
+}
+
+fn follow(scenario: &Scenario<'_>) -> Result<Figures, SimError> {
+    Ok(sum_up(scenario.database, &steps_of(scenario)?, scenario.step_s))
+}
+
+/// First row of the stretch of `length` rows with the lowest (or highest) sum.
+fn extreme(values: &[f64], length: usize, highest: bool) -> (usize, f64) {
+    let mut sum: f64 = values[..length].iter().sum();
+    let mut best = (0, sum);
+    for at in length..values.len() {
+        sum += values[at] - values[at - length];
+        if (sum > best.1) == highest && sum != best.1 {
+            best = (at + 1 - length, sum);
+        }
+    }
+    (best.0, best.1 / length as f64)
+}
+
+fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
+    let length = ((SUSTAINED_S / step_s).round() as usize).clamp(1, rows.len());
+    let tps: Vec<f64> = rows.iter().map(|row| row.tps).collect();
+    let p95: Vec<f64> = rows.iter().map(|row| row.p95_ms).collect();
+    let (at, lowest) = extreme(&tps, length, false);
+    let (_, p95_ms) = extreme(&p95, length, true);
+    let worst = &rows[at..at + length];
+    let mean = |of: &dyn Fn(&Second) -> f64| worst.iter().map(of).sum::<f64>() / length as f64;
+    let lowest_of = |row: &Second| [row.balance_percent, row.instance_balance_percent].into_iter().flatten().min_by(f64::total_cmp);
+    let busiest = worst.iter().min_by(|a, b| a.tps.total_cmp(&b.tps)).map_or(Binding::Demand, |row| row.binding);
+    Figures {
+        tps: lowest,
+        tps_mean: tps.iter().sum::<f64>() / rows.len() as f64,
+        tps_p5: fifth_percentile(database, worst),
+        p95_ms,
+        backlog_s: rows.iter().map(|row| row.backlog / row.tps.max(1e-6)).fold(0.0, f64::max),
+        binding: busiest,
+        balance_percent: rows.iter().filter_map(lowest_of).min_by(f64::total_cmp),
+        dry_at_s: rows.iter().find(|row| is_spent(row) || lowest_of(row).is_some_and(|percent| percent < DRY_PERCENT)).map(|row| row.t_s),
+        reads_per_tx: mean(&|row| row.reads_per_tx),
+        ios_per_tx: mean(&|row| row.iops) / lowest.max(1e-9),
+        mib_per_tx: mean(&|row| row.mib_s) / lowest.max(1e-9),
+        cached_share: mean(&|row| row.cached_share),
+    }
+}
+
+/// 5th percentile of one-second tps: each step's mean with the scatter of seconds around it,
+/// `variance = fano x mean + (cv x mean)^2`.
+fn fifth_percentile(database: &Database, rows: &[Second]) -> f64 {
+    let noise = &database.noise;
+    let spread = |mean: f64| (noise.fano * mean + (noise.cv * mean) * (noise.cv * mean)).sqrt();
+    let first = rows[0].tps;
+    // One level: 1.6449 standard deviations below it.
+    if rows.iter().all(|row| (row.tps - first).abs() <= 1e-6 * first) {
+        return (first - 1.644_854 * spread(first)).max(0.0);
+    }
+    let below = |x: f64| {
+        let of = |row: &Second| normal_above((row.tps - x) / spread(row.tps).max(1e-9));
+        rows.iter().map(of).sum::<f64>() / rows.len() as f64
+    };
+    let (mut low, mut high) = (0.0, rows.iter().map(|row| row.tps).fold(0.0, f64::max));
+    for _ in 0..30 {
+        let middle = 0.5 * (low + high);
+        if below(middle) < 0.05 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    0.5 * (low + high)
+}

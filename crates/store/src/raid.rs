@@ -1,0 +1,383 @@
+//! The bytes of an array over its members, where the model's geometry says they lie.
+
+use crate::{within, Backing};
+use headrace_catalog::RaidLevel;
+use headrace_model::array::{Layout, Piece};
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+/// Locks a place is hashed to: a rebuild and a write, or two parity updates, must not interleave.
+const LOCKS: usize = 64;
+/// A rebuild goes in steps of this many bytes, and one lock covers as many of each member.
+pub const REBUILD_STEP: u32 = 256 << 10;
+/// Pieces are made for this many bytes at once.
+const PIECES_OF: u64 = 16 << 20;
+
+/// What the bytes of a member are good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberData {
+    /// Read and written.
+    Good,
+    /// Neither.
+    Failed,
+    /// Written, not yet read.
+    Rebuilding,
+}
+
+/// An array: RAID 0, 1, 5, 10 or 10f2.
+pub struct Raid {
+    level: RaidLevel,
+    layout: Layout,
+    rows: Rows,
+    members: Vec<Arc<dyn Backing>>,
+    /// Read once for each piece and held until the piece is done, so that it sees all members as of
+    /// one moment and no request works with an old state.
+    states: RwLock<Vec<MemberData>>,
+    bytes: AtomicU64,
+    locks: Vec<Mutex<()>>,
+}
+
+/// Rows of an array: runs of its bytes that take one chunk of every member (of every second one's
+/// twin, in mirrors).
+struct Rows {
+    /// Bytes of the array in a row.
+    bytes: u64,
+    chunk: u64,
+    /// The offsets on each member, bytes, from which rows lie.
+    copies: Vec<u64>,
+    /// End of the rows that have a chunk of every member.
+    end: u64,
+}
+
+impl Rows {
+    fn of(level: RaidLevel, layout: &Layout, members: u64) -> Rows {
+        let chunk = layout.chunk_bytes();
+        let (chunks, _) = level.data_members(members);
+        // Only far copies lie elsewhere than the first.
+        let copies = if level == RaidLevel::Raid10F2 { layout.pieces(0, 1)[0].copies.iter().map(|&(_, offset)| offset).collect() } else { vec![0] };
+        Rows { bytes: chunks * chunk, chunk, copies, end: layout.even_bytes() }
+    }
+
+    /// The whole rows in a range: first byte, end.
+    fn whole(&self, at: u64, bytes: u64) -> (u64, u64) {
+        let from = at.div_ceil(self.bytes) * self.bytes;
+        (from, ((at + bytes).min(self.end) / self.bytes * self.bytes).max(from))
+    }
+}
+
+fn lost() -> io::Error {
+    io::Error::other("the data is on a member that failed")
+}
+
+fn readable(states: &[MemberData], index: usize) -> bool {
+    states[index] == MemberData::Good
+}
+
+fn writable(states: &[MemberData], index: usize) -> bool {
+    states[index] != MemberData::Failed
+}
+
+fn xor(into: &mut [u8], from: &[u8]) {
+    into.iter_mut().zip(from).for_each(|(to, from)| *to ^= from);
+}
+
+impl Raid {
+    /// An array of `bytes` usable bytes.
+    pub fn new(level: RaidLevel, layout: Layout, members: Vec<Arc<dyn Backing>>, bytes: u64) -> Raid {
+        let states = RwLock::new(vec![MemberData::Good; members.len()]);
+        let rows = Rows::of(level, &layout, members.len() as u64);
+        Raid { level, layout, rows, members, states, bytes: AtomicU64::new(bytes), locks: (0..LOCKS).map(|_| Mutex::new(())).collect() }
+    }
+
+    fn states(&self) -> RwLockReadGuard<'_, Vec<MemberData>> {
+        self.states.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How a member stands.
+    pub fn member(&self, index: usize) -> MemberData {
+        self.states()[index]
+    }
+
+    /// Fails a member, or says that it is whole again. Requests under way are done with the state
+    /// before when this returns.
+    pub fn set_member(&self, index: usize, state: MemberData) {
+        self.states.write().unwrap_or_else(PoisonError::into_inner)[index] = state;
+    }
+
+    fn pieces(&self, at: u64, bytes: u64) -> impl Iterator<Item = Piece> + '_ {
+        // Requests are at most some MiB; the edges of a discard may be more, so they go in steps.
+        let steps = (0..bytes.div_ceil(PIECES_OF)).map(move |i| (at + i * PIECES_OF, PIECES_OF.min(bytes - i * PIECES_OF) as u32));
+        steps.flat_map(|(at, bytes)| self.layout.pieces(at, bytes)).flat_map(cut_at_locks)
+    }
+
+    fn hold(&self, key: u64) -> MutexGuard<'_, ()> {
+        self.locks[(key % LOCKS as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self, piece: &Piece) -> Option<MutexGuard<'_, ()>> {
+        // RAID 0 has nothing that must stay equal. RAID 5 locks by row, the others by the place of
+        // the first copy.
+        let (member, offset) = piece.copies[0];
+        match self.level {
+            RaidLevel::Raid0 => None,
+            RaidLevel::Raid5 => Some(self.hold(offset / u64::from(REBUILD_STEP))),
+            _ => Some(self.hold(offset / u64::from(REBUILD_STEP) * 31 + member as u64)),
+        }
+    }
+
+    /// The exclusive or of all members but `without`, at `offset`.
+    fn sum(&self, states: &[MemberData], without: &[usize], offset: u64, into: &mut [u8]) -> io::Result<()> {
+        into.fill(0);
+        let mut part = vec![0u8; into.len()];
+        for index in (0..states.len()).filter(|index| !without.contains(index)) {
+            if !readable(states, index) {
+                return Err(lost());
+            }
+            self.members[index].read(&mut part, offset)?;
+            xor(into, &part);
+        }
+        Ok(())
+    }
+
+    fn read_piece(&self, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
+        let states = self.states();
+        if let Some(&(member, offset)) = piece.copies.iter().find(|&&(member, _)| readable(&states, member)) {
+            return self.members[member].read(buffer, offset);
+        }
+        match (self.level, piece.copies.first()) {
+            (RaidLevel::Raid5, Some(&(member, offset))) => {
+                let _held = self.lock(piece);
+                self.sum(&states, &[member], offset, buffer)
+            }
+            _ => Err(lost()),
+        }
+    }
+
+    fn put_piece(&self, piece: &Piece, what: What<'_>) -> io::Result<()> {
+        let states = self.states();
+        let _held = self.lock(piece);
+        match piece.parity {
+            Some(parity) => self.put_with_parity(&states, piece, parity, what),
+            None => {
+                let mut written = false;
+                for &(member, offset) in piece.copies.iter().filter(|&&(member, _)| writable(&states, member)) {
+                    what.put(&*self.members[member], offset, u64::from(piece.bytes))?;
+                    // A copy that cannot be read yet does not keep the data.
+                    written |= readable(&states, member);
+                }
+                if written {
+                    Ok(())
+                } else {
+                    Err(lost())
+                }
+            }
+        }
+    }
+
+    fn put_with_parity(&self, states: &[MemberData], piece: &Piece, parity: usize, what: What<'_>) -> io::Result<()> {
+        let (member, offset) = piece.copies[0];
+        let bytes = piece.bytes as usize;
+        if !writable(states, parity) {
+            return if readable(states, member) { what.put(&*self.members[member], offset, bytes as u64) } else { Err(lost()) };
+        }
+        let mut new = vec![0u8; bytes];
+        if readable(states, member) && readable(states, parity) {
+            let mut old = vec![0u8; bytes];
+            self.members[member].read(&mut old, offset)?;
+            self.members[parity].read(&mut new, offset)?;
+            xor(&mut new, &old);
+        } else if readable(states, parity) || readable(states, member) {
+            self.sum(states, &[member, parity], offset, &mut new)?;
+        } else {
+            return Err(lost());
+        }
+        if let What::Data(data) = what {
+            xor(&mut new, data);
+        }
+        if writable(states, member) {
+            what.put(&*self.members[member], offset, bytes as u64)?;
+        }
+        // Parity of nothing but zeros takes no space either.
+        let parity_of = if what == What::Hole && new.iter().all(|&byte| byte == 0) { What::Hole } else { What::Data(&new) };
+        parity_of.put(&*self.members[parity], offset, bytes as u64)
+    }
+
+    /// Zeros over a range. Whole rows are done on each member at once: a discard may be the whole
+    /// array, which is not gone through piece by piece.
+    fn clear(&self, offset: u64, bytes: u64, what: What<'_>) -> io::Result<()> {
+        within(self.bytes(), offset, bytes)?;
+        let (from, to) = self.rows.whole(offset, bytes);
+        if to - from < PIECES_OF {
+            return self.pieces(offset, bytes).try_for_each(|piece| self.put_piece(&piece, what));
+        }
+        let edges = [(offset, from - offset), (to, offset + bytes - to)];
+        edges.into_iter().flat_map(|(at, bytes)| self.pieces(at, bytes)).try_for_each(|piece| self.put_piece(&piece, what))?;
+        let states = self.states();
+        // The places of all these rows have any of the locks. Everybody else takes one at a time,
+        // so taking all in order is safe.
+        let _held: Vec<_> = (0..LOCKS as u64).map(|key| self.hold(key)).collect();
+        if !self.survives(&states) {
+            return Err(lost());
+        }
+        let (from, length) = (from / self.rows.bytes * self.rows.chunk, (to - from) / self.rows.bytes * self.rows.chunk);
+        for index in (0..states.len()).filter(|&index| writable(&states, index)) {
+            self.rows.copies.iter().try_for_each(|copy| what.put(&*self.members[index], from + copy, length))?;
+        }
+        Ok(())
+    }
+
+    /// Whether every byte can be read.
+    fn survives(&self, states: &[MemberData]) -> bool {
+        let gone = |index: usize| !readable(states, index);
+        let (n, mut all) = (states.len(), 0..states.len());
+        match self.level {
+            RaidLevel::Raid0 => !all.any(gone),
+            RaidLevel::Raid1 => !all.all(gone),
+            RaidLevel::Raid5 => all.filter(|&index| gone(index)).count() < 2,
+            RaidLevel::Raid10 => !all.any(|index| gone(index) && gone(index ^ 1)),
+            RaidLevel::Raid10F2 => !all.any(|index| gone(index) && gone((index + 1) % n)),
+        }
+    }
+
+    /// Bytes of each member that hold data.
+    pub fn member_bytes(&self) -> u64 {
+        self.members.iter().map(|member| member.bytes()).min().unwrap_or(0)
+    }
+
+    /// Makes a member as empty as a new one.
+    pub fn empty_member(&self, index: usize) -> io::Result<()> {
+        self.members[index].discard(0, self.members[index].bytes())
+    }
+
+    /// Copies what `index` must hold in `[offset, offset + REBUILD_STEP)` of it from the others;
+    /// how many bytes were written (holes are not). The member must be `Rebuilding`, the offset a
+    /// multiple of the step.
+    pub fn rebuild_step(&self, index: usize, offset: u64) -> io::Result<u64> {
+        if self.level == RaidLevel::Raid0 {
+            return Err(lost());
+        }
+        let bytes = u64::from(REBUILD_STEP).min(self.member_bytes().saturating_sub(offset));
+        let mut data = vec![0u8; bytes as usize];
+        if self.level == RaidLevel::Raid5 {
+            let states = self.states();
+            let _held = self.hold(offset / u64::from(REBUILD_STEP));
+            self.sum(&states, &[index], offset, &mut data)?;
+            return self.put_back(index, offset, &data);
+        }
+        let mut written = 0;
+        let pieces = self.layout.pieces_on(index, offset, bytes as u32).into_iter().flat_map(cut_at_locks);
+        for piece in pieces.filter(|piece| piece.at + u64::from(piece.bytes) <= self.bytes()) {
+            let states = self.states();
+            let _held = self.lock(&piece);
+            let data = &mut data[..piece.bytes as usize];
+            let Some(&(source, from)) = piece.copies.iter().find(|&&(member, _)| member != index && readable(&states, member)) else { return Err(lost()) };
+            self.members[source].read(data, from)?;
+            let to = piece.copies.iter().find(|&&(member, at)| member == index && (offset..offset + bytes).contains(&at));
+            if let Some(&(_, to)) = to {
+                written += self.put_back(index, to, data)?;
+            }
+        }
+        Ok(written)
+    }
+
+    fn put_back(&self, index: usize, offset: u64, data: &[u8]) -> io::Result<u64> {
+        if data.iter().all(|&byte| byte == 0) {
+            self.members[index].discard(offset, data.len() as u64)?;
+            return Ok(0);
+        }
+        self.members[index].write(data, offset)?;
+        Ok(data.len() as u64)
+    }
+}
+
+/// What is put somewhere.
+#[derive(Clone, Copy, PartialEq)]
+enum What<'a> {
+    Data(&'a [u8]),
+    /// Zeros whose space is kept.
+    Zeros,
+    /// Zeros whose space is given back.
+    Hole,
+}
+
+impl What<'_> {
+    fn put(&self, on: &dyn Backing, offset: u64, bytes: u64) -> io::Result<()> {
+        match self {
+            What::Data(data) => on.write(data, offset),
+            What::Zeros => on.zero(offset, bytes),
+            What::Hole => on.discard(offset, bytes),
+        }
+    }
+}
+
+/// Parts of a piece that one lock covers: its first copy ends where the lock's place does.
+fn cut_at_locks(piece: Piece) -> impl Iterator<Item = Piece> {
+    let step = u64::from(REBUILD_STEP);
+    let begin = piece.copies[0].1;
+    let parts = begin / step..(begin + u64::from(piece.bytes)).div_ceil(step);
+    parts.map(move |part| {
+        let skipped = (part * step).saturating_sub(begin);
+        let end = ((part + 1) * step - begin).min(u64::from(piece.bytes));
+        let copies = piece.copies.iter().map(|&(member, offset)| (member, offset + skipped)).collect();
+        Piece { at: piece.at + skipped, bytes: (end - skipped) as u32, copies, parity: piece.parity }
+    })
+}
+
+impl Backing for Raid {
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        within(self.bytes(), offset, buffer.len() as u64)?;
+        for piece in self.pieces(offset, buffer.len() as u64) {
+            let from = (piece.at - offset) as usize;
+            self.read_piece(&piece, &mut buffer[from..from + piece.bytes as usize])?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        within(self.bytes(), offset, data.len() as u64)?;
+        for piece in self.pieces(offset, data.len() as u64) {
+            let from = (piece.at - offset) as usize;
+            self.put_piece(&piece, What::Data(&data[from..from + piece.bytes as usize]))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        // A copy: a flush may take long, and failing a member must not wait for it.
+        let states = self.states().clone();
+        (0..states.len()).filter(|&index| writable(&states, index)).try_for_each(|index| self.members[index].flush())
+    }
+
+    fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.clear(offset, bytes, What::Hole)
+    }
+
+    fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.clear(offset, bytes, What::Zeros)
+    }
+
+    fn grow(&self, bytes: u64) -> io::Result<()> {
+        if bytes < self.bytes() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{bytes} bytes are fewer than its {}: a volume never shrinks", self.bytes())));
+        }
+        if self.level == RaidLevel::Raid10F2 {
+            // The second copies begin in the middle of each member: growing moves them all. md
+            // refuses it too.
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "a raid10f2 array cannot grow: its far copies would have to move"));
+        }
+        let (holding, _) = self.level.data_members(self.members.len() as u64);
+        self.members.iter().try_for_each(|member| member.grow(bytes.div_ceil(holding).max(member.bytes())))?;
+        self.bytes.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    fn allocated(&self) -> io::Result<u64> {
+        self.members.iter().map(|member| member.allocated()).sum()
+    }
+}

@@ -1,0 +1,504 @@
+"""Programs of others as processes: found, run, watched line by line, stopped, and known again
+later.
+
+finding         which, required, find_tool, tools
+to the end      run_to_end, run_checked
+line by line    run_lines: both streams, a limit of time, and nothing left running afterwards
+long-lived      start, look_up, with_argument, end_process: a server that outlives this process
+interrupts      ends_as_interrupts, undisturbed, Interrupts
+failures        telling_lines: the lines of an output that say what went wrong
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import CouldNotRun
+
+# Seconds between SIGTERM and SIGKILL. A guess: tools that measure write their summary within one.
+STOP_GRACE_S = 5.0
+# How often the caller of `run_lines` is told that time goes by, and the limit is looked at.
+TICK_S = 0.25
+# Between two looks whether a process has gone: a guess, short against every wait it ends.
+LOOK_EVERY_S = 0.05
+# A line that is longer is cut, so that a tool which never ends its line cannot fill the memory.
+MAX_LINE_BYTES = 1 << 20
+READ_BYTES = 65_536
+# How much of the end of an output is searched for what went wrong.
+TAIL_BYTES = 65_536
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# For what runs as another user: nothing of the caller's that could hold a secret or point
+# elsewhere.
+PRIVATE_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LC_ALL": "C",
+}
+
+
+# --- to the end, or line by line ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class User:
+    """The account of the operating system that a process runs as."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run. `words` and `environment` hold no password: both are seen in lists of processes.
+
+    `environment` goes on top of the caller's. `user`: with this account's rights and no others, and
+    with PRIVATE_ENVIRONMENT instead of the caller's. `what`: its name in errors.
+    """
+
+    words: tuple[str, ...]
+    folder: Path = Path("/")
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stdin: Path | None = None
+    user: User | None = None
+    what: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.what or self.words[0]
+
+    def started(self, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+        """The process. Raises CouldNotRun when it cannot be started."""
+        account: dict[str, Any] = {}
+        if self.user is not None:
+            account = {"user": self.user.uid, "group": self.user.gid, "extra_groups": [], "umask": 0o027}
+        inherited = os.environ if self.user is None else PRIVATE_ENVIRONMENT
+        try:
+            with contextlib.ExitStack() as stack:
+                stdin = stack.enter_context(open(self.stdin, "rb")) if self.stdin else subprocess.DEVNULL
+                # In a session of its own: Ctrl-C on the terminal reaches headrace alone, which then
+                # ends the program when it has what it measured.
+                return subprocess.Popen[bytes](
+                    self.words,
+                    cwd=self.folder,
+                    env={**inherited, **self.environment},
+                    stdin=stdin,
+                    start_new_session=True,
+                    stdout=stdout,
+                    stderr=stderr,
+                    **account,
+                )
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "strerror", None) or error
+            hint = "Is it installed, built for this machine, and may it be run?"
+            raise CouldNotRun(self.label, f"could not be started: {said}", self.words[0], hint) from None
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A program that ended by itself: exit code (below 0: a signal), and what it wrote."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def run_to_end(command: Command, timeout_s: float, hint: str = "") -> Completed:
+    """Runs it to its end, whatever that is. Raises CouldNotRun when it cannot be started or
+    stays."""
+    child = command.started(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        output, errors = child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        rule = f"did not end within {timeout_s:g} s"
+        raise CouldNotRun(command.label, rule, command.words[0], hint or "Is this machine very busy?") from None
+    finally:
+        end_group(child)
+    return Completed(child.returncode, output.decode(errors="replace"), errors.decode(errors="replace"))
+
+
+def run_checked(command: Command, timeout_s: float, hint: str = "") -> str:
+    """The output of a program that must end well. Raises CouldNotRun with what it said."""
+    done = run_to_end(command, timeout_s, hint)
+    if done.code != 0:
+        raise CouldNotRun(command.label, failure(done), command.words[0], hint)
+    return done.output
+
+
+def failure(done: Completed) -> str:
+    """How a program failed, in its own words."""
+    return f"failed (exit code {done.code}): {telling_lines(f'{done.errors}{chr(10)}{done.output}')}"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """`code`: exit code, below 0: a signal. `began_unix`: s. `late`: it was ended because its time
+    was up. `said`: the lines of its output that tell most."""
+
+    code: int
+    began_unix: float
+    seconds: float
+    late: bool
+    said: str
+
+
+def run_lines(
+    command: Command,
+    raw: Path,
+    limit_s: float,
+    on_line: Callable[[float, str], None] = lambda at, text: None,
+    on_tick: Callable[[float], None] = lambda gone: None,
+) -> Ended:
+    """Runs it, with its output (both streams, in order) written to the file `raw`.
+
+    `on_line` gets each line with the time it came (Unix, s), `on_tick` the seconds gone. However
+    this function ends, the process and all it started are ended. Raises CouldNotRun when it does
+    not start.
+    """
+    began, clock = time.time(), time.monotonic()
+    child = command.started(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    late = False
+    try:
+        with open(raw, "wb", buffering=0) as kept, selectors.DefaultSelector() as waiting:
+            pipe = _pipe(child)
+            waiting.register(pipe, selectors.EVENT_READ)
+            rest = b""
+            while True:
+                ready = waiting.select(TICK_S)
+                gone = time.monotonic() - clock
+                if ready:
+                    part = os.read(pipe, READ_BYTES)
+                    if not part:
+                        break
+                    kept.write(part)
+                    rest = _lines(rest + part, on_line)
+                elif child.poll() is not None:
+                    break  # what it started still holds the pipe
+                on_tick(gone)
+                if gone > limit_s:
+                    late = True
+                    break
+            if rest:
+                on_line(time.time(), rest.decode(errors="replace"))
+        if not late:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(STOP_GRACE_S)
+    finally:
+        end_group(child, raw)
+    return Ended(child.returncode, began, time.monotonic() - clock, late, telling_lines(end_of(raw)))
+
+
+def _pipe(child: subprocess.Popen[bytes]) -> int:
+    assert child.stdout is not None  # every caller asked for the pipe
+    return child.stdout.fileno()
+
+
+def _lines(data: bytes, on_line: Callable[[float, str], None]) -> bytes:
+    now = time.time()
+    *whole, rest = data.split(b"\n")
+    for line in whole:
+        on_line(now, line.decode(errors="replace").rstrip("\r"))
+    return rest[-MAX_LINE_BYTES:]
+
+
+def end_group(child: subprocess.Popen[bytes], raw: Path | None = None) -> int:
+    """Ends a process and its group: SIGTERM, and SIGKILL after STOP_GRACE_S. Its exit code.
+
+    What it still writes goes into the file `raw`, where one is given.
+    """
+    if child.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGTERM)
+        if child.stdout and not child.stdout.closed:
+            _drain(_pipe(child), raw)
+        try:
+            child.wait(STOP_GRACE_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    # The group may outlive its leader.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    for stream in filter(None, (child.stdout, child.stderr)):
+        stream.close()
+    return child.returncode
+
+
+def _drain(pipe: int, raw: Path | None) -> None:
+    """Reads on until the process closes its pipe: a full one would keep it from ending."""
+    deadline = time.monotonic() + STOP_GRACE_S
+    with (
+        contextlib.suppress(OSError),
+        open(raw or os.devnull, "ab") as kept,
+        selectors.DefaultSelector() as waiting,
+    ):
+        waiting.register(pipe, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0 and waiting.select(left):
+            part = os.read(pipe, READ_BYTES)
+            if not part:
+                return
+            kept.write(part)
+
+
+# --- long-lived -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process known by its id, its start and the boot: another may have the id alone by now.
+
+    `started`: clock ticks since boot, as /proc/PID/stat has it (proc_pid_stat(5), field 22).
+    """
+
+    pid: int
+    started: int
+    boot: str
+
+
+def start(command: Command, log: Path) -> Process:
+    """Starts a process that lives on by itself; what it writes is appended to `log`. Raises
+    CouldNotRun."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    try:
+        handle = os.open(log, flags, 0o600)
+    except OSError as error:
+        raise CouldNotRun(str(log), f"cannot be written: {error.strerror}", "", "Is there room?") from None
+    try:
+        child = command.started(stdout=handle, stderr=handle)
+    finally:
+        os.close(handle)
+    found = look_up(child.pid)
+    # It is no longer ours to wait for: without a code, Popen would complain when it is collected.
+    child.returncode = 0
+    if found is None:
+        raise CouldNotRun(command.label, f"ended at once: {telling_lines(end_of(log))}", str(log), "")
+    return found
+
+
+def look_up(pid: int) -> Process | None:
+    """The process of an id that runs now; None when there is none, or only a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+        boot = BOOT_ID.read_text().strip()
+    except (OSError, ValueError):
+        return None
+    # The name, in parentheses, may hold anything; fields are counted behind it.
+    fields = text.rpartition(")")[2].split()
+    # A killed process's first thread is a zombie at once, and its others may still be writing.
+    if fields[0] in "ZX" and int(fields[17]) <= 1:
+        _reap(pid)
+        return None
+    return Process(pid, int(fields[19]), boot)
+
+
+def runs(process: Process | None) -> bool:
+    """Whether any thread of it still runs."""
+    return process is not None and look_up(process.pid) == process
+
+
+def with_argument(argument: str, user: User) -> Process | None:
+    """A process of `user` that was started with exactly this argument.
+
+    It finds a process whose starter was killed before it could note the id.
+    """
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if folder.stat().st_uid == user.uid and argument.encode() in words:
+                return look_up(int(folder.name))
+    return None
+
+
+def end_process(process: Process, how: signal.Signals, timeout_s: float) -> bool:
+    """Sends the signal and waits; whether it is gone within `timeout_s`. With 0 s it only asks."""
+    try:
+        watched = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if not runs(process):
+            return True
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(watched, how)
+        gone = bool(select.select([watched], [], [], timeout_s)[0])
+    finally:
+        os.close(watched)
+    _reap(process.pid)
+    return gone
+
+
+def wait_gone(process: Process, timeout_s: float) -> bool:
+    """Whether it ended within that time."""
+    deadline = time.monotonic() + timeout_s
+    while runs(process):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(LOOK_EVERY_S)
+    return True
+
+
+def _reap(pid: int) -> None:
+    """Takes the exit code of a child of this process, so that no zombie stays; of others
+    nothing."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+# `kill`, `systemctl stop` and `timeout` send the first, a closed terminal the second.
+ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def _handled(signals: Sequence[signal.Signals], handler) -> Iterator[None]:
+    """With this handler for these signals. Only the main thread has any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {one: signal.signal(one, handler) for one in signals}
+    try:
+        yield
+    finally:
+        for one, what in before.items():
+            signal.signal(one, what if what is not None else signal.SIG_DFL)
+
+
+def ends_as_interrupts():
+    """Within it a `kill` or a closed terminal ends the work as Ctrl-C does, so it is cleaned up."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    return _handled(ENDS, interrupt)
+
+
+def undisturbed():
+    """Within it nothing interrupts: a second Ctrl-C must not stop the clean-up after the first."""
+    return _handled((signal.SIGINT, *ENDS), signal.SIG_IGN)
+
+
+class Interrupts:
+    """Ctrl-C, `kill` and a closed terminal while something is measured and then written.
+
+    From `listen` to `ignore` they raise KeyboardInterrupt. At other times they are only remembered
+    in `asked`, because what was measured is being written.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._listening = False
+        self._restored = contextlib.ExitStack()
+
+    def __enter__(self) -> Interrupts:
+        self._restored.enter_context(_handled((signal.SIGINT, *ENDS), self._handle))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restored.close()
+
+    def listen(self) -> None:
+        """From here on they raise KeyboardInterrupt; at once when one came before."""
+        self._listening = True
+        if self.asked:
+            self.asked = self._listening = False
+            raise KeyboardInterrupt
+
+    def ignore(self) -> None:
+        """From here on they are only remembered."""
+        self._listening = False
+
+    def _handle(self, *_: object) -> None:
+        if not self._listening:
+            self.asked = True
+            return
+        self._listening = False
+        raise KeyboardInterrupt
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+# How many lines are shown, and how much of each: what fits an error message.
+MOST_LINES, LINE_CHARACTERS = 4, 240
+LAST_LINES = 3
+# The stamp of a server's log: time, and the thread if it has one. The second form is that of
+# MariaDB's crash handler.
+STAMP = re.compile(r"^\d{4}-\d\d-\d\d[ T]\d+:\d\d:\d\d(?:\.\d+)?Z? +\d+ |^\d{6} +\d+:\d\d:\d\d ")
+# Lines that are errors by their form or by the words of the operating system.
+CERTAIN = re.compile(
+    r"\b(?:ERROR|FATAL|ALERT|Fatal error|Error)\b|\berror:|^E(?:rr)?:|\bsignal \d| signal |Errcode: \d"
+    r"|Permission denied|Operation not permitted|No space left|Read-only file system|Input/output error"
+    r"|No such file or directory|Not a directory|cannot create|Cannot allocate memory|resource busy|target is busy|command not found"
+)
+# Lines that are errors by their words, where no line is one for certain.
+LIKELY = re.compile(
+    r"\b(?:errors?|fail(?:s|ed|ure)?|cannot|can't|could not|couldn't|unable|unknown|unrecognized|invalid"
+    r"|wrong|denied|refused|missing|too (?:small|large|old|many)|not (?:found|mounted|permitted|allowed"
+    r"|supported)|abort(?:ed|ing)?|killed|exceed(?:s|ed)?)\b|^W:",
+    re.IGNORECASE,
+)
+MARKED_HARMLESS = re.compile(r"\[(?:Note|System|Warning)\]")
+# Where the help of a program begins, which it prints after its error (mkfs.xfs,
+# mariadb-install-db).
+HELP_BEGINS = re.compile(
+    r"^(?:[Uu]sage:|Examine the logs|The problem could be conflicting|You can also try to start"
+    r"|The latest information about|Please (?:check all|report)|Try '|dmesg\(1\) may have)"
+)
+URL = re.compile(r"(?:\b(?:at|see) )?https?://\S+", re.IGNORECASE)
+# What servers say after the reason of their end.
+AFTERMATH = re.compile(
+    r"Aborting$|Plugin 'InnoDB' (?:init function|registration)|Unknown/unsupported storage engine"
+    r"|storage engine '\w+' is not supported"
+)
+
+
+def telling_lines(output: str) -> str:
+    """The lines of a program's output that say what went wrong, each once, joined by " | ".
+
+    Those are its errors: what ended it first, then the others in their order. Where no line looks
+    like an error they are the last few lines. Help, addresses of web pages and stamps are left out.
+    """
+    lines = [STAMP.sub("", line.strip()) for line in output.splitlines() if line.strip()]
+    lines = list(dict.fromkeys(filter(None, (URL.sub("", line).strip() for line in _without_help(lines)))))
+    certain = [line for line in lines if CERTAIN.search(line) and not _is_note(line)]
+    likely = [line for line in lines if LIKELY.search(line) and not MARKED_HARMLESS.search(line)]
+    reasons = [line for line in certain if not AFTERMATH.search(line)]
+    reasons = reasons or [line for line in likely if not AFTERMATH.search(line)] or certain or likely
+    chosen = sorted(reasons, key=lambda line: "FATAL" not in line)[:MOST_LINES] or lines[-LAST_LINES:]
+    return " | ".join(line[:LINE_CHARACTERS] for line in chosen) or "it said nothing"
+
+
+def _is_note(line: str) -> bool:
+    """A note of a server that only mentions an error; its warnings may hold the reason
+    (Errcode)."""
+    return bool(re.search(r"\[(?:Note|System)\]", line))
+
+
+def _without_help(lines: list[str]) -> list[str]:
+    """What comes before the help; all of it where the help is all there is."""
+    first = next((index for index, line in enumerate(lines) if HELP_BEGINS.search(line)), len(lines))
+    return lines[:first] or lines
+
+
+def end_of(file: Path, since: int = 0) -> str:
+    """The end of a file of output, at most TAIL_BYTES, from `since` bytes on; "" without the
+    file."""
+    try:
+        with open(file, "rb") as opened:
+            opened.seek(max(since, os.fstat(opened.fileno()).st_size - TAIL_BYTES))
+            return opened.read().decode(errors="replace")
+    except OSError:
+        return ""

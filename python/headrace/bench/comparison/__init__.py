@@ -1,0 +1,2 @@
+"""Comparisons: of two runs or groups of runs (compare), and of the lab's volumes with the model
+(conformance)."""

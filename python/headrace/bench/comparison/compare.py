@@ -1,0 +1,297 @@
+"""Two runs, or two groups of runs: their differences with the doubt in them (`statistics`)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from headrace.bench.comparison.statistics import Rows, change_of_groups, change_of_runs, statistic
+from headrace.bench.store.store import RunRecord
+from headrace.bench.target import DOC
+from headrace.errors import InputError
+
+# Data sets alike: sizes this near, as a share (a guess: pages fill up during a run).
+DATA_SHARE = 0.05
+# name: (words, unit, whether more is better; None: neither).
+METRICS: dict[str, tuple[str, str, bool | None]] = {
+    "tps": ("{unit} a second", "/s", True),
+    "qps": ("queries a second", "/s", True),
+    "p95_ms": ("p95 of a second, mean", "ms", False),
+    "read_iops": ("reads a second", "IOPS", None),
+    "write_iops": ("writes a second", "IOPS", None),
+    "read_mib_s": ("MiB read a second", "MiB/s", None),
+    "write_mib_s": ("MiB written a second", "MiB/s", None),
+    "read_wait_ms": ("mean wait of a read", "ms", False),
+    "write_wait_ms": ("mean wait of a write", "ms", False),
+    "queue": ("requests under way", "", None),
+}
+RATIOS = {
+    "reads_per_transaction": ("reads a transaction", "read_iops"),
+    "writes_per_transaction": ("writes a transaction", "write_iops"),
+}
+WHOLE = {
+    "p50_ms": "p50 of the run",
+    "p95_ms": "p95 of the run",
+    "p99_ms": "p99 of the run",
+    "p999_ms": "p99.9 of the run",
+}
+# Variables that differ from start to start, or say where a server lives.
+_NOT_SETTINGS = """
+hostname pid_file socket port datadir basedir tmpdir slave_load_tmpdir replica_load_tmpdir
+server_uuid server_id timestamp pseudo_thread_id rand_seed1 rand_seed2 last_insert_id identity
+insert_id general_log_file slow_query_log_file log_error log_bin_basename log_bin_index
+relay_log relay_log_basename relay_log_index gtid_executed gtid_purged gtid_binlog_pos
+gtid_binlog_state gtid_current_pos gtid_slave_pos error_count warning_count secure_file_priv
+plugin_dir character_sets_dir lc_messages_dir innodb_data_home_dir innodb_log_group_home_dir
+innodb_undo_directory ssl_ca ssl_cert ssl_key tls_ca in_transaction proxy_user external_user
+wsrep_node_name innodb_version version version_comment version_compile_os
+version_compile_machine version_source_revision version_ssl_library version_malloc_library
+innodb_redo_log_archive_dirs system_time_zone innodb_buffer_pool_filename rocksdb_datadir
+rocksdb_wal_dir build_id caching_sha2_password_private_key_path
+caching_sha2_password_public_key_path sha256_password_private_key_path
+sha256_password_public_key_path aria_log_dir_path mysqlx_socket report_host
+innodb_temp_tablespaces_dir innodb_tmpdir init_file
+"""
+NOT_SETTINGS = frozenset(_NOT_SETTINGS.split())
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure of both.
+
+    `change_percent`: b against a; `low_percent`, `high_percent`: its 95 % interval, None where
+    there is none. `verdict`: higher, lower, same (the interval holds 0) or "" (no interval).
+    `better`: whether b is better, None where that cannot be said. `how`: of the interval.
+    """
+
+    name: str
+    words: str
+    unit: str
+    a: float
+    b: float
+    change_percent: float | None
+    low_percent: float | None
+    high_percent: float | None
+    verdict: str
+    better: bool | None
+    how: str
+
+
+@dataclass(frozen=True, eq=False)
+class RunComparison:
+    """`a` and `b`: the runs.
+
+    `unlike`: what is not alike in load, tool, machine or data (empty unless it was allowed).
+    `differs`: what was meant to differ: (what, of a, of b). `notes`: what to know before trusting
+    it.
+    """
+
+    a: tuple[RunRecord, ...]
+    b: tuple[RunRecord, ...]
+    differences: tuple[Difference, ...]
+    unlike: tuple[str, ...]
+    differs: tuple[tuple[str, str, str], ...]
+    notes: tuple[str, ...]
+
+
+def compare(
+    a: RunRecord | Sequence[RunRecord], b: RunRecord | Sequence[RunRecord], *, allow_unlike: bool = False
+) -> RunComparison:
+    """`b` against `a`.
+
+    Raises InputError for runs that are not alike (unless `allow_unlike`), for one against several,
+    and for a run on both sides.
+    """
+    left, right = (tuple([side] if isinstance(side, RunRecord) else side) for side in (a, b))
+    if not left or not right or (len(left) == 1) != (len(right) == 1):
+        raise InputError(
+            f"{len(left)} and {len(right)} runs",
+            "one is compared with one, or two and more with two and more",
+            f"{DOC}, Comparing",
+            "Repeat the run that is alone.",
+        )
+    both = {record.id for record in left} & {record.id for record in right}
+    if both:
+        raise InputError(sorted(both)[0], "is on both sides", f"{DOC}, Comparing", "Name two runs.")
+    strange = list(dict.fromkeys(words for one in left for other in right for words in unlike(one, other)))
+    strange += [words for side in (left, right) for one in side[1:] for words in _repeated(side[0], one)]
+    strange = list(dict.fromkeys(strange))
+    if strange and not allow_unlike:
+        hint = "Compare runs of one load on one machine, or say --unlike."
+        rule = "are not alike: " + "; ".join(strange[:4])
+        raise InputError(f"{left[0].id} and {right[0].id}", rule, f"{DOC}, Comparing", hint)
+    made = _single(left[0], right[0]) if len(left) == 1 else _groups(left, right)
+    return RunComparison(
+        left, right, tuple(made), tuple(strange), tuple(differing(left[0], right[0])), tuple(_notes(left, right))
+    )
+
+
+# --- alike ---
+
+
+# Keys of a run's document whose values must be alike: (part, key, words).
+ALIKE = (
+    ("load", "threads", "threads"),
+    ("load", "seconds", "seconds"),
+    ("load", "warmup_s", "seconds of warm-up"),
+    ("environment", "cpu", "processor"),
+    ("environment", "cpus", "processors"),
+    ("environment", "memory_gib", "memory (GiB)"),
+    ("environment", "kernel", "kernel"),
+    ("environment", "host", "host"),
+)
+
+
+def unlike(a: RunRecord, b: RunRecord) -> list[str]:
+    """What makes a difference between them no difference of server or storage."""
+    one, other = a.document, b.document
+    found = [f"{record.id} is {record.state}" for record in (a, b) if record.state != "complete"]
+    options = [document["benchmark"]["options"] for document in (one, other)]
+    tools = [f"{document['tool']['name']} {document['tool']['version']}" for document in (one, other)]
+    pairs = [
+        ("benchmark", one["benchmark"]["name"], other["benchmark"]["name"]),
+        *((key, options[0].get(key), options[1].get(key)) for key in sorted(set(options[0]) | set(options[1]))),
+        *((words, one[part].get(key), other[part].get(key)) for part, key, words in ALIKE[:3]),
+        ("tool", *tools),
+        ("start", one.get("start"), other.get("start")),
+        *((words, one[part].get(key), other[part].get(key)) for part, key, words in ALIKE[3:]),
+    ]
+    found += [f"{what} {_shown(left)} and {_shown(right)}" for what, left, right in pairs if left != right]
+    sizes = [document["target"].get("data_gib") for document in (one, other)]
+    same_engine = one["target"].get("engine") == other["target"].get("engine")
+    # Engines pack the same rows differently.
+    if all(sizes) and same_engine and abs(sizes[0] - sizes[1]) > DATA_SHARE * max(sizes):
+        found.append(f"data of {sizes[0]:.3g} and {sizes[1]:.3g} GiB")
+    return found
+
+
+def _repeated(first: RunRecord, other: RunRecord) -> list[str]:
+    """A group is one configuration, repeated."""
+    return [f"{what} {left} and {right} within one group" for what, left, right in differing(first, other)]
+
+
+def differing(a: RunRecord, b: RunRecord) -> list[tuple[str, str, str]]:
+    """What differs of storage and server: (what, of a, of b)."""
+    # MariaDB adds -log to its version where a log is on.
+    one, other = (
+        {
+            **record.document["target"],
+            "version": re.sub(r"-log$", "", record.document["target"].get("version") or "") or None,
+        }
+        for record in (a, b)
+    )
+    keys = ("storage", "log_storage", "instance", "engine", "flavor", "version", "cache_gib")
+    found = [(key, _shown(one.get(key)), _shown(other.get(key))) for key in keys if one.get(key) != other.get(key)]
+    if one.get("flavor") == other.get("flavor") and one.get("version") == other.get("version"):
+        left, right = a.document.get("config") or {}, b.document.get("config") or {}
+        found += [
+            (key, _shown(left.get(key)), _shown(right.get(key)))
+            for key in sorted(set(left) | set(right))
+            if left.get(key) != right.get(key) and not _of_the_place(key)
+        ]
+    return found
+
+
+def _of_the_place(key: str) -> bool:
+    """No setting of the server: where it lives, what it is called, sizes that follow
+    performance_schema=ON."""
+    return key in NOT_SETTINGS or key.startswith("performance_schema_") or key.endswith(("_home_dir", "_file_path"))
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)[:60] or "empty"
+
+
+def _notes(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> list[str]:
+    found = []
+    if len(left) == 1:
+        found.append(
+            "Intervals cover what went up and down within these two runs, not what differs between repetitions: "
+            "for that, repeat both and compare the groups."
+        )
+    for record in (*left, *right):
+        found += [f"{record.id}: {text}" for text in record.findings if not text.startswith("There is no RUN.toml")]
+    return found
+
+
+# --- one against one ---
+
+
+def _single(a: RunRecord, b: RunRecord) -> list[Difference]:
+    parts = [record.series().filter(pl.col("phase") == "measure") for record in (a, b)]
+    seed = int.from_bytes(hashlib.sha256(f"{a.id} {b.id}".encode()).digest()[:8], "big")
+    unit = a.document["benchmark"].get("unit", "transactions")
+    found = []
+    for name, (words, kind, more) in METRICS.items():
+        columns = [part[name].drop_nulls().to_numpy() if name in part.columns else np.array([]) for part in parts]
+        if all(len(column) for column in columns):
+            rows: list[Rows] = [(column, None) for column in columns]
+            found.append(_difference(name, words.format(unit=unit), kind, more, rows, seed))
+    for name, (words, column) in RATIOS.items():
+        pairs = [part.select(column, "tps").drop_nulls() for part in parts if {column, "tps"} <= set(part.columns)]
+        if len(pairs) == 2 and all((pair["tps"] > 0).any() for pair in pairs):
+            sums: list[Rows] = [(pair[column].to_numpy(), pair["tps"].to_numpy()) for pair in pairs]
+            found.append(_difference(name, words, "", False, sums, seed))
+    for name, words in WHOLE.items():
+        values = _known((a, b), name)
+        if len(values) == 2:
+            found.append(_made(f"run_{name}", words, "ms", values, None, None, "one number a run"))
+    return found
+
+
+def _known(records: Sequence[RunRecord], name: str) -> list[float]:
+    """A figure of the summaries that have it."""
+    return [value for record in records if (value := record.summary.get(name)) is not None]
+
+
+def _difference(name: str, words: str, unit: str, more: bool | None, rows: list[Rows], seed: int) -> Difference:
+    interval = change_of_runs(*rows, seed=seed)
+    how = "too few rows for an interval" if interval is None else interval[2]
+    return _made(name, words, unit, [statistic(one) for one in rows], more, interval and interval[:2], how)
+
+
+def _made(
+    name: str,
+    words: str,
+    unit: str,
+    values: Sequence[float],
+    more: bool | None,
+    interval: tuple[float, float] | None,
+    how: str,
+) -> Difference:
+    low, high = interval or (None, None)
+    verdict = "" if low is None or high is None else "higher" if low > 0 else "lower" if high < 0 else "same"
+    better = None if more is None or verdict in ("", "same") else (verdict == "higher") == more
+    a, b = map(float, values)
+    change = 100.0 * (b / a - 1.0) if a else None
+    return Difference(name, words, unit, a, b, change, low, high, verdict, better, how)
+
+
+# --- groups ---
+
+
+def _groups(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> list[Difference]:
+    unit = left[0].document["benchmark"].get("unit", "transactions")
+    named = {
+        name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"
+    }
+    named |= {name: (words, "", False) for name, (words, _) in RATIOS.items()} | {
+        name: (words, "ms", False) for name, words in WHOLE.items()
+    }
+    found = []
+    for name, (words, kind, more) in named.items():
+        values = [_known(side, name) for side in (left, right)]
+        if (len(values[0]), len(values[1])) != (len(left), len(right)):
+            continue
+        means = [sum(side) / len(side) for side in values]
+        interval = change_of_groups(*values) if all(value > 0 for side in values for value in side) else None
+        how = f"{len(left)} and {len(right)} runs"
+        found.append(_made(name if name not in WHOLE else f"run_{name}", words, kind, means, more, interval, how))
+    return found

@@ -1,0 +1,304 @@
+"""Do the lab's volumes perform as the catalog and the model say?
+
+Each case is a fresh volume under fio for some seconds, compared with the same load in the simulator
+and the cap of the specification. Tolerances:
+
+- at a cap: requests a second within 0.5 %: the project's bar of 0.3 % for the mean, and one queue
+  of requests more or less at the edges of some seconds;
+- latency: p50 within 3 % and p99 within 10 % (the project's bars), plus how late the device's own
+  answers left: the daemon measures that, and a busy machine is late, which does not count against
+  the model;
+- counts: a drained gp2 delivers its credits and refill within 1 %: it earns 300 credits a second
+  while fio starts (some 0.2 s, 0.4 %), and the edges again.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from headrace.base.storage import Storage
+from headrace.bench.drivers import fio
+from headrace.lab import Lab
+from headrace.simulation.demand import simulate
+from headrace.workload.model import ClosedWorkload
+
+AT_CAP_PERCENT = 0.5  # see above, as the next three
+COUNT_PERCENT = 1.0
+P50_PERCENT = 3.0
+P99_PERCENT = 10.0
+# A rested volume has a second of tokens saved; what a case measures begins after them.
+SETTLE_S = 2.0
+# A volume of every type, and where IOPS are provisioned one with more of them.
+SPECS = (
+    "gp2:500",
+    "gp3:500",
+    "gp3:500:16000:1000",
+    "io1:500:5000",
+    "io2:500:5000",
+    "st1:500",
+    "sc1:500",
+    "standard:100",
+    "instance-store:100",
+)
+QUICK_SPECS = ("gp2:500", "gp3:500", "io2:500:5000")
+DEPTHS = (1, 4, 16, 64)  # of the published fio runs, and one more
+QUICK_DEPTHS = (1, 16)
+# 11,400 credits: a gp2 of 100 GiB (300 IOPS) bursts at 3,000 for 11,400 / 2,700 = 4.2 s.
+DRAINING = "gp2:100"
+DRAINING_PERCENT = 0.2111
+DRAIN_S = 8.0
+# Afterwards it rests, earning 300 credits a second, and bursts again: in 3 s some 2,400 I/Os. fio
+# takes 0.2 s to start, 60 credits: 2.5 %.
+REST_S = 5.0
+AGAIN_S = 3.0
+AGAIN_PERCENT = 3.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One volume under one load. `balance_percent`: credits it begins with, None: as made."""
+
+    spec: str
+    load: fio.FioLoad
+    balance_percent: float | None = None
+
+    @property
+    def words(self) -> str:
+        """The load in fio's words."""
+        return f"{self.load.rw} {self.load.bs_kib} KiB, depth {self.load.iodepth}"
+
+
+@dataclass(frozen=True)
+class ConformanceFinding:
+    """One figure: the cap of the specification where it binds (`specified`), what was published of
+    real volumes (`published`, its sources in conformance_published.csv), the model's, what was
+    measured. `within`: None where nothing is promised."""
+
+    spec: str
+    load: str
+    what: str
+    unit: str
+    specified: float | None
+    published: float | None
+    model: float
+    measured: float
+    error_percent: float
+    allowed_percent: float | None
+    within: bool | None
+    note: str = ""
+
+
+def cases(quick: bool) -> list[Case]:
+    """What is run: reads at every depth, writes, and bytes, of every type; then a gp2 that runs
+    dry."""
+    found = []
+    seconds = 3.0 if quick else 8.0
+    for spec in QUICK_SPECS if quick else SPECS:
+        if Storage.parse(spec).volume_type in ("st1", "sc1"):
+            # Sequential: these types charge a whole MiB for any request.
+            found += [
+                Case(spec, fio.FioLoad("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)
+            ]
+            continue
+        for depth in QUICK_DEPTHS if quick else DEPTHS:
+            # A request at a time as ioping makes them; more as the published fio runs.
+            found.append(
+                Case(
+                    spec, fio.FioLoad("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)
+                )
+            )
+        found += [
+            Case(spec, fio.FioLoad("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S))
+            for depth in ((16,) if quick else (1, 16))
+        ]
+        found.append(Case(spec, fio.FioLoad("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
+    found.append(Case(DRAINING, fio.FioLoad("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
+    return found
+
+
+def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None = None) -> list[ConformanceFinding]:
+    """Runs every case on volumes of its own, which are deleted afterwards. `progress` is told the
+    share done and what is run. Raises CouldNotRun, InputError."""
+    found: list[ConformanceFinding] = []
+    every = cases(quick)
+    for place, case in enumerate(every):
+        if progress:
+            progress(place / len(every), f"{case.spec}: {case.words}")
+        found += list(_one(lab, case))
+    if progress:
+        progress(1.0, "")
+    return found
+
+
+def _one(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
+    volume = lab.create(case.spec)["id"]
+    try:
+        attached = lab.attach(volume)["attachment"]
+        assert attached is not None and attached["device"] is not None, volume
+        beyond = attached["warnings"]
+        if case.balance_percent is not None:
+            lab.set_balance(volume, case.balance_percent)
+        measured = fio.run_once(case.load, attached["device"])
+        rows = lab.metrics(volume, resolution="second", last=max(1, int(case.load.seconds) - 1))
+        yield from _findings(case, measured, _late_ms(rows), beyond)
+        if case.balance_percent is not None:
+            yield _recovered(lab, volume, case, attached["device"])
+    finally:
+        lab.detach(volume, force=True)
+        lab.delete(volume)
+
+
+def _recovered(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:
+    """What a drained volume has earned after a rest."""
+    time.sleep(REST_S)
+    members = lab.balance(volume)["members"]
+    assert members[0] is not None, volume
+    earned = members[0]["percent"]
+    again = replace(case, load=replace(case.load, seconds=AGAIN_S, seed=2), balance_percent=earned)
+    measured = fio.run_once(again.load, device)
+    model = simulate(
+        _workload(again.load),
+        case.spec,
+        seconds=AGAIN_S,
+        form="events",
+        start_balance=earned,
+        options={"saved_second": False},
+    )
+    return _finding(
+        again,
+        f"I/Os after {REST_S:g} s of rest",
+        "I/Os",
+        None,
+        model.summary["delivered_ios"],
+        measured.ios,
+        AGAIN_PERCENT,
+        "",
+    )
+
+
+def _workload(load: fio.FioLoad) -> ClosedWorkload:
+    return ClosedWorkload(
+        name="verify",
+        rw=load.rw,
+        bs_kib=load.bs_kib,
+        iodepth=load.iodepth,
+        numjobs=load.numjobs,
+        size_gib=load.size_gib,
+    )
+
+
+def _late_ms(rows: dict) -> tuple[float, float]:
+    """How late answers left at the median and at the 99th percentile, ms: the median of the
+    seconds."""
+    columns = rows["columns"]
+
+    def middle(name: str) -> float:
+        values = sorted(row[columns.index(name)] for row in rows["rows"] if row[columns.index(name)] is not None)
+        return values[len(values) // 2] / 1e3 if values else 0.0
+
+    return middle("late_p50_us"), middle("late_p99_us")
+
+
+def _findings(
+    case: Case, measured: fio.FioResult, late_ms: tuple[float, float], beyond: list[str]
+) -> Iterator[ConformanceFinding]:
+    load = case.load
+    drained = case.balance_percent is not None
+    settle = load.ramp_s
+    model = simulate(
+        _workload(load),
+        case.spec,
+        seconds=settle + load.seconds,
+        form="events",
+        interval_s=settle or load.seconds,
+        start_balance=case.balance_percent,
+    )
+    rows = model.rows if drained else model.rows[1:]
+    iops = float(np.average(rows["iops"].to_numpy(), weights=rows["duration_s"].to_numpy()))
+    note = " ".join(beyond)
+    cap, at_cap = _cap(case.spec, load), "none" not in rows["cap"].to_list()
+    if drained:
+        yield _finding(
+            case,
+            "I/Os until dry and after",
+            "I/Os",
+            None,
+            model.summary["delivered_ios"],
+            measured.ios,
+            COUNT_PERCENT,
+            note,
+        )
+        return
+    allowed = AT_CAP_PERCENT if at_cap else None
+    yield _finding(case, "I/Os a second", "IOPS", cap if at_cap else None, iops, measured.iops, allowed, note)
+    for what, key, ours, bar, late in (
+        ("p50", "p50_ms", measured.p50_ms, P50_PERCENT, late_ms[0]),
+        ("p99", "p99_ms", measured.p99_ms, P99_PERCENT, late_ms[1]),
+        ("p99.9", "p999_ms", measured.p999_ms, None, 0.0),
+    ):
+        said = float(np.mean(rows[key].to_numpy()))
+        allowed = None if bar is None else bar + 100.0 * late / said
+        yield _finding(case, what, "ms", None, said, ours, allowed, note)
+
+
+def _finding(
+    case: Case,
+    what: str,
+    unit: str,
+    specified: float | None,
+    model: float,
+    measured: float,
+    allowed: float | None,
+    note: str,
+) -> ConformanceFinding:
+    error = 100.0 * (measured / model - 1.0)
+    # What the machine cannot do does not count against the device; attach has said so.
+    within = None if allowed is None or note else abs(error) <= allowed
+    return ConformanceFinding(
+        case.spec,
+        case.words,
+        what,
+        unit,
+        specified,
+        _published(case, what),
+        model,
+        measured,
+        error,
+        allowed,
+        within,
+        note,
+    )
+
+
+@cache
+def _table() -> dict[tuple[str, str, int, int, str], float]:
+    path = files("headrace.bench.comparison").joinpath("conformance_published.csv")
+    return {
+        (row["type"], row["rw"], int(row["bs_kib"]), int(row["iodepth"]), row["what"]): float(row["value"])
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    }
+
+
+def _published(case: Case, what: str) -> float | None:
+    """What was measured on a real volume whose limits bind alike: 3,000 IOPS for the capped
+    loads."""
+    storage = Storage.parse(case.spec)
+    volume = storage.members[0]
+    if storage.level is not None or volume.iops is not None or volume.mib_s is not None:
+        return None
+    return _table().get((volume.type, case.load.rw, case.load.bs_kib, case.load.iodepth, what))
+
+
+def _cap(spec: str, load: fio.FioLoad) -> float:
+    """Requests a second of this size that the specification allows."""
+    limits = Storage.parse(spec).limits()
+    iops = sum((limit["io_burst"] or limit)["iops"] for limit in limits)
+    # A random request of st1 and sc1 is charged a whole MiB; the cases here are sequential.
+    return min(iops, sum(limit["throughput_bytes_s"] for limit in limits) / 1024 / load.bs_kib)

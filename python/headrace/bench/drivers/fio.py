@@ -1,0 +1,360 @@
+"""fio: as a benchmark that is kept (`FioJob`), and run once for its figures (`run_once`).
+
+A kept run has requests a second and their latencies second by second from fio's logs, and its
+histogram at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from headrace.base.machine import required
+from headrace.base.processes import Command, run_checked, run_lines
+from headrace.base.units import GIB, MIB
+from headrace.bench.drivers.benchmark import (
+    Benchmark,
+    IntervalReport,
+    RunLoad,
+    Say,
+    ToolOutcome,
+    check_numbers,
+    check_one_of,
+    silent,
+)
+from headrace.bench.drivers.files import check_folder, check_overwrite, file_whole, free_for
+from headrace.bench.drivers.percentiles import Histogram
+from headrace.bench.target import DOC, Target
+from headrace.errors import CouldNotRun, InputError
+
+SOURCE = "fio(1)"
+MODES = ("read", "write", "randread", "randwrite", "rw", "randrw")
+ENGINES = ("libaio", "io_uring", "psync", "sync")
+FILE = "headrace-fio.data"
+JSON, LOG = "fio.json", "log"
+# fio's stat.h: 64 buckets for every power of two of nanoseconds; the value is the middle of a
+# bucket.
+BITS = 6
+ERROR_PERCENT = 100 / (1 << BITS) / 2  # half a bucket
+# Guesses: slower than 1 MiB/s something is wrong; laying out, starting and ending a run take less.
+PREPARE_MIB_S, PREPARE_MORE_S = 1.0, 120.0
+ONCE_MORE_S = 60.0  # a guess
+PERCENTILES = (50.0, 99.0, 99.9)  # those that figures are published of
+
+
+def _words(program: str, path: object, rw: str, bs_kib: float, iodepth: int, jobs: int) -> list[str]:
+    """The words every timed run begins with."""
+    return [
+        program,
+        "--name=headrace",
+        f"--filename={path}",
+        f"--rw={rw}",
+        f"--bs={bs_kib}k",
+        f"--iodepth={iodepth}",
+        f"--numjobs={jobs}",
+        "--time_based",
+        "--group_reporting",
+        "--randrepeat=1",
+    ]
+
+
+@dataclass(frozen=True)
+class FioJob(Benchmark):
+    """`rw`: fio's name of the pattern.
+
+    `bs_kib`: KiB a request. `iodepth`: requests in flight of each client (a client is a job).
+    `size_gib`: the file, or the part of the device. `read_percent`: of mixed patterns. `fdatasync`:
+    after this many writes, 0: never. `direct`: without the page cache. `overwrite`: allow writes to
+    a block device, whose data they destroy. Raises InputError.
+    """
+
+    name: ClassVar[str] = "fio"
+    program: ClassVar[str] = "fio"
+    needs: ClassVar[str] = "folder"
+    unit: ClassVar[str] = "requests"
+    reports_in_files: ClassVar[bool] = True
+    kept_files: ClassVar[tuple[str, ...]] = (JSON,)
+
+    rw: str = "randread"
+    bs_kib: int = 16
+    iodepth: int = 1
+    size_gib: float = 1.0
+    read_percent: int = 50
+    ioengine: str = "libaio"
+    direct: bool = True
+    fdatasync: int = 0
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        check_one_of(f"{DOC}, fio", rw=(self.rw, MODES), ioengine=(self.ioengine, ENGINES))
+        check_numbers(
+            f"{DOC}, fio",
+            bs_kib=(self.bs_kib, 1, 16_384),
+            iodepth=(self.iodepth, 1, 4_096),
+            size_gib=(self.size_gib, 2**-6, 65_536),
+            read_percent=(self.read_percent, 0, 100),
+            fdatasync=(self.fdatasync, 0, 1_000_000),
+        )
+        if self.iodepth > 1 and self.ioengine in ("psync", "sync"):
+            raise InputError(
+                f"iodepth = {self.iodepth}",
+                f"{self.ioengine} has one request in flight a client",
+                "fio(1)",
+                "Use libaio, or more clients.",
+            )
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything is written."""
+        return self.rw not in ("read", "randread")
+
+    def options(self) -> dict:
+        return {key: value for key, value in asdict(self).items() if key != "overwrite"}
+
+    def check_target(self, target: Target) -> None:
+        check_folder(self.name, target)
+        if self.writes:
+            check_overwrite(target, self.overwrite)
+
+    def prepared(self, target: Target, threads: int) -> bool:
+        return target.files.is_block_device() or file_whole(target.files / FILE, self._bytes)
+
+    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+        if target.files.is_block_device():
+            return
+        free_for(target.files, self._bytes, target.files / FILE)
+        say(f"writing {self.size_gib:g} GiB")
+        words = [self.tool().path, "--name=prepare", f"--filename={target.files / FILE}", "--rw=write", "--bs=1m"]
+        words += [f"--size={self._bytes}", "--ioengine=psync", "--direct=1", "--end_fsync=1", f"--randseed={seed}"]
+        limit_s = PREPARE_MORE_S + self._bytes / MIB / PREPARE_MIB_S
+        ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
+        if ended.late or ended.code:
+            said = "no time left" if ended.late else ended.said
+            raise CouldNotRun(
+                f"fio in {target.files}", f"could not write the file: {said}", SOURCE, "Is the disk full?"
+            )
+
+    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+        path = target.files if target.files.is_block_device() else target.files / FILE
+        words = _words(self.tool().path, path, self.rw, self.bs_kib, self.iodepth, load.threads)
+        words += [f"--ioengine={self.ioengine}", f"--direct={int(self.direct)}", "--thread", f"--randseed={load.seed}"]
+        words += [f"--runtime={load.seconds}", f"--ramp_time={load.warmup_s}", f"--size={self._bytes}"]
+        words += [f"--rwmixread={self.read_percent}", f"--fdatasync={self.fdatasync}"]
+        # A log a second for all jobs together, with the wall clock in it.
+        words += ["--output-format=json+", f"--output={folder / JSON}", "--per_job_logs=0", "--log_unix_epoch=1"]
+        words += [f"--write_{what}_log={folder / LOG}" for what in ("hist", "iops", "bw")]
+        words += ["--log_hist_msec=1000", "--log_avg_msec=1000"]
+        return Command(tuple(words), folder)
+
+    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+        try:
+            text = (folder / JSON).read_text(errors="replace")
+        except OSError:
+            text = ""
+        measured = read_result(text)
+        sides = json.loads(text[text.index("{") :])["jobs"][0]
+        reports, began = seconds(folder, load, self.bs_kib)
+        figures = {
+            "requests": float(measured.ios),
+            "mean_ms": measured.mean_ms,
+            "max_ms": max(sides[op]["clat_ns"]["max"] for op in ("read", "write")) / 1e6,
+            "tool_iops": measured.iops,
+            "tool_mib_s": measured.mib_s,
+        }
+        return ToolOutcome(histogram(sides), tuple(reports), figures, began_unix=began)
+
+    def partial(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+        try:
+            return self.outcome(raw, load, folder)  # fio sums up when it is told to end
+        except (InputError, ValueError, KeyError):
+            return super().partial(raw, load, folder)
+
+    def cleanup(self, target: Target, folder: Path) -> None:
+        if not target.files.is_block_device():
+            (target.files / FILE).unlink(missing_ok=True)
+
+    @property
+    def _bytes(self) -> int:
+        """The size in whole MiB."""
+        return int(self.size_gib * GIB) // MIB * MIB
+
+
+def bucket_ns(index: int) -> float:
+    """The middle of bucket `index` (stat.c, plat_idx_to_val)."""
+    if index < 2 << BITS:
+        return float(index)
+    bits = (index >> BITS) - 1
+    return (1 << (bits + BITS)) + ((index % (1 << BITS)) + 0.5) * (1 << bits)
+
+
+def histogram(job: dict) -> Histogram | None:
+    """Completion latencies of reads and writes together, from json+."""
+    sums: dict[float, int] = {}
+    for op in ("read", "write"):
+        for value, count in job[op]["clat_ns"].get("bins", {}).items():
+            sums[int(value) / 1e6] = sums.get(int(value) / 1e6, 0) + int(count)
+    values = sorted(sums)
+    return (
+        Histogram(tuple(values), tuple(sums[value] for value in values), "fio json+", ERROR_PERCENT) if values else None
+    )
+
+
+def seconds(folder: Path, load: RunLoad, bs_kib: int) -> tuple[list[IntervalReport], float | None]:
+    """A report a second from the logs, and when fio's time was 0 on the wall clock. The ramp is not
+    in the logs."""
+    iops = _log(folder / f"{LOG}_iops.log")
+    bandwidth = _log(folder / f"{LOG}_bw.log")
+    percentiles = _percentiles(folder / f"{LOG}_clat_hist.log")
+    stamps = sorted({stamp for stamp, _ in iops})
+    if not stamps:
+        return [], None
+    first = stamps[0]
+    reports = []
+    for stamp in stamps:
+        ops = [sum(value for (at, op), value in iops.items() if at == stamp and op == wanted) for wanted in (0, 1)]
+        # In KiB/s; sums over jobs are made by fio.
+        kib = [
+            sum(value for (at, op), value in bandwidth.items() if abs(at - stamp) <= 2 and op == wanted)
+            for wanted in (0, 1)
+        ]
+        p50, p95, p99 = (
+            percentiles.get(min(percentiles, key=lambda at: abs(at - stamp)), (None,) * 3)
+            if percentiles
+            else (None,) * 3
+        )
+        more = {"tool_read_mib_s": kib[0] / 1024, "tool_write_mib_s": kib[1] / 1024}
+        more |= {name: value for name, value in (("p50_ms", p50), ("p99_ms", p99)) if value is not None}
+        reports.append(
+            IntervalReport(
+                load.warmup_s + round((stamp - first) / 1000) + 1.0, sum(ops), None, p95, None, load.threads, more
+            )
+        )
+    return reports, first / 1000 - 1.0 - load.warmup_s
+
+
+def _log(path: Path) -> dict[tuple[int, int], float]:
+    """`ms, value, direction, ...` of each line; several lines of one second and direction (jobs
+    that began apart) are added up."""
+    found: dict[tuple[int, int], float] = {}
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return found
+    # Stamps of one second differ by a few ms between jobs and directions.
+    anchor = None
+    for line in lines:
+        cells = line.split(",")
+        if len(cells) < 3 or not cells[0].strip().isdigit():
+            continue
+        stamp = int(cells[0])
+        anchor = stamp if anchor is None else anchor
+        key = (anchor + round((stamp - anchor) / 1000) * 1000, int(cells[2]))
+        found[key] = found.get(key, 0.0) + float(cells[1])
+    return found
+
+
+def _percentiles(path: Path) -> dict[int, tuple[float | None, float | None, float | None]]:
+    """p50, p95 and p99 in ms of each second, of reads and writes together. Bins are counts of that
+    second."""
+    sums: dict[int, list[int]] = {}
+    anchor = None
+    if not path.exists():
+        return {}
+    with open(path, errors="replace") as lines:
+        for line in lines:
+            cells = line.split(",")
+            if len(cells) < 10 or not cells[0].strip().isdigit():
+                continue
+            anchor = int(cells[0]) if anchor is None else anchor
+            stamp = anchor + round((int(cells[0]) - anchor) / 1000) * 1000
+            counts = [int(cell) for cell in cells[3:]]
+            before = sums.get(stamp)
+            sums[stamp] = counts if before is None else [a + b for a, b in zip(before, counts, strict=True)]
+    found = {}
+    for stamp, counts in sums.items():
+        made = Histogram(
+            tuple(bucket_ns(index) / 1e6 for index in range(len(counts))), tuple(counts), "fio", ERROR_PERCENT
+        )
+        found[stamp] = tuple(made.percentile(share) for share in (0.5, 0.95, 0.99))
+    return found
+
+
+@dataclass(frozen=True)
+class FioLoad:
+    """What `run_once` does. `rw`: fio's name (randread ...). `bs_kib`: KiB a request. `iodepth`: in
+    flight per job. `seconds`: how long, after `ramp_s` that do not count. `seed`: of the offsets.
+    `size_gib`: the part of the device that is used, None: all of it."""
+
+    rw: str
+    bs_kib: int
+    iodepth: int
+    seconds: float
+    numjobs: int = 1
+    size_gib: float | None = None
+    seed: int = 1
+    ramp_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class FioResult:
+    """Reads and writes together. `sd_ms`: standard deviation of completion latencies; percentiles
+    are those of fio's histogram, within 1 %. `seconds`: how long it ran."""
+
+    ios: int
+    iops: float
+    mib_s: float
+    mean_ms: float
+    sd_ms: float
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    seconds: float
+
+
+def run_once(load: FioLoad, target: str | Path) -> FioResult:
+    """Runs `load` with direct I/O on `target`, a block device or a file, and overwrites what it
+    writes.
+
+    Raises CouldNotRun.
+    """
+    words = _words(required("fio", "fio"), target, load.rw, load.bs_kib, load.iodepth, load.numjobs)
+    words += ["--ioengine=libaio", "--direct=1", f"--runtime={load.seconds:g}", f"--randseed={load.seed}"]
+    words += ["--percentile_list=" + ":".join(f"{p:g}" for p in PERCENTILES), "--output-format=json"]
+    if load.ramp_s:
+        words.append(f"--ramp_time={load.ramp_s:g}")
+    if load.size_gib is not None:
+        words.append(f"--size={int(load.size_gib * 1024)}m")
+    # In the caller's folder: `target` may be relative.
+    command = Command(tuple(words), Path.cwd(), what=f"fio on {target}")
+    limit_s = load.ramp_s + load.seconds + ONCE_MORE_S
+    return read_result(run_checked(command, limit_s, "Look at the device: is it paused or failing?"))
+
+
+def read_result(text: str) -> FioResult:
+    """The figures of a `--output-format=json` report with one group. Raises InputError for anything
+    else."""
+    try:
+        # Warnings come before the JSON.
+        job = json.loads(text[text.index("{") :])["jobs"][0]
+        sides = [job[op] for op in ("read", "write") if job[op]["total_ios"] > 0]
+        total = sum(side["total_ios"] for side in sides)
+        most = max(sides, key=lambda side: side["total_ios"])
+        times = most["clat_ns"]
+        percentile = {float(name): value / 1e6 for name, value in times["percentile"].items()}
+        return FioResult(
+            ios=total,
+            iops=sum(side["iops"] for side in sides),
+            mib_s=sum(side["bw_bytes"] for side in sides) / MIB,
+            mean_ms=times["mean"] / 1e6,
+            sd_ms=times["stddev"] / 1e6,
+            p50_ms=percentile[50.0],
+            p99_ms=percentile[99.0],
+            p999_ms=percentile[99.9],
+            seconds=most["runtime"] / 1e3,
+        )
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise InputError(
+            "fio's report", f"cannot be read: {error!r}", SOURCE, "Give one job group with --output-format=json."
+        ) from error

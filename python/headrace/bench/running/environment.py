@@ -1,0 +1,101 @@
+"""The machine a run was made on: what it is, and how busy it was before."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from headrace.observe.live import host
+
+# Long enough for a share of a processor's time (ticks of 10 ms), short enough not to be waited for.
+LOOK_S = 1.0
+# A machine of which others use more than this share before the run: figures move with them.
+BUSY_SHARE = 0.10
+
+
+def capture() -> dict:
+    """Kernel, distribution, processors, memory, governor, container, headrace itself. What cannot
+    be read is None."""
+    info = _key_values("/proc/cpuinfo", ":")
+    memory = _key_values("/proc/meminfo", ":").get("MemTotal", "0").split()[0]
+    return {
+        "headrace": version("headrace"),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "system": _key_values("/etc/os-release", "=").get("PRETTY_NAME", "").strip('"') or None,
+        "cpu": info.get("model name") or info.get("CPU part"),
+        "cpus": os.cpu_count(),
+        "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(int(memory) / (1 << 20), 2) if memory.isdigit() else None,
+        "virtual": "hypervisor" in info.get("flags", "").split(),
+        "governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "transparent_hugepage": _text("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "swappiness": _text("/proc/sys/vm/swappiness"),
+        "host": platform.node(),
+    }
+
+
+def load_before() -> dict:
+    """How busy the machine is while nothing of ours runs yet: shares of all processors over a
+    second, load averages."""
+    first = host.read_host()
+    time.sleep(LOOK_S)
+    second = host.read_host()
+    spent = {name: second[name] - first[name] for name in host.CPU}
+    total = sum(spent.values()) or 1.0
+    idle = spent["idle_s"] + spent["iowait_s"]
+    one, five, fifteen = os.getloadavg()
+    return {
+        "busy_share": round(max(0.0, 1 - idle / total), 4),
+        "iowait_share": round(spent["iowait_s"] / total, 4),
+        "steal_share": round(spent["steal_s"] / total, 4),
+        "load1": one,
+        "load5": five,
+        "load15": fifteen,
+        "memory_available_gib": round(second.get("memory_available_bytes", 0.0) / (1 << 30), 3),
+    }
+
+
+def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
+    """Scheduler, read-ahead, size and file system of each device."""
+    found = {}
+    mounts = {
+        line.split()[0]: line.split()[1:4]
+        for line in (_text("/proc/mounts") or "").splitlines()
+        if len(line.split()) > 3
+    }
+    for device in devices:
+        name = os.path.basename(os.path.realpath(device))
+        base = f"/sys/block/{name}"
+        sectors = _text(f"{base}/size")
+        where = mounts.get(device) or mounts.get(os.path.realpath(device))
+        found[device] = {
+            "size_gib": round(int(sectors) / 2**21, 3) if sectors and sectors.isdigit() else None,
+            "scheduler": _text(f"{base}/queue/scheduler"),
+            "read_ahead_kb": _text(f"{base}/queue/read_ahead_kb"),
+            "mount": where[0] if where else None,
+            "file_system": where[1] if where else None,
+            "mount_options": where[2] if where else None,
+        }
+    return found
+
+
+def _text(path: str) -> str | None:
+    try:
+        return Path(path).read_text(errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def _key_values(path: str, mark: str) -> dict[str, str]:
+    """The first value of each key."""
+    found: dict[str, str] = {}
+    for line in (_text(path) or "").splitlines():
+        key, sign, value = line.partition(mark)
+        if sign:
+            found.setdefault(key.strip(), value.strip())
+    return found

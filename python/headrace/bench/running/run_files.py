@@ -1,0 +1,115 @@
+"""RUN.toml and the files it names: what `headrace calibrate` takes."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+import tomli_w
+
+from headrace.base import core
+from headrace.base.files import write_whole
+from headrace.bench.drivers.benchmark import Benchmark
+from headrace.bench.store.store import TOML_FILE
+from headrace.bench.target import Target
+from headrace.observe.live.profile import Profile
+from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
+from headrace.observe.run_files.status import WANTED
+
+SYSBENCH_CSV, STATUS_CSV, DISK_CSV = "transactions.csv", "status.csv", "disk.csv"
+
+
+def settings_of(config: Mapping[str, str], engine: str, vcpus: int | None = None) -> dict:
+    """The [settings] table from server variables; what the server does not have is left out."""
+    found = Profile("", "", "", dict(config)).settings(engine)
+    return found | ({"vcpus": vcpus} if vcpus else {})
+
+
+def write(
+    folder: Path,
+    benchmark: Benchmark,
+    target: Target,
+    run: dict,
+    series: pl.DataFrame,
+    samples: Samples,
+    caveats: list[str],
+) -> str | None:
+    """Writes RUN.toml and its files into `folder`; `run`: the document of the run.
+
+    Where something is missing for one, nothing is written, and the text says what it is. Raises
+    CouldNotRun.
+    """
+    table = benchmark.described()
+    lacks = [
+        words
+        for words, missing in (
+            (f"{benchmark.name} is not a load that databases are calibrated from", table is None),
+            ("the storage is not known (--storage)", target.storage is None),
+            ("the size of the cache is not known", target.cache_gib is None),
+            ("fewer than two seconds were measured", series.filter(pl.col("tps").is_not_null()).height < 2),
+            ("no transaction was made", not (series["tps"].fill_null(0.0) > 0).any()),
+        )
+        if missing
+    ]
+    if lacks:
+        return lacks[0]
+    assert table is not None and target.cache_gib is not None and target.engine is not None
+    files: dict = {"sysbench": SYSBENCH_CSV}
+    _write_transactions(folder / SYSBENCH_CSV, series)
+    if samples.status.height >= 2:
+        columns = [column for column in samples.status.columns if column == "t_unix" or column in WANTED]
+        write_status_csv(Samples(samples.status.select(columns), samples.disk, samples.host), folder / STATUS_CSV)
+        files["status"] = STATUS_CSV
+    if samples.disk.height >= 2:
+        write_disk_csv(samples, folder / DISK_CSV)
+        files |= {"disk": DISK_CSV}
+        if devices := data_devices(target, samples.disk["device"].unique(maintain_order=True).to_list()):
+            files["device"] = "+".join(devices)
+    size_gib = run["target"]["data_gib"]
+    # Of an instance the catalog knows the processors, and this machine may have more.
+    vcpus = None if target.instance else run["environment"]["cpus_usable"]
+    document = {
+        "format": "headrace-run",
+        "version": 1,
+        "name": run.get("name") or f"{benchmark.name}, {target.storage or target.label}",
+        "engine": target.engine,
+        "engine_version": target.version,
+        "flavor": target.flavor,
+        "storage": target.storage,
+        "log_storage": target.log_storage,
+        "as_of": datetime.date.fromisoformat(target.as_of or core.newest_date()),
+        "instance": target.instance,
+        "cache_gib": round(target.cache_gib, 6),
+        "threads": run["load"]["threads"],
+        "start": run["start"],
+        "seconds": float(series.height),
+        "caveats": caveats,
+        "benchmark": table | ({} if size_gib is None else {"data_gib": round(size_gib, 6)}),
+        "settings": settings_of(target.config, target.engine, vcpus),
+        "files": files,
+    }
+    known = {key: value for key, value in document.items() if value is not None}
+    write_whole(folder / TOML_FILE, tomli_w.dumps(known).encode())
+    return None
+
+
+def data_devices(target: Target, sampled: list[str]) -> list[str]:
+    """The devices that hold data, where there is a log volume too: all but the last."""
+    return sampled[:-1] if target.log_storage and len(sampled) > 1 else sampled
+
+
+def _write_transactions(path: Path, series: pl.DataFrame) -> None:
+    """`t_s` here is the end of the row, as sysbench prints it; `time` the same on the wall
+    clock."""
+    end = pl.col("duration_s")
+    frame = series.filter(pl.col("tps").is_not_null()).select(
+        (pl.col("t_s") + end).round(3).alias("t_s"),
+        (pl.col("t_unix") + end).round(6).alias("time"),
+        "threads",
+        "tps",
+        "qps",
+        pl.col("p95_ms").alias("lat_p95_ms"),
+    )
+    write_whole(path, frame.write_csv(float_precision=6).encode())

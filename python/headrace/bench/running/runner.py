@@ -1,0 +1,366 @@
+"""A benchmark on a target: its data prepared, run with samples of everything, kept in the store."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from headrace.base.processes import Ended, Interrupts, run_lines
+from headrace.base.units import DAY_S
+from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
+from headrace.bench.running import environment, run_files, summary, timeline
+from headrace.bench.running.lab_metrics import LabMetrics
+from headrace.bench.server import create_database, data_gib
+from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord, Store, now_text, write_parquet
+from headrace.bench.target import DOC, Target
+from headrace.connect import connect
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.observe.live.latency import Latencies, between, read_latencies
+from headrace.observe.live.sampler import Sampler, Samples
+
+# Seconds beyond those asked for (a guess): connecting, finishing transactions (sysbench waits 30 s
+# for those), summing up.
+MORE_S = 90.0
+# Seconds for two samples before the first row and two after the last (sources are read at whole
+# seconds), so that what goes on without the load is known at its edges.
+BEFORE_S, AFTER_S = 1.2, 2.3
+# Guesses: a week, and more clients than a server has connections.
+MAX_SECONDS, MAX_THREADS = 7 * DAY_S, 100_000
+FEWEST_SECONDS = 2  # a mean needs two
+# Of folders for accounts and the tool's own files, which are removed at the end.
+TEMPORARY = "headrace-bench-"
+
+
+class InterruptedRun(KeyboardInterrupt):
+    """Ctrl-C (or SIGTERM) during a run: `record` is what was measured until then."""
+
+    def __init__(self, record: RunRecord) -> None:
+        super().__init__(record.id)
+        self.record = record
+
+
+class BrokenRun(CouldNotRun):
+    """The tool or the server ended before its time: `record` is what was measured until then. Exit
+    code 3."""
+
+    def __init__(self, record: RunRecord, value: str, rule: str, source: str = "", hint: str = "") -> None:
+        super().__init__(value, rule, source, hint)
+        self.record = record
+
+    def __reduce__(self):
+        return (type(self), (self.record, self.value, self.rule, self.source, self.hint))
+
+
+@dataclass(frozen=True)
+class Second:
+    """A report as it comes. `done`: share of the whole run, 0..1; `phase`: warmup or measure."""
+
+    t_s: float
+    phase: str
+    tps: float | None
+    qps: float | None
+    p95_ms: float | None
+    done: float
+
+
+def run(
+    benchmark: Benchmark,
+    target: Target,
+    *,
+    seconds: int = 60,
+    warmup_s: int = 0,
+    threads: int = 16,
+    seed: int = 1,
+    store: Store | str | os.PathLike | None = None,
+    name: str | None = None,
+    start: str | None = None,
+    progress: Callable[[float, str], None] | None = None,
+    on_second: Callable[[Second], None] | None = None,
+) -> RunRecord:
+    """Runs a benchmark whose data are prepared, and keeps it in the store; the record is complete.
+
+    `threads` clients for `warmup_s` that do not count and `seconds` that do. `name`: of the run, in
+    RUN.toml. `start`: cold or warm, None: as the server's cache was found. `progress` gets the
+    share done and what is done; `on_second` every report. Raises InputError for what cannot be run,
+    CouldNotRun when nothing could be measured, and with what was measured until then in `.record`:
+    BrokenRun when the tool or the server ended early, InterruptedRun (a KeyboardInterrupt) after
+    Ctrl-C.
+    """
+    load = checked(seconds, warmup_s, threads, seed)
+    if start not in (None, "cold", "warm"):
+        raise InputError(f"start = {start}", "must be cold or warm", DOC)
+    benchmark.check_target(target)
+    _check_connections(target, threads)
+    tool = benchmark.tool()
+    if not benchmark.prepared(target, threads):
+        hint = "Prepare them first: --prepare, or benchmark.prepare()."
+        raise InputError(f"{benchmark.name} on {target.label}", "has no data yet", f"{DOC}, Preparing", hint)
+    kept = store if isinstance(store, Store) else Store(store)
+    tell = progress or (lambda share, what: None)
+    tell(0.0, "looking at the machine")
+    document = {
+        "began_at": now_text(),
+        "benchmark": {"name": benchmark.name, "unit": benchmark.unit, "options": benchmark.options()},
+        "load": {"threads": load.threads, "warmup_s": load.warmup_s, "seconds": load.seconds, "seed": load.seed},
+        "target": target.record() | {"data_gib": None if target.address is None else data_gib(target)},
+        "tool": {"name": tool.name, "path": tool.path, "version": tool.version},
+        "config": dict(sorted(target.config.items())),
+        "environment": environment.capture()
+        | {"devices": environment.device_facts(target.devices), "before": environment.load_before()},
+        "start": start,
+    } | ({"name": name} if name else {})
+    run_id, folder = kept.begin(name or benchmark.name)
+    try:
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY) as private, Interrupts() as signals:
+            one = _Run(benchmark, target, load, document, folder, Path(private))
+            one.measure(tell, on_second, signals)
+            record = one.keep(kept, run_id)
+            if signals.asked:
+                raise InterruptedRun(record)
+            return record
+    except BaseException:
+        if folder.exists() and not (folder / SERIES_FILE).exists():
+            kept.drop(folder)
+        raise
+
+
+def checked(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
+    """The load, with every number within its bounds. Raises InputError."""
+    check_numbers(
+        DOC,
+        whole=True,
+        seconds=(seconds, FEWEST_SECONDS, MAX_SECONDS),
+        warmup_s=(warmup_s, 0, MAX_SECONDS),
+        threads=(threads, 1, MAX_THREADS),
+        seed=(seed, 1, 2**31 - 1),
+    )
+    return RunLoad(threads, warmup_s, seconds, seed)
+
+
+def _check_connections(target: Target, threads: int) -> None:
+    """One for each client and one for the samples. Raises InputError."""
+    most = target.config.get("max_connections", "")
+    if target.address is not None and most.isdigit() and threads + 1 > int(most):
+        rule = f"the server takes {most} connections (max_connections), and one is for the samples"
+        hint = "Use fewer, or SET GLOBAL max_connections."
+        raise InputError(f"{threads} threads", rule, f"{DOC}, When something fails", hint)
+
+
+@dataclass
+class _Run:
+    """A run, and what it has collected so far. `folder`: of the store; `private`: removed at the
+    end."""
+
+    benchmark: Benchmark
+    target: Target
+    load: RunLoad
+    document: dict
+    folder: Path
+    private: Path
+    reports: list[IntervalReport] = field(default_factory=list)
+    # Wall clock at which the tool's time was 0, by each line.
+    began: list[float] = field(default_factory=list)
+    ended: Ended | None = None
+    began_unix: float = 0.0
+    seconds: float = 0.0
+    interrupted: bool = False
+    statements: dict[str, float] = field(default_factory=dict)  # of performance_schema
+    samples: Samples = field(init=False)
+    lab: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    def measure(self, tell: Callable, on_second: Callable[[Second], None] | None, signals: Interrupts) -> None:
+        """Runs the tool, with samples of server, devices, machine and lab."""
+        benchmark, target, all_s = self.benchmark, self.target, self.load.all_s
+        command = benchmark.command(target, self.load, self.private)
+
+        def on_line(at: float, text: str) -> None:
+            report = benchmark.line(text)
+            if report is None:
+                return
+            self.reports.append(report)
+            self.began.append(at - report.end_s)
+            if on_second is not None:
+                phase, done = "measure" if report.end_s > self.load.warmup_s else "warmup", report.end_s / all_s
+                on_second(Second(report.end_s, phase, report.tps, report.qps, report.p95_ms, min(1.0, done)))
+
+        def on_tick(gone: float) -> None:
+            lab.keep_up()
+            tell(min(1.0, gone / all_s), benchmark.name)
+
+        server = None if target.address is None else target.address.with_database(None)
+        with Sampler(server, target.devices) as sampler, LabMetrics(target) as lab:
+            time.sleep(math.ceil(time.time()) + BEFORE_S - time.time())
+            before = _latencies(target)
+            self.began_unix = time.time()
+            try:
+                signals.listen()
+                limit_s = all_s + (0.0 if benchmark.ended_by_time else MORE_S)
+                self.ended = run_lines(command, self.folder / "raw" / "output.txt", limit_s, on_line, on_tick)
+            except KeyboardInterrupt:
+                self.interrupted = True
+            finally:
+                signals.ignore()
+                self.seconds = time.time() - self.began_unix
+            self.statements = _between(before, _latencies(target))
+            time.sleep(AFTER_S)
+            self.samples, self.lab = sampler.stop(), lab.stop()
+            self.samples.notes += lab.notes
+        if self.began:
+            # A line is printed at the end of its interval and comes a little later: the least delay
+            # is nearest to none.
+            self.began_unix = min(self.began)
+
+    def keep(self, store: Store, run_id: str) -> RunRecord:
+        """Puts what was measured into the store, and raises what ended it early."""
+        benchmark, document, target = self.benchmark, self.document, self.target
+        for name in benchmark.kept_files:
+            if (self.private / name).exists():
+                shutil.copyfile(self.private / name, self.folder / "raw" / name)
+        outcome, failure = self._outcome()
+        frame = self._rows(outcome)
+        # A tool that ran its time may not have printed its last line.
+        if frame.height < (FEWEST_SECONDS if self.interrupted or failure else 1):
+            store.drop(self.folder)
+            if self.interrupted:
+                raise KeyboardInterrupt
+            too_short = CouldNotRun(benchmark.name, "ended before a second was measured", DOC, "Run it for longer.")
+            raise failure or too_short
+        series = benchmark.completed(timeline.joined(frame, self.samples, self.lab))
+        self._write_frames(series, outcome)
+        start = document["start"] or summary.start_of(self.samples, target, document["target"]["data_gib"])
+        state = "interrupted" if self.interrupted else "broken" if failure else "complete"
+        document |= {"ended_at": now_text(), "state": state, "start": start}
+        findings = [*outcome.notes, *summary.findings(document, series, self.samples, failure, self.interrupted)]
+        if state == "complete" and target.address is not None:
+            findings += _verified(benchmark, target)
+        lacks = run_files.write(self.folder, benchmark, target, document, series, self.samples, findings)
+        if lacks and benchmark.described() is not None:
+            findings.append(f"There is no RUN.toml: {lacks}.")
+        figures = summary.figures(series, outcome, benchmark) | self.statements
+        document |= {"summary": figures, "findings": findings, "notes": self.samples.notes}
+        record = store.finish(run_id, self.folder, document)
+        if self.interrupted:
+            raise InterruptedRun(record)
+        if failure is not None:
+            hint = f"{failure.hint} What was measured is kept: run {record.id}.".strip()
+            raise BrokenRun(record, failure.value, failure.rule, failure.source, hint)
+        return record
+
+    def _outcome(self) -> tuple[ToolOutcome, HeadraceError | None]:
+        """What the tool said, and what went wrong. Nothing went wrong with an interrupted run."""
+        benchmark, load, private, ended = self.benchmark, self.load, self.private, self.ended
+        output = self.folder / "raw" / "output.txt"
+        raw = output.read_text(errors="replace") if output.exists() else ""
+        if self.interrupted or ended is None:
+            return benchmark.partial(raw, load, private), None
+        if benchmark.ended_by_time and ended.late:
+            return benchmark.outcome(raw, load, private), None
+        if ended.late or ended.code or benchmark.ended_by_time:
+            what = f"did not end {MORE_S:g} s after its time" if ended.late else benchmark.why(raw, ended)
+            value, hint = f"{benchmark.name} on {self.target.label}", "Does the server still run? See its error log."
+            failure = CouldNotRun(value, what, f"{DOC}, When something fails", hint)
+            return benchmark.partial(raw, load, private), failure
+        try:
+            return benchmark.outcome(raw, load, private), None
+        except InputError as error:
+            failure = CouldNotRun(error.value, error.rule, error.source, error.hint)
+            return benchmark.partial(raw, load, private), failure
+
+    def _rows(self, outcome: ToolOutcome) -> pl.DataFrame:
+        """The intervals the tool told of, else empty ones."""
+        reports = list(outcome.reports) or self.reports
+        if self.benchmark.unit_from_status or (self.benchmark.reports_in_files and not reports):
+            return timeline.grid(min(self.seconds, self.load.all_s), self.began_unix, self.load.warmup_s)
+        return timeline.rows(reports, outcome.began_unix or self.began_unix, self.load.warmup_s)
+
+    def _write_frames(self, series: pl.DataFrame, outcome: ToolOutcome) -> None:
+        write_parquet(series, self.folder / SERIES_FILE)
+        if outcome.histogram is not None:
+            schema = {"value_ms": pl.Float64, "count": pl.Int64, "share": pl.Float64}
+            buckets = pl.DataFrame(list(outcome.histogram.rows()), schema=schema, orient="row")
+            write_parquet(buckets, self.folder / PERCENTILES_FILE)
+        samples = self.samples
+        sampled = {"status": samples.status, "disk": samples.disk, "host": samples.host}
+        for kind, frame in (sampled | {f"lab-{volume}": rows for volume, rows in self.lab.items()}).items():
+            if frame.height:
+                write_parquet(frame, self.folder / f"{kind}.parquet")
+
+
+def _latencies(target: Target) -> Latencies | None:
+    """What performance_schema knows now; None where no server answers or it knows nothing."""
+    if target.address is None:
+        return None
+    try:
+        with connect(target.address.with_database(None)) as connection:
+            return read_latencies(connection, dict(target.config), target.address.user)
+    except HeadraceError:
+        return None
+
+
+def _between(before: Latencies | None, after: Latencies | None) -> dict[str, float]:
+    found = between(before, after) if before is not None and after is not None else {}
+    return {name: value for name, value in found.items() if name.startswith("statement")}
+
+
+def _verified(benchmark: Benchmark, target: Target) -> list[str]:
+    try:
+        return [f"After the run {wrong}." for wrong in benchmark.verify(target)]
+    except HeadraceError as error:
+        return [f"The data could not be checked after the run: {error.rule}."]
+
+
+def prepare(
+    benchmark: Benchmark, target: Target, *, threads: int = 8, seed: int = 1, fresh: bool = False, say: Say = silent
+) -> bool:
+    """Makes the data where they are missing, and the database; whether anything was made.
+
+    `threads`: clients of the run to come. `fresh`: what is there is dropped first. Raises
+    InputError when other data are in the way (without `fresh`), CouldNotRun when they cannot be
+    made; what was half made is then removed.
+    """
+    benchmark.check_target(target)
+    benchmark.tool()
+    if target.address is not None:
+        create_database(target)
+    if fresh:
+        cleanup(benchmark, target)
+    elif benchmark.prepared(target, threads):
+        return False
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
+        try:
+            benchmark.prepare(target, Path(folder), threads, seed, say)
+            whole = benchmark.prepared(target, threads)
+        except BaseException:
+            _undo(benchmark, target, Path(folder))
+            raise
+    if not whole:
+        raise InputError(
+            f"{benchmark.name} on {target.label}",
+            "was prepared, but the data are not there",
+            "",
+            "Is something else dropping them?",
+        )
+    return True
+
+
+def _undo(benchmark: Benchmark, target: Target, folder: Path) -> None:
+    """Removes half a data set: the next run must not take it for a whole one."""
+    try:
+        benchmark.cleanup(target, folder)
+    except Exception:  # what went wrong first is what the user must hear
+        return
+
+
+def cleanup(benchmark: Benchmark, target: Target) -> None:
+    """Removes the data. Raises CouldNotRun, InputError."""
+    benchmark.check_target(target)
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
+        benchmark.cleanup(target, Path(folder))

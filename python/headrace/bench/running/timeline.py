@@ -1,0 +1,268 @@
+"""One time line: the benchmark's reports, device counters, server status, the host, and the lab's
+own figures, a row a second.
+
+A row is the interval of a report of the tool; its place on the wall clock is known from when its
+lines came: the least delay of them all is taken for none. Counters were sampled at whole seconds,
+so their value at the edges of a row is interpolated, and a rate is the difference over the row's
+length: nothing is counted twice or lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from headrace.base import caps
+from headrace.base.units import MIB, US_PER_S
+from headrace.bench.drivers.benchmark import IntervalReport
+from headrace.observe.live.host import WRAP, WRAPPING
+from headrace.observe.live.samples import Samples
+from headrace.observe.run_files.counters import hands_on_parts
+
+# Of SHOW GLOBAL STATUS; whatever of them the server has. All variables are in status.parquet.
+_STATUS_RATES = """
+questions com_commit com_rollback com_select com_insert com_update com_delete
+innodb_buffer_pool_read_requests innodb_buffer_pool_reads innodb_pages_read innodb_pages_written
+innodb_pages_created innodb_data_fsyncs innodb_os_log_written innodb_os_log_fsyncs
+innodb_dblwr_writes innodb_dblwr_pages_written innodb_buffer_pool_wait_free innodb_log_waits
+innodb_row_lock_waits rocksdb_flush_write_bytes rocksdb_compact_read_bytes
+rocksdb_compact_write_bytes rocksdb_wal_bytes rocksdb_stall_micros
+"""
+STATUS_RATES = tuple(_STATUS_RATES.split())
+_STATUS_LEVELS = """
+threads_running innodb_buffer_pool_pages_data innodb_buffer_pool_pages_dirty
+innodb_buffer_pool_pages_free innodb_checkpoint_age innodb_history_list_length
+innodb_row_lock_current_waits
+"""
+STATUS_LEVELS = tuple(_STATUS_LEVELS.split())
+HOST_TIMES = ("user_s", "system_s", "iowait_s", "idle_s", "steal_s")
+LAB_PERCENTILES = ("read_p50_us", "read_p99_us", "write_p50_us", "write_p99_us", "late_p99_us")
+# A sample or two may be late; over a longer hole nothing is made up.
+LONGEST_GAP_S = 3.5
+# Beyond the first and last sample nothing is known; so little moves a rate over a second by 5 % at
+# most.
+END_SLACK_S = 0.05
+
+
+def rows(
+    reports: Sequence[IntervalReport], began_unix: float, warmup_s: float, interval_s: float = 1.0
+) -> pl.DataFrame:
+    """The reports as a frame: `t_s` (start of the row since the tool's clock began), `duration_s`,
+    `t_unix`, `phase` (warmup, measure), threads, tps, qps, p95_ms, errors_per_s, and what else a
+    tool tells."""
+    starts = [0.0, *(report.end_s for report in reports)][: len(reports)]
+    ends = [report.end_s for report in reports]
+    # A lost line: the report is of its own interval only.
+    starts = [max(start, end - interval_s) for start, end in zip(starts, ends, strict=True)]
+    more = sorted({name for report in reports for name in report.more})
+    frame = pl.DataFrame(
+        {
+            "t_s": pl.Series(starts, dtype=pl.Float64),
+            "duration_s": pl.Series([end - start for start, end in zip(starts, ends, strict=True)], dtype=pl.Float64),
+            "t_unix": pl.Series([began_unix + start for start in starts], dtype=pl.Float64),
+            "phase": pl.Series(
+                ["measure" if start >= warmup_s - 0.5 * interval_s else "warmup" for start in starts], dtype=pl.String
+            ),
+            "threads": pl.Series([report.threads for report in reports], dtype=pl.Int64),
+            **{
+                name: pl.Series([getattr(report, name) for report in reports], dtype=pl.Float64)
+                for name in ("tps", "qps", "p95_ms", "errors_per_s")
+            },
+            **{name: pl.Series([report.more.get(name) for report in reports], dtype=pl.Float64) for name in more},
+        }
+    )
+    return frame
+
+
+def grid(seconds: float, began_unix: float, warmup_s: float) -> pl.DataFrame:
+    """Empty rows a second long, for a tool that reports nothing on its way."""
+    return rows([IntervalReport(float(end)) for end in range(1, int(seconds) + 1)], began_unix, warmup_s)
+
+
+def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame] | None = None) -> pl.DataFrame:
+    """The rows with what was sampled. A figure is null where its source does not cover the row."""
+    edges = _edges(frame)
+    columns: dict[str, np.ndarray] = {}
+    columns |= _disk(samples.disk, edges)
+    columns |= _status(samples.status, edges)
+    columns |= _host(samples.host, edges)
+    columns |= _lab(lab or {}, edges)
+    return frame.with_columns(
+        pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in columns.items()
+    )
+
+
+def _edges(frame: pl.DataFrame) -> np.ndarray:
+    """(rows, 2): beginning and end of each on the wall clock."""
+    begin = frame["t_unix"].to_numpy()
+    return np.stack([begin, begin + frame["duration_s"].to_numpy()], axis=1)
+
+
+def _at(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """The values at the edges; NaN beyond the samples."""
+    known = np.isfinite(values)
+    if known.sum() < 2:
+        return np.full(edges.shape, np.nan)
+    times, values = times[known], values[known]
+    found = np.interp(edges, times, values)
+    found[(edges < times[0] - END_SLACK_S) | (edges > times[-1] + END_SLACK_S)] = np.nan
+    # Inside a gap nothing is known either.
+    after = np.clip(np.searchsorted(times, edges), 1, len(times) - 1)
+    found[(times[after] - times[after - 1] > LONGEST_GAP_S) & (edges != times[after])] = np.nan
+    return found
+
+
+def _anchored(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The samples with one more where the load began and one where it ended: a load begins between
+    two samples, and a straight line between them would spread its first second over the rest
+    before. There the counter is where it was going until then; what a restart hides is left
+    alone.
+    """
+    if not len(edges) or not np.isfinite(values).all() or (np.diff(values) < 0).any():
+        return times, values
+    begin, finish = edges[0, 0], edges[-1, 1]
+    before, after = times < begin, times > finish
+    for chosen, at in ((np.flatnonzero(before)[-2:], begin), (np.flatnonzero(after)[:2], finish)):
+        if len(chosen) == 2:
+            (t1, t2), (v1, v2) = times[chosen], values[chosen]
+            nearest = (t2, v2) if at == begin else (t1, v1)
+            place = int(np.searchsorted(times, at))
+            # What went on before may end at that moment too: the counter is never beyond its next
+            # sample.
+            value = float(
+                np.clip(nearest[1] + (v2 - v1) / (t2 - t1) * (at - nearest[0]), values[place - 1], values[place])
+            )
+            times, values = np.insert(times, place, at), np.insert(values, place, value)
+    return times, values
+
+
+def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool = False) -> np.ndarray:
+    """A cumulative counter as a rate; NaN where it started over."""
+    values = values.astype(float)
+    steps = np.diff(values)
+    if wraps:
+        values = values + WRAP * np.concatenate([[0.0], np.cumsum(np.where(steps < -WRAP / 2, 1.0, 0.0))])
+    ends = _at(*_anchored(times, values, edges), edges)
+    rate = (ends[:, 1] - ends[:, 0]) / (edges[:, 1] - edges[:, 0])
+    # A restart between the edges: the counter fell.
+    for place in np.flatnonzero(np.diff(values) < 0):
+        rate[(edges[:, 1] > times[place]) & (edges[:, 0] < times[place + 1])] = np.nan
+    return rate
+
+
+def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+    """All devices together: sums, waits weighted by requests, the busiest's share; and each device
+    where there are several."""
+    names = disk["device"].unique(maintain_order=True).to_list() if disk.height else []
+    each = {name: _one_disk(disk.filter(pl.col("device") == name), edges) for name in names}
+    if not each:
+        return {}
+    found: dict[str, np.ndarray] = {}
+    for column in ("read_iops", "write_iops", "flush_iops", "read_mib_s", "write_mib_s", "queue"):
+        found[column] = np.sum([one[column] for one in each.values()], axis=0)
+    found["busy"] = np.max([one["busy"] for one in each.values()], axis=0)
+    for way in ("read", "write"):
+        waited = np.sum([np.nan_to_num(one[f"{way}_wait_ms"]) * one[f"{way}_iops"] for one in each.values()], axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found[f"{way}_wait_ms"] = np.where(found[f"{way}_iops"] > 0, waited / found[f"{way}_iops"], np.nan)
+    if len(each) > 1:
+        found |= {f"{column}:{name}": values for name, one in each.items() for column, values in one.items()}
+    return found
+
+
+def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+    times = disk["t_unix"].to_numpy()
+    rate = {
+        name: _rate(times, disk[name].cast(pl.Float64).to_numpy(), edges, name in WRAPPING)
+        for name in disk.columns
+        if name not in ("t_unix", "device", "in_flight")
+    }
+    with np.errstate(invalid="ignore", divide="ignore"):
+        waits = {
+            f"{way}_wait_ms": np.where(rate[f"{way}s"] > 0, rate[f"{way}_ms"] / rate[f"{way}s"], np.nan)
+            for way in ("read", "write")
+        }
+    # Requests as a volume counts them: Linux counts a flush as a write too, and a loop device hands
+    # on the parts of what was merged (workload/runs/counters.py).
+    parts = 1.0 if hands_on_parts(disk["device"][0]) else 0.0
+    return {
+        "read_iops": rate["reads"] + parts * rate["reads_merged"],
+        "write_iops": np.maximum(0.0, rate["writes"] - np.nan_to_num(rate["flushes"])) + parts * rate["writes_merged"],
+        "flush_iops": rate["flushes"],
+        "read_mib_s": rate["read_bytes"] / MIB,
+        "write_mib_s": rate["write_bytes"] / MIB,
+        "queue": rate["weighted_ms"] / 1e3,
+        "busy": np.clip(rate["io_ms"] / 1e3, 0, 1),
+        **waits,
+    }
+
+
+def _status(status: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+    if status.height < 2:
+        return {}
+    times = status["t_unix"].to_numpy()
+    found = {
+        f"{name}_per_s": _rate(times, status[name].to_numpy(), edges) for name in STATUS_RATES if name in status.columns
+    }
+    return found | {
+        name: _at(times, status[name].to_numpy(), edges)[:, 1] for name in STATUS_LEVELS if name in status.columns
+    }
+
+
+def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+    if host.height < 2:
+        return {}
+    times = host["t_unix"].to_numpy()
+    # Idle time of a processor can go back by a tick.
+    found = {
+        name.removesuffix("_s") + "_cpus": np.clip(
+            _rate(times, np.maximum.accumulate(host[name].to_numpy()), edges), 0, None
+        )
+        for name in HOST_TIMES
+        if name in host.columns
+    }
+    return found | {
+        name: _at(times, host[name].to_numpy(), edges)[:, 1]
+        for name in ("load1", "memory_available_bytes")
+        if name in host.columns
+    }
+
+
+def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np.ndarray]:
+    """Of the lab's volumes together: the share of the row in which requests waited for each cap (of
+    several volumes: that of the one which waited longest), the lowest balance, latencies of the
+    slowest."""
+    parts: dict[str, list[np.ndarray]] = {}
+    for frame in volumes.values():
+        if frame.height < 2:
+            continue
+        # Row by row a sum over [t_s, t_s + 1): added up, a counter at t_s + 1.
+        times = frame["t_s"].cast(pl.Float64).to_numpy() + 1.0
+        for cap in caps.COUNTED:
+            counter = f"{cap.replace('-', '_')}_exceeded_us"
+            if counter in frame.columns:
+                summed = np.cumsum(frame[counter].cast(pl.Float64).fill_null(0.0).to_numpy())
+                parts.setdefault(caps.column(cap), []).append(np.clip(_rate(times, summed, edges) / US_PER_S, 0, 1))
+        for name in ("balance_percent", "instance_ios_balance_percent", "instance_bytes_balance_percent"):
+            if name in frame.columns and frame[name].is_not_null().any():
+                values = frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+                parts.setdefault(name, []).append(_at(times, values, edges)[:, 1])
+        for name in LAB_PERCENTILES:
+            if name in frame.columns:
+                parts.setdefault(f"lab_{name.removesuffix('_us')}_ms", []).append(
+                    _nearest(times, frame[name], edges) / 1e3
+                )
+    low = ("balance_percent", "instance_ios_balance_percent", "instance_bytes_balance_percent")
+    with np.errstate(all="ignore"):
+        return {name: (np.fmin if name in low else np.fmax).reduce(each) for name, each in parts.items()}
+
+
+def _nearest(times: np.ndarray, column: pl.Series, edges: np.ndarray) -> np.ndarray:
+    """A figure of the second that has most of the row: percentiles cannot be interpolated."""
+    values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    middle = edges.mean(axis=1)
+    place = np.clip(np.searchsorted(times, middle, side="right"), 0, len(values) - 1)
+    inside = (times[place] > middle) & (times[place] - 1.0 <= middle)
+    return np.where(inside, values[place], np.nan)

@@ -1,0 +1,200 @@
+"""`headrace bench`: run benchmarks, look at what was measured, compare, export."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from headrace.cli.bench import run as bench_run
+from headrace.cli.bench.common import RunArgument, StoreOption, complete_run, show_run
+from headrace.cli.options import (
+    CommandGroup,
+    OutputOption,
+    PageOrChartOption,
+    ReportOption,
+    YesOption,
+    choice,
+    flag,
+    option,
+    storage_option,
+)
+from headrace.cli.output import print_answer, print_csv, print_frame, say, table
+from headrace.errors import InputError
+from headrace.report.output import check_chart_path
+
+if TYPE_CHECKING:
+    from headrace.bench import RunRecord
+
+EPILOG = """\b
+Examples:
+  headrace bench run sysbench-oltp --server db --rows 1000000 --threads 32 --seconds 600
+  headrace bench list
+  headrace bench show latest --report run.html
+  headrace bench compare latest~1 latest --report difference.html
+  headrace bench export --what series --to series.parquet
+  headrace bench export --sql "SELECT storage, avg(tps) FROM runs GROUP BY storage"
+
+Exit codes: 0 fine, 2 bad input or runs that are not alike, 3 could not run or broke off, 130 interrupted."""
+
+app = CommandGroup("Run standard benchmarks; list, show, compare and export what was measured.", EPILOG)
+app.add_typer(bench_run.app, name="run", short_help="Run a benchmark and keep what was measured.")
+
+LIST_CSV = (
+    "run", "state", "benchmark", "threads", "storage", "seconds", "tps", "qps", "p50_ms", "p95_ms", "p99_ms", "read_iops", "write_iops",
+    "read_mib_s", "write_mib_s"
+)  # fmt: skip
+
+
+@app.command("list")
+def list_all(
+    benchmark: Annotated[str | None, option("NAME", "Only runs of this benchmark.")] = None,
+    storage: Annotated[str | None, storage_option("Only runs on this storage.")] = None,
+    last: Annotated[int | None, option("N", "Only the last N runs.", min=1)] = None,
+    store: StoreOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """List the runs, the newest last."""
+    from headrace.bench import Store
+    from headrace.report.benchmarks import LIST_COLUMNS, LIST_RIGHT, list_row
+
+    kept = Store(store)
+    found = kept.runs()
+    for name in sorted(set(kept.ids()) - {record.id for record in found}):
+        say(f"note: {name} is damaged and left out: see {kept.folder / name}")
+    for folder in kept.unfinished():
+        say(f"note: {folder} is a run that is being made, or was killed")
+    found = [
+        record
+        for record in found
+        if benchmark in (None, record.document["benchmark"]["name"]) and storage in (None, record.document["target"].get("storage"))
+    ][-(last or 0) :]
+    rows = [_csv(record) for record in found]
+    answer = [record.document | {"folder": record.folder} for record in found]
+    print_answer(answer, output, rows, LIST_CSV, lambda: (table(LIST_COLUMNS, [list_row(record) for record in found], right=LIST_RIGHT),))
+
+
+def _csv(record: RunRecord) -> dict[str, object]:
+    """A run as a row of LIST_CSV."""
+    document = record.document
+    of_load = {"benchmark": document["benchmark"]["name"], "threads": document["load"]["threads"]}
+    cells = {"run": record.id, "state": record.state, **of_load, "storage": document["target"].get("storage")}
+    return {**cells, **record.summary}
+
+
+@app.command()
+def show(run: RunArgument = "latest", report: PageOrChartOption = None, store: StoreOption = None, output: OutputOption = "table") -> None:
+    """Show a run: what was measured, on what; csv is its time line."""
+    from headrace.bench import Store
+
+    check_chart_path(report)
+    record = Store(store).open(run)
+    if output == "csv":
+        return print_frame(record.series(), output)
+    show_run(record, output, report)
+
+
+@app.command()
+def compare(
+    first: Annotated[
+        str, typer.Argument(metavar="FIRST", help="A run, or several with commas between: the reference.", autocompletion=complete_run)
+    ],
+    second: Annotated[
+        str, typer.Argument(metavar="SECOND", help="A run, or several: compared with the first.", autocompletion=complete_run)
+    ],
+    unlike: Annotated[bool, flag("--unlike", "Compare even when load, tool, machine or data are not alike.")] = False,
+    report: ReportOption = None,
+    store: StoreOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Compare two runs, or two groups of repetitions, with 95 % intervals."""
+    from dataclasses import asdict
+
+    from headrace import bench
+    from headrace.report import benchmarks
+
+    check_chart_path(report, (".html",))
+    kept = bench.Store(store)
+    sides = [[kept.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
+    found = bench.compare(*sides, allow_unlike=unlike)
+    if report is not None:
+        benchmarks.write_comparison(report, found)
+        say(f"report written to {report}")
+    rows = [asdict(one) for one in found.differences]
+    ids = {"first": [record.id for record in found.a], "second": [record.id for record in found.b]}
+    answer = ids | {"differences": rows, "differs": found.differs, "unlike": found.unlike, "notes": found.notes}
+    names = [f"{side}: {benchmarks.group_name(group)}" for side, group in (("first ", found.a), ("second", found.b))]
+
+    def parts() -> tuple[object, ...]:
+        made = table(benchmarks.COMPARE_COLUMNS, benchmarks.compare_rows(found), right=benchmarks.COMPARE_RIGHT)
+        return (*names, "", *benchmarks.compare_words(found), "", made)
+
+    print_answer(answer, output, rows, tuple(bench.Difference.__dataclass_fields__), parts)
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+@app.command()
+def export(
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Only these runs. Default: all.", autocompletion=complete_run)
+    ] = None,
+    what: Annotated[Literal["runs", "series", "percentiles"], choice("A row a run, a row a second, or the latency histograms.")] = "runs",
+    sql: Annotated[
+        str | None, option("SELECT", "A query over the tables runs, series and percentiles (DuckDB), instead of --what.")
+    ] = None,
+    to: Annotated[Path | None, option("FILE", "Write .parquet, .csv or .json. Default: to stdout as --output says.", "--to", "-o")] = None,
+    store: StoreOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Export what was measured, or query it in SQL."""
+    from headrace.bench import Store
+    from headrace.bench.store import query
+
+    kept = Store(store)
+    chosen = None if not runs else [kept.open(name) for name in runs]
+    if sql is not None and what != "runs":
+        raise InputError("--sql and --what", "say what to export twice", "headrace bench export --help", "Give one of them.")
+    if to is not None:
+        rows = query.export(kept, to, what=what, sql=sql, runs=chosen)
+        return say(f"{rows:,} rows written to {to}")
+    found = query.query(kept, sql or f"FROM {what}", chosen)
+    if output == "csv":
+        return print_csv(found.to_dicts(), found.columns)
+    print_answer(found.to_dicts(), output, [], (), lambda: (table(found.columns, found.rows()),))
+
+
+@app.command()
+def remove(
+    run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to remove from the store.", autocompletion=complete_run)],
+    yes: YesOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Remove runs from the store."""
+    from headrace.bench import Store
+
+    kept = Store(store)
+    names = [kept.resolve(text) for text in run]
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InputError(", ".join(names), "is removed for good", "", "Say --yes.")
+        typer.confirm(f"Remove {', '.join(names)}?", abort=True, err=True)
+    for name in names:
+        kept.delete(name)
+        say(f"removed {name}")
+
+
+@app.command()
+def tools(output: OutputOption = "table") -> None:
+    """Show which programs are installed, and how to get the others; exit code 1 when one is
+    missing."""
+    from headrace.base import machine
+    from headrace.report.tables import table
+
+    rows = [one.__dict__ for one in machine.tools()]
+    columns = tuple(rows[0])
+    print_answer(rows, output, rows, columns, lambda: (table(columns, [tuple(row.values()) for row in rows]),))
+    if any(row["state"] != "fine" for row in rows):
+        raise typer.Exit(1)

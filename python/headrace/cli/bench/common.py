@@ -1,0 +1,54 @@
+"""What the commands of `headrace bench` share: where runs are kept, and how one is shown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options import Output, option
+from headrace.cli.output import pairs, print_csv, print_json, say, show
+
+if TYPE_CHECKING:
+    from headrace.bench import RunRecord
+
+
+def complete_run(context: typer.Context, incomplete: str) -> list[str]:
+    """Ids of runs for the shell, the newest first: the names of their folders, because the store
+    itself takes half a second to import."""
+    from headrace.base import settings
+
+    try:
+        found = sorted(os.listdir(context.params.get("store") or settings.folder("HEADRACE_RUNS")), reverse=True)
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        found = []
+    return [name for name in ["latest", *found] if name.startswith(incomplete) and not name.startswith(".")]
+
+
+StoreOption = Annotated[
+    Path | None,
+    option("DIR", "Where runs are kept. Default: $HEADRACE_RUNS, else ~/.local/share/headrace/runs.", readable=False),
+]
+RUN_HELP = "An id, a part of it that no other has, `latest`, or `latest~1` (the one before)."
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_run)]
+
+
+def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
+    """A run on stdout, and as a page where one is wanted."""
+    from headrace.report import benchmarks
+
+    if report is not None:
+        benchmarks.write_run(report, record)
+        say(f"report written to {report}")
+    if output == "json":
+        return print_json(record.document | {"folder": record.folder, "run_toml": record.run_toml})
+    if output == "csv":
+        row = {"run": record.id, "state": record.state, **record.summary}
+        return print_csv([row], tuple(row))
+    show(pairs(benchmarks.setup_rows(record)), "", pairs(benchmarks.figure_rows(record)), "")
+    for text in record.findings:
+        say(f"note: {text}")
+    more = f"; calibrate from it: headrace calibrate {record.run_toml}" if record.run_toml else ""
+    say(f"kept as {record.id} in {record.folder.parent}{more}")

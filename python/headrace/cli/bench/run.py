@@ -1,0 +1,321 @@
+"""`headrace bench run`: one command a benchmark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from headrace.base.processes import ends_as_interrupts
+from headrace.cli import INTERRUPTED
+from headrace.cli.bench.common import StoreOption, show_run
+from headrace.cli.options import (
+    CommandGroup,
+    Engine,
+    LabPlace,
+    NameOption,
+    OutputOption,
+    PageOrChartOption,
+    PasswordOptions,
+    choice,
+    flag,
+    instance_option,
+    option,
+    storage_option,
+)
+from headrace.cli.output import Ticker, progress, say
+from headrace.errors import CouldNotRun, InputError
+from headrace.report.output import check_chart_path
+
+if TYPE_CHECKING:
+    from headrace.bench import Benchmark, Second, Target
+
+EPILOG = """\b
+Examples:
+  headrace bench run sysbench-oltp --server db --tables 8 --rows 1000000 --threads 32 --seconds 600 --warmup 60 --report run.html
+  headrace bench run sysbench-oltp 'mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock' --storage gp3:500:6000
+  headrace bench run tpcc --server db --warehouses 100 --threads 32 --seconds 1800
+  headrace bench run fio --folder /mnt/volume --storage gp3:500 --rw randread --iodepth 16
+
+Test data are made where they are missing and stay for the next run; --cleanup removes them. Ctrl-C keeps what was
+measured (exit code 130), so does a server that dies (3). Passwords come from HEADRACE_MYSQL_PASSWORD, [client] of
+--defaults-file, or --ask-password; never from the address."""
+
+app = CommandGroup("Run a benchmark and keep what was measured.", EPILOG)
+
+DEFAULT_DATABASE = "headrace_bench"
+ADDRESS = "mysql://USER@HOST[:PORT]/DATABASE or mysql://USER@/DATABASE?socket=PATH. The tables are made in that database."
+VOLUME = "Lab volume whose own figures are recorded too; again for each. Those of a lab server are known."
+SOURCE = "docs/reference/bench.md, sysbench-oltp"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredOptions:
+    """What a benchmark is run on, as far as it must be told."""
+
+    storage: Annotated[str | None, storage_option("The storage it is run on, like gp3:500:6000; that of a lab server is known.")] = None
+    device: Annotated[
+        list[str] | None, option("D", "Block device whose counters are recorded; again for each. Default: that of the data.")
+    ] = None
+    volume: Annotated[list[str] | None, option("VOL", VOLUME)] = None
+    instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """Which server, and which of its engines."""
+
+    address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None
+    server: Annotated[str | None, option("NAME", "A server of `headrace mysql up`, instead of an address.")] = None
+    log_storage: Annotated[str | None, storage_option("Storage of redo and binary log, where they have their own.")] = None
+    engine: Annotated[Engine | None, choice("Engine of the test tables. Default: the server's default engine.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of every run."""
+
+    threads: Annotated[int, option("N", "Clients, each with one transaction or request under way.", min=1)] = 16
+    seconds: Annotated[int, option("S", "How long to measure.", min=2)] = 60
+    warmup: Annotated[int, option("S", "Seconds before that, which do not count.", min=0)] = 0
+    seed: Annotated[int, option("N", "Seed for the random numbers.", min=1)] = 1
+    name: NameOption = None
+    store: StoreOption = None
+    fresh: Annotated[bool, flag("--fresh", "Drop existing test data and make them anew.")] = False
+    cleanup: Annotated[bool, flag("--cleanup", "Remove the test data afterwards.")] = False
+    prepare_only: Annotated[bool, flag("--prepare-only", "Make the data, and run nothing.")] = False
+    report: PageOrChartOption = None
+    output: OutputOption = "table"
+
+    def carry_out(self, benchmark: Benchmark, target: Target) -> None:
+        """Prepares, runs, shows and cleans up. Raises as `bench.run`; what was measured until then
+        is shown first."""
+        check_chart_path(self.report)
+        # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left running.
+        with ends_as_interrupts():
+            self._carry_out(benchmark, target)
+
+    def _carry_out(self, benchmark: Benchmark, target: Target) -> None:
+        from headrace import bench
+
+        made = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
+        if self.prepare_only:
+            say("prepared" if made else "was prepared before")
+            return
+        given = {"seconds": self.seconds, "warmup_s": self.warmup, "threads": self.threads, "seed": self.seed}
+        kept = {"store": self.store, "name": self.name}
+        try:
+            try:
+                with progress("") as bar:
+                    told = {"progress": bar, "on_second": lambda second: _tell(bar, second)}
+                    record = bench.run(benchmark, target, **given, **kept, **told)
+            except bench.BrokenRun as broken:
+                show_run(broken.record, self.output, self.report)
+                raise
+            except bench.InterruptedRun as stopped:
+                show_run(stopped.record, self.output, self.report)
+                hint = f"What was measured is kept: run {stopped.record.id}."
+                raise CouldNotRun("the run", "was interrupted", "", hint, INTERRUPTED) from None
+            show_run(record, self.output, self.report)
+        finally:
+            if self.cleanup:
+                bench.cleanup(benchmark, target)
+
+
+FolderOption = Annotated[Path, option("PATH", "A folder on the volume that is measured; for fio also a block device.", readable=False)]
+
+
+# Fields of a dataclass stand in the order of its bases, the last one first.
+@dataclass(frozen=True, kw_only=True)
+class FileRun(LabPlace, RunOptions, MeasuredOptions):
+    """A run on files, or on a device."""
+
+    def run(self, benchmark: Benchmark, folder: Path) -> None:
+        """Raises InputError, and as `carry_out`."""
+        from headrace import bench
+        from headrace.lab import Lab
+
+        lab = Lab(self.data_dir, self.socket).place if self.volume else None
+        more = {"storage": self.storage, "devices": self.device or (), "volumes": self.volume or (), "instance": self.instance}
+        self.carry_out(benchmark, bench.file_target(folder, lab=lab, **more))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FioRun(FileRun):
+    """A run of fio, whose clients have requests of their own under way."""
+
+    threads: Annotated[int, option("N", "Clients, each with --iodepth requests under way.", min=1)] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOptions):
+    """A run on a server."""
+
+    def run(self, benchmark: Benchmark) -> None:
+        """Raises InputError and CouldNotRun, and as `carry_out`."""
+        if (self.address is None) == (self.server is None):
+            rule = "name one: an address, or a server of the lab"
+            hint = "For example mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock, or --server db."
+            raise InputError("address and --server" if self.address else "no server", rule, "headrace bench run --help", hint)
+        self.carry_out(benchmark, self._at_address() if self.address else self._in_lab())
+
+    def _at_address(self) -> Target:
+        from headrace import bench
+        from headrace.lab import Lab
+
+        lab = Lab(self.data_dir, self.socket).place if self.volume else None
+        found = self.read_address(str(self.address))
+        on = {"storage": self.storage, "log_storage": self.log_storage, "devices": self.device or (), "volumes": self.volume or ()}
+        found = found if found.database else found.with_database(DEFAULT_DATABASE)
+        return bench.server_target(found, lab=lab, instance=self.instance, engine=self.engine, **on)
+
+    def _in_lab(self) -> Target:
+        from headrace import bench, servers
+
+        with self.open() as lab:
+            known = servers.find(lab, str(self.server))
+            status, place = lab.status(), lab.place
+        if known.state != "running":
+            hint = f"Start it: headrace mysql up {self.server}{place.flags()}"
+            raise CouldNotRun(f"server {self.server}", f"is {known.state}", "", hint)
+        return bench.server_target(
+            known.address(DEFAULT_DATABASE),
+            storage=self.storage or known.storage,
+            log_storage=self.log_storage or known.log_storage,
+            devices=self.device or known.devices,
+            lab=place,
+            volumes=self.volume or tuple(volume for volume in (known.data_volume, known.log_volume) if volume),
+            instance=self.instance or status.get("instance_type"),
+            as_of=status.get("as_of"),
+            engine=self.engine or known.engine,
+        )
+
+
+def _tell(bar: Ticker, second: Second) -> None:
+    """Shows the last second next to the bar."""
+    parts = ["warming up" if second.phase == "warmup" else "measuring"]
+    parts += [f"{second.tps:,.0f}/s"] if second.tps is not None else []
+    parts += [f"p95 {second.p95_ms:,.1f} ms"] if second.p95_ms is not None else []
+    bar.describe(", ".join(parts))
+
+
+def _pairs(texts: list[str] | None) -> dict[str, str]:
+    """KEY=VALUE each. Raises InputError."""
+    found: dict[str, str] = {}
+    for text in texts or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise InputError(text[:60], "must be KEY=VALUE", "headrace bench run sysbench-oltp --help", "For example point_selects=5.")
+        found[key.strip().replace("-", "_")] = value.strip()
+    return found
+
+
+def _typed(texts: list[str] | None) -> dict[str, int | bool]:
+    """Options of sysbench's scripts: on and off, or whole numbers. Raises InputError."""
+    found: dict[str, int | bool] = {}
+    for key, value in _pairs(texts).items():
+        if value in ("on", "off"):
+            found[key] = value == "on"
+        elif value.isascii() and value.isdigit() and len(value) < 12:
+            found[key] = int(value)
+        else:
+            raise InputError(f"{key}={value[:40]}", "must be on, off or a whole number", SOURCE)
+    return found
+
+
+def _numbers(texts: list[str] | None) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for key, value in _pairs(texts).items():
+        try:
+            found[key] = float(value)
+        except ValueError:
+            raise InputError(f"{key}={value[:40]}", "must be a number", SOURCE) from None
+    return found
+
+
+@app.command("sysbench-oltp")
+def sysbench_oltp(
+    on: ServerRun,
+    script: Annotated[str, option("NAME", "oltp_read_write, oltp_read_only, ... : any script of sysbench 1.0.")] = "oltp_read_write",
+    tables: Annotated[int, option("N", "Number of tables.", min=1)] = 8,
+    rows: Annotated[int, option("N", "Rows of each table; a million take some 0.24 GiB in InnoDB.", min=1)] = 100_000,
+    distribution: Annotated[Literal["uniform", "gaussian", "special", "pareto", "zipfian"], choice("Which rows are picked.")] = "special",
+    parameter: Annotated[
+        list[str] | None, option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable.")
+    ] = None,
+    option_: Annotated[
+        list[str] | None, option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option")
+    ] = None,
+) -> None:
+    """Run sysbench's OLTP scripts on a server."""
+    from headrace.bench import SysbenchOltp
+
+    on.run(SysbenchOltp(script, tables, rows, distribution, _numbers(parameter), _typed(option_)))
+
+
+@app.command()
+def tpcc(
+    on: ServerRun,
+    warehouses: Annotated[int, option("N", "Warehouses, some 0.1 GiB each in InnoDB.", min=1)] = 10,
+    items: Annotated[int, option("N", "Items. Fewer make a trial, not TPC-C.")] = 100_000,
+    customers: Annotated[int, option("N", "Customers of a district. Fewer make a trial, not TPC-C.")] = 3_000,
+) -> None:
+    """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked
+    afterwards. No keying and think times."""
+    from headrace.bench import Tpcc
+
+    on.run(Tpcc(warehouses, items, customers))
+
+
+@app.command()
+def mysqlslap(
+    on: ServerRun,
+    load: Annotated[str, option("KIND", "mixed, read (scans), key, update or write.")] = "mixed",
+    rows: Annotated[int, option("N", "Rows of the table, some 160 bytes each.")] = 100_000,
+) -> None:
+    """Run mysqlslap on a server: many clients with the same statements. It tells no latencies."""
+    from headrace.bench import Mysqlslap
+
+    on.run(Mysqlslap(load, rows))
+
+
+@app.command("sysbench-fileio")
+def sysbench_fileio(
+    on: FileRun,
+    folder: FolderOption,
+    mode: Annotated[str, option("MODE", "seqwr, seqrewr, seqrd, rndrd, rndwr or rndrw.")] = "rndrw",
+    size_gib: Annotated[float, option("GIB", "Size of all files together.")] = 1.0,
+    files: Annotated[int, option("N", "Number of files.")] = 16,
+    block_kib: Annotated[int, option("KIB", "Size of a request.")] = 16,
+    io_mode: Annotated[str, option("MODE", "sync, async or mmap.")] = "sync",
+    flags: Annotated[str, option("F,F", "Flags of open: direct, dsync, sync; `none`.")] = "direct",
+    fsync_every: Annotated[int, option("N", "fsync after every N requests; 0: never.")] = 0,
+    fsync_all: Annotated[bool, flag("--fsync-all", "fsync after each write.")] = False,
+) -> None:
+    """Run sysbench's reads and writes of files in a folder."""
+    from headrace.bench import SysbenchFileio
+
+    chosen = () if flags in ("", "none") else tuple(flag.strip() for flag in flags.split(","))
+    on.run(SysbenchFileio(mode, size_gib, files, block_kib, io_mode, chosen, fsync_every, fsync_all), folder)
+
+
+@app.command()
+def fio(
+    on: FioRun,
+    folder: FolderOption,
+    rw: Annotated[str, option("PATTERN", "read, write, randread, randwrite, rw or randrw.")] = "randread",
+    block_kib: Annotated[int, option("KIB", "Size of a request.")] = 16,
+    iodepth: Annotated[int, option("N", "Requests under way of each client.")] = 1,
+    size_gib: Annotated[float, option("GIB", "Size of the file, or of the part of the device.")] = 1.0,
+    read_percent: Annotated[int, option("PERCENT", "Share of reads in mixed patterns.")] = 50,
+    ioengine: Annotated[str, option("NAME", "libaio, io_uring, psync or sync.")] = "libaio",
+    direct: Annotated[bool, flag("--direct/--buffered", "Past the page cache, or through it.")] = True,
+    fdatasync: Annotated[int, option("N", "fdatasync after every N writes; 0: never.")] = 0,
+    overwrite: Annotated[bool, flag("--overwrite", "Write to a block device: what is on it is lost.")] = False,
+) -> None:
+    """Run fio on a file in a folder, or on a block device."""
+    from headrace.bench import FioJob
+
+    on.run(FioJob(rw, block_kib, iodepth, size_gib, read_percent, ioengine, direct, fdatasync, overwrite), folder)

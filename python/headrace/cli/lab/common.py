@@ -1,0 +1,96 @@
+"""What `headrace lab` and `headrace volume` share: values as they are typed, the rows of a
+volume."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.cli.output import table
+from headrace.errors import InputError
+
+
+def percent(text: str | None, what: str) -> float | None:
+    """`5%`, `5` or `0.5%` as 5.0 and 0.5. Raises InputError."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%?", text.strip(), re.ASCII)
+    if match is None or float(match[1]) > 100:
+        raise InputError(f"{what} {text[:40]}", "must be a percentage, 0 to 100", "", "For example 5% or 5.")
+    return float(match[1])
+
+
+def tags(texts: Sequence[str] | None) -> dict[str, str]:
+    """`K=V` each. Raises InputError."""
+    found: dict[str, str] = {}
+    for text in texts or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InputError(text[:60], "a tag is KEY=VALUE", "", "For example team=orders.")
+        if key in found:
+            raise InputError(text[:60], f"{key[:40]} was given before", "", "Give each key once.")
+        found[key] = value
+    return found
+
+
+def number(value: Any, digits: int = 1) -> str:
+    """A number for a table; `-` for none."""
+    if value is None:
+        return "-"
+    return f"{value:,.{digits}f}" if isinstance(value, float) and not float(value).is_integer() else f"{int(value):,}"
+
+
+def percent_cell(value: float | None) -> str:
+    """A share for a table."""
+    return "-" if value is None else f"{value:.1f} %"
+
+
+def state_cell(volume: Mapping[str, Any]) -> str:
+    """The state; that of the attachment and of a modification where they say more."""
+    parts = [volume["state"]]
+    attachment, modification = volume.get("attachment"), volume.get("modification")
+    if attachment and attachment["state"] != "attached":
+        parts.append(attachment["state"])
+    if modification and modification["state"] in ("modifying", "optimizing"):
+        parts.append(f"{modification['state']} {modification['progress_percent']} %")
+    parts += [f"member {member['index']} {member['state']}" for member in volume.get("members", ()) if member["state"] != "ok"]
+    return ", ".join(parts)
+
+
+VOLUME_COLUMNS = ("id", "name", "storage", "state", "device", "used GiB", "balance", "faults")
+
+
+def volumes_table(volumes: Sequence[Mapping[str, Any]], title: str = "") -> Any:
+    """Volumes, one a row."""
+
+    rows = []
+    for volume in volumes:
+        device, used = (volume.get("attachment") or {}).get("device") or "-", number(volume.get("used_gib"), 2)
+        rest = (device, used, percent_cell(volume.get("balance_percent")), volume.get("faults") or 0)
+        rows.append((volume["id"], volume.get("name") or "", volume["spec"], state_cell(volume), *rest))
+    return table(VOLUME_COLUMNS, rows, title=title, right=VOLUME_COLUMNS[-3:])
+
+
+VOLUME_CSV = (
+    "id", "name", "spec", "type", "size_gib", "used_gib", "iops", "throughput_mib_s", "raid", "state", "device", "attach_name",
+    "attachment_state", "path_us", "modification_state", "modification_progress_percent", "balance_percent", "faults", "recording",
+    "created_at", "as_of", "tags"
+)  # fmt: skip
+
+
+def volume_csv(volume: Mapping[str, Any]) -> dict[str, Any]:
+    """A volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags as
+    JSON."""
+    attachment, modification = volume.get("attachment") or {}, volume.get("modification") or {}
+    more = {
+        "device": attachment.get("device"),
+        "attach_name": attachment.get("name"),
+        "attachment_state": attachment.get("state"),
+        "path_us": attachment.get("path_us"),
+        "modification_state": modification.get("state"),
+        "modification_progress_percent": modification.get("progress_percent"),
+        "tags": json.dumps(volume.get("tags") or {}, ensure_ascii=False),
+    }
+    return {name: more[name] if name in more else volume.get(name) for name in VOLUME_CSV}

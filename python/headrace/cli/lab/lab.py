@@ -1,0 +1,144 @@
+"""`headrace lab`: the daemon behind the block devices: start, end, look, examine the machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
+from headrace.cli.options import AsOfOption, CommandGroup, LabPlace, OutputOption, ReportOption, flag, instance_option, option
+from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.report.output import check_chart_path
+
+EPILOG = """\b
+Examples:
+  headrace lab doctor                               what this machine lacks
+  sudo headrace lab up --instance m5.2xlarge        all volumes share its EBS limits
+  headrace lab status
+  sudo headrace lab down
+
+HEADRACE_LAB names the lab of every command: a data directory, or a socket that ends in .sock. A lab that is down
+stands still: neither credits nor modifications move, and volumes that were attached have their devices again after
+the next `lab up`."""
+
+app = CommandGroup("Run block devices on this machine that perform like EBS volumes. Needs Linux and root.", EPILOG)
+
+INSTANCE = "EC2 type whose EBS limits all volumes share; `none`: the volumes alone. Default: as before."
+
+# As documented for Prometheus; one that few others use, by the list of default ports of exporters.
+METRICS_PORT = 9464
+
+
+@app.command()
+def up(
+    place: LabPlace,
+    instance: Annotated[str | None, instance_option(INSTANCE)] = None,
+    as_of: AsOfOption = None,
+    time_scale: Annotated[int | None, option("N", "Modifications go N times as fast. Devices never do. Default: as before.", min=1)] = None,
+    metrics_port: Annotated[int, option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)] = METRICS_PORT,
+    group: Annotated[str | None, option("GROUP", "Its members may use the lab too; by name or number.")] = None,
+    foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
+) -> None:
+    """Start the lab, and wait until it answers."""
+    from headrace import lab
+
+    settings = lab.Settings(instance, as_of, time_scale, metrics_port, group)
+    if foreground:
+        return lab.foreground(place.data_dir, place.socket, settings)
+    with lab.up(place.data_dir, place.socket, settings) as started:
+        say(f"lab up: process {started.pid()}, {started.place.socket}")
+        for note in lab.notes(started.status()):
+            say(f"note: {note}")
+
+
+@app.command()
+def down(
+    place: LabPlace, force: Annotated[bool, flag("--force", "End it even while volumes are mounted: unwritten data are lost.")] = False
+) -> None:
+    """Detach everything and end the lab; its volumes stay."""
+    from headrace import lab
+
+    with place.open() as client:
+        pid = lab.down(client, force)
+    say(f"lab down: process {pid} has ended")
+
+
+@app.command()
+def status(place: LabPlace, output: OutputOption = "table") -> None:
+    """Show the lab and its volumes; csv has a row a volume."""
+    from headrace.lab import notes
+
+    with place.open() as lab:
+        answer = lab.status()
+        volumes = lab.volumes()
+    for note in notes(answer):
+        say(f"note: {note}")
+    rows = [volume_csv(volume) for volume in volumes]
+    print_answer(answer | {"volumes": volumes}, output, rows, VOLUME_CSV, lambda: (pairs(_settings(answer)), "", volumes_table(volumes)))
+
+
+def _settings(answer: Any) -> list[tuple[str, object]]:
+    """What a person wants to know first."""
+    from headrace.lab.metrics import time_text
+
+    balance, recording = answer.get("instance_balance") or {}, answer.get("recording") or {}
+    balances = [f"{key.removesuffix('_percent')} {percent_cell(value)}" for key, value in balance.items() if value is not None]
+    scale = f"{answer['time_scale']} x as fast as the wall clock"
+    return [
+        ("lab", f"headraced {answer['version']}, process {answer['pid']}"),
+        ("directory", answer["data_dir"]),
+        ("socket", answer["socket"]),
+        ("instance", answer.get("instance_type") or "none: the volumes alone"),
+        ("its balance", ", ".join(balances)),
+        ("limits as of", answer["as_of"]),
+        ("lab time", f"{answer['lab_time']}, {scale}; up {time_text(answer['uptime_s'])}"),
+        ("volumes", f"{answer['volumes']}, {answer['attached']} attached"),
+        ("metrics", answer.get("metrics_url")),
+        ("recording", recording.get("path")),
+    ]
+
+
+@app.command()
+def doctor(place: LabPlace, output: OutputOption = "table") -> None:
+    """Look at what this machine lacks for a lab; exit code 1 when something needed is missing."""
+    from dataclasses import asdict
+
+    from headrace.lab.doctor import examine, lacks
+
+    checks = examine(place.data_dir, place.socket)
+    rows = [(check.state, check.what, check.found, check.do) for check in checks]
+    found = [asdict(check) for check in checks]
+    missing = [check.what for check in checks if check.state == "missing"]
+    verdict = f"A lab cannot run here yet: {', '.join(missing)}." if missing else "A lab can run here."
+    parts = (table(("", "what", "found", "do"), rows), "", verdict)
+    print_answer(found, output, found, ("what", "state", "found", "do"), lambda: parts)
+    if lacks(checks):
+        raise typer.Exit(1)
+
+
+@app.command()
+def verify(
+    place: LabPlace,
+    quick: Annotated[bool, flag("--quick", "Three types, three seconds a load: about a minute. Else nine types, some minutes.")] = False,
+    report: ReportOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1
+    when one does not."""
+    from dataclasses import asdict, fields
+
+    from headrace.bench.comparison import conformance
+    from headrace.report.benchmarks import conformance_in_words, conformance_table, write_conformance
+
+    check_chart_path(report, (".html",))
+    with place.open() as lab, progress("measuring") as tick:
+        found = conformance.verify(lab, quick, tick)
+    if report is not None:
+        write_conformance(report, found)
+        say(f"report written to {report}")
+    rows = [asdict(finding) for finding in found]
+    columns = tuple(field.name for field in fields(conformance.ConformanceFinding))
+    print_answer(rows, output, rows, columns, lambda: (conformance_table(found), "", *conformance_in_words(found)))
+    if any(finding.within is False for finding in found):
+        raise typer.Exit(1)

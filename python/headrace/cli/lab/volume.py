@@ -1,0 +1,270 @@
+"""`headrace volume`: make, attach, change and delete the volumes of a lab."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+
+from headrace.cli.lab import faults, metrics
+from headrace.cli.lab.common import VOLUME_CSV, number, percent, percent_cell, state_cell, tags, volume_csv, volumes_table
+from headrace.cli.options import (
+    AsOfOption,
+    CommandGroup,
+    LabPlace,
+    Output,
+    OutputOption,
+    VolumeArgument,
+    YesOption,
+    choice,
+    complete_storage,
+    complete_type,
+    complete_volume,
+    flag,
+    option,
+)
+from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.errors import InputError
+
+EPILOG = """\b
+Examples:
+  headrace volume create gp2:500 --name db --start-balance 5%
+  headrace volume attach db                         then: mkfs.xfs and mount the device it prints
+  headrace volume watch db
+  headrace volume modify db --type gp3 --iops 6000 --wait
+  headrace volume detach db && headrace volume delete db
+
+A volume is named by its id or its unique name. The lab must be up: headrace lab up."""
+
+app = CommandGroup(
+    "Create, attach, modify, watch and fail volumes of the lab: block devices that perform like gp2, gp3, io1, io2, st1, sc1 and arrays.",
+    EPILOG,
+)
+SPEC_HELP = "Such as gp2:500, io2:100:8000 or raid10:4xgp3:500."
+
+
+@app.command()
+def create(
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help=SPEC_HELP, autocompletion=complete_storage)],
+    place: LabPlace,
+    name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
+    tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    as_of: AsOfOption = None,
+    start_balance: Annotated[str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")] = None,
+    attach: Annotated[bool, flag("--attach", "Attach it at once, under the first free name.")] = False,
+    output: OutputOption = "table",
+) -> None:
+    """Create a volume, or an array that is used as one."""
+    wanted = tags(tag), percent(start_balance, "--start-balance")
+    with place.open() as lab:
+        made = lab.create(spec, name, wanted[0] or None, as_of, wanted[1])
+        if attach:
+            made = lab.attach(made["id"])
+    _warn(made)
+    _print(made, output)
+
+
+@app.command("list")
+def list_volumes(place: LabPlace, output: OutputOption = "table") -> None:
+    """List the volumes of the lab."""
+    with place.open() as lab:
+        volumes = lab.volumes()
+    print_answer(volumes, output, [volume_csv(volume) for volume in volumes], VOLUME_CSV, lambda: (volumes_table(volumes),))
+
+
+@app.command()
+def show(volume: VolumeArgument, place: LabPlace, output: OutputOption = "table") -> None:
+    """Show a volume: limits, device, members, modification."""
+    with place.open() as lab:
+        found = lab.describe(volume)
+    _print(found, output)
+
+
+@app.command()
+def attach(
+    volume: VolumeArgument,
+    place: LabPlace,
+    name: Annotated[str | None, option("NAME", "Attach name, like sdf. Default: the first free one.")] = None,
+    unpaced: Annotated[bool, flag("--unpaced", "As fast as this machine can: no limits, no model.")] = False,
+    no_probe: Annotated[bool, flag("--no-probe", "Do not measure the machine's own latency and ceiling: quicker, less exact.")] = False,
+    output: OutputOption = "table",
+) -> None:
+    """Make a block device of a volume."""
+    with place.open() as lab:
+        attached = lab.attach(volume, name, unpaced, not no_probe)
+    _warn(attached)
+    _print(attached, output)
+
+
+@app.command()
+def detach(
+    volume: VolumeArgument,
+    place: LabPlace,
+    force: Annotated[bool, flag("--force", "Detach it even while it is mounted: unwritten data are lost.")] = False,
+) -> None:
+    """Take the device of a volume away."""
+    with place.open() as lab:
+        lab.detach(volume, force)
+    say(f"{volume}: detached")
+
+
+@app.command()
+def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> None:
+    """Delete a volume and its data."""
+    with place.open() as lab:
+        found = lab.describe(volume)
+        if not yes and not sys.stdin.isatty():
+            raise InputError(volume, "is deleted with all its data, and nobody can be asked here", "", "Say --yes.")
+        used = f"{found.get('used_gib') or 0:,.2f} GiB of data"
+        what = f"Delete {found['id']} ({found.get('name') or 'no name'}, {found['spec']}) and its {used}?"
+        if not yes and not typer.confirm(what, err=True):
+            say("nothing was deleted")
+            raise typer.Exit(1)
+        lab.delete(found["id"])
+    say(f"{volume}: deleted")
+
+
+@app.command()
+def modify(
+    volume: VolumeArgument,
+    place: LabPlace,
+    size_gib: Annotated[int | None, option("GIB", "Larger, never smaller; of an array its usable size.", min=1)] = None,
+    type: Annotated[str | None, option("TYPE", "Another type.", autocompletion=complete_type)] = None,
+    iops: Annotated[int | None, option("N", "Provisioned IOPS of each member.", min=1)] = None,
+    mib_s: Annotated[int | None, option("MIB_S", "Provisioned MiB/s of each member.", min=1)] = None,
+    wait: Annotated[
+        bool, flag("--wait", "Return when the volume has its new size and type (optimizing); exit code 1 when it failed.")
+    ] = False,
+    until: Annotated[
+        Literal["optimizing", "completed"], choice("What --wait waits for: optimizing (seconds) or completed (hours of lab time).")
+    ] = "optimizing",
+    output: OutputOption = "table",
+) -> None:
+    """Change size, type, IOPS or MiB/s of a volume in use: modifying, optimizing, completed."""
+    from headrace.lab import watching
+
+    with place.open() as lab:
+        modified = lab.modify(volume, size_gib, type, iops, mib_s)
+        if wait or until == "completed":
+            with progress(f"modifying {volume}") as tick:
+                modified = watching.wait_for_modification(lab, volume, modified["id"], tick, until)
+    row = {"volume": volume} | dict(modified)
+    print_answer(row, output, [row], MODIFICATION_CSV, lambda: (_modifications([row]),))
+    if modified["state"] == "optimizing":
+        say(watching.optimizing_note(modified))
+    if modified["state"] == "failed":
+        raise typer.Exit(1)
+
+
+@app.command()
+def modifications(
+    place: LabPlace,
+    volume: Annotated[str | None, typer.Argument(metavar="[VOL]", help="Of this volume alone.", autocompletion=complete_volume)] = None,
+    output: OutputOption = "table",
+) -> None:
+    """List the modifications of a volume, or of all."""
+    with place.open() as lab:
+        found = lab.modifications(volume)
+    print_answer(found, output, [dict(one) for one in found], MODIFICATION_CSV, lambda: (_modifications(found),))
+
+
+@app.command("tag")
+def tag_volume(
+    volume: VolumeArgument,
+    place: LabPlace,
+    tag: Annotated[list[str] | None, typer.Argument(metavar="[K=V]...", help="Tags to add or change.")] = None,
+    remove: Annotated[list[str] | None, option("K", "Remove the tag of this key. Repeatable.")] = None,
+) -> None:
+    """Set and remove tags."""
+    wanted = tags(tag)
+    if not wanted and not remove:
+        raise InputError(volume, "no tag is named", "headrace volume tag --help", "Give K=V, or --remove K.")
+    with place.open() as lab:
+        lab.tag(volume, wanted or None, remove)
+    say(f"{volume}: tagged")
+
+
+app.command("balance")(metrics.balance)
+app.command("metrics")(metrics.metrics)
+app.command("watch")(metrics.watch)
+app.command("record")(metrics.record)
+app.command("fault", epilog=faults.EPILOG)(faults.fault)
+app.command("faults")(faults.list_faults)
+app.command("clear-fault")(faults.clear_fault)
+app.command("member")(faults.member)
+
+
+def _warn(volume: Mapping[str, Any]) -> None:
+    for warning in (volume.get("attachment") or {}).get("warnings") or ():
+        say(f"note: {warning}")
+
+
+def _print(volume: Mapping[str, Any], output: Output) -> None:
+    print_answer(volume, output, [volume_csv(volume)], VOLUME_CSV, lambda: _parts(volume))
+
+
+def _parts(volume: Mapping[str, Any]) -> list[object]:
+    """A volume as a person reads it."""
+
+    parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment") or {}))]
+    if volume.get("modification"):
+        parts += ["", _modifications([{"volume": volume.get("name") or volume["id"]} | volume["modification"]])]
+    if volume.get("raid"):
+        rows = [(member["index"], member["spec"], member["state"], _member_facts(member)) for member in volume["members"]]
+        parts += ["", table(("member", "storage", "state", ""), rows)]
+    return parts
+
+
+def _facts(volume: Mapping[str, Any]) -> list[tuple[str, object]]:
+    balance = volume.get("balance_percent")
+    return [
+        ("volume", volume["id"]),
+        ("name", volume.get("name")),
+        ("storage", volume["spec"]),
+        ("state", state_cell(volume)),
+        ("size", f"{number(volume['size_gib'])} GiB, {number(volume.get('used_gib'), 2)} GiB used"),
+        ("limits", f"{number(volume['iops'])} IOPS, {number(volume['throughput_mib_s'])} MiB/s, as of {volume['as_of']}"),
+        ("balance", None if balance is None else percent_cell(balance)),
+        ("tags", ", ".join(f"{key}={value}" for key, value in (volume.get("tags") or {}).items())),
+        ("created", volume["created_at"]),
+        ("recording", volume.get("recording")),
+        ("faults", volume.get("faults")),
+    ]
+
+
+def _device_facts(attachment: Mapping[str, Any]) -> list[tuple[str, object]]:
+    path_us, ceiling = attachment.get("path_us"), attachment.get("ceiling") or {}
+    return [
+        ("device", attachment.get("device")),
+        ("attach name", attachment.get("name")),
+        ("links", "  ".join(attachment.get("links") or ())),
+        ("pacing", "none: as fast as this machine can" if attachment.get("unpaced") else None),
+        ("own path", None if path_us is None else f"{number(path_us)} us, taken out of the model's latency"),
+        ("this machine", f"at most {number(ceiling['iops'])} IOPS, {number(ceiling['mib_s'])} MiB/s" if ceiling else None),
+    ]
+
+
+def _member_facts(member: Mapping[str, Any]) -> str:
+    """What a member gives, how slow it is, how far it is rebuilt."""
+    said = [f"{number(member['iops'])} IOPS, {number(member['throughput_mib_s'])} MiB/s"] if member.get("iops") is not None else []
+    said += [f"balance {percent_cell(member['balance_percent'])}"] if member.get("balance_percent") is not None else []
+    said += [f"{number(member['caps_percent'])} % of that, {number(member['extra_ms'])} ms added"] if member["state"] == "slow" else []
+    said += [f"{percent_cell(member['done_percent'])} rebuilt"] if member["state"] == "rebuilding" else []
+    return ", ".join(said)
+
+
+MODIFICATION_CSV = (
+    "volume", "id", "state", "progress_percent", "from", "to", "start", "optimizing_at", "completed_at", "next_allowed_at", "end", "reason"
+)  # fmt: skip
+
+
+def _modifications(rows: Sequence[Mapping[str, Any]]) -> Any:
+
+    ends = ("from", "to", "start", "end")
+    cells = [
+        [row.get("volume") or "", row["state"], f"{row['progress_percent']} %", *(row.get(name) for name in ends), row.get("reason") or ""]
+        for row in rows
+    ]
+    return table(("modification of", "state", "done", *ends, ""), cells, right=("done",))

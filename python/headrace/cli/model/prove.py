@@ -1,0 +1,131 @@
+"""`headrace prove`: a plan, predicted, built on the lab, measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headrace.cli.inputs import read_database
+from headrace.cli.options import Output, OutputOption, ReportOption, choice, option, storage_option
+from headrace.cli.output import data, print_json, progress, say, show, table
+from headrace.errors import InputError
+from headrace.report.output import as_csv, check_chart_path
+
+if TYPE_CHECKING:
+    from headrace.experiment import Proof, Request
+
+EPILOG = """\b
+Examples:
+  headrace plan shop.toml --goal 'tps>=300' --compare gp2:1200 --output json > plan.json
+  headrace prove plan.json --workload shop.toml --minutes 15 --report proof.html
+  headrace prove shop.toml --storage gp3:500:6000 --storage io1:500:3000 --compare gp2:1200
+  headrace prove --show PROOF_FOLDER --report proof.html
+
+Needs root, /dev/fuse, MariaDB and sysbench: `headrace lab doctor` and `headrace mysql status` tell what is missing.
+Data set, cache, IOPS, MiB/s and clients are scaled to what the machine holds. Predictions are stored before anything
+but the calibration is run. Ctrl-C keeps what was measured (exit code 130).
+
+Exit code 1 when a configuration is not as predicted."""
+
+SOURCE = "headrace prove --help"
+
+
+def prove(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PLAN|WORKLOAD]",
+            help="A plan (`headrace plan WORKLOAD --output json`): its winner, its runner-up and today's storage are proved. "
+            "Or a workload with --storage.",
+        ),
+    ] = None,
+    storage: Annotated[list[str] | None, storage_option("Prove a workload on this storage. Repeatable.", metavar="DATA[,log=LOG]")] = None,
+    compare: Annotated[str | None, storage_option("Today's storage: calibrate on it.", metavar="DATA[,log=LOG]")] = None,
+    workload: Annotated[str | None, option("WORKLOAD", "The workload a plan was made for: its skew is taken.")] = None,
+    minutes: Annotated[float, option("M", "About how long it may take.")] = 10.0,
+    scale: Annotated[str, option("auto|F", "Factor on data, cache, IOPS and clients. auto: the largest this machine holds.")] = "auto",
+    flavor: Annotated[Literal["mariadb", "mysql"], choice("Which server to run.")] = "mariadb",
+    seed: Annotated[int, option("N", "Seed for the load and the predictions.", min=1, max=2**31 - 1)] = 1,
+    store: Annotated[
+        Path | None, option("DIR", "Where proofs are kept. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs.")
+    ] = None,
+    show: Annotated[Path | None, option("DIR", "Show the proof in this folder instead of running one.")] = None,
+    report: ReportOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Run a plan's winner and runner-up on the lab, and compare what is measured with what was
+    predicted."""
+    from headrace.experiment import read, read_scale
+
+    check_chart_path(report, (".html",))
+    if (show is None) == (source is None):
+        hint = "headrace plan WORKLOAD --output json makes a plan."
+        raise InputError("PLAN or WORKLOAD", "one of it is needed, or --show with a proof", SOURCE, hint)
+    settings = {"minutes": minutes, "scale": read_scale(scale), "flavor": flavor, "seed": seed, "folder": store}
+    if source is None:
+        made = read(Path(str(show)))
+    else:
+        request = requested(source, storage or [], compare, workload)
+        made = carry_out(request, report, settings)
+    present(made, output, report)
+    if made.holds is False:
+        raise typer.Exit(1)
+
+
+def requested(source: str, storages: list[str], current: str | None, workload: str | None) -> Request:
+    """What is to be proved. Raises InputError, CouldNotRun."""
+    from headrace.experiment import from_plan, from_workload, read_plan
+
+    plan = read_plan(source)
+    if plan is None:
+        if workload is not None:
+            raise InputError("--workload", f"belongs to a plan, and {source} is none", SOURCE)
+        made = from_workload(read_database(source), storages, source)
+    else:
+        if storages:
+            raise InputError("--storage", "belongs to a workload: a plan names its own", SOURCE, "Give the workload in its place.")
+        made = from_plan(plan, source, None if workload is None else read_database(workload))
+    return made if current is None else made.with_current(current)
+
+
+def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -> Proof:
+    """The proof with a progress bar; one that is cut short is shown before it ends the command."""
+    from headrace.experiment import BrokenProof, InterruptedProof, prove
+
+    told = {"what": ""}
+    with progress("proving") as tick:
+
+        def follow(share: float, what: str) -> None:
+            if what != told["what"] and not tick.wanted:
+                say(what)
+            told["what"] = what
+            tick(share)
+
+        try:
+            return prove(request, progress=follow, **settings)
+        except (InterruptedProof, BrokenProof) as stopped:
+            tick.stop()
+            say(f"What was measured is kept: headrace prove --show {stopped.proof.folder}")
+            if report is not None:
+                from headrace.report.proof import write_proof
+
+                write_proof(report, stopped.proof)
+            raise
+
+
+def present(proof: Proof, output: Output, report: Path | None) -> None:
+    """Prints a proof in the form asked for, and writes its page."""
+    from headrace.report import proof as words
+
+    if report is not None:
+        words.write_proof(report, proof)
+        say(f"report written to {report}")
+    if output == "json":
+        return print_json(proof.to_dict())
+    if output == "csv":
+        return data(as_csv(words.frame_of(proof)))
+
+    made = table(words.COLUMNS, words.rows(proof), title=words.title(proof), right=words.RIGHT)
+    show(proof.verdict, "", made, "", *words.setup_lines(proof), *(f"note: {note}" for note in words.notes(proof)))

@@ -1,0 +1,37 @@
+"""`headrace replay`: what a volume of the lab recorded, repeated on the virtual clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.options import TableOrJsonOption
+from headrace.cli.output import print_json, progress, show
+
+EPILOG = """\b
+Examples:
+  headrace volume record db start --to db.rec
+  headrace volume record db stop; headrace replay db.rec
+
+Exit code 1 when a decision differs from the recorded one."""
+
+
+def replay(
+    record: Annotated[Path, typer.Argument(metavar="RECORD", help="A file that `headrace volume record` wrote.")],
+    output: TableOrJsonOption = "table",
+) -> None:
+    """Repeat what a volume of the lab recorded on the virtual clock, and compare every decision of
+    the model."""
+    from headrace.report.simulation import replay_in_words
+    from headrace.simulation import replay as replaying
+
+    with progress("replaying") as tick:
+        found = replaying.replay(record, progress=tick)
+    if output == "json":
+        print_json(found.to_document())
+    else:
+        show(*replay_in_words(found.to_document()))
+    if not found.agrees:
+        raise typer.Exit(1)

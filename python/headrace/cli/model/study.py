@@ -1,0 +1,143 @@
+"""`headrace study`: published experiments, run again: on the model, or for real on the lab."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headrace.cli.options import CommandGroup, ReportOption, TableOrJsonOption, choice, flag, option
+from headrace.cli.output import Ticker, print_json, progress, say, show, table
+from headrace.report.output import check_chart_path
+
+if TYPE_CHECKING:
+    from headrace.studies import StudyResult
+
+EPILOG = """\b
+Examples:
+  headrace study list
+  headrace study run gp2-burst --report gp2-burst.html
+  sudo headrace study run iops-900-vs-3000 --on lab --report iops.html
+  sudo headrace study run raid-2009 --on lab --quick
+  sudo headrace study run scaling-2018 --on lab --minutes 30 --resume      cells measured before are not measured again"""
+
+app = CommandGroup("Run published experiments again: their figures, ours, and the error.", EPILOG)
+
+
+def complete_study(incomplete: str) -> list[str]:
+    """Names of studies for the shell."""
+    from headrace.studies import every_study
+
+    return [study.name for study in every_study() if study.name.startswith(incomplete)]
+
+
+StudyArgument = Annotated[str, typer.Argument(metavar="NAME", help="A study of `headrace study list`.", autocompletion=complete_study)]
+
+
+@app.command("list")
+def list_studies(output: TableOrJsonOption = "table") -> None:
+    """List the studies."""
+    from headrace.studies import every_study, runs_on
+
+    studies = every_study()
+    if output == "json":
+        return print_json(studies)
+    rows = [(study.name, ", ".join(runs_on(study.name)), study.title, "; ".join(map(str, study.sources))) for study in studies]
+    show(table(("name", "runs on", "title", "sources"), rows))
+
+
+@app.command("show")
+def show_study(name: StudyArgument, output: TableOrJsonOption = "table") -> None:
+    """Say which question a study answers and where its figures were published."""
+    from headrace.studies import get, runs_on
+
+    study = get(name)
+    if output == "json":
+        return print_json(study)
+    runs = f"Runs on: {', '.join(runs_on(name))}"
+    show(f"{study.name}: {study.title}", study.question, "", runs, "Published by:", *(f"  {source}" for source in study.sources))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabRunOptions:
+    """Options of a run on the lab, which the model has none of."""
+
+    scale: Annotated[float | None, option("F", "Lab: data and cache as a share of the published ones. Default: what fits the time.")] = None
+    minutes: Annotated[float | None, option("M", "Lab: about how long it may take. Default: 10, with --quick 3.")] = None
+    quick: Annotated[bool, flag("--quick", "Lab: run the fewest cells that answer the question.")] = False
+    resume: Annotated[bool, flag("--resume", "Lab: take complete runs of the store with the same configuration; measure the others.")] = (
+        False
+    )
+    seed: Annotated[int | None, option("N", "Lab: seed for the clients' random numbers. Default: 1.")] = None
+    store: Annotated[Path | None, option("DIR", "Lab: where runs are kept. Default: $HEADRACE_RUNS, as for headrace bench.")] = None
+    work: Annotated[
+        Path | None,
+        option(
+            "DIR",
+            "Lab: where volumes are put while it runs. Default: memory, where they fit, else the system's folder for temporary files.",
+        ),
+    ] = None
+
+
+@app.command()
+def run(
+    name: StudyArgument,
+    on_lab: LabRunOptions,
+    on: Annotated[
+        Literal["model", "lab"], choice("model: simulated, seconds. lab: a real server on this machine, minutes; needs Linux and root.")
+    ] = "model",
+    report: ReportOption = None,
+    output: TableOrJsonOption = "table",
+) -> None:
+    """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not
+    hold."""
+    from headrace import studies
+    from headrace.report.study import misses
+
+    check_chart_path(report, (".html",))
+    given: dict[str, Any] = {name: value for name, value in vars(on_lab).items() if value not in (None, False)}
+    with progress(f"running {name}") as tick:
+        if on == "lab":
+            result = studies.run_on_lab(name, progress=_telling(tick), say=tick.say, **given)
+        else:
+            studies.refuse_lab_options(given)
+            result = studies.run_study(name, progress=tick)
+    if report is not None:
+        from headrace.report.study import write_study
+
+        write_study(report, result)
+        say(f"report written to {report}")
+    if output == "json":
+        print_json(result)
+    else:
+        _print(result)
+    if misses(result):
+        raise typer.Exit(1)
+
+
+def _telling(tick: Ticker):
+    """The bar says which cell is being run."""
+
+    def tell(share: float, what: str) -> None:
+        tick(share)
+        tick.describe(what[:60])
+
+    return tell
+
+
+def _print(result: StudyResult) -> None:
+    from headrace.report.study import misses, verdict_table
+    from headrace.report.words import number
+
+    def cell(value: object) -> object:
+        return number(value, 4) if isinstance(value, float) else value
+
+    columns, rows, right = verdict_table(result)
+    parts: list[object] = [table(columns, rows, title=f"{result.study.name}: {result.study.title}", right=right), ""]
+    for item in result.tables:
+        parts += [table(item.columns, [[cell(value) for value in row] for row in item.rows], title=item.title), ""]
+    off, promised = misses(result), sum(verdict.within is not None for verdict in result.verdicts)
+    what = "directions and ratios hold" if result.on == "lab" else "figures are within what was promised"
+    show(*parts, f"{promised - off} of {promised} {what}.", *(f"note: {note}" for note in result.notes))

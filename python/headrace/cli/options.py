@@ -1,0 +1,205 @@
+"""Options, arguments and completions that commands share, and groups of options.
+
+The shell waits for this file at every TAB: it imports typer and the errors, and no more.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import typer
+
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.connect import Address
+    from headrace.lab import Lab
+
+Output = Literal["table", "json", "csv"]
+TableOrJson = Literal["table", "json"]  # for answers that are not rows of one kind
+Engine = Literal["innodb", "myrocks"]
+Completion = Callable[..., list[str]]
+
+# How long the shell may wait for a lab that does not answer, s: a guess.
+COMPLETION_S = 1.0
+
+
+def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:
+    """An option; without names it is called as its parameter is: `data_dir` is --data-dir."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def choice(help: str, *names: str, **more: Any) -> Any:
+    """An option whose values stand in its type (a Literal)."""
+    return typer.Option(*names, help=help, **more)
+
+
+def flag(name: str, help: str, **more: Any) -> Any:
+    """A switch: `--force`, or `--merge/--no-merge`."""
+    return typer.Option(name, help=help, **more)
+
+
+class CommandGroup(typer.Typer):
+    """Commands of one subject. A parameter whose type is a dataclass of options stands for all of
+    them: the command gets one value of that class."""
+
+    def __init__(self, help: str, epilog: str = "") -> None:
+        super().__init__(no_args_is_help=True, help=help, epilog=epilog, rich_markup_mode=None, add_completion=False)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Callable], Callable]:
+        """As typer's, with option groups."""
+        register = super().command(name, **settings)
+
+        def decorate(function: Callable) -> Callable:
+            register(with_groups(function))
+            return function
+
+        return decorate
+
+
+def with_groups(function: Callable) -> Callable:
+    """The function with the fields of its option groups as parameters of their own, behind the
+    others."""
+    hints = get_type_hints(function, include_extras=True)
+    own = {name: one.replace(annotation=hints[name]) for name, one in inspect.signature(function).parameters.items()}
+    groups: dict[str, Any] = {name: hints[name] for name in own if is_dataclass(hints[name])}
+    if not groups:
+        return function
+    fields = {name: get_type_hints(group, include_extras=True) for name, group in groups.items()}
+    spread = [one for name, one in own.items() if name not in groups]
+    for name, group in groups.items():
+        spread += [one.replace(annotation=fields[name][one.name]) for one in inspect.signature(group).parameters.values()]
+
+    @functools.wraps(function)
+    def command(**given: Any) -> object:
+        made = {name: group(**{field: given.pop(field) for field in fields[name]}) for name, group in groups.items()}
+        return function(**given, **made)
+
+    spread = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in spread]
+    command.__signature__ = inspect.Signature(spread)  # pyright: ignore[reportAttributeAccessIssue]
+    command.__annotations__ = {one.name: one.annotation for one in spread}
+    return command
+
+
+def complete_type(incomplete: str) -> list[str]:
+    """Volume types for the shell."""
+    from headrace.base import core
+
+    names = dict.fromkeys(era["volume_type"] for era in core.volume_eras(all_eras=True))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_storage(incomplete: str) -> list[str]:
+    """The type of a storage, up to the size, which the user must choose."""
+    head = incomplete.rpartition("x")[0] + "x" if "x" in incomplete else ""
+    return [f"{head}{name}:" for name in complete_type(incomplete.removeprefix(head).rstrip(":"))]
+
+
+def complete_region(incomplete: str) -> list[str]:
+    """Regions with prices for the shell."""
+    from headrace.base import core
+
+    return [name for name in core.regions() if name.startswith(incomplete)]
+
+
+def complete_instance(incomplete: str) -> list[str]:
+    """Instance types for the shell."""
+    from headrace.base import core
+
+    return [item["instance_type"] for item in core.instances() if item["instance_type"].startswith(incomplete)]
+
+
+def complete_volume(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of volumes for the shell, ids of those without one; none when no lab answers."""
+    try:
+        with lab_of(context) as lab:
+            names = [volume.get("name") or volume["id"] for volume in lab.volumes()]
+    except (HeadraceError, OSError, KeyError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def lab_of(context: typer.Context) -> Lab:
+    """The lab that a half-typed command line names. Raises HeadraceError."""
+    from headrace.lab import Lab
+
+    return Lab(context.params.get("data_dir"), context.params.get("socket"), timeout_s=COMPLETION_S)
+
+
+# What `--storage` and all other options with a storage take.
+SPEC = {"metavar": "SPEC", "autocompletion": complete_storage}
+
+
+def storage_option(help: str, *names: str, **more: Any) -> Any:
+    """An option whose value is a storage in the catalog's notation."""
+    return typer.Option(*names, help=help, **(SPEC | more))
+
+
+def instance_option(help: str, *names: str, **more: Any) -> Any:
+    """An option whose value is an EC2 instance type."""
+    return typer.Option(*names, metavar="TYPE", help=help, autocompletion=complete_instance, **more)
+
+
+OutputOption = Annotated[Output, choice("What to print on stdout.")]
+TableOrJsonOption = Annotated[TableOrJson, choice("What to print on stdout.", "--output")]
+AsOfOption = Annotated[str | None, option("YYYY-MM-DD", "Limits and prices of this day. Default: the newest known.")]
+RegionOption = Annotated[str, option("REGION", "Use the prices of this AWS region.", autocompletion=complete_region)]
+GrowthOption = Annotated[float, option("FACTOR", "Multiply the demand and the data: 1.5 is half as much again.")]
+SeedOption = Annotated[int, option("N", "Seed for all random draws: same seed, same answer.", min=0, max=2**63 - 1)]
+StartBalanceOption = Annotated[
+    float | None, option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance")
+]
+ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html).")]
+PageOrChartOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report")]
+ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite what is there.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+NameOption = Annotated[str | None, option("NAME", "Name it.")]
+WORKLOAD_HELP = (
+    "A workload file; demo:day or demo:hour (the recorded example); a closed load in fio's words: "
+    "fio:rw=randread,bs=16k,iodepth=16,numjobs=1; or a standard benchmark: "
+    "sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"
+)
+WorkloadArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD_HELP)]
+VolumeArgument = Annotated[str, typer.Argument(metavar="VOL", help="Id or name.", autocompletion=complete_volume)]
+MemberOption = Annotated[int | None, option("N", "Only this member of an array, counted from 0.", min=0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabPlace:
+    """Which lab is meant."""
+
+    data_dir: Annotated[
+        Path | None, option("DIR", "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.", readable=False)
+    ] = None
+    socket: Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)] = None
+
+    def open(self) -> Lab:
+        """A client of it. Raises NoLab where none answers."""
+        from headrace.lab import Lab
+
+        return Lab(self.data_dir, self.socket)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PasswordOptions:
+    """Where the password of a MySQL account comes from."""
+
+    defaults_file: Annotated[Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")] = (
+        None
+    )
+    ask_password: Annotated[bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")] = False
+
+    def read_address(self, text: str) -> Address:
+        """The address with its password. Raises InputError."""
+        from headrace.connect import Secret, parse_address
+
+        address = parse_address(text, defaults_file=self.defaults_file)
+        if self.ask_password:
+            typed = typer.prompt(f"Password of {address.user}", hide_input=True, err=True, default="", show_default=False)
+            address = address.with_password(Secret(typed))
+        return address

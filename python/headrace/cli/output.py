@@ -1,0 +1,137 @@
+"""What a command prints: data on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from headrace.report.output import as_csv, as_json, plain
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+# Work shorter than this shows no progress bar, s: a guess.
+PROGRESS_AFTER_S = 2.0
+
+
+def data(text: str) -> None:
+    """Prints data on stdout as it is."""
+    sys.stdout.write(text)
+
+
+def say(text: str) -> None:
+    """Tells the user something on stderr."""
+    print(plain(text), file=sys.stderr)
+
+
+def print_json(value: object) -> None:
+    """Prints one JSON document."""
+    data(as_json(value))
+
+
+def print_csv(rows: Sequence[dict], columns: Sequence[str]) -> None:
+    """Prints these columns of the rows with a header; None is an empty cell."""
+    import csv
+
+    writer = csv.DictWriter(sys.stdout, columns, restval="", extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def print_frame(frame: Any, output: str) -> None:
+    """Prints every row of a frame as JSON or CSV."""
+    if output == "json":
+        print_json(frame.to_dicts())
+    else:
+        data(as_csv(frame))
+
+
+def print_answer(answer: Any, output: str, rows: Sequence[dict], columns: Sequence[str], parts: Callable[[], Sequence[object]]) -> None:
+    """Prints the answer as JSON, its `rows` as CSV, or what `parts()` gives for a person."""
+    if output == "json":
+        print_json(answer)
+    elif output == "csv":
+        print_csv(rows, columns)
+    else:
+        show(*parts())
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Any) -> Any:
+    """A table for `show`; see `headrace.report.tables`."""
+    from headrace.report import tables
+
+    return tables.table(columns, rows, **layout)
+
+
+def show(*parts: object) -> None:
+    """Prints tables and lines of text on stdout, in order."""
+    from headrace.report import tables
+
+    tables.show(*parts)
+
+
+def pairs(rows: Sequence[tuple[str, object]]) -> str:
+    """Names and values below each other; those without a value are left out."""
+    shown = [(name, " ".join(str(value).split())) for name, value in rows if value not in (None, "")]
+    width = max((len(name) for name, _ in shown), default=0)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown)
+
+
+class Ticker:
+    """A progress bar on stderr that appears once the work has taken two seconds. Never without a
+    terminal."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.began = what, time.monotonic()
+        self.bar: Progress | None = None
+        self.task: TaskID | None = None
+        self.wanted = sys.stderr.isatty()
+
+    def __call__(self, done: float, *rest: object) -> None:
+        """`done`: share of the work, 0..1."""
+        if not self.wanted or (self.bar is None and time.monotonic() - self.began < PROGRESS_AFTER_S):
+            return
+        if self.bar is None:
+            self.start()
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, completed=max(0.0, min(1.0, float(done))))
+
+    def describe(self, what: str) -> None:
+        """Says next to the bar what is being done."""
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, description=what)
+
+    def say(self, text: str) -> None:
+        """Prints a line above the bar, on stderr where there is none."""
+        if self.bar is not None:
+            self.bar.console.print(text, highlight=False, markup=False)
+        else:
+            say(text)
+
+    def start(self) -> None:
+        """Shows the bar."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.task = self.bar.add_task(self.what, total=1.0)
+        self.bar.start()
+
+    def stop(self) -> None:
+        """Takes the bar away."""
+        if self.bar is not None:
+            self.bar.stop()
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Ticker]:
+    """`with progress("planning") as tick: work(progress=tick)`."""
+    ticker = Ticker(what)
+    try:
+        yield ticker
+    finally:
+        ticker.stop()

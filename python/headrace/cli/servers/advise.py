@@ -1,0 +1,123 @@
+"""`headrace advise`: settings of a MySQL or MariaDB server for its storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headrace.cli.options import AsOfOption, Engine, PasswordOptions, choice, flag, instance_option, option, storage_option
+from headrace.cli.output import data, print_frame, print_json, say, show, table
+from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.advice.result import Advice
+
+EPILOG = """\b
+Examples:
+  headrace advise --storage gp3:500:6000 --memory-gib 32 --vcpus 8 --server-version 8.4
+  headrace advise --config /etc/mysql/my.cnf --server-version 10.11.19 --storage gp2:1000 --memory-gib 32 --output diff
+  headrace advise mysql://watcher@db.example/ --storage io1:1000:10000 --instance r6i.2xlarge --workload shop.toml
+  headrace advise --storage gp2:500 --memory-gib 16 --flavor mariadb --server-version 11.8.6 --output cnf > headrace.cnf
+
+\b
+Values in brackets stand as comments in cnf and diff: they can lose data or performance, or need a folder, a rollout, a decision.
+A live server's password comes from HEADRACE_MYSQL_PASSWORD, [client] of --defaults-file, or --ask-password; any account may
+ask for its variables.
+Every parameter with rule, source and risk: docs/reference/advice.md."""
+
+# Characters: in a narrower terminal the table leaves out sources and what cannot be estimated. A
+# guess from how wide the table is with them.
+NARROW = 160
+ADDRESS = "A live server: mysql://USER@HOST[:PORT]/ or mysql://USER@/?socket=PATH."
+VERSION = "What SELECT VERSION() returns. Default: the newest long-term release, which is then named."
+WORKLOAD = "What `headrace calibrate` wrote, or sysbench-tpcc:...: hot set, redo, and effects by simulation."
+
+Form = Literal["table", "json", "csv", "cnf", "diff"]
+
+
+def advise(
+    storage: Annotated[str, storage_option("The data volumes, like gp3:500:6000:250.", "--storage")],
+    password: PasswordOptions,
+    address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None,
+    config: Annotated[
+        Path | None, option("FILE", "Its option file, with what it includes: compared, and changed by --output diff.")
+    ] = None,
+    memory_gib: Annotated[float | None, option("GIB", "Memory of the machine.")] = None,
+    vcpus: Annotated[int | None, option("N", "Virtual CPUs of the machine.")] = None,
+    instance: Annotated[str | None, instance_option("EC2 type: gives memory, virtual CPUs and EBS limits.")] = None,
+    flavor: Annotated[
+        Literal["mysql", "mariadb", "percona"] | None,
+        choice("Which server. Default: what the address or the option file tells, else mysql."),
+    ] = None,
+    server_version: Annotated[str | None, option("X.Y.Z", VERSION)] = None,
+    engine: Annotated[Engine | None, choice("Default: the workload's, else innodb.")] = None,
+    log_storage: Annotated[str | None, storage_option("A volume of their own for redo, binlog and relay log.")] = None,
+    log_dir: Annotated[str | None, option("PATH", "The folder where that volume is mounted.")] = None,
+    tmp_dir: Annotated[str | None, option("PATH", "A folder on local disks for temporary tables.")] = None,
+    workload: Annotated[str | None, option("FILE", WORKLOAD)] = None,
+    durability: Annotated[
+        Literal["full", "relaxed"], choice("relaxed: commits may be lost with the machine; the answer says how many.")
+    ] = "full",
+    replica: Annotated[bool, flag("--replica", "The server applies another's binlog.")] = False,
+    as_of: AsOfOption = None,
+    check: Annotated[
+        bool, flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data.")
+    ] = False,
+    output: Annotated[Form, choice("What to print on stdout.")] = "table",
+) -> None:
+    """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
+    expects of them."""
+    from headrace.advice import advise as advice_for
+
+    if output == "diff" and config is None:
+        rule = "needs an option file to change"
+        hint = "Name it with --config; --output cnf makes a new one."
+        raise InputError("--output diff", rule, "docs/reference/advice.md", hint)
+    if check and address is None and config is None:
+        hint = "Name the server, or its option file with --config."
+        raise InputError("--check", "compares with today's settings", "headrace advise --help", hint)
+    given = None if address is None else password.read_address(address)
+    known = None
+    if workload is not None:
+        from headrace.cli.inputs import read_database
+
+        known = read_database(workload)
+    machine: dict[str, Any] = {"memory_gib": memory_gib, "vcpus": vcpus, "instance": instance}
+    server: dict[str, Any] = {"flavor": flavor, "version": server_version, "engine": engine, "durability": durability, "replica": replica}
+    places: dict[str, Any] = {"log_storage": log_storage, "log_dir": log_dir, "tmp_dir": tmp_dir}
+    found = advice_for(storage, address=given, config=config, workload=known, as_of=as_of, **machine, **server, **places)
+    print_advice(found, output)
+    if check and not found.agrees:
+        raise typer.Exit(1)
+
+
+def print_advice(found: Advice, output: Form) -> None:
+    """Prints the answer: notes and findings on stderr, unless they are part of the data."""
+    for note in found.notes:
+        say(f"note: {note}")
+    if output != "json":
+        for finding in found.findings:
+            say(f"finding: {finding.parameter}: {finding.text}")
+    if output == "cnf":
+        data(found.to_cnf())
+    elif output == "diff":
+        text = found.to_diff()
+        if not text:
+            say("nothing to change")
+        data(text)
+    elif output == "json":
+        print_json(found.to_dict())
+    elif output == "csv":
+        import polars as pl
+
+        rows = found.to_dict()["advice"]
+        print_frame(pl.DataFrame(rows, schema_overrides={"current": pl.String, "effect": pl.String}), "csv")
+    else:
+        from headrace.report.tables import console
+
+        parts: list[object] = [f"{found.server.label}: {found.situation}", ""]
+        for title, names, rows in found.tables(narrow=console().width < NARROW):
+            parts += [table(names, rows, title=title), ""]
+        show(*parts)

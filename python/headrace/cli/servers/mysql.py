@@ -1,0 +1,261 @@
+"""`headrace mysql`: real servers on volumes of the lab."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headrace.cli.options import (
+    CommandGroup,
+    Engine,
+    LabPlace,
+    Output,
+    OutputOption,
+    YesOption,
+    choice,
+    flag,
+    lab_of,
+    option,
+    storage_option,
+)
+from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.errors import HeadraceError, InputError
+
+if TYPE_CHECKING:
+    from headrace.servers import Server
+
+EPILOG = """\b
+Examples:
+  sudo headrace mysql up --storage gp3:100:6000 --memory-gib 2    MariaDB, InnoDB, its own defaults but for the cache
+  sudo headrace mysql up shop --flavor mysql --storage io2:100:10000 --log-storage gp3:20 --config tuned --memory-gib 4
+  sudo headrace mysql cli shop                                    the client, logged in
+  sudo headrace mysql down shop                                   it ends, its data stay; `up shop` starts it again
+  sudo headrace mysql destroy shop
+
+The lab must be up: sudo headrace lab up. After a crash of the server, the lab or the machine: `mysql status` says what
+is wrong, `mysql up NAME` brings it back."""
+
+app = CommandGroup("Run real servers on volumes of the lab: MariaDB and MySQL, InnoDB and MyRocks. Needs Linux and root.", EPILOG)
+
+Flavor = Literal["mariadb", "mysql"]
+
+
+def complete_server(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of servers for the shell; nothing where this user may not look."""
+    from headrace.servers.record import data_dir_of, names
+
+    try:
+        with lab_of(context) as lab:
+            return [name for name in names(data_dir_of(lab)) if name.startswith(incomplete)]
+    except (HeadraceError, OSError, KeyError):
+        return []
+
+
+ServerArgument = Annotated[str, typer.Argument(metavar="[NAME]", help="Which server. Default: db.", autocompletion=complete_server)]
+CONFIG = "The server's own defaults, the advice for this storage, or an option file's [mysqld]."
+MEMORY = "Three quarters of it (half of less than 4 GiB) cache data. Default: the server's 128 MiB."
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewServerOptions:
+    """What a new server is to be; one that exists is it already."""
+
+    flavor: Annotated[Flavor | None, choice("Which server. Default: mariadb.")] = None
+    engine: Annotated[Engine | None, choice("Default: innodb. MyRocks comes with MariaDB.")] = None
+    storage: Annotated[str | None, storage_option("The data volumes of a new server: gp3:100:6000, 2xgp2:500.")] = None
+    log_storage: Annotated[str | None, storage_option("A volume of its own for redo, binary or write-ahead log.")] = None
+    config: Annotated[str | None, option("default|tuned|FILE", CONFIG)] = None
+    memory_gib: Annotated[float | None, option("GIB", MEMORY)] = None
+    port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS. Default: a Unix socket alone.")] = None
+    server_path: Annotated[
+        Path | None, option("FILE", "Another server: its mysqld or mariadbd, or its base directory.", readable=False)
+    ] = None
+    unpaced: Annotated[bool, flag("--unpaced", "Leave the volumes without their limits until the next `up`, to load data quickly.")] = False
+    seed_from: Annotated[
+        Path | None, option("FOLDER", "Begin with data of `headrace mysql save`, not with an empty server.", "--from", readable=False)
+    ] = None
+
+
+@app.command()
+def up(
+    place: LabPlace,
+    new: NewServerOptions,
+    name: ServerArgument = "db",
+    setting: Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Make a server and start it; start one that exists again, with its data."""
+    from headrace import servers
+
+    wanted: Any = servers.settings_of(setting)
+    with place.open() as lab, progress("starting") as tick:
+        server = servers.up(lab, name=name, settings=wanted, progress=tick, **vars(new))
+    _notes(server)
+    _print(server, output)
+
+
+@app.command()
+def down(
+    place: LabPlace,
+    name: ServerArgument = "db",
+    kill: Annotated[bool, flag("--kill", "End it at once, as a crash would: the next start recovers.")] = False,
+) -> None:
+    """Shut a server down; its volumes and data stay."""
+    from headrace import servers
+
+    with place.open() as lab, progress("ending") as tick:
+        ended = servers.stop(servers.find(lab, name), kill, progress=tick)
+    say(f"{name}: ended" + ("" if ended.clean else " without a clean shutdown: the next start recovers"))
+
+
+@app.command()
+def status(
+    place: LabPlace,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Which server. Default: all.", autocompletion=complete_server)
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show servers and what is wrong with them; exit code 1 when something is."""
+    from headrace import servers
+
+    with place.open() as lab:
+        found = [servers.find(lab, name)] if name else servers.servers(lab)
+    if name:
+        _print(found[0], output)
+    else:
+        rows = [_csv(server) for server in found]
+        print_answer([one.as_dict() for one in found], output, rows, CSV, lambda: (table(COLUMNS, [_row(one) for one in found]),))
+    for server in found:
+        _notes(server)
+    if any(server.problems for server in found):
+        raise typer.Exit(1)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") -> None:
+    """Become the server's client, logged in. What follows NAME is passed to the client: -e 'SHOW
+    STATUS'."""
+    from headrace import servers
+
+    with place.open() as lab:
+        words = servers.client_command(servers.find(lab, name), tuple(context.args))
+    sys.stdout.flush()
+    os.execv(words[0], words)
+
+
+@app.command()
+def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False) -> None:
+    """Shut a server down and delete its volumes, with all data."""
+    from headrace import servers
+
+    with place.open() as lab:
+        found = servers.find(lab, name)
+        if not yes and not sys.stdin.isatty():
+            raise InputError(name, "deletes data, and nobody can be asked", "headrace mysql destroy --help", "Add --yes.")
+        if not yes:
+            typer.confirm(f"Delete {name} ({found.storage}) and all its data?", abort=True, err=True)
+        servers.destroy(found)
+    say(f"{name}: gone")
+
+
+@app.command()
+def save(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder to be made, as large as the data.")],
+    place: LabPlace,
+    name: ServerArgument = "db",
+) -> None:
+    """Copy the data of a server that is down, for `up --from FOLDER`."""
+    from headrace import servers
+
+    with place.open() as lab:
+        made = servers.save_data(servers.find(lab, name), folder)
+    say(f"{name}: saved in {made}")
+
+
+@app.command()
+def install(
+    flavor: Annotated[Flavor, typer.Argument(metavar="mariadb|mysql", help="Which server.")],
+    upgrade: Annotated[bool, flag("--upgrade", "Fetch the newest MySQL even where one is installed.")] = False,
+) -> None:
+    """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite,
+    unpacked next to the system."""
+    from headrace.servers.install import install as get
+
+    with progress("installing") as tick:
+        program = get(flavor, tick, upgrade)
+    say(f"{program.label} ({', '.join(program.engines)}): {program.path}")
+
+
+@app.command()
+def log(
+    place: LabPlace,
+    name: ServerArgument = "db",
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, max=100_000, help="The last N lines.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
+) -> None:
+    """Print a server's error log."""
+    from headrace import servers
+
+    with place.open() as lab:
+        for line in servers.log_lines(servers.find(lab, name), lines, follow):
+            print(line)
+            sys.stdout.flush()
+
+
+COLUMNS = ("name", "server", "engine", "state", "storage", "log", "memory", "port", "process")
+CSV = (
+    "name", "flavor", "version_text", "engine", "state", "storage", "log_storage", "memory_gib", "config", "port", "pid", "devices", "datadir",
+    "socket", "address", "data_volume", "log_volume", "problems"
+)  # fmt: skip
+
+
+def _row(server: Server) -> list[object]:
+    memory = None if server.memory_gib is None else f"{server.memory_gib:g} GiB"
+    shown = (_version(server), server.engine, server.state, server.storage, server.log_storage, memory, server.port, server.pid)
+    return [server.name, *(cell or "-" for cell in shown)]
+
+
+def _version(server: Server) -> str:
+    return f"{'MySQL' if server.flavor == 'mysql' else 'MariaDB'} {server.version_text.split('-')[0].split()[0]}"
+
+
+def _csv(server: Server) -> dict[str, object]:
+    """A server as a row of CSV; lists with spaces between."""
+    return server.as_dict() | {"devices": " ".join(server.devices), "problems": "; ".join(server.problems)}
+
+
+def _pairs(server: Server) -> list[tuple[str, object]]:
+    settings = ", ".join(name if value is None else f"{name}={value}" for name, value in server.settings.items())
+    return [
+        ("server", f"{server.name}: {_version(server)}, {server.engine}, {server.state}"),
+        ("storage", f"{server.storage} ({server.data_volume})"),
+        ("log", server.log_storage and f"{server.log_storage} ({server.log_volume})"),
+        ("devices", ", ".join(server.devices)),
+        ("memory", server.memory_gib and f"{server.memory_gib:g} GiB"),
+        ("configuration", server.config),
+        ("settings", settings),
+        ("process", server.pid),
+        ("address", server.as_dict()["address"]),
+        ("TCP", server.port and f"127.0.0.1:{server.port}, TLS, CA {server.folder}/tls/ca.pem"),
+        ("client's file", server.client_file),
+        ("option file", server.config_file),
+        ("data directory", server.datadir),
+        ("error log", server.log),
+    ]
+
+
+def _print(server: Server, output: Output) -> None:
+    print_answer(server.as_dict(), output, [_csv(server)], CSV, lambda: (pairs(_pairs(server)),))
+
+
+def _notes(server: Server) -> None:
+    for problem in server.problems:
+        say(f"problem: {server.name}: {problem}")
+    for note in server.notes:
+        say(f"note: {server.name}: {note}")

@@ -1,0 +1,1 @@
+"""Commands that make workloads: from knowledge, recordings, live servers and measured runs."""

@@ -1,0 +1,149 @@
+"""`headrace workload capture`: watch a live server and write what the planner takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.base.processes import ends_as_interrupts
+from headrace.cli import INTERRUPTED
+from headrace.cli.options import (
+    AsOfOption,
+    Engine,
+    ForceOption,
+    NameOption,
+    PasswordOptions,
+    TableOrJson,
+    TableOrJsonOption,
+    choice,
+    instance_option,
+    option,
+    storage_option,
+)
+from headrace.cli.output import print_json, progress, say, show
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+
+if TYPE_CHECKING:
+    from datetime import date
+
+EPILOG = """\b
+Examples:
+  headrace workload capture mysql://headrace@db.example/ --seconds 3600 --storage gp3:500:6000 --to monday
+  headrace workload capture 'mysql://headrace@/?socket=/run/mysqld/mysqld.sock' --seconds 600 --storage gp2:1000 \\
+      --device nvme1n1 --to monday --workload shop.toml
+
+\b
+The account needs: GRANT PROCESS ON *.* (size of the data; or give --size-gib) and, for response times,
+GRANT SELECT ON performance_schema.*
+Its password comes from HEADRACE_MYSQL_PASSWORD, [client] of --defaults-file, or --ask-password; never from the address.
+One connection, SHOW GLOBAL STATUS once a second. Ctrl-C keeps what was sampled. See docs/reference/capture.md."""
+
+ADDRESS = "mysql://USER@HOST[:PORT]/ or mysql://USER@/?socket=PATH; also ?ssl-mode=..&ssl-ca=.."
+DEVICE = "Block device of those volumes on this machine; again for each. Default: that of the data directory."
+
+
+def capture(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help=ADDRESS)],
+    to: Annotated[Path, option("FOLDER", "Folder to write: RUN.toml, status.csv, disk.csv.", "--to", "-o")],
+    password: PasswordOptions,
+    storage: Annotated[str | None, storage_option("The server's data volumes, like gp3:500:6000.")] = None,
+    seconds: Annotated[float, option("S", "How long to watch: 10 s to 7 days.")] = 600.0,
+    device: Annotated[list[str] | None, option("D", DEVICE)] = None,
+    log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None,
+    instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None,
+    as_of: AsOfOption = None,
+    workload: Annotated[Path | None, option("FILE", "Calibrate at once, and write the workload here.")] = None,
+    engine: Annotated[Engine | None, choice("Default: the one that does more.")] = None,
+    size_gib: Annotated[float | None, option("GIB", "Size of the tables on disk. Default: as the server says.")] = None,
+    threads: Annotated[int | None, option("N", "Clients that wait. Default: the mean of Threads_running.")] = None,
+    interval: Annotated[float, option("S", "Seconds between samples, 1 to 60.")] = 1.0,
+    name: NameOption = None,
+    force: ForceOption = False,
+    output: TableOrJsonOption = "table",
+) -> None:
+    """Watch a live server, read only, and write a run that `headrace calibrate` takes."""
+    from headrace.observe.live.record import CaptureRequest
+    from headrace.observe.live.record import capture as capture_run
+
+    storage = check_storage_given(storage, device)
+    of_server: dict[str, Any] = {"log_storage": log_storage, "instance": instance, "engine": engine, "data_gib": size_gib}
+    of_run: dict[str, Any] = {"threads": threads, "name": name, "interval_s": interval, "as_of": read_day(as_of)}
+    read = password.read_address(address)
+    request = CaptureRequest(read, seconds, storage, tuple(device or ()), **of_server, **of_run)
+    check_workload(workload, seconds)
+    # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
+    with ends_as_interrupts(), progress("watching the server") as tick:
+        found = capture_run(request, to, force=force, progress=tick)
+    report(found, output, workload, name)
+    if found.state != "whole":
+        interrupted = found.state == "interrupted"
+        why = "was interrupted" if interrupted else "lost the server"
+        hint = f"What was sampled is in {found.description.parent}."
+        raise CouldNotRun("the capture", f"{why} after {found.seconds:,.0f} s", "", hint, INTERRUPTED if interrupted else None)
+
+
+def report(found: Any, output: TableOrJson, workload: Path | None, name: str | None) -> None:
+    """Reads the capture back as `calibrate` will, says what is in it, and calibrates where that was
+    asked."""
+    from headrace.calibration.runs import describe, load_run
+
+    try:
+        run = load_run(found.description)
+    except HeadraceError as error:
+        kept = f"{error.hint} What was sampled is in {found.description.parent}.".strip()
+        raise type(error)(error.value, error.rule, error.source, kept, error.exit_code) from None
+    if output == "json":
+        measured = {"transactions": run.transactions, "engine": run.engine, "start": run.start}
+        sizes = {"cache_gib": run.cache_gib, "data_gib": run.benchmark.data_gib}
+        findings = {"findings": [finding.text for finding in run.findings]}
+        print_json(found.to_document() | measured | sizes | findings)
+    else:
+        show(*describe(run), *[f"Note: {note}." for note in found.notes])
+    if workload is None:
+        say(f"written to {found.description}; next: headrace calibrate {found.description} --to shop.toml")
+        return
+    from headrace.calibration.from_runs import calibrate
+    from headrace.workload import save
+
+    with progress("calibrating") as tick:
+        made = calibrate([run], name=name, progress=tick)
+    save(made, workload)
+    say(f"written to {found.description} and {workload}; next: headrace plan {workload}")
+
+
+def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
+    """Refuses a capture that could not be calibrated, naming the volumes where this is EC2. Raises
+    InputError."""
+    from headrace.observe.live.host import device_names, volume_id
+
+    if storage is not None:
+        return storage
+    volumes = [found for found in map(volume_id, device_names(devices or ())) if found]
+    ask = f" aws ec2 describe-volumes --volume-ids {' '.join(volumes)} tells." if volumes else ""
+    rule, hint = "what the volumes can give is part of a measurement", f"For example --storage gp3:500:6000:250.{ask}"
+    raise InputError("--storage is missing", rule, "headrace workload capture --help", hint)
+
+
+def check_workload(workload: Path | None, seconds: float) -> None:
+    """Refuses at once what calibration would refuse after the capture. Raises InputError."""
+    from headrace.calibration.calibrate import LEAST_SECONDS
+
+    if workload is None:
+        return
+    if not workload.absolute().parent.is_dir():
+        raise InputError(str(workload), "the folder does not exist", "", "Make it, or name another.")
+    if seconds < LEAST_SECONDS:
+        rule, hint = f"too short to calibrate: at least {LEAST_SECONDS:g} s", "Watch longer, or leave --workload out."
+        raise InputError(f"--seconds {seconds:g}", rule, "docs/reference/run-description.md", hint)
+
+
+def read_day(text: str | None) -> date | None:
+    """A day of --as-of, None where it was not given. Raises InputError."""
+    from datetime import date
+
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"--as-of {text or ''}"[:50], "must be a day like 2024-05-31", "ISO 8601", "") from None

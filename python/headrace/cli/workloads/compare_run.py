@@ -1,0 +1,46 @@
+"""`headrace compare-run`: a prediction against a measured run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.inputs import read_database
+from headrace.cli.options import OutputOption, PageOrChartOption, SeedOption
+from headrace.cli.output import data, print_json, say, show
+from headrace.report.output import as_csv, check_chart_path
+
+EPILOG = """\b
+Examples:
+  headrace compare-run run.toml shop.toml
+  headrace compare-run run.toml shop.toml --report run.html"""
+
+
+def compare_run(
+    run: Annotated[Path, typer.Argument(metavar="RUN.toml", help="Description of a measured run.")],
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD.toml", help="What `headrace calibrate` wrote.")],
+    seed: SeedOption = 1,
+    output: OutputOption = "table",
+    report: PageOrChartOption = None,
+) -> None:
+    """Score a prediction against a run: means, quarters, one-second scatter, stalls."""
+    from headrace.calibration.runs import load_run
+    from headrace.calibration.score import compare_run as compare
+    from headrace.report import databases
+
+    check_chart_path(report)
+    known = read_database(workload)
+    found = compare(load_run(run), known, seed=seed)
+    if report is not None:
+        databases.write_comparison(report, found, known)
+        say(f"chart written to {report}")
+    if output == "json":
+        print_json(found.to_document(known))
+    elif output == "csv":
+        import polars as pl
+
+        data(as_csv(pl.DataFrame(list(found.figures))))
+    else:
+        show(*[f"WARNING: {text}" for text in found.prediction.warnings], databases.comparison_table(found))

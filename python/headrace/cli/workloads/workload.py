@@ -1,0 +1,261 @@
+"""`headrace workload`: make, import, capture and show what a database demands of its storage."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headrace.cli.inputs import read_workload
+from headrace.cli.options import (
+    CommandGroup,
+    ForceOption,
+    GrowthOption,
+    NameOption,
+    Output,
+    OutputOption,
+    PageOrChartOption,
+    TableOrJsonOption,
+    WorkloadArgument,
+    choice,
+    flag,
+    option,
+)
+from headrace.cli.output import data, print_json, say, show
+from headrace.cli.workloads import capture
+from headrace.errors import HeadraceError, InputError
+from headrace.report.output import as_csv, check_chart_path
+
+if TYPE_CHECKING:
+    from headrace.workload import TransactionWorkload, Workload
+
+EPILOG = """\b
+Examples:
+  headrace workload new --reads-per-s 900 --writes-per-s 400 --size-gib 300 --to shop.toml
+  headrace workload new                                  (asks, on a terminal)
+  iostat -xt 60 > iostat.txt;  headrace workload import iostat.txt --to shop.toml
+  ssh db1 cat iostat.txt | headrace workload import - --device /dev/nvme1n1 --to shop.toml
+  headrace workload capture mysql://headrace@db.example/ --seconds 3600 --storage gp3:500 --to monday
+  headrace workload show shop.toml --report shop.svg
+
+Files are TOML: docs/reference/workload-file.md."""
+
+app = CommandGroup("Make, import, capture and show what a database demands of its storage.", EPILOG)
+app.command("capture", epilog=capture.EPILOG)(capture.capture)
+
+ToOption = Annotated[Path | None, option("FILE", "File to write. Default: the workload's name and .toml, in this folder.", "--to", "-o")]
+DataSizeOption = Annotated[float | None, option("GIB", "Data the volume must hold; a plan needs it.")]
+# Questions about a day, which a constant load does not have.
+DAY_ONLY = ("shape", "night_floor", "backup_start_hour", "backup_minutes", "backup_mib_s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayOptions:
+    """Answers to the questions about a day, as they are typed."""
+
+    name: NameOption = None
+    reads_per_s: Annotated[str | None, option("N", "Reads a second in the busy hour (iostat -x: r/s).")] = None
+    writes_per_s: Annotated[str | None, option("N", "Writes a second in the busy hour (iostat -x: w/s).")] = None
+    read_kib: Annotated[str | None, option("KIB", "Mean size of a read. Default: 16.")] = None
+    write_kib: Annotated[str | None, option("KIB", "Mean size of a write. Default: 22.")] = None
+    shape: Annotated[str | None, option("SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default: office.")] = None
+    night_floor: Annotated[str | None, option("SHARE", "Quietest hour as a share of the busiest, 0-1. Default: 0.1.")] = None
+    backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = None
+    backup_minutes: Annotated[str | None, option("N", "How long the backup runs. Default: 60.")] = None
+    backup_mib_s: Annotated[str | None, option("MIB_S", "How fast the backup reads. Default: 50.")] = None
+    size_gib: Annotated[str | None, option("GIB", "Data the volume must hold; a plan needs it.")] = None
+    growth_per_year: Annotated[str | None, option("SHARE", "0.3 is 30 % more a year; plan --months uses it.")] = None
+
+
+@app.command()
+def new(
+    day: DayOptions,
+    days: Annotated[int, option("N", "How many times the day is repeated.")] = 1,
+    constant: Annotated[int | None, option("S", "Make a constant load of this many seconds instead of a day.")] = None,
+    sequential_read_share: Annotated[float, option("SHARE", "Share of reads that follow the one before, 0-1.")] = 0.0,
+    sequential_write_share: Annotated[float, option("SHARE", "Share of writes that follow the one before, 0-1.")] = 0.0,
+    arrivals: Annotated[Literal["poisson", "even"], choice("How I/Os arrive inside a point.")] = "poisson",
+    to: ToOption = None,
+    force: ForceOption = False,
+    output: TableOrJsonOption = "table",
+) -> None:
+    """Make a workload from what you know of the busy hour; asks for what is missing on a
+    terminal."""
+    from headrace import workload
+
+    asking = sys.stdin.isatty() and sys.stderr.isatty() and (day.reads_per_s is None or day.writes_per_s is None)
+    answers = _answers(workload.questions(), vars(day), asking, constant is not None)
+    answers["sequential_read_share"], answers["sequential_write_share"] = sequential_read_share, sequential_write_share
+    answers["arrivals"] = arrivals
+    if constant is None:
+        made = workload.from_answers(answers | {"days": days})
+    else:
+        made = workload.from_constant_answers(answers | {"seconds": constant})
+    keep(made, to, force, output)
+
+
+def _answers(questions: Any, typed: dict[str, str | None], asking: bool, constant: bool) -> dict[str, Any]:
+    """What was typed, checked; the rest asked for on a terminal. Raises InputError."""
+    answers: dict[str, Any] = {}
+    for question in questions:
+        text, flag_name = typed[question.name], _flag(question.name)
+        if constant and question.name in DAY_ONLY:
+            if text is not None:
+                raise InputError(flag_name, "describes a day, and --constant has none", "", "Leave one of them out.")
+            continue
+        needs = question.only_if or ""
+        skipped = bool(needs) and answers.get(needs) is None
+        if text is not None and skipped:
+            raise InputError(f"{flag_name} {text[:40]}", f"needs {_flag(needs)}", "", "Give both.")
+        if text is not None:
+            answers[question.name] = question.validator(text)
+        elif question.required and not asking:
+            rule, hint = "the busy hour needs reads and writes a second", "Give it, or run this on a terminal."
+            raise InputError(f"{flag_name} is missing", rule, "headrace workload new --help", hint)
+        elif asking and not skipped:
+            value = _ask(question)
+            if value is not None:
+                answers[question.name] = value
+    return answers
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _ask(question: Any) -> object:
+    """Asks until the answer passes. An empty one takes the default, or leaves the question out."""
+    unit = f" [{question.unit}]" if question.unit else ""
+    while True:
+        shown = None if question.required else ("" if question.default is None else str(question.default))
+        text = typer.prompt(f"{question.prompt}{unit}", default=shown, show_default=bool(shown), err=True).strip()
+        if not text and not question.required:
+            return None
+        try:
+            return question.validator(text)
+        except HeadraceError as error:
+            say(f"{error}")
+
+
+@app.command("import")
+def import_recording(
+    recording: Annotated[
+        Path,
+        typer.Argument(metavar="RECORDING", help="Output of iostat -x, vmstat, sar -d, or a CloudWatch export; - reads standard input."),
+    ],
+    format: Annotated[Literal["auto", "iostat", "vmstat", "sar", "cloudwatch"], choice("The tool that made the recording.")] = "auto",
+    device: Annotated[
+        str | None, option("NAME", "Device in the recording, several joined by +. Default: the one that clearly does most.")
+    ] = None,
+    interval: Annotated[float | None, option("S", "Seconds between reports, where the file has no times.")] = None,
+    clock_start: Annotated[str | None, option("TIME", "When the recording began (ISO 8601), where the file does not say.")] = None,
+    gaps: Annotated[
+        Literal["refuse", "hold", "zero"], choice("Where reports are missing: refuse, hold the one before, or zero.")
+    ] = "refuse",
+    name: NameOption = None,
+    read_kib: Annotated[float | None, option("KIB", "Size assumed of a read (vmstat only, it counts no I/Os).")] = None,
+    write_kib: Annotated[float | None, option("KIB", "Size assumed of a write (vmstat only).")] = None,
+    any_unit: Annotated[bool, flag("--any-unit", "Take vmstat's bi and bo for KiB though -S looks used.")] = False,
+    size_gib: DataSizeOption = None,
+    to: ToOption = None,
+    force: ForceOption = False,
+    output: TableOrJsonOption = "table",
+) -> None:
+    """Import what iostat, vmstat, sar or CloudWatch recorded."""
+    from headrace.observe.formats import import_file
+
+    assumed = {"read_kib": read_kib, "write_kib": write_kib, "any_unit": any_unit}
+    made = import_file(recording, format, device, interval, clock_start, gaps=gaps, name=name, **assumed)
+    keep(made if size_gib is None else replace(made, size_gib=size_gib), to, force, output)
+
+
+def keep(made: Workload, to: Path | None, force: bool, output: Output) -> None:
+    """Writes a workload file, whole or not at all and never over another unasked, and says what is
+    in it."""
+    from headrace import workload
+
+    path = to or Path(re.sub(r"[^\w.-]+", "-", made.name).strip("-.")[:80] or "workload").with_suffix(".toml")
+    if path.exists() and not force:
+        raise InputError(str(path), "exists already", "", "Name another with --to, or overwrite it with --force.")
+    workload.save(made, path)
+    say(f"written to {path}")
+    _show(made, output)
+
+
+@app.command("show")
+def show_workload(
+    workload: WorkloadArgument, growth: GrowthOption = 1.0, report: PageOrChartOption = None, output: OutputOption = "table"
+) -> None:
+    """Describe in words and a chart what a workload demands; csv prints its points."""
+    from headrace.workload import TransactionWorkload
+
+    check_chart_path(report)
+    load = read_workload(workload)
+    if isinstance(load, TransactionWorkload):
+        return _show_database(load, growth, report, output)
+    load = load.scaled(growth)
+    if report is not None:
+        from headrace.report.simulation import write_workload
+
+        write_workload(report, load)
+        say(f"chart written to {report}")
+    _show(load, output)
+
+
+def _show_database(load: TransactionWorkload, growth: float, report: Path | None, output: Output) -> None:
+    """A database in transactions: where its figures come from, and its parameters."""
+    from headrace.base.checks import check_number
+    from headrace.report import databases
+
+    if report is not None:
+        rule, hint = ("a database in transactions has no demand over time to draw", "headrace predict draws it on a storage.")
+        raise InputError("--report", rule, "headrace workload show --help", hint)
+    if growth != 1.0:
+        load = load.grown(check_number("--growth", growth, 0.001, 1_000.0))
+    words = databases.workload_in_words(load)
+    if output == "json":
+        parts = {"parameters": list(load.parameters), "caveats": list(load.caveats)}
+        print_json({"name": load.name, "engine": load.engine, "in_words": words} | parts)
+    elif output == "csv":
+        import polars as pl
+
+        data(as_csv(pl.DataFrame(list(load.parameters))))
+    else:
+        show(*words, "", databases.parameter_table(load))
+
+
+def _show(load: Workload, output: Output) -> None:
+    from headrace.report.simulation import open_parts, spark_lines
+    from headrace.workload import ClosedWorkload
+
+    closed = isinstance(load, ClosedWorkload)
+    if output == "json":
+        more = {} if closed else open_parts(load)
+        print_json(load.summary() | {"in_words": load.describe().splitlines(), "caveats": list(load.notes())} | more)
+    elif output == "table":
+        show(load.describe(), *([] if closed else ["", *spark_lines(load)]))
+    elif isinstance(load, ClosedWorkload):
+        source = "docs/reference/workload-file.md, Closed workloads"
+        raise InputError(load.name, "a closed load has no points", source, "Use --output json.")
+    else:
+        data(as_csv(load.points))
+
+
+@app.command()
+def demo(
+    hour: Annotated[bool, flag("--hour", "Give the recorded hour itself instead of the day made from it.")] = False,
+    to: Annotated[Path | None, option("FILE", "Write it to a file as well.", "--to", "-o")] = None,
+    force: ForceOption = False,
+    output: TableOrJsonOption = "table",
+) -> None:
+    """Give the recorded example: an InnoDB server under TPC-C, as an hour or laid into a day."""
+    from headrace import workload
+
+    made = workload.recorded_hour() if hour else workload.demo_day()
+    if to is not None:
+        return keep(made, to, force, output)
+    _show(made, output)

@@ -1,0 +1,333 @@
+"""Option files as MySQL and MariaDB read them, with what an edit needs: file, line and text of each
+setting (mysys/my_default.c; MySQL manual, "Using Option Files").
+
+    [group]    name    name = value    name = "quoted value"    # and ; comments
+    !include FILE    !includedir FOLDER
+
+Later settings win. Names may have dashes or underscores, and the prefixes loose-, skip-, disable-,
+enable- and maximum-. Only the groups that were asked for are kept: [client] may hold a password, so
+no error repeats a line of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.base.files import read_bytes
+from headrace.errors import InputError
+
+SOURCE = "MySQL manual, Using Option Files"
+MAX_BYTES = 4 * 1024 * 1024  # a guess: real files have some kilobytes
+MAX_DEPTH = 10  # my_default.c, MAX_RECURSION: deeper includes are skipped
+MAX_FILES = 1_000
+MAX_LINE = 4_000  # its buffer has 4,096 bytes
+ENDINGS = (".cnf",)  # of files an includedir takes on Unix
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
+SPACE = " \t\r\n\v\f"
+PREFIXES = {"skip_": "0", "disable_": "0", "enable_": "1"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A line of a group: `key` as written, `value` None for a key alone; `file` and `line` (from 1)
+    where it stands."""
+
+    group: str
+    key: str
+    value: str | None
+    file: Path
+    line: int
+
+    @property
+    def name(self) -> str:
+        """The variable: lower case, underscores, without loose-, skip-, disable-, enable- and
+        maximum-."""
+        return plain_name(self.key)
+
+    @property
+    def loose(self) -> bool:
+        """Whether a server that does not know it may go on."""
+        return self.key.lower().replace("-", "_").startswith("loose_")
+
+    @property
+    def text(self) -> str:
+        """The value the server ends up with: skip-NAME is 0, NAME alone 1."""
+        name = self.key.lower().replace("-", "_").removeprefix("loose_")
+        for prefix, value in PREFIXES.items():
+            if name.startswith(prefix) and name not in KEEPS_PREFIX:
+                # skip-x=0 says: do not skip.
+                denied = (self.value or "").strip().lower() in ("0", "off", "false")
+                return ("1" if value == "0" else "0") if denied else value
+        return "1" if self.value is None else self.value
+
+
+# Variables whose own name begins with a prefix.
+KEEPS_PREFIX = (
+    "skip_external_locking", "skip_name_resolve", "skip_networking", "skip_show_database", "skip_grant_tables", "skip_slave_start", "skip_replica_start",
+    "skip_host_cache", "skip_stack_trace", "skip_parallel_replication", "skip_bdb", "disable_gtid_unsafe_statements",
+    "disabled_storage_engines", "skip_replication", "skip_symbolic_links", "enable_named_pipe",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OptionFile:
+    """An option file with everything it includes. `settings`: those of the groups asked for, in the
+    order the server reads them; `texts`: every file by path."""
+
+    path: Path
+    settings: tuple[Setting, ...]
+    texts: dict[Path, str] = field(repr=False)
+    groups: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values that hold, by variable."""
+        return {setting.name: setting.text for setting in self.settings}
+
+
+def plain_name(key: str) -> str:
+    """`Loose-skip-InnoDB-doublewrite` is innodb_doublewrite."""
+    name = key.strip().lower().replace("-", "_").removeprefix("loose_")
+    if name in KEEPS_PREFIX:
+        return name
+    for prefix in (*PREFIXES, "maximum_"):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name
+
+
+def server_groups(flavor: str, version: Sequence[int]) -> tuple[str, ...]:
+    """The groups a server reads: its own, and those of its series."""
+    major, minor = version[:2]
+    if flavor != "mariadb":
+        return ("mysql_cluster", "mysqld", "server", f"mysqld-{major}.{minor}")
+    series = [f"{name}-{major}.{minor}" for name in ("mysqld", "mariadb", "mariadbd")]
+    both = ("mysqld", "server", "mariadb", "mariadbd", *series, "client-server", "galera")
+    # 10.2 and 10.3 have no mariadbd groups (MDEV-21298, 10.4.6).
+    return both if tuple(version) >= (10, 4, 6) else tuple(group for group in both if not group.startswith("mariadbd"))
+
+
+def read_option_file(path: str | os.PathLike, groups: Sequence[str]) -> OptionFile:
+    """Reads a file and what it includes, keeping the settings of `groups`. Raises InputError for
+    what the server would refuse, CouldNotRun for what cannot be read."""
+    where = Path(os.path.abspath(Path(path).expanduser()))
+    reader = _Reader(tuple(groups), where.parent)
+    reader.read(where, 0)
+    return OptionFile(where, tuple(reader.settings), reader.texts, tuple(groups))
+
+
+class _Reader:
+    """Follows includes; what is read is kept for edits."""
+
+    def __init__(self, groups: tuple[str, ...], base: Path) -> None:
+        self.groups, self.base = groups, base
+        self.settings: list[Setting] = []
+        self.texts: dict[Path, str] = {}
+        self.read_files = 0
+
+    def read(self, path: Path, depth: int) -> None:
+        self.read_files += 1
+        if self.read_files > MAX_FILES:
+            raise InputError(
+                str(path), f"more than {MAX_FILES} files are included", SOURCE, "Do files include each other?"
+            )
+        text = _text(path)
+        self.texts[path] = text
+        group = None
+        lines = text.split("\n")
+        if lines[-1].strip(SPACE).startswith("!"):
+            rule = "is an include on the last line without a line's end: the server cuts its last letter off"
+            raise InputError(f"{path}, line {len(lines)}", rule, SOURCE, "Add a newline.")
+        for number, raw in enumerate(lines, start=1):
+            line = raw.strip(SPACE)
+            if not line or line[0] in "#;":
+                continue
+            if line[0] == "!":
+                self.include(line, path, number, depth)  # does not end the group
+                continue
+            if line[0] == "[":
+                group = _group(line, path, number)
+                continue
+            if group is None:
+                raise InputError(
+                    f"{path}, line {number}",
+                    "stands before the first [group]: servers read no further",
+                    SOURCE,
+                    "Begin with [mysqld].",
+                )
+            if group.lower() in self.groups:
+                key, value = split_line(line)
+                if not key:
+                    raise InputError(
+                        f"{path}, line {number}",
+                        "names no option: servers read no further",
+                        SOURCE,
+                        "Correct the line.",
+                    )
+                self.settings.append(Setting(group.lower(), key, value, path, number))
+
+    def include(self, line: str, path: Path, number: int, depth: int) -> None:
+        """As my_default.c: spaces may stand behind the !, and what is neither directive is passed
+        over."""
+        words = line[1:].strip(SPACE)
+        for word, follow in (("includedir", self._folder), ("include", self._file)):
+            if not words.startswith(word) or (words[len(word) :] or " ")[0] not in SPACE:
+                continue
+            if depth >= MAX_DEPTH:
+                return  # the server skips it with a warning
+            name = words[len(word) :].strip(SPACE)
+            if not name:
+                raise InputError(
+                    f"{path}, line {number}: !{word}",
+                    "names nothing: servers read no further",
+                    SOURCE,
+                    "Correct the line.",
+                )
+            # A relative name is looked for where the server is started, which nobody knows here:
+            # the folder of the first file stands for it.
+            return follow(self.base / name, path, number, depth)
+
+    def _file(self, target: Path, path: Path, number: int, depth: int) -> None:
+        if target.is_file():
+            self.read(target, depth + 1)
+
+    def _folder(self, target: Path, path: Path, number: int, depth: int) -> None:
+        try:
+            names = sorted(os.listdir(target))
+        except OSError as error:
+            raise InputError(
+                f"{path}, line {number}: {target}",
+                f"the folder cannot be read ({error.strerror}): servers read no further",
+                SOURCE,
+                "Make it, or remove the line.",
+            ) from None
+        for name in names:
+            if name.endswith(ENDINGS):
+                self._file(target / name, path, number, depth)
+
+
+def _text(path: Path) -> str:
+    if path.is_dir():
+        raise InputError(str(path), "is a folder, not an option file", SOURCE, "Name a my.cnf.")
+    content = read_bytes(path, MAX_BYTES)
+    if os.stat(path).st_mode & stat.S_IWOTH and path.is_file():
+        raise InputError(
+            str(path), "can be written by everybody: servers ignore such a file", SOURCE, f"chmod o-w {path}"
+        )
+    if b"\0" in content:
+        raise InputError(str(path), "is not text: it holds zero bytes", SOURCE, "Is it a my.cnf?")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if len(line) > MAX_LINE:
+            raise InputError(
+                f"{path}, line {number}",
+                f"has more than {MAX_LINE:,} characters: the server would read it as two",
+                SOURCE,
+                "Shorten it.",
+            )
+    return text
+
+
+def _group(line: str, path: Path, number: int) -> str:
+    end = line.find("]")
+    if end < 0:
+        raise InputError(
+            f"{path}, line {number}", "a group's name ends with ]: servers read no further", SOURCE, "Correct the line."
+        )
+    return line[1:end].rstrip(SPACE)
+
+
+def split_line(line: str) -> tuple[str, str | None]:
+    """Key and value of a line, without its comment, quotes and escapes."""
+    line = line[: _comment_at(line)]
+    key, equals, value = line.partition("=")
+    if not equals:
+        return key.rstrip(SPACE), None
+    value = value.strip(SPACE)
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        value = value[1:-1]
+    return key.rstrip(SPACE), unescaped(value)
+
+
+def _comment_at(line: str) -> int:
+    """Where a comment begins: a # outside quotes (my_default.c, find_end_comment)."""
+    quote, escaped = "", False
+    for index, character in enumerate(line):
+        if character in "\"'" and not escaped:
+            quote = "" if quote == character else quote or character
+        if not quote and character == "#":
+            return index
+        escaped = bool(quote) and character == "\\" and not escaped
+    return len(line)
+
+
+def unescaped(value: str) -> str:
+    r"""A value with \n, \t, \r, \b, \s, \", \' and \\ put in place; other backslashes stay."""
+    out, index = [], 0
+    while index < len(value):
+        following = value[index + 1 : index + 2]
+        if value[index] == "\\" and following in ESCAPES and following:
+            out.append(ESCAPES[following])
+            index += 2
+        else:
+            out.append(value[index])
+            index += 1
+    return "".join(out)
+
+
+def written(value: str) -> str:
+    """A value as it may stand behind = in an option file: in quotes where it would be read
+    otherwise."""
+    plain = value == value.strip() and not any(character in value for character in "#\"'\\\n\r\t\b")
+    return value if value and plain else quoted(value)
+
+
+def quoted(value: str) -> str:
+    """The same, always in quotes. Raises InputError for what no option file can hold."""
+    if "\0" in value:
+        raise InputError("a zero byte", "cannot stand in an option file", SOURCE)
+    for plain, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\b", "\\b")):
+        value = value.replace(plain, escape)
+    return f'"{value}"'
+
+
+# --- [client] -------------------------------------------------------------------------------------
+
+CLIENT_KEYS = ("user", "password", "host", "port", "socket", "database", "ssl-mode", "ssl-ca")
+# Others may neither read nor write a file with a password in it.
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def read_client(path: str | os.PathLike) -> dict[str, str]:
+    """The keys of [client] that Headrace uses, with dashes.
+
+    Raises InputError for a file that breaks a rule, CouldNotRun when it cannot be read.
+    """
+    found: dict[str, str] = {}
+    for setting in read_option_file(path, ("client",)).settings:
+        key = setting.name.replace("_", "-")
+        if key in CLIENT_KEYS and setting.value is not None:
+            found[key] = setting.value
+            if key == "password":
+                _check_owner(setting.file)
+    port = found.get("port", "3306")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65_535):
+        raise InputError(f"{path}: port", "must be a number from 1 to 65,535", SOURCE)
+    return found
+
+
+def _check_owner(path: Path) -> None:
+    status = os.stat(path)
+    if status.st_mode & OTHERS:
+        rule = f"holds a password and others may read it (mode {stat.S_IMODE(status.st_mode):04o})"
+        raise InputError(str(path), rule, SOURCE, f"chmod 600 {path}")
+    if status.st_uid not in (os.geteuid(), 0):
+        rule = f"holds a password and belongs to user id {status.st_uid}"
+        raise InputError(str(path), rule, SOURCE, "Use a file of your own.")

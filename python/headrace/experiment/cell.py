@@ -1,0 +1,159 @@
+"""What is run: a benchmark on a server, or on files, over storage of the lab.
+
+A cell is one run that begins from the same copy of the data as its neighbours. Its configuration
+is all that decides what is measured, as one text; the hash of it stands in the name of the run, so
+that a run of the store can be told to be of just this cell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+
+from headrace.bench import Benchmark
+
+# Called with the share done (0..1) and what is done.
+Progress = Callable[[float, str], None]
+Say = Callable[[str], None]
+
+# Seconds a cell takes in addition to its warm-up and its measured seconds: copying the data,
+# starting the server, samples before and after, checking the rows, removing it. Measured on 2 cores
+# with 0.1 to 0.5 GiB of data: 8 to 10 s.
+SERVER_CELL_S = 9.0
+# The same for files: attaching and mounting (once per storage), samples before and after.
+FILES_CELL_S = 6.0
+
+
+def silent(*_: object) -> None:
+    """A progress or say function that does nothing."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What is loaded once: the data of `benchmark` in `engine`, about `gib` GiB.
+
+    `settings`: of the server while it loads, in addition to those that make loading quick.
+    `settle_s`: seconds of the benchmark itself before the data are kept; `seed`: of its rows.
+    """
+
+    name: str
+    benchmark: Benchmark
+    gib: float
+    engine: str = "innodb"
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    flavor: str = "mariadb"
+    settle_s: int = 0
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class OnServer:
+    """A server with a copy of `data` on `storage`.
+
+    `settings` decide everything but where things are. `balance_percent`: credits when the run
+    begins. `scan`: every table is read once before the run, so that a pool that can hold them does.
+    """
+
+    data: DataSet
+    storage: str
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    log_storage: str | None = None
+    balance_percent: float | None = None
+    scan: bool = False
+
+
+@dataclass(frozen=True)
+class OnFiles:
+    """Files on a fresh filesystem on `storage`. `balance_percent`: credits when the run begins."""
+
+    storage: str
+    balance_percent: float | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run. `key` names it in code, `words` for a reader; both are unique in an experiment."""
+
+    key: tuple
+    words: str
+    place: OnServer | OnFiles
+    benchmark: Benchmark
+    threads: int
+    warmup_s: int
+    seconds: int
+    seed: int
+
+    @property
+    def server(self) -> OnServer:
+        """The place of a cell on a server."""
+        assert isinstance(self.place, OnServer), self.words
+        return self.place
+
+    @property
+    def length_s(self) -> float:
+        """About how long the cell takes, s."""
+        return self.warmup_s + self.seconds + (SERVER_CELL_S if isinstance(self.place, OnServer) else FILES_CELL_S)
+
+    def configuration(self, experiment: str, machine: Mapping[str, object]) -> dict:
+        """All that decides what is measured."""
+        place = asdict(self.place)
+        if isinstance(self.place, OnServer):
+            data = self.place.data
+            place["data"] = {
+                "benchmark": data.benchmark.name,
+                "options": data.benchmark.options(),
+                "engine": data.engine,
+                "settings": dict(data.settings),
+            }
+        return {
+            "study": experiment,
+            "cell": self.words,
+            "benchmark": self.benchmark.name,
+            "options": self.benchmark.options(),
+            "threads": self.threads,
+            "warmup_s": self.warmup_s,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "place": place,
+            "machine": dict(machine),
+        }
+
+    def run_name(self, experiment: str, machine: Mapping[str, object]) -> str:
+        """The name of the run in the store; two cells share one only with the same
+        configuration."""
+        text = json.dumps(self.configuration(experiment, machine), sort_keys=True, default=str)
+        return f"{experiment}: {self.words} [{hashlib.sha256(text.encode()).hexdigest()[:12]}]"
+
+
+def seconds_each(time_s: float, fixed_s: float, cells: int, each_s: float, least: int, most: int) -> int:
+    """Seconds measured in each cell, so that all cells take `time_s`; between `least` and
+    `most`."""
+    return int(max(least, min(most, (time_s - fixed_s) / max(cells, 1) - each_s)))
+
+
+@dataclass
+class Parts:
+    """Progress over parts whose lengths in seconds are estimated beforehand."""
+
+    progress: Progress
+    all_s: float
+    done_s: float = 0.0
+
+    @contextmanager
+    def part(self, seconds: float, what: str) -> Iterator[Progress]:
+        """A part of about `seconds`; inside, the share of this part (0..1) may be told."""
+
+        def inside(share: float, words: str = "") -> None:
+            self.progress(min(1.0, (self.done_s + share * seconds) / self.all_s), words or what)
+
+        inside(0.0)
+        yield inside
+        inside(1.0)
+        self.done_s += seconds
+
+    def skip(self, seconds: float) -> None:
+        """Leaves out a part that need not be done."""
+        self.all_s = max(self.done_s + 1e-9, self.all_s - seconds)

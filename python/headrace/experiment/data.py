@@ -1,0 +1,288 @@
+"""Where cells run: a temporary lab, data loaded once and kept, fresh volumes for each cell.
+
+Every server begins with a copy of the same data and an empty cache. Nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace import servers
+from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.storage import Storage
+from headrace.base.units import GIB
+from headrace.bench import Benchmark, Target, file_target, prepare, run, server_target
+from headrace.bench.server import cursor_on, tables_of
+from headrace.errors import CouldNotRun
+from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress, Say, silent
+from headrace.lab import Settings, doctor, up
+from headrace.servers import volumes
+from headrace.servers.access import service_user
+from headrace.servers.scratch import lab_folder
+
+DOC = "docs/guide/prove.md"
+# In a setting: the path of a file of keys.
+KEYS = "{keys}"
+DATABASE = "experiment"
+SERVER, FILES_VOLUME = "cell", "files"
+# Prepares tables side by side; sysbench uses no more than there are tables.
+LOADING_THREADS = 8
+# Loading is not measured, so it uses a fast volume and turns durability off. The volume is sparse:
+# its size costs nothing. 20,000 IOPS are the most of every day that a study runs on.
+LOADING_STORAGE = "io1:{size_gib}:20000"
+LOADING_GIB = 1_000  # io1 has at most 50 IOPS per GiB, so 400 would do
+LOADING_SETTINGS = {
+    "innodb": {
+        "innodb_flush_log_at_trx_commit": "0",
+        "innodb_doublewrite": "OFF",
+        "innodb_log_file_size": "512M",
+        "innodb_io_capacity": "10000",
+        "innodb_io_capacity_max": "20000",
+        "innodb_buffer_pool_dump_at_shutdown": "OFF",
+    },
+    "myrocks": {"rocksdb_flush_log_at_trx_commit": "0", "innodb_buffer_pool_size": "16M"},
+}
+# While loading the cache holds all data and the tree's inner pages (a guess: 0.3 more), at most 1
+# GiB.
+LOADING_CACHE_SHARE, LEAST_LOADING_MIB, MOST_LOADING_MIB = 1.3, 64, 1_024
+CACHE_SETTING = {"innodb": "innodb_buffer_pool_size", "myrocks": "rocksdb_block_cache_size"}
+REDO_SETTING = {"mariadb": "innodb_log_file_size", "mysql": "innodb_redo_log_capacity"}
+# The benchmark runs before the data are kept with many clients, and with other transactions than
+# those that are measured. A shorter run than LEAST_SETTLE_S is not worth its start (a guess).
+SETTLING_THREADS, SETTLING_SEED, LEAST_SETTLE_S = 16, 1_000_003, 5
+# Guesses: what the filesystem, the logs and a growing data set take, as a factor of the data; and
+# GiB kept free in the folder of the lab for temporary tables and its journal.
+ROOM, SPARE_GIB = 1.35, 1.0
+
+
+class ExperimentLab:
+    """`with ExperimentLab() as lab, lab.server(place) as target: ...`
+
+    `work`: where its folder is made, None: the system's folder of temporary files. `day`: of the
+    volumes' limits, None: the newest. `data_gib`: what its volumes will hold; they lie in memory
+    where that fits, unless `in_memory` is False. Raises as Lab and servers.up.
+    """
+
+    def __init__(
+        self,
+        work: Path | None = None,
+        *,
+        day: str | None = None,
+        data_gib: float = 1.0,
+        in_memory: bool = True,
+        say: Say = silent,
+    ) -> None:
+        self.day, self._work, self._say = day, work, say
+        self._data_gib = data_gib if in_memory else float("inf")
+        self._saved: dict[str, Path] = {}
+        self._stack = contextlib.ExitStack()
+        self._key_file: Path | None = None
+
+    def __enter__(self) -> ExperimentLab:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(ends_as_interrupts())
+            if self._work is not None:
+                self._work.mkdir(parents=True, exist_ok=True)
+            self.folder = Path(tempfile.mkdtemp(prefix="hr-lab-", dir=self._work))
+            stack.callback(_remove, self.folder)
+            folder = stack.enter_context(lab_folder(self.folder / "lab", self._data_gib))
+            self.lab = up(folder, settings=Settings(metrics_port=0, as_of=self.day))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with undisturbed():
+            self._stack.close()
+
+    def load(self, data: DataSet, folder: Path | None = None, progress: Progress = silent) -> None:
+        """Loads a data set once and keeps the files of the stopped server.
+
+        `folder`: where they are kept for other labs too (and taken from, when they are there);
+        None: in this lab's folder. Raises InputError, CouldNotRun, LabRefused; then nothing is
+        left.
+        """
+        if repr(data) in self._saved:
+            return
+        folder = folder or self.folder / f"data-{len(self._saved)}"
+        if not (folder / "saved.json").exists():
+            self._load(data, folder, progress)
+        self._saved[repr(data)] = folder
+        progress(1.0, "loaded")
+
+    def _load(self, data: DataSet, folder: Path, progress: Progress) -> None:
+        cache_mib = int(LOADING_CACHE_SHARE * 1024 * data.gib) + LEAST_LOADING_MIB
+        settings = {CACHE_SETTING[data.engine]: f"{min(cache_mib, MOST_LOADING_MIB)}M"}
+        if data.flavor == "mariadb":
+            settings |= LOADING_SETTINGS[data.engine]
+        server = servers.up(
+            self.lab,
+            name="load",
+            flavor=data.flavor,
+            engine=data.engine,
+            storage=LOADING_STORAGE.format(size_gib=max(LOADING_GIB, round(3 * data.gib))),
+            settings=settings | self._filled(data.settings),
+            progress=lambda share, what: progress(0.1 * share, what),
+        )
+        try:
+            target = self._target(server)
+            prepare(
+                data.benchmark, target, threads=LOADING_THREADS, seed=data.seed, say=lambda text: progress(0.1, text)
+            )
+            if data.settle_s >= LEAST_SETTLE_S:
+                progress(0.6, "settling the data")
+                seed = data.seed + SETTLING_SEED
+                with tempfile.TemporaryDirectory() as unwanted:
+                    run(
+                        data.benchmark,
+                        target,
+                        seconds=data.settle_s,
+                        threads=SETTLING_THREADS,
+                        seed=seed,
+                        store=unwanted,
+                    )
+            progress(0.8, "stopping the server")
+            server = servers.stop(server)
+            progress(0.9, "keeping the data")
+            servers.save_data(server, folder)
+        finally:
+            with undisturbed():
+                servers.destroy(server)
+
+    def data_gib(self, data: DataSet) -> float:
+        """What the files of a loaded data set take, GiB."""
+        entries = [entry for entry in self._saved[repr(data)].rglob("*") if entry.is_file()]
+        return sum(entry.stat().st_blocks * 512 for entry in entries) / GIB
+
+    @contextmanager
+    def server(self, place: OnServer, progress: Progress = silent) -> Iterator[Target]:
+        """A server with a copy of its data, warm as asked; removed afterwards."""
+        self.load(place.data)
+        self._check_room(place)
+        server = servers.up(
+            self.lab,
+            name=SERVER,
+            flavor=place.data.flavor,
+            engine=place.data.engine,
+            storage=place.storage,
+            log_storage=place.log_storage,
+            settings=self._filled(place.settings),
+            seed_from=self._saved[repr(place.data)],
+            progress=progress,
+        )
+        try:
+            target = self._target(server)
+            if place.scan:
+                scan(target)
+            self._credits(server.data_volume, place.balance_percent)
+            yield target
+        finally:
+            with undisturbed():
+                servers.destroy(server)
+
+    def _check_room(self, place: OnServer) -> None:
+        """Raises CouldNotRun where the volume, or this machine, cannot hold another copy of the
+        data."""
+        needed = self.data_gib(place.data) * ROOM
+        usable = Storage.parse(place.storage).usable_gib
+        if usable < needed:
+            rule = f"holds {usable:g} GiB, and the data with their logs take {needed:.2f}"
+            raise CouldNotRun(place.storage, rule, DOC, "Take a smaller scale.")
+        folder = Path(self.lab.place.data_dir or ".")
+        free = shutil.disk_usage(folder).free / GIB
+        if free < needed + SPARE_GIB:
+            rule = f"has {free:.1f} GiB free, and a server takes {needed + SPARE_GIB:.1f}"
+            raise CouldNotRun(str(folder), rule, DOC, "Free some, or take a smaller scale.")
+
+    def _target(self, server: servers.Server) -> Target:
+        return server_target(
+            server.address(DATABASE),
+            storage=server.storage,
+            log_storage=server.log_storage,
+            devices=server.devices,
+            lab=self.lab.place,
+            volumes=tuple(volume for volume in (server.data_volume, server.log_volume) if volume),
+            as_of=self.day,
+            engine=server.engine,
+        )
+
+    @contextmanager
+    def files(self, place: OnFiles, benchmark: Benchmark) -> Iterator[Target]:
+        """A folder on a fresh filesystem with the files of the benchmark; removed afterwards.
+
+        The files are written without the limits of the volume.
+        """
+        mount = self.folder / "mnt"
+        volume = self.lab.create(place.storage, name=FILES_VOLUME)["id"]
+        try:
+            device = self._attached(volume, unpaced=True)
+            volumes.make_filesystem(device)
+            volumes.mount(device, mount)
+            prepare(benchmark, file_target(mount, storage=place.storage), say=self._say)
+            volumes.unmount(mount)
+            self.lab.detach(volume)
+            volumes.mount(self._attached(volume), mount)
+            self._credits(volume, place.balance_percent)
+            yield file_target(mount, storage=place.storage, lab=self.lab.place, volumes=(volume,), as_of=self.day)
+        finally:
+            with undisturbed():
+                volumes.unmount(mount, lazily=True)
+                if self.lab.describe(volume).get("attachment"):
+                    self.lab.detach(volume, force=True)
+                self.lab.delete(volume)
+
+    def _attached(self, volume: str, unpaced: bool = False) -> str:
+        """The device of a volume that is attached now."""
+        attachment = self.lab.attach(volume, unpaced=unpaced, probe=not unpaced)["attachment"]
+        assert attachment is not None and attachment["device"] is not None, volume
+        return attachment["device"]
+
+    def _filled(self, settings: Mapping[str, str | None]) -> dict:
+        """The settings with the path of a key file where they ask for one.
+
+        The path differs from lab to lab, and does not belong to a configuration.
+        """
+        return {
+            name: value.replace(KEYS, str(self._keys())) if value and KEYS in value else value
+            for name, value in settings.items()
+        }
+
+    def _keys(self) -> Path:
+        """A file with one random key of 256 bits for file_key_management; removed with the lab."""
+        if self._key_file is None:
+            user = service_user()
+            folder = Path(tempfile.mkdtemp(prefix="hr-lab-keys-", dir="/run"))
+            self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            os.chown(folder, 0, user.gid)
+            folder.chmod(0o750)
+            path = folder / "keys"
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640), "w") as file:
+                os.fchown(file.fileno(), 0, user.gid)
+                file.write(f"1;{secrets.token_hex(32)}\n")
+            self._key_file = path
+        return self._key_file
+
+    def _credits(self, volume: str | None, percent: float | None) -> None:
+        if percent is not None and volume is not None:
+            self.lab.set_balance(volume, percent)
+
+
+def scan(target: Target) -> None:
+    """Reads every row of every table of sysbench in the database, by the key and by the index."""
+    with cursor_on(target) as cursor:
+        for table in tables_of(target, ".*"):
+            index = f"k_{table.removeprefix('sbtest')}"
+            cursor.execute(f"SELECT COUNT(*) FROM `{table}` IGNORE INDEX ({index}) WHERE pad <> ''")
+            cursor.execute(f"SELECT COUNT(*) FROM `{table}` WHERE k > -1")
+
+
+def _remove(folder: Path) -> None:
+    """Removes the lab's folder; never what is still mounted in it."""
+    if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):
+        shutil.rmtree(folder, ignore_errors=True)

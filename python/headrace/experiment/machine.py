@@ -1,0 +1,119 @@
+"""What this machine lacks for an experiment, and what of it decides a measurement."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from headrace import servers
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.machine import find_tool
+from headrace.base.units import GIB
+from headrace.bench.running import environment
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.experiment.data import SPARE_GIB
+from headrace.lab import doctor
+
+
+def missing(
+    flavor: str = "mariadb", engines: Sequence[str] = ("innodb",), *, folder: Path | None = None, gib: float = 0.0
+) -> list[str]:
+    """What this machine lacks, in sentences that say what to do; empty where an experiment can run.
+
+    `engines`: of the server, none: no server is needed. `folder`: where `gib` GiB of data will lie,
+    None: in the system's folder of temporary files.
+    """
+    folder = (folder or Path(tempfile.gettempdir())).absolute()
+    checks = [check for check in doctor.examine(folder) if check.state == doctor.MISSING]
+    found = [f"{check.what}: {check.found}. {check.do}".strip() for check in checks]
+    if not doctor.Machine().program("mkfs.xfs") and not any(line.startswith("mkfs.xfs") for line in found):
+        found.append("mkfs.xfs: not found. apt-get install xfsprogs")
+    found += _error(lambda: find_tool("sysbench"))
+    if engines:
+        found += _error(lambda: _check_server(flavor, engines))
+    free = _free_gib(folder)
+    if gib and free is not None and free < gib + SPARE_GIB:
+        needed = f"{free:.1f} GiB free in {folder}, and {gib + SPARE_GIB:.1f} are needed"
+        found.append(f"space: {needed}. Name another folder: --work DIR, or a smaller --scale.")
+    return found
+
+
+def require(what: str, source: str, lacks: list[str]) -> None:
+    """Raises CouldNotRun with everything the machine lacks."""
+    if lacks:
+        rule = f"this machine lacks: {' '.join(lacks)}"
+        raise CouldNotRun(what, rule, source, "headrace lab doctor looks at all of it.")
+
+
+def _error(check: Callable[[], object]) -> list[str]:
+    try:
+        check()
+    except HeadraceError as error:
+        return [f"{error.value}: {error.rule}. {error.hint}".strip()]
+    return []
+
+
+def _check_server(flavor: str, engines: Sequence[str]) -> None:
+    program = servers.find_program(flavor)
+    if lacks := [engine for engine in engines if engine not in program.engines]:
+        raise CouldNotRun(program.label, f"has no {lacks[0]}", "", "headrace mysql install mariadb")
+
+
+def _free_gib(folder: Path) -> float | None:
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    try:
+        return shutil.disk_usage(there).free / GIB
+    except OSError:
+        return None
+
+
+def cores() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def identity(flavor: str | None = "mariadb") -> dict[str, object]:
+    """Facts that decide a measurement: two runs with the same may stand for each other.
+
+    `flavor`: of the server; None: no server takes part.
+    """
+    facts = environment.capture()
+    found = {key: facts[key] for key in ("host", "cpu", "cpus_usable", "memory_gib", "kernel", "headrace")}
+    found["sysbench"] = find_tool("sysbench").version
+    if flavor is not None:
+        found["server"] = servers.find_program(flavor).version_text
+    return found
+
+
+def in_words(facts: dict[str, object]) -> str:
+    """The machine in a line."""
+    parts = [
+        f"{facts['cpus_usable']} processors ({facts['cpu'] or platform.machine()})",
+        f"{facts['memory_gib']:g} GiB",
+        f"Linux {facts['kernel']}",
+        f"sysbench {facts['sysbench']}",
+    ]
+    return ", ".join([*parts, *([str(facts["server"])] if "server" in facts else [])])
+
+
+def like_this(day: str) -> tuple[str, int]:
+    """The EC2 instance a simulation of this machine runs on, and its vCPUs.
+
+    Of those of the day with at least as many vCPUs as may be used here, the smallest, and of these
+    the one with the highest EBS limits, which then bind nothing.
+    """
+    with core_errors():
+        known = [one for one in core.instances(day) if one["vcpus"] >= cores()]
+    least = min(one["vcpus"] for one in known)
+    best = max(
+        (one for one in known if one["vcpus"] == least),
+        key=lambda one: (one["max_iops"] or 0, one["baseline_iops"] or 0, one["instance_type"]),
+    )
+    return best["instance_type"], least

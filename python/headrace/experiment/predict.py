@@ -1,0 +1,232 @@
+"""Predictions of a proof: from the run calibrated on, and stored before anything else is run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import tomli_w
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.files import write_whole
+from headrace.base.units import GIB
+from headrace.bench import RunRecord
+from headrace.bench.running.summary import LEAST_IDLE_SHARE
+from headrace.errors import CouldNotRun
+from headrace.experiment.proof import MeasuredResult, PredictedResult
+from headrace.experiment.request import DOC, Configuration
+from headrace.experiment.scale import iops_of
+from headrace.simulation.database import predict
+from headrace.workload.transactions import TransactionWorkload
+
+PREDICTIONS_FILE = "predictions.json"
+# Draws of the parameters for the 80 % interval; with 24 its ends are known to a fifth (a guess).
+DRAWS = 24
+# A normal variable lies within this many standard deviations of its mean with 80 %.
+Z80 = 1.2816
+# Guesses: a cache still fills while more than this share of the pages free at first is free; and
+# from how many seconds a percentile can be told.
+STILL_FREE, LEAST_SECONDS = 0.1, 5
+# Cached share from which pages are evicted: a cache never quite reaches 1 (a guess).
+FULL = 0.999
+
+# What a calibration reads in place of RUN.toml and the counters of the disk.
+DESCRIPTION, COUNTERS = "LAB.toml", "lab.csv"
+COUNTED = ("reads", "read_bytes", "writes", "write_bytes")
+
+
+def lab_counted(record: RunRecord) -> Path:
+    """A description of the run, written next to RUN.toml, whose disk figures are those of the lab.
+
+    `/proc/diskstats` counts a flush among the writes where it is empty, and not where a journal of
+    the filesystem rides on it. Compared with the lab's own count it was 1 % off under InnoDB and
+    80 % too low in writes under MyRocks (MariaDB 10.11 on xfs, Linux 6.18, 2026-11-21).
+    Raises CouldNotRun when the run has no such figures.
+    """
+    if record.run_toml is None:
+        raise CouldNotRun(record.id, "has no RUN.toml to calibrate from", DOC, "; ".join(record.findings))
+    frames = [_counters(path) for path in sorted(record.folder.glob("lab-*.parquet"))]
+    if not frames:
+        raise CouldNotRun(record.id, "has no figures of the lab's volumes", DOC, "Was the lab ended during the run?")
+    # Volumes are asked one after the other: what one of them has a second more of is left out.
+    first, last = max(frame["time"][0] for frame in frames), min(frame["time"][-1] for frame in frames)
+    common = [frame.filter(pl.col("time").is_between(first, last)) for frame in frames]
+    write_whole(record.folder / COUNTERS, pl.concat(common).sort("time", "device").write_csv().encode())
+    document = tomllib.loads(record.run_toml.read_text())
+    document["files"] = {key: name for key, name in document["files"].items() if key != "device"} | {"disk": COUNTERS}
+    path = record.folder / DESCRIPTION
+    write_whole(path, tomli_w.dumps(document).encode())
+    return path
+
+
+def _counters(path: Path) -> pl.DataFrame:
+    """Sums since the first second of a volume; a row is stamped with the end of its second."""
+    return pl.read_parquet(path).select(
+        (pl.col("t_s") + 1.0).cast(pl.Float64).alias("time"),
+        pl.lit(path.stem.removeprefix("lab-")).alias("device"),
+        *(pl.col(name).cum_sum() for name in COUNTED),
+    )
+
+
+@dataclass(frozen=True)
+class ResponseSpread:
+    """How far the 95th percentile of response times lies above their mean.
+
+    `spread`: relative to the mean, while the cache fills and all I/Os are reads. `burst`: I/Os in
+    which changed pages are written at once, and behind which a transaction may have to wait. The
+    two are independent: p95 - mean = sqrt((spread x mean)^2 + (burst / IOPS)^2). Where filling was
+    not seen, `burst` is None and `spread` is that of all seconds.
+    """
+
+    spread: float
+    burst: float | None
+
+    def p95_ms(self, mean_ms: pl.Expr, full: pl.Expr, iops: float) -> pl.Expr:
+        """`full`: whether pages are evicted; `iops`: at which the storage writes a burst."""
+        written_ms = pl.when(full).then(1e3 * (self.burst or 0.0) / iops).otherwise(0.0)
+        return mean_ms + ((self.spread * mean_ms) ** 2 + written_ms**2).sqrt()
+
+
+def response_spread(record: RunRecord, workload: TransactionWorkload) -> ResponseSpread:
+    """From the run calibrated on, by the medians over its seconds."""
+    above, series = workload.database["clients"]["p95_over_mean"] - 1.0, record.series()
+    if "innodb_buffer_pool_pages_free" not in series.columns:
+        return ResponseSpread(above, None)
+    free, threads = pl.col("innodb_buffer_pool_pages_free"), record.document["load"]["threads"]
+    seconds = series.filter(free > STILL_FREE * free.first()).select(pl.col("p95_ms") * pl.col("tps") / (1e3 * threads))
+    filling = seconds.to_series().drop_nulls()[1:]
+    if len(filling) < LEAST_SECONDS:
+        return ResponseSpread(above, None)
+    spread = min(above, max(0.0, statistics.median(filling) - 1.0))
+    mean_s = threads / statistics.fmean(series.tail(series.height // 2)["tps"].drop_nulls())
+    storage = record.document["target"]["storage"]
+    return ResponseSpread(spread, math.sqrt(above**2 - spread**2) * mean_s * iops_of(storage))
+
+
+def predicted(
+    workload: TransactionWorkload,
+    configuration: Configuration,
+    *,
+    p95: ResponseSpread | None = None,
+    changed: Sequence[float] | None = None,
+    seconds: int,
+    warmup_s: int,
+    as_of: str | None = None,
+    seed: int = 1,
+    draws: int = DRAWS,
+    processors: int | None = None,
+) -> PredictedResult:
+    """What the configuration does from an empty cache, I/O by I/O as the lab's volumes decide too.
+
+    `processors`: of the machine it will be run on, None: enough. The mean response time of a second
+    follows from clients and tps (Little's law in a closed loop), its 95th percentile from `p95`, of
+    the run calibrated on; of the seconds the median, as of those measured. `changed`: see
+    `with_cache`. Raises InputError.
+    """
+    workload = with_cache(workload, configuration.cache_gib, changed)
+    run = predict(
+        workload,
+        configuration.storage,
+        log_storage=configuration.log_storage,
+        cache_gib=configuration.cache_gib,
+        threads=configuration.threads,
+        as_of=as_of,
+        seconds=seconds + warmup_s,
+        start="cold",
+        start_balance_percent=configuration.balance_percent,
+        seed=seed,
+        draws=draws,
+        form="events",
+    )
+    clients = workload.database["clients"]
+    part = run.rows.filter(run.rows["t_s"] >= warmup_s)
+    alone = statistics.fmean(part["tps"]) if part.height else 0.0
+    slower = 1.0 if processors is None else core.processor_share(alone, processors, clients)
+    tps = alone * slower
+    spread = run.summary["relative_spread"]
+    mean_ms = 1e3 * configuration.threads / (pl.col("tps") * slower)
+    above = p95 or ResponseSpread(clients["p95_over_mean"] - 1.0, None)
+    p95_ms = above.p95_ms(mean_ms, pl.col("cached_share") >= FULL, iops_of(configuration.storage))
+    moving = part.filter(pl.col("tps") > 0.0).select(p95_ms).to_series()
+    return PredictedResult(
+        tps=tps,
+        tps_low=None if spread is None else tps * (1.0 - Z80 * spread),
+        tps_high=None if spread is None else tps * (1.0 + Z80 * spread),
+        p95_ms=statistics.median(moving) if len(moving) else 0.0,
+        ios_per_tx=(statistics.fmean(part["iops"]) if part.height else 0.0) * slower / max(tps, 1e-9),
+        binds=str(part["cap"].value_counts(sort=True)["cap"][0] if part.height else ""),
+        warnings=run.warnings,
+        series=tuple(round(value * slower, 2) for value in run.rows["tps"].to_list()),
+    )
+
+
+def with_cache(
+    workload: TransactionWorkload, cache_gib: float, changed: Sequence[float] | None = None
+) -> TransactionWorkload:
+    """The workload with another cache.
+
+    `changed`: per class of pages the share of touches that change one, by which the pages that
+    leave the other cache are cleaner or dirtier; None: as in the calibration's. Raises InputError.
+    """
+    with core_errors():
+        database = core.cache_after(workload.database, workload.cache_gib * GIB, cache_gib * GIB, changed)
+    return replace(workload, database=database)
+
+
+def measured(record: RunRecord) -> MeasuredResult:
+    """A run as a proof keeps it."""
+    summary = record.summary
+    reads, writes = (summary.get(f"{what}_per_transaction") for what in ("reads", "writes"))
+    return MeasuredResult(
+        run=record.id,
+        state=record.state,
+        seconds=summary.get("seconds") or 0.0,
+        tps=summary.get("tps") or 0.0,
+        p95_ms=summary.get("p95_of_seconds_ms"),
+        ios_per_tx=None if reads is None or writes is None else reads + writes,
+        findings=record.findings,
+        series=tuple(round(value, 2) for value in record.series()["tps"].fill_null(0.0).to_list()),
+        processors_bound=_processors_bound(record),
+    )
+
+
+def _processors_bound(record: RunRecord) -> bool:
+    """Whether less was idle than a run needs that is to be one of its storage
+    (bench.run.summary)."""
+    cpus = record.document["environment"].get("cpus") or 1
+    idle, waiting = (record.summary.get(name) for name in ("idle_cpus", "iowait_cpus"))
+    return idle is not None and idle + (waiting or 0.0) < LEAST_IDLE_SHARE * cpus
+
+
+def store(
+    folder: Path, workload_file: Path, calibration_run: str, made: Mapping[str, tuple[Configuration, PredictedResult]]
+) -> tuple[Path, str, str]:
+    """Writes the predictions and flushes them to disk: (file, its SHA-256, the time in UTC).
+
+    Raises CouldNotRun.
+    """
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    kept = ("tps", "tps_low", "tps_high", "p95_ms", "binds")
+    document = {
+        "schema": "headrace-predictions/1",
+        "made_at": now,
+        "workload_sha256": hashlib.sha256(workload_file.read_bytes()).hexdigest(),
+        "calibrated_on_run": calibration_run,
+        "predictions": {
+            name: {"configuration": vars(configuration)} | {key: getattr(one, key) for key in kept}
+            for name, (configuration, one) in made.items()
+        },
+    }
+    content = (json.dumps(document, indent=2) + "\n").encode()
+    path = folder / PREDICTIONS_FILE
+    write_whole(path, content)
+    return path, hashlib.sha256(content).hexdigest(), now

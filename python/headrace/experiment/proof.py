@@ -1,0 +1,282 @@
+"""The result of a proof as plain values, its verdict, and where proofs are kept.
+
+A proof is a folder with proof.json, predictions.json, workload.toml and the run store of what was
+measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import statistics
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import combinations
+from pathlib import Path
+
+from headrace.base import settings
+from headrace.base.files import write_whole
+from headrace.bench.store.store import json_bytes
+from headrace.errors import CouldNotRun, InputError
+from headrace.experiment.request import DOC, Configuration
+
+SCHEMA, PROOF_FILE = "headrace-proof/1", "proof.json"
+# Bounds of a prediction that holds, percent: nine of ten configurations that no calibration had
+# seen were this near (docs/semantics.md, Proving at a smaller scale).
+TPS_PERCENT = {"innodb": 10.0, "myrocks": 12.0}
+P95_PERCENT = 20.0  # percent
+# Two configurations nearer than this are not ranked: an error of a few percent each decides.
+ALIKE_PERCENT = 8.0
+# Fields of the document that are computed from others.
+COMPUTED_OF_STEP = ("tps_error_percent", "p95_error_percent", "verdict")
+COMPUTED_OF_PROOF = ("schema", "steps", "holds", "verdict", "median_error_percent")
+
+
+@dataclass(frozen=True)
+class PredictedResult:
+    """Means after the warm-up.
+
+    `tps_low`, `tps_high`: 80 % interval of the mean. `binds`: the cap of most seconds. `series`:
+    tps of each second, the warm-up included.
+    """
+
+    tps: float
+    tps_low: float | None
+    tps_high: float | None
+    p95_ms: float
+    ios_per_tx: float
+    binds: str
+    warnings: tuple[str, ...] = ()
+    series: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class MeasuredResult:
+    """The same of a run. `run`: its id in the proof's run store; `seconds`: those that count.
+
+    `state`: complete, interrupted or broken. `processors_bound`: all processors of this machine
+    were in use, so that the figures are its own and say little of the storage.
+    """
+
+    run: str
+    state: str
+    seconds: float
+    tps: float
+    p95_ms: float | None
+    ios_per_tx: float | None
+    findings: tuple[str, ...] = ()
+    series: tuple[float, ...] = ()
+    processors_bound: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """A configuration of the proof. `role`: calibration, winner, runner-up, current, or given.
+
+    `full`: before scaling. `predicted`: None of the one calibrated on; `measured`: None until it
+    ran.
+    """
+
+    role: str
+    full: Configuration
+    configuration: Configuration
+    predicted: PredictedResult | None = None
+    measured: MeasuredResult | None = None
+
+    @property
+    def tps_error_percent(self) -> float | None:
+        """Predicted over measured, less one; None where one is missing."""
+        if self.predicted is None or self.measured is None or not self.measured.tps > 0:
+            return None
+        return 100.0 * (self.predicted.tps / self.measured.tps - 1.0)
+
+    @property
+    def p95_error_percent(self) -> float | None:
+        """The same of the 95th percentile of response times."""
+        if self.predicted is None or self.measured is None or not self.measured.p95_ms:
+            return None
+        return 100.0 * (self.predicted.p95_ms / self.measured.p95_ms - 1.0)
+
+    def verdict(self, engine: str) -> str:
+        """holds, off, machine (off, and this machine's processors were all in use), or "" where
+        nothing can be said."""
+        error, p95 = self.tps_error_percent, self.p95_error_percent
+        if error is None or self.measured is None or self.measured.state != "complete":
+            return ""
+        if abs(error) <= TPS_PERCENT[engine] and (p95 is None or abs(p95) <= P95_PERCENT):
+            return "holds"
+        return "machine" if self.measured.processors_bound else "off"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Configurations predicted and measured. `state`: complete, interrupted or broken.
+
+    `source`: the plan or workload; `load`: the stand-in, in words. `data_scale`, `rate_scale`:
+    factors. `predictions_file` and `predictions_sha256`: what was stored at `predicted_at`, before
+    anything but the calibration was run. `notes`: what a reader must know.
+    """
+
+    name: str
+    folder: str
+    state: str
+    began_at: str
+    source: str
+    engine: str
+    server: str
+    load: str
+    data_gib: float
+    data_scale: float
+    rate_scale: float
+    warmup_s: int
+    seconds: int
+    seed: int
+    steps: tuple[Step, ...]
+    machine: dict
+    ended_at: str | None = None
+    predicted_at: str | None = None
+    predictions_file: str | None = None
+    predictions_sha256: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def proved(self) -> tuple[Step, ...]:
+        """Configurations that were predicted and measured."""
+        return tuple(step for step in self.steps if step.tps_error_percent is not None)
+
+    @property
+    def median_error_percent(self) -> float | None:
+        """The median of the absolute errors of tps."""
+        errors = [abs(step.tps_error_percent or 0.0) for step in self.proved]
+        return statistics.median(errors) if errors else None
+
+    @property
+    def order_holds(self) -> bool | None:
+        """Whether the measured tps have the predicted order; None where no predictions differ."""
+        tps = [(one.predicted.tps, one.measured.tps) for one in self.steps if one.predicted and one.measured]
+        apart = [
+            (one, other)
+            for one, other in combinations([pair for pair in tps if pair[1] > 0], 2)
+            if abs(math.log(one[0] / other[0])) > ALIKE_PERCENT / 100.0
+        ]
+        return all((a[0] > b[0]) == (a[1] > b[1]) for a, b in apart) if apart else None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether everything came as predicted; None while it was not measured, or where this
+        machine was the limit."""
+        verdicts = [step.verdict(self.engine) for step in self.steps if step.predicted is not None]
+        if "off" in verdicts:
+            return False
+        if not verdicts or "machine" in verdicts or "" in verdicts:
+            return None
+        return self.order_holds is not False
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence or two."""
+        if not self.proved:
+            return "Nothing was measured that had been predicted."
+        verdicts = [step.verdict(self.engine) for step in self.steps if step.predicted is not None]
+        head = {
+            True: "The prediction holds",
+            False: "The prediction does not hold",
+            None: "It cannot be told yet whether the prediction holds",
+        }[self.holds]
+        limits = f"{TPS_PERCENT[self.engine]:g} % of its tps and {P95_PERCENT:g} % of its p95"
+        error = f"median error of tps {self.median_error_percent:.1f} %"
+        words = [f"{head}: {verdicts.count('holds')} of {len(verdicts)} configurations within {limits}; {error}."]
+        if "machine" in verdicts:
+            words.append(
+                f"In {verdicts.count('machine')} this machine's processors were all in use: it, not the "
+                "storage, was the "
+                "limit. Prove at a smaller scale, or when others rest."
+            )
+        if "" in verdicts:
+            words.append(f"{verdicts.count('')} not measured whole.")
+        if self.order_holds is not None:
+            words.append(f"They {'stand' if self.order_holds else 'do NOT stand'} in the predicted order.")
+        return " ".join(words)
+
+    def to_dict(self) -> dict:
+        """JSON-able, with errors and verdicts."""
+        steps = [
+            asdict(step)
+            | {
+                "tps_error_percent": step.tps_error_percent,
+                "p95_error_percent": step.p95_error_percent,
+                "verdict": step.verdict(self.engine),
+            }
+            for step in self.steps
+        ]
+        given = {key: value for key, value in asdict(self).items() if key != "steps"}
+        computed = {"holds": self.holds, "verdict": self.verdict, "median_error_percent": self.median_error_percent}
+        return {"schema": SCHEMA} | given | {"steps": steps} | computed
+
+
+def default_folder() -> Path:
+    """$HEADRACE_PROOFS, else headrace/proofs in the user's data folder; made when missing.
+
+    Raises CouldNotRun.
+    """
+    return _made(settings.folder("HEADRACE_PROOFS"))
+
+
+def begin(folder: str | os.PathLike | None) -> Path:
+    """The folder of a new proof. Raises CouldNotRun."""
+    base = default_folder() if folder is None else _made(Path(folder).absolute())
+    return _made(base / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        rule = f"cannot be made: {error.strerror}"
+        raise CouldNotRun(str(folder), rule, DOC, "Name another: HEADRACE_PROOFS or --folder.") from None
+    return folder
+
+
+def write(proof: Proof) -> Path:
+    """Writes proof.json, whole or not at all. Raises CouldNotRun."""
+    path = Path(proof.folder) / PROOF_FILE
+    write_whole(path, json_bytes(proof.to_dict()))
+    return path
+
+
+def read(path: str | os.PathLike) -> Proof:
+    """A proof from its folder or its proof.json. Raises InputError, CouldNotRun."""
+    path = Path(path)
+    path = path / PROOF_FILE if path.is_dir() else path
+    try:
+        document = json.loads(path.read_bytes())
+        if document["schema"] != SCHEMA:
+            raise ValueError(document["schema"])
+        steps = tuple(_step(item) for item in document["steps"])
+        return Proof(steps=steps, **_fields(document, COMPUTED_OF_PROOF))
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", DOC, "") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(str(path), f"is not a proof ({SCHEMA})", DOC, "headrace prove writes one.") from None
+
+
+KINDS = {
+    "full": Configuration,
+    "configuration": Configuration,
+    "predicted": PredictedResult,
+    "measured": MeasuredResult,
+}
+
+
+def _step(item: dict) -> Step:
+    made = _fields(item, COMPUTED_OF_STEP)
+    parts = {key: kind(**_fields(made[key])) for key, kind in KINDS.items() if made[key] is not None}
+    return Step(**made | parts)
+
+
+def _fields(document: dict, leave_out: tuple[str, ...] = ()) -> dict:
+    """JSON's lists as the tuples they were."""
+    kept = {key: value for key, value in document.items() if key not in leave_out}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()}

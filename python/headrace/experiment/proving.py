@@ -1,0 +1,327 @@
+"""A proof from its request to its result.
+
+The data are loaded, one configuration is run and calibrated on, the others are predicted and the
+predictions stored, then the others are run and compared. After each step what is known is on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headrace import bench
+from headrace.base.processes import undisturbed
+from headrace.base.units import GIB, MIB
+from headrace.bench.running import environment
+from headrace.calibration import from_runs as calibrating
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.experiment import machine, predict, proof, standin
+from headrace.experiment import scale as scaling
+from headrace.experiment.cell import Cell, DataSet, OnServer, Parts, Progress, silent
+from headrace.experiment.data import CACHE_SETTING, REDO_SETTING, ExperimentLab
+from headrace.experiment.proof import Proof, Step
+from headrace.experiment.request import CURRENT, DOC, Configuration, Request
+from headrace.experiment.run import measure
+from headrace.servers import find_program
+from headrace.workload import files
+from headrace.workload.transactions import TransactionWorkload
+
+CALIBRATION = "calibration"
+WORKLOAD_FILE = "workload.toml"
+# Without today's storage the calibration runs on an io1 with this share of the configurations' IOPS
+# (geometric mean): between a slow and a fast one it sees some of both (a guess).
+CALIBRATION_IOPS_SHARE, MOST_CALIBRATION_IOPS, MOST_CALIBRATION_GIB = 0.7, 32_000, 16_384
+# Share of the free disk a data set may take: its copy on the volume, the kept one, and the logs of
+# both; and the most that is loaded (guesses).
+DISK_SHARE, MOST_DATA_GIB = 0.2, 4.0
+# A cache should be full well before the end of what is measured (a guess).
+FILL_SHARE = 0.5
+# The size of the redo log as a share of the data: about what an hour of writes comes to when data
+# and hour are reduced alike (2 MiB/s for 60 GiB). At least the default of both servers.
+REDO_SHARE, LEAST_REDO_MIB = 1 / 8, 96
+# The standard benchmark of MyRocks is made from published databases with this size of a block;
+# MariaDB's own default is 4 KiB.
+BLOCK_BYTES = "16384"
+# A cache that fills itself from what it held before would add reads to those of the clients;
+# neighbours of changed pages are not written with them on SSDs.
+SETTINGS = {
+    "innodb": {
+        "innodb_buffer_pool_load_at_startup": "OFF",
+        "innodb_buffer_pool_dump_at_shutdown": "OFF",
+        "innodb_flush_neighbors": "0",
+        "innodb_flush_method": "O_DIRECT",
+    },
+    "myrocks": {"rocksdb_use_direct_reads": "ON", "rocksdb_use_direct_io_for_flush_and_compaction": "ON"},
+}
+
+
+class InterruptedProof(KeyboardInterrupt):
+    """Ctrl-C: `proof` is what was measured until then, and it is kept."""
+
+    def __init__(self, proof: Proof) -> None:
+        super().__init__(proof.folder)
+        self.proof = proof
+
+
+class BrokenProof(CouldNotRun):
+    """A server or tool ended early: `proof` is what was measured until then, and it is kept."""
+
+    def __init__(self, proof: Proof, error: HeadraceError) -> None:
+        hint = f"{error.hint} What was measured is in {proof.folder}.".strip()
+        super().__init__(error.value, error.rule, error.source, hint)
+        self.proof = proof
+
+
+def data_set(
+    benchmark: bench.SysbenchOltp, engine: str, gib: float, *, flavor: str = "mariadb", settle_s: int = 0, seed: int = 1
+) -> DataSet:
+    """The data of a proof.
+
+    The redo log has the size it will have in the runs: one that a server makes anew at its start
+    has blocks never written, and each first write of one costs a write of the filesystem's journal
+    too.
+    """
+    if engine == "innodb":
+        settings = {REDO_SETTING[flavor]: f"{max(LEAST_REDO_MIB, round(gib * 1024 * REDO_SHARE))}M"}
+    else:
+        settings = {"rocksdb_block_size": BLOCK_BYTES}
+    return DataSet("proof", benchmark, gib, engine, settings, flavor, settle_s, seed)
+
+
+def cell_of(configuration: Configuration, data: DataSet, *, seconds: int, warmup_s: int, seed: int = 1) -> Cell:
+    """A configuration as a cell on a data set."""
+    cache = f"{max(1, round(configuration.cache_gib * GIB / MIB))}M"
+    settings: Mapping[str, str | None] = {**SETTINGS[data.engine], **data.settings, CACHE_SETTING[data.engine]: cache}
+    place = OnServer(data, configuration.storage, settings, configuration.log_storage, configuration.balance_percent)
+    name = configuration.name
+    return Cell((name,), name, place, data.benchmark, configuration.threads, warmup_s, seconds, seed)
+
+
+def prove(
+    request: Request,
+    *,
+    minutes: float = 10.0,
+    scale: float | None = None,
+    flavor: str = "mariadb",
+    seed: int = 1,
+    folder: str | os.PathLike | None = None,
+    progress: Progress = silent,
+    gate: Callable[[], AbstractContextManager] = nullcontext,
+) -> Proof:
+    """Proves a request within about `minutes`.
+
+    `scale` None: the largest this machine holds. `folder`: where proofs are kept, None: the
+    default. `progress` gets the share done and what is done; `gate` is entered around each run.
+    Raises InputError, CouldNotRun for what this machine lacks, and with what was measured until
+    then in `.proof`: InterruptedProof (a KeyboardInterrupt) and BrokenProof.
+    """
+    machine.require("a proof", DOC, machine.missing(flavor, (request.engine,)))
+    planned = plan_proof(request, minutes, scale)
+    place = proof.begin(folder)
+    made = Proof(
+        name=place.name,
+        folder=str(place),
+        state="begun",
+        began_at=_now(),
+        source=request.source,
+        engine=request.engine,
+        server=find_program(flavor).label,
+        load=planned.load.words,
+        data_gib=planned.load.data_gib,
+        data_scale=planned.scale.data,
+        rate_scale=planned.scale.rate,
+        warmup_s=planned.timing.warmup_s,
+        seconds=planned.timing.each_s,
+        seed=seed,
+        steps=planned.steps,
+        machine=environment.capture(),
+        notes=(*request.notes, *planned.notes),
+    )
+    proof.write(made)
+    run = _ProofRun(request, planned, place, made, flavor, progress, gate)
+    try:
+        run.all()
+    except KeyboardInterrupt as stopped:
+        with undisturbed():
+            run.keep(getattr(stopped, "record", None), "interrupted")
+        raise InterruptedProof(run.proof) from None
+    except HeadraceError as error:
+        run.keep(getattr(error, "record", None), "broken", f"{error.value}: {error.rule}")
+        raise BrokenProof(run.proof, error) from None
+    return run.proof
+
+
+@dataclass(frozen=True)
+class PlannedProof:
+    """What is run, before anything is."""
+
+    load: standin.StandIn
+    scale: scaling.Scale
+    timing: scaling.Timing
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...]
+
+
+def plan_proof(request: Request, minutes: float, asked: float | None) -> PlannedProof:
+    """Scale, load, configurations and their times. Raises InputError."""
+    calibrated, others = calibrated_on(request)
+    times = scaling.timing(minutes, len(others))
+    every = [calibrated, *(configuration for _, configuration in others)]
+    factors = scaling.Scale(asked, asked) if asked is not None else _fitting(request, every, times)
+    data_gib = request.size_gib * factors.data
+    if data_gib > times.data_gib and asked is not None:
+        rule = f"is {data_gib:.2f} GiB of data, and in {minutes:g} minutes {times.data_gib:.2f} can be loaded"
+        raise InputError(f"--scale {asked:g}", rule, DOC, "Give it more --minutes, or a smaller scale.")
+    notes: list[str] = []
+    steps = []
+    for role, configuration in [(CALIBRATION, calibrated), *others]:
+        small, said = scaling.scaled(configuration, request.size_gib, factors)
+        notes += [note for note in said if note not in notes]
+        steps.append(Step(role, configuration, small))
+    first = steps[1].configuration
+    wanted = request.miss[others[0][1].name]
+    stand = standin.stand_in(request.engine, data_gib, first.cache_gib, first.threads, wanted)
+    return PlannedProof(stand, factors, times, tuple(steps), tuple(notes))
+
+
+def calibrated_on(request: Request) -> tuple[Configuration, list[tuple[str, Configuration]]]:
+    """Today's storage if the request has it, else an io1 between the others; and the others."""
+    current = next((configuration for role, configuration in request.configurations if role == CURRENT), None)
+    others = [(role, configuration) for role, configuration in request.configurations if role != CURRENT]
+    if current is not None:
+        return replace(current, name=f"{CALIBRATION} ({CURRENT})"), others
+    between = 1.0
+    for _, configuration in others:
+        between *= max(scaling.iops_of(configuration.storage), 1.0) ** (1.0 / len(others))
+    wanted = max(scaling.LEAST_IOPS, min(MOST_CALIBRATION_IOPS, int(CALIBRATION_IOPS_SHARE * between)))
+    holds_gib = int(request.size_gib * scaling.ROOM + scaling.MORE_GIB) + 1
+    size = max(4, round(wanted / scaling.IOPS_PER_GIB + 0.5), holds_gib)
+    storage = f"io1:{min(size, MOST_CALIBRATION_GIB)}:{wanted}"
+    first = others[0][1]
+    return replace(first, name=CALIBRATION, storage=storage, log_storage=None, balance_percent=None), others
+
+
+def _fitting(request: Request, every: list[Configuration], times: scaling.Timing) -> scaling.Scale:
+    """The largest scale for this machine, by what sysbench's standard load would do there."""
+    free_gib = shutil.disk_usage(proof.default_folder()).free / GIB
+    data_gib = min(times.data_gib, DISK_SHARE * free_gib, MOST_DATA_GIB)
+    holds = scaling.Holds(data_gib, machine.cores())
+    first = every[1]
+    cache_gib = first.cache_gib * min(1.0, data_gib / request.size_gib)
+    loaded_gib = min(request.size_gib, data_gib)
+    small = standin.stand_in(request.engine, loaded_gib, cache_gib, first.threads, request.miss[first.name])
+    return scaling.choose(request.size_gib, every, small.benchmark, request.engine, holds, FILL_SHARE * times.each_s)
+
+
+@dataclass
+class _ProofRun:
+    """What `prove` does, and what it has come to."""
+
+    request: Request
+    planned: PlannedProof
+    place: Path
+    proof: Proof
+    flavor: str
+    progress: Progress
+    gate: Callable[[], AbstractContextManager]
+    parts: Parts = field(init=False)
+    running: int | None = None
+
+    def __post_init__(self) -> None:
+        times = self.planned.timing
+        every = times.loading_s + times.calibration_s + times.each_s * (len(self.proof.steps) - 1)
+        self.parts = Parts(self.progress, every)
+
+    def all(self) -> None:
+        planned = self.planned
+        data = data_set(
+            planned.load.benchmark,
+            self.request.engine,
+            planned.load.data_gib,
+            flavor=self.flavor,
+            settle_s=planned.timing.settle_s,
+            seed=self.proof.seed,
+        )
+        with ExperimentLab(self.place, day=self.request.as_of, data_gib=data.gib) as lab:
+            with self.parts.part(planned.timing.loading_s, "loading the data") as inside:
+                lab.load(data, progress=inside)
+            record = self._measure(lab, data, 0, planned.timing.calibration_s)
+            self._predict(self._calibrated(record), record)
+            for index in range(1, len(self.proof.steps)):
+                self._measure(lab, data, index, planned.timing.each_s)
+        self._note(state="complete", ended_at=_now())
+
+    def _calibrated(self, record: bench.RunRecord) -> TransactionWorkload:
+        workload = calibrating.calibrate(
+            [predict.lab_counted(record)],
+            name=f"stand-in of {self.proof.name}",
+            least_seconds=0.9 * (record.summary["seconds"] or 0.0),
+        )
+        files.save(workload, self.place / WORKLOAD_FILE)
+        return workload
+
+    def _predict(self, workload: TransactionWorkload, record: bench.RunRecord) -> None:
+        times, steps, made = self.planned.timing, list(self.proof.steps), {}
+        spread = predict.response_spread(record, workload)
+        changed = standin.changed(self.request.engine, self.planned.load.benchmark)
+        for index, step in enumerate(steps[1:], 1):
+            one = predict.predicted(
+                workload,
+                step.configuration,
+                p95=spread,
+                changed=changed,
+                seconds=times.each_s,
+                warmup_s=times.warmup_s,
+                as_of=self.request.as_of,
+                seed=self.proof.seed,
+                processors=self.proof.machine["cpus_usable"],
+            )
+            made[step.configuration.name] = (step.configuration, one)
+            steps[index] = replace(step, predicted=one)
+        path, digest, when = predict.store(self.place, self.place / WORKLOAD_FILE, record.id, made)
+        self._note(steps=tuple(steps), predictions_file=str(path), predictions_sha256=digest, predicted_at=when)
+
+    def _measure(self, lab: ExperimentLab, data: DataSet, index: int, seconds: int) -> bench.RunRecord:
+        self.running = index
+        configuration = self.proof.steps[index].configuration
+        cell = cell_of(
+            configuration, data, seconds=seconds, warmup_s=self.planned.timing.warmup_s, seed=self.proof.seed
+        )
+        of = f"{configuration.name} ({configuration.place}): "
+        with self.parts.part(seconds, of + "starting") as inside:
+            record = measure(
+                lab,
+                cell,
+                bench.Store(self.place / "runs"),
+                configuration.name,
+                progress=lambda share, what: inside(share, of + what),
+                gate=self.gate,
+            )
+        self._with(index, record)
+        self.running = None
+        return record
+
+    def _with(self, index: int, record: bench.RunRecord) -> None:
+        steps = list(self.proof.steps)
+        steps[index] = replace(steps[index], measured=predict.measured(record))
+        self._note(steps=tuple(steps))
+
+    def keep(self, record: bench.RunRecord | None, state: str, why: str = "") -> None:
+        """Keeps what an interrupted or broken step left."""
+        if record is not None and self.running is not None:
+            self._with(self.running, record)
+        ended = [f"Ended early: {why}."] if why else []
+        self._note(state=state, ended_at=_now(), notes=(*self.proof.notes, *ended))
+
+    def _note(self, **changes: object) -> None:
+        self.proof = replace(self.proof, **changes)
+        proof.write(self.proof)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,258 @@
+"""What is to be proved: configurations from a plan, or from a workload and storages."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.base.files import read_bytes
+from headrace.base.storage import Placement, Storage, parse_placement
+from headrace.base.units import GIB
+from headrace.calibration.from_runs import sysbench_oltp, sysbench_tpcc
+from headrace.calibration.prior import TPCC_BYTES
+from headrace.errors import InputError
+from headrace.experiment.standin import settled_miss
+from headrace.workload.transactions import TransactionWorkload
+
+DOC = "docs/guide/prove.md"
+LEAST_CACHE_GIB = 0.005  # innodb_buffer_pool_size is at least 5 MiB
+MOST_THREADS = 4_096  # a guess: more connections than a test machine serves
+
+PLAN_SCHEMA = "headrace-plan/2"
+MOST_PLAN_BYTES = 64 << 20  # a guess: a plan has some 100 KiB
+WINNER, RUNNER_UP, CURRENT, GIVEN = "winner", "runner-up", "current", "given"
+MOST_CONFIGURATIONS = 8  # a guess: more leave too little time for each
+# Page touches of a database are taken to be spread as those of sysbench-tpcc where a plan comes
+# without its workload.
+ASSUMED = (
+    "The plan does not say how skewed the database's accesses are: sysbench-tpcc's skew was taken. "
+    "Give --workload, and it is the workload's own."
+)
+# What `make demo` proves: 72 GiB of data, all rows alike, in a pool that holds a quarter of them.
+# That is what sysbench does to a server that is too small, and storage decides. One storage is
+# calibrated on, two are predicted, then run.
+DEMO_MINUTES = 2.0
+DEMO_TABLES, DEMO_ROWS, DEMO_CACHE_GIB, DEMO_THREADS = 64, 5_000_000, 18.0, 16
+DEMO_CURRENT, DEMO_STORAGES = "gp2:1000", ("gp3:500:6000", "io1:500:1500")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What is proved: a storage with a cache and clients, as it is run on the lab.
+
+    `name`: what it is called in tables. `storage`, `log_storage`: notation. `cache_gib`: buffer
+    pool or block cache. `threads`: clients of the closed load. `balance_percent`: credits at the
+    start; None: as AWS starts them. Raises InputError for what cannot be.
+    """
+
+    name: str
+    storage: str
+    cache_gib: float
+    threads: int
+    log_storage: str | None = None
+    balance_percent: float | None = None
+
+    def __post_init__(self) -> None:
+        for spec in filter(None, (self.storage, self.log_storage)):
+            Storage.parse(spec)
+        if not self.cache_gib >= LEAST_CACHE_GIB:
+            value = f"{self.name}: a cache of {self.cache_gib:g} GiB"
+            raise InputError(value, f"must be at least {LEAST_CACHE_GIB:g} GiB", DOC)
+        if not 1 <= self.threads <= MOST_THREADS:
+            raise InputError(f"{self.name}: {self.threads} clients", f"must be 1 to {MOST_THREADS:,}", DOC)
+
+    @property
+    def place(self) -> str:
+        """Storage in words."""
+        return self.storage if self.log_storage is None else f"{self.storage}, log on {self.log_storage}"
+
+
+@dataclass(frozen=True)
+class Request:
+    """`configurations`: role and configuration, those of the plan first.
+
+    `miss`: share of page touches that miss the cache, by the name of a configuration.
+    """
+
+    source: str
+    engine: str
+    size_gib: float
+    as_of: str | None
+    configurations: tuple[tuple[str, Configuration], ...]
+    miss: dict[str, float]
+    notes: tuple[str, ...] = ()
+
+    def with_current(self, storage: str) -> Request:
+        """With today's storage, which then is the one calibrated on. Raises InputError.
+
+        Cache and clients are those of the first configuration.
+        """
+        first = self.configurations[0][1]
+        placement = placed(storage)
+        log = placement.log and str(placement.log)
+        current = replace(first, name=CURRENT, storage=str(placement.data), log_storage=log)
+        others = [(role, one) for role, one in self.configurations if role != CURRENT]
+        miss = self.miss | {CURRENT: self.miss[first.name]}
+        return replace(self, configurations=(*others, (CURRENT, current)), miss=miss)
+
+
+def demo_request() -> Request:
+    """What the demonstration proves."""
+    workload = sysbench_oltp(
+        cache_gib=DEMO_CACHE_GIB,
+        threads=DEMO_THREADS,
+        tables=DEMO_TABLES,
+        table_size=DEMO_ROWS,
+        distribution={"type": "uniform"},
+    )
+    return from_workload(workload, list(DEMO_STORAGES), workload.name).with_current(DEMO_CURRENT)
+
+
+def read_plan(text: str) -> dict | None:
+    """A plan as JSON; None where the file is something else. Raises InputError, CouldNotRun."""
+    if not os.path.isfile(text) or not text.endswith(".json"):
+        return None
+    try:
+        document = json.loads(read_bytes(Path(text), MOST_PLAN_BYTES))
+    except (ValueError, RecursionError):
+        raise InputError(
+            text, "is not JSON", DOC, "Write it with: headrace plan WORKLOAD --output json > plan.json"
+        ) from None
+    if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA or document.get("subject") != "database":
+        found = f"schema {document.get('schema')!r}" if isinstance(document, dict) else type(document).__name__
+        raise InputError(
+            f"{text}: {found}",
+            f"a proof needs a plan for a database, {PLAN_SCHEMA}",
+            DOC,
+            "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:...",
+        )
+    return document
+
+
+def from_plan(document: dict, text: str, workload: TransactionWorkload | None = None) -> Request:
+    """Winner, runner-up and today's of a plan (what comes closest where nothing wins). Raises
+    InputError."""
+    try:
+        choices = _choices(document)
+        configurations = tuple(
+            (
+                role,
+                Configuration(
+                    role,
+                    choice["storage"],
+                    float(choice["cache_gib"]),
+                    int(document["threads"] or 1),
+                    choice["log_storage"],
+                ),
+            )
+            for role, choice in choices
+        )
+        engine, size, as_of, growth = (
+            document["engine"],
+            float(document["size_gib"]),
+            document["as_of"],
+            float(document["data_growth"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{text}: {error}", f"is missing or of another kind in a plan ({PLAN_SCHEMA})", DOC, "Write the plan anew."
+        ) from None
+    if not document["threads"]:
+        raise InputError(
+            text, "plans for arrivals, and a proof drives a closed load of clients", DOC, "Plan it with --threads."
+        )
+    if engine not in ("innodb", "myrocks") or not size > 0:
+        raise InputError(
+            f"{text}: engine {engine!r}, {size:g} GiB", "must be innodb or myrocks, and more than 0 GiB", DOC
+        )
+    if workload is not None and workload.engine != engine:
+        raise InputError(f"--workload of {workload.engine}", f"the plan is for {engine}", DOC)
+    database = (
+        _assumed(engine, size) if workload is None else (workload.grown(growth) if growth != 1.0 else workload).database
+    )
+    miss = {configuration.name: settled_miss(database, configuration.cache_gib) for _, configuration in configurations}
+    return Request(
+        f"{document['workload']['name']} (plan {Path(text).name})",
+        engine,
+        size,
+        as_of,
+        configurations,
+        miss,
+        () if workload else (ASSUMED,),
+    )
+
+
+def placed(text: str) -> Placement:
+    """`DATA` or `DATA,log=LOG`: a proof runs on this machine, whatever instance is named. Raises
+    InputError."""
+    placement = parse_placement(text)
+    if placement.instance is not None:
+        raise InputError(
+            text,
+            "names an instance, and a proof runs on this machine",
+            DOC,
+            f"Write {replace(placement, instance=None)}.",
+        )
+    if len(set(placement.data.members)) > 1:
+        hint = placement.note or "A log volume is written DATA,log=LOG."
+        raise InputError(text, "an array of unlike members cannot be proved: its members are scaled alike", DOC, hint)
+    return placement
+
+
+def _choices(document: dict) -> list[tuple[str, dict]]:
+    recommended = [document["recommended"]] if document["recommended"] else []
+    ranked = [*recommended, *(document["winners"] or document["closest"])]
+    if not ranked:
+        raise KeyError("no choice in recommended, winners or closest")
+    # What is recommended is proved first, then the cheapest.
+    found = [(WINNER, ranked[0])]
+    same = ("storage", "log_storage", "cache_gib")
+    # The runner-up: the next choice that is another; else the best of the families that cost more.
+    losers = [
+        family["best"] for family in document["families"] if family.get("best") and family["outcome"] != "impossible"
+    ]
+    losers.sort(key=lambda choice: (not choice["meets_goals"], choice["cost_usd_month"]))
+    others = [choice for choice in [*ranked[1:], *losers] if any(choice[key] != ranked[0][key] for key in same)]
+    found += [(RUNNER_UP, others[0])] if others else []
+    found += [(CURRENT, document["compared"])] if document.get("compared") else []
+    return found
+
+
+def _assumed(engine: str, size_gib: float) -> dict:
+    warehouses = max(1.0, size_gib * GIB / TPCC_BYTES[engine])
+    return sysbench_tpcc(warehouses=warehouses, engine=engine, cache_gib=1.0, threads=1).database
+
+
+def from_workload(workload: TransactionWorkload, storages: list[str], text: str) -> Request:
+    """A workload on storages, each `DATA` or `DATA,log=LOG`, with its own cache and clients. Raises
+    InputError."""
+    if not storages:
+        raise InputError(
+            text,
+            "is a workload: name the storages to prove it on",
+            DOC,
+            "Add --storage gp3:500:6000 --storage io1:500:3000, or give a plan: headrace plan --output json.",
+        )
+    if len(storages) > MOST_CONFIGURATIONS:
+        raise InputError(f"{len(storages)} storages", f"at most {MOST_CONFIGURATIONS}", DOC)
+    if workload.size_gib is None:
+        raise InputError(
+            workload.name, "does not say how large its data are", DOC, "Give size_gib in the workload file."
+        )
+    configurations = []
+    for placement in dict.fromkeys(map(placed, storages)):
+        log = placement.log and str(placement.log)
+        configurations.append(
+            (GIVEN, Configuration(str(placement), str(placement.data), workload.cache_gib, workload.threads, log))
+        )
+    miss = settled_miss(workload.database, workload.cache_gib)
+    return Request(
+        workload.name,
+        workload.engine,
+        workload.size_gib,
+        workload.as_of,
+        tuple(configurations),
+        {one.name: miss for _, one in configurations},
+    )

@@ -1,0 +1,167 @@
+"""Runs cells one after the other, and keeps every run in the run store.
+
+A cell whose run is in the store already is taken from there when that is asked for. An error or
+Ctrl-C ends the rest; what is finished is in the store.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from itertools import groupby
+
+import polars as pl
+
+from headrace.bench import RunRecord, Second, Store, Target, run
+from headrace.bench.comparison.statistics import standard_error
+from headrace.bench.running import environment
+from headrace.experiment.cell import Cell, OnFiles, OnServer, Parts, Progress, Say, silent
+from headrace.experiment.data import ExperimentLab
+
+# How long a cell waits for a machine that has something else to do, s. A guess: a passing job is
+# waited for, a lasting one is named in the result.
+REST_S = 10.0
+# Share of a cell's progress that building its server takes. A guess: 9 s of 45.
+BUILD_SHARE = 0.2
+
+# Entered around what is measured.
+Gate = Callable[[], AbstractContextManager]
+
+
+@dataclass(frozen=True)
+class MeasuredCell:
+    """The run of a cell. `reused`: from an earlier session."""
+
+    cell: Cell
+    record: RunRecord
+    reused: bool = False
+
+    @property
+    def tps(self) -> float:
+        """Mean over the measured seconds."""
+        return float(self.record.summary["tps"] or 0.0)
+
+    @property
+    def error(self) -> float:
+        """Standard error of `tps`, from the scatter of neighbouring seconds."""
+        return standard_error(self.measured()["tps"].drop_nulls().to_list())
+
+    @property
+    def relative(self) -> float:
+        """`error` over `tps`."""
+        return self.error / self.tps if self.tps else math.inf
+
+    def measured(self) -> pl.DataFrame:
+        """Its seconds that count."""
+        return self.record.series().filter(pl.col("phase") == "measure")
+
+
+def measure(
+    lab: ExperimentLab,
+    cell: Cell,
+    store: Store,
+    name: str,
+    *,
+    progress: Progress = silent,
+    gate: Gate = nullcontext,
+    on_second: Callable[[Second], None] | None = None,
+) -> RunRecord:
+    """Builds the server of a cell from the kept data, runs the benchmark from an empty cache,
+    removes it.
+
+    Raises InputError, CouldNotRun, LabRefused, and BrokenRun and InterruptedRun with what was
+    measured until then.
+    """
+    assert isinstance(cell.place, OnServer), cell.words
+    with lab.server(cell.place, lambda share, what: progress(BUILD_SHARE * share, what)) as target, gate():
+        share_left = 1.0 - BUILD_SHARE
+        tell = lambda share, what: progress(BUILD_SHARE + share_left * share, what)  # noqa: E731
+        return _run(cell, target, store, name, tell, start="cold", on_second=on_second)
+
+
+def _run(cell: Cell, target: Target, store: Store, name: str, progress: Progress, **more) -> RunRecord:
+    return run(
+        cell.benchmark,
+        target,
+        seconds=cell.seconds,
+        warmup_s=cell.warmup_s,
+        threads=cell.threads,
+        seed=cell.seed,
+        store=store,
+        name=name,
+        progress=progress,
+        **more,
+    )
+
+
+def reusable(
+    experiment: str, cells: Sequence[Cell], store: Store, machine: Mapping[str, object]
+) -> dict[tuple, MeasuredCell]:
+    """Cells with a complete run of the same configuration in the store; of several the newest."""
+    by_name = {cell.run_name(experiment, machine): cell for cell in cells}
+    found = {}
+    for record in store.runs():
+        cell = by_name.get(record.document.get("name") or "")
+        if cell is not None and record.state == "complete" and record.summary.get("tps"):
+            found[cell.key] = MeasuredCell(cell, record, reused=True)
+    return found
+
+
+@dataclass(frozen=True)
+class CellRunner:
+    """Runs the cells of one experiment. `machine`: facts that decide a measurement."""
+
+    experiment: str
+    lab: ExperimentLab
+    store: Store
+    machine: Mapping[str, object]
+    parts: Parts
+    say: Say = silent
+
+    def run(self, cells: Sequence[Cell], have: Mapping[tuple, MeasuredCell]) -> dict[tuple, MeasuredCell]:
+        """Every cell in its order; those of `have` are not run again. Raises as bench.run and
+        ExperimentLab."""
+        found = dict(have)
+        left = [cell for cell in cells if cell.key not in have]
+        if have:
+            self.say(f"{len(have)} of {len(cells)} cells are in the store already")
+        try:
+            # Neighbours on one place share its files; every cell on a server has a server of its
+            # own.
+            for _, group in groupby(left, key=_shared_place):
+                with ExitStack() as stack:
+                    target = None
+                    for cell in group:
+                        what = f"{len(found) + 1} of {len(cells)}: {cell.words}"
+                        with self.parts.part(cell.length_s, what) as inside:
+                            target = target or stack.enter_context(self._place(cell))
+                            wait_for_rest()
+                            name = cell.run_name(self.experiment, self.machine)
+                            tell = lambda share, _, inside=inside, what=what: inside(share, what)  # noqa: E731
+                            one = MeasuredCell(cell, _run(cell, target, self.store, name, tell))
+                        found[cell.key] = one
+                        self.say(f"{what}: {one.tps:,.1f} {cell.benchmark.unit} a second (run {one.record.id})")
+        except KeyboardInterrupt:
+            rest = "the same command with --resume measures the others"
+            self.say(f"stopped: {len(found)} of {len(cells)} cells are in the store; {rest}")
+            raise
+        return {cell.key: found[cell.key] for cell in cells}
+
+    def _place(self, cell: Cell) -> AbstractContextManager[Target]:
+        if isinstance(cell.place, OnFiles):
+            return self.lab.files(cell.place, cell.benchmark)
+        return self.lab.server(cell.place)
+
+
+def _shared_place(cell: Cell) -> tuple:
+    return repr(cell.place), isinstance(cell.place, OnFiles) or cell.words
+
+
+def wait_for_rest() -> None:
+    """Waits until nothing else keeps the processors busy, at most REST_S seconds."""
+    deadline = time.monotonic() + REST_S
+    while time.monotonic() < deadline and environment.load_before()["busy_share"] > environment.BUSY_SHARE:
+        continue

@@ -1,0 +1,202 @@
+"""Cells simulated before any of them is run: on as many processors as this machine has.
+
+The database is the standard one, with the processor time of a statement and the length of a round
+trip as two runs measured them here.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import GIB
+from headrace.bench import SysbenchOltp
+from headrace.calibration.prior import DISTRIBUTION_OPTIONS
+from headrace.experiment import machine
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts
+from headrace.experiment.data import CACHE_SETTING
+from headrace.experiment.run import MeasuredCell
+
+# Two runs tell a statement's processor time (many clients) from its round trip (one client), as the
+# published table does from which the standard database has both. The volume is not to bind.
+PROBE_ROWS, PROBE_POOL, PROBE_STORAGE = 20_000, "256M", "io1:1000:20000"
+PROBE_WARM_S, PROBE_S = 2, 5  # guesses
+# Clients for each processor: enough that none of them waits for a client (a guess).
+PROBE_CLIENTS_EACH = 8
+# Two cells as CellRunner counts them, s.
+PROBES_S = 2 * (PROBE_WARM_S + PROBE_S + SERVER_CELL_S)
+# About how long simulating one cell takes, s (measured).
+SIMULATE_S = 0.5
+# Bytes of a suffix in a server's setting.
+UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+STATEMENT_COUNTS = (
+    "point_selects",
+    "simple_ranges",
+    "sum_ranges",
+    "order_ranges",
+    "distinct_ranges",
+    "index_updates",
+    "non_index_updates",
+    "delete_inserts",
+)
+
+
+@dataclass(frozen=True)
+class ProcessorSpeed:
+    """What a point select takes here.
+
+    `cpu_ms` of one processor, client and lab included; `trip_ms`: the rest of the round trip.
+    `instance`, `vcpus`: an EC2 instance of this size, whose EBS limits bind nothing. `runs`: by
+    which they were measured.
+    """
+
+    cpu_ms: float
+    trip_ms: float
+    instance: str
+    vcpus: int
+    runs: tuple[MeasuredCell, ...] = ()
+
+    def applied(self, database: Mapping) -> dict:
+        """A standard database with its processor time and round trips as they are here."""
+        made, standard = deepcopy(dict(database)), _point_select()
+        clients = made["clients"]
+        own, cpu = clients["base_ms"] - clients["cpu_ms"], clients["cpu_ms"]
+        # In time of the instance's vCPUs, which may be more than there are here.
+        cpu_here = cpu * self.cpu_ms / standard["cpu_ms"] * self.vcpus / machine.cores()
+        own_here = own * self.trip_ms / (standard["base_ms"] - standard["cpu_ms"])
+        clients |= {"cpu_ms": cpu_here, "base_ms": cpu_here + own_here}
+        return made
+
+
+def _point_select() -> core.Clients:
+    with core_errors():
+        return core.mysql_sysbench({"script": "oltp_point_select"})["database"]["clients"]
+
+
+def probe_cells(seed: int) -> tuple[Cell, ...]:
+    """One client, then many, on tables that fit the pool."""
+    load = SysbenchOltp("oltp_point_select", tables=1, rows=PROBE_ROWS, distribution="uniform")
+    settings = {"innodb_buffer_pool_size": PROBE_POOL}
+    place = OnServer(DataSet("probe", load, 0.01), PROBE_STORAGE, settings, scan=True)
+    return tuple(
+        Cell((count,), f"{count} clients, all in memory", place, load, count, PROBE_WARM_S, PROBE_S, seed)
+        for count in (1, PROBE_CLIENTS_EACH * machine.cores())
+    )
+
+
+def processor_speed(one: MeasuredCell, many: MeasuredCell, day: str) -> ProcessorSpeed:
+    """From the runs of `probe_cells`, by Little's law.
+
+    At the highest rate all processors are busy; at one client a round trip is all there is.
+    """
+    cpu_ms = 1e3 * machine.cores() / many.tps
+    trip_ms = max(1e-3, 1e3 / one.tps - cpu_ms)
+    instance, vcpus = machine.like_this(day)
+    return ProcessorSpeed(cpu_ms, trip_ms, instance, vcpus, (one, many))
+
+
+def size_bytes(text: str) -> float:
+    """`64M` in bytes."""
+    return float(text[:-1]) * UNITS[text[-1].upper()] if text[-1:].upper() in UNITS else float(text)
+
+
+def database(cell: Cell) -> core.Database:
+    """The standard database of a sysbench OLTP cell under its settings."""
+    place, load = cell.place, cell.benchmark
+    assert isinstance(place, OnServer) and isinstance(load, SysbenchOltp)
+    settings = {key.replace("-", "_"): value for key, value in place.settings.items() if value is not None}
+    options = {
+        "script": load.script,
+        "distribution": _distribution(load),
+        "statements": {key: int(value) for key, value in load.shape.items() if key in STATEMENT_COUNTS},
+        "engine": place.data.engine,
+        "tables": load.tables,
+        "table_size": load.rows,
+        "threads": cell.threads,
+        "cache_gib": cache_bytes(place) / GIB,
+        "log_bin": False,
+        "flush_log_at_trx_commit": int(settings.get("innodb_flush_log_at_trx_commit", "1")),
+    }
+    if "innodb_log_file_size" in settings:
+        options["redo_gib"] = size_bytes(settings["innodb_log_file_size"]) / GIB
+    if "innodb_io_capacity" in settings:
+        options["io_capacity"] = float(settings["innodb_io_capacity"])
+    if "innodb_doublewrite" in settings:
+        options["doublewrite"] = settings["innodb_doublewrite"].upper() in ("ON", "1")
+    with core_errors():
+        return core.mysql_sysbench(options)["database"]
+
+
+def _distribution(load: SysbenchOltp) -> dict:
+    given = load.options()["parameters"].items()
+    known = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
+    return {"type": load.distribution} | known
+
+
+def cache_bytes(place: OnServer) -> float:
+    """Buffer pool or block cache of a server, bytes."""
+    return size_bytes(place.settings[CACHE_SETTING[place.data.engine]] or "0")
+
+
+@dataclass(frozen=True)
+class SimulatedCell:
+    """A cell as the model has it. `rows`: its seconds that count, t_s from the first of them.
+
+    `tps`: mean over them; `p95_ms`: the median second.
+    """
+
+    tps: float
+    p95_ms: float
+    rows: pl.DataFrame
+
+
+def simulate(
+    cell: Cell, of: Mapping, here: ProcessorSpeed, day: str | None, start: str | float = "cold", form: str = "events"
+) -> SimulatedCell:
+    """One cell of the database `of`, I/O by I/O (`form` interval: second by second).
+
+    The warm-up is simulated too, and left out of the rows.
+    """
+    place = cell.place
+    assert isinstance(place, OnServer)
+    run = {
+        "storage": place.storage,
+        "log_storage": place.log_storage,
+        "instance": here.instance,
+        "as_of": day,
+        "cache_bytes": cache_bytes(place),
+        "clients": cell.threads,
+        "arrivals": None,
+        "start": "warm" if place.scan else start,
+        "seconds": cell.warmup_s + cell.seconds,
+        "step_s": 1.0,
+        "seed": cell.seed,
+        "start_balance_percent": place.balance_percent,
+        "follow": None,
+    }
+    with core_errors():
+        columns = core.mysql_clients(dict(of), run, None) if form == "events" else core.mysql_runs(dict(of), [run])[0]
+    columns.pop("summary", None)
+    rows = pl.DataFrame(columns)[cell.warmup_s :]
+    counted = rows.with_columns(pl.col("t_s") - rows["t_s"][0])
+    return SimulatedCell(
+        statistics.fmean(rows["tps"]), float(np.median(rows["p95_ms"].drop_nulls().to_numpy())), counted
+    )
+
+
+def simulate_all(
+    cells: Sequence[Cell], here: ProcessorSpeed, day: str | None, parts: Parts
+) -> dict[tuple, SimulatedCell]:
+    """Every cell, all of sysbench OLTP."""
+    found = {}
+    for cell in cells:
+        with parts.part(SIMULATE_S, f"simulating {cell.words}"):
+            found[cell.key] = simulate(cell, here.applied(database(cell)), here, day)
+    return found

@@ -1,0 +1,120 @@
+"""The load that stands for a database on the lab.
+
+It is sysbench's oltp_read_write over as much data, skewed so that as many of its page touches miss
+the cache. A user's own statements cannot be run here. What a storage notices of a database is how
+many of its page touches miss the cache, and what it changes. The first is matched, by the
+distribution. What remains different (statements, how many pages each touches) is the same in every
+configuration, and the calibration learns it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import GIB
+from headrace.bench import SysbenchOltp
+from headrace.errors import InputError
+
+DOC = "docs/guide/prove.md"
+# A row of sbtest with its index entry, bytes on disk: 8 x 1,000,000 rows take 1.84 GiB (InnoDB) and
+# 1.59 GiB (MyRocks, not compressed): MariaDB 10.11, 2026-11-21.
+ROW_BYTES = {"innodb": 247.0, "myrocks": 214.0}
+# As many as sysbench prepares side by side; the least rows of each are a guess.
+TABLES, LEAST_ROWS = 8, 10_000
+SCRIPT = "oltp_read_write"
+# sysbench's --rand-pareto-h: at 0.5 every row is as likely as another; below 0.02 nearly all
+# touches go to a few pages.
+MOST_SKEWED_H, UNIFORM_H = 0.02, 0.5
+SYSBENCH_H = 0.2  # sysbench's default
+# Halving the range of h this often leaves a thousandth of it.
+HALVINGS = 10
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """`benchmark` with its data of `data_gib`, and `h` of its distribution (0.5: uniform).
+
+    `miss`: its share of touches that read a page in the settled cache; `wanted`: the database's.
+    """
+
+    benchmark: SysbenchOltp
+    data_gib: float
+    h: float
+    miss: float
+    wanted: float
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        skew = "uniform" if self.h >= UNIFORM_H else f"pareto, h = {self.h:.3f}"
+        return (
+            f"sysbench {SCRIPT} over {self.benchmark.tables} x {self.benchmark.rows:,} rows ({self.data_gib:.2f} GiB, "
+            f"{skew}): {self.miss:.1%} of its page touches miss the cache, {self.wanted:.1%} of the database's."
+        )
+
+
+def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, wanted_miss: float) -> StandIn:
+    """The load over `data_gib` of data that misses a cache of `cache_gib` as `wanted_miss` (0..1)
+    says.
+
+    Raises InputError for too little data.
+    """
+    rows = int(data_gib * GIB / ROW_BYTES[engine] / TABLES)
+    if rows < LEAST_ROWS:
+        least = LEAST_ROWS * TABLES * ROW_BYTES[engine] / GIB
+        raise InputError(
+            f"{data_gib:.3f} GiB of data", f"are too few: at least {least:.2f} GiB", DOC, "Prove at a larger scale."
+        )
+    low, high = MOST_SKEWED_H, UNIFORM_H
+    most = miss_of(engine, rows, cache_gib, threads, None)
+    if wanted_miss >= most:
+        return StandIn(SysbenchOltp(SCRIPT, TABLES, rows, "uniform"), data_gib, UNIFORM_H, most, wanted_miss)
+    found = most
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        found = miss_of(engine, rows, cache_gib, threads, middle)
+        low, high = (middle, high) if found < wanted_miss else (low, middle)
+    h = round(math.sqrt(low * high), 4)
+    found = miss_of(engine, rows, cache_gib, threads, h)
+    return StandIn(SysbenchOltp(SCRIPT, TABLES, rows, "pareto", {"rand_pareto_h": h}), data_gib, h, found, wanted_miss)
+
+
+def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> float:
+    """Share of page touches that read a page once the cache has settled."""
+    options = _options(engine, rows, threads=threads, cache_gib=cache_gib, h=h)
+    with core_errors():
+        database = core.mysql_sysbench(options)["database"]
+    return settled_miss(database, cache_gib)
+
+
+def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> dict:
+    return {
+        "script": SCRIPT,
+        "engine": engine,
+        "tables": TABLES,
+        "table_size": rows,
+        "distribution": {"type": "uniform"} if h is None else {"type": "pareto", "h": h},
+        "threads": threads,
+        "cache_gib": cache_gib,
+    }
+
+
+def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
+    """Share of touches that change the page, per class of the core's pages. Raises InputError."""
+    pareto = benchmark.distribution == "pareto"
+    h = benchmark.parameters.get("rand_pareto_h", SYSBENCH_H) if pareto else None
+    with core_errors():
+        return core.mysql_sysbench(_options(engine, benchmark.rows, cache_gib=1.0, threads=1, h=h))["changed"]
+
+
+def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:
+    """Share of the page touches of any database of the core that miss a settled cache."""
+    with core_errors():
+        curve = core.mysql_warm_up(database, cache_gib * GIB)
+    touches = sum(item["pages"] * item["touches_per_tx"] for item in database["popularity"])
+    return float(min(1.0, curve["reads"][-1] / max(touches, 1e-12)))

@@ -1,0 +1,519 @@
+"""Every call of headraced as a method, and what it answers.
+
+Generated from crates/protocol by `make generate`: edit there. Answers are plain dicts,
+as JSON has them. Units are in the names; times are text in UTC, ISO 8601.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from os import PathLike
+from typing import Any, NotRequired, TypedDict
+
+# Attach measures the machine's path first; detach, delete and down write back and free what a
+# volume holds. Three minutes are a guess at the slowest disk.
+LONG_CALL_S = 180.0
+
+
+class InstanceBalance(TypedDict):
+    """Credits of the instance, percent. A kind of credit that it does not have is null."""
+
+    iops_percent: float | None  # I/O credits.
+    bytes_percent: float | None  # Byte credits.
+
+
+class RecordStatus(TypedDict):
+    """A record that is being written."""
+
+    path: str  # Its file.
+    broken: str | None  # Why it is not whole, where something was lost.
+
+
+class Leftovers(TypedDict):
+    """What an earlier daemon had left and this one released at its start."""
+
+    released: int  # Loop devices that were released.
+    unmounted: int  # Mounts taken down.
+    busy: list[str]  # Loop devices that are still in use.
+
+
+class LabStatus(TypedDict):
+    """The lab as a whole."""
+
+    version: str  # Version of the daemon.
+    pid: int  # Process id.
+    data_dir: str  # Data directory.
+    socket: str  # Socket.
+    # EC2 instance type whose limits all volumes share; null: the volumes alone.
+    instance_type: str | None
+    as_of: str  # Day of the limits of new volumes.
+    time_scale: int  # How many times as fast as the wall clock lab time runs.
+    region: str  # Region of the prices.
+    uptime_s: float  # Seconds since the start of the daemon.
+    lab_time: str  # Lab time now.
+    volumes: int  # How many volumes there are.
+    attached: int  # How many of them are attached.
+    metrics_url: str | None  # Where Prometheus finds the metrics; null: nowhere.
+    instance_balance: InstanceBalance | None  # Credits of the instance; null: no instance.
+    recording: RecordStatus | None  # The record that is being written; null: none.
+    journal_bytes: int  # Size of the journal.
+    # What a crash had left at the end of the journal and was cut off, in words; null: nothing.
+    journal_repaired: str | None
+    leftovers: Leftovers  # What an earlier daemon had left.
+    waiting: int | None  # Requests that are in the devices now.
+    metrics_rows_lost: int  # Rows of metrics that could not be written.
+
+
+class Member(TypedDict):
+    """A member of an array, or the one volume there is."""
+
+    index: int  # Index in the array.
+    id: str  # That of the volume, with -m0 and so on behind it in an array.
+    spec: str  # Storage notation.
+    state: str  # `ok`, `slow`, `failed` or `rebuilding`.
+    caps_percent: NotRequired[float]  # What is left of its caps, percent, where it is slow.
+    extra_ms: NotRequired[float]  # Added to each request, ms, where it is slow.
+    done_percent: NotRequired[float]  # How much is done, percent, where it is rebuilding.
+    mib_s: NotRequired[int]  # Most MiB/s of the rebuild, where there is such a limit.
+    iops: int | None  # What it delivers at most.
+    throughput_mib_s: int | None  # What it delivers at most.
+    balance_percent: float | None  # Credits, percent; null: it has none.
+
+
+class Ceiling(TypedDict):
+    """What this machine can do at most, measured at attach."""
+
+    iops: int  # Operations a second.
+    mib_s: int  # MiB/s.
+
+
+class Attachment(TypedDict):
+    """A volume's block device, or its way there."""
+
+    id: str  # Id.
+    state: str  # `attaching`, `attached`, `detaching` or `busy`.
+    name: str  # Attach name, like `sdf`.
+    device: str | None  # The block device, like /dev/loop3; null until it is there.
+    links: list[str] | None  # Stable names of the device: by id, by attach name.
+    attached_at: str | None  # Lab time since which the device is there.
+    # Latency of the machine's own path, taken out of the model's; null: not measured.
+    path_us: float | None
+    ceiling: Ceiling | None  # What this machine can do at most; null: not measured.
+    warnings: list[str]  # What the volume has beyond what this machine can do, in words.
+    unpaced: bool  # Without the model's delays.
+    busy: str | None  # Why it is busy; null: it is not.
+
+
+# A word that Python reserves cannot be written as a field of a class.
+_ModificationKeywords = TypedDict("_ModificationKeywords", {"from": str})
+
+
+class Modification(_ModificationKeywords):
+    """A modification. Times are lab time."""
+
+    id: str  # Id.
+    volume: str  # The volume's id.
+    # `modifying` (all as before), `optimizing` (new type and size, limits in between), `completed`
+    # (new limits) or `failed` (all as before).
+    state: str
+    progress_percent: int  # How much of optimizing is done, by time.
+    to: str  # Afterwards, in storage notation.
+    start: str  # When it was accepted.
+    optimizing_at: str  # When optimizing begins.
+    completed_at: str  # When it is completed.
+    next_allowed_at: str  # From when on the next modification of this volume is accepted.
+    end: str | None  # When it was completed or failed; null while it runs.
+    reason: str | None  # Why it failed.
+
+
+class LabVolume(TypedDict):
+    """A volume, or an array that is used as one."""
+
+    id: str  # Id.
+    name: str | None  # Unique name, where it has one.
+    spec: str  # Storage notation.
+    type: str  # Type of its first member.
+    size_gib: int  # Usable size, GiB.
+    iops: int  # Provisioned or baseline, all members together, without credits.
+    throughput_mib_s: int  # Provisioned or baseline, all members together, without credits.
+    raid: str | None  # RAID level; null: a single volume.
+    members: list[Member]  # Its members; of a single volume, itself.
+    state: str  # `creating`, `available`, `in-use`, `deleting` or `error`.
+    error: str | None  # Why it is in state error.
+    created_at: str  # Lab time of its creation.
+    as_of: str  # Day of its limits.
+    tags: dict[str, str]  # Tags.
+    used_gib: float | None  # What its files take on the disk; null: not known.
+    attachment: Attachment | None  # Its block device; null: not attached.
+    modification: Modification | None  # The modification under way; null: none.
+    # Credits of the member with the least, percent; null: it has none.
+    balance_percent: float | None
+    faults: int  # Faults that wait or last.
+    recording: str | None  # Path of the record that is being written; null: none.
+
+
+class MemberBalance(TypedDict):
+    """Credits of a member: I/Os of gp2, bytes of st1 and sc1."""
+
+    credits: int  # Credits now.
+    capacity: int  # Credits when full.
+    percent: float  # Credits now, percent.
+
+
+class Balance(TypedDict):
+    """Credit balances now."""
+
+    members: list[MemberBalance | None]  # Of each member; null: it has no credits.
+    instance: InstanceBalance | None  # Of the instance; null: no instance.
+    state: Any  # For `volume.restore_balance`; it means nothing else.
+
+
+class Fault(TypedDict):
+    """A fault with its exact times on the wall clock."""
+
+    id: str  # Id.
+    kind: str  # Kind, as asked.
+    starts_at: str | None  # When it begins.
+    ends_at: str | None  # When it ends; null: a power cut lasts until the volume is attached again.
+    seed: int | None  # Seed of a power cut.
+
+
+class MetricsRows(TypedDict):
+    """Rows of metrics, oldest first. Null in a row: not known, or nothing happened."""
+
+    columns: list[str]  # Names of the columns.
+    rows: list[list[Any]]  # A value for each column.
+
+
+class RecordStarted(TypedDict):
+    """A record that was begun."""
+
+    path: str  # Its file.
+
+
+class RecordStopped(TypedDict):
+    """A record that was ended."""
+
+    path: str  # Its file.
+    requests: int  # Requests in it.
+
+
+class Calls(ABC):
+    """The calls of the socket protocol (docs/reference/lab-protocol.md).
+
+    A volume is named by its id or its unique name. An argument that is None is left out.
+    """
+
+    timeout_s: float  # the longest wait for an answer
+
+    @abstractmethod
+    def call(self, name: str, timeout_s: float | None = None, /, **args: Any) -> Any:
+        """Makes a call and returns its answer. `timeout_s`: another wait for this one."""
+
+    def status(self) -> LabStatus:
+        """Version, instance, day, clock, directory and volumes of the lab."""
+        return self.call("lab.status")
+
+    def down(self, force: bool = False) -> dict[str, Any]:
+        """Flushes and takes away every device, and ends the daemon after the answer. Attachments
+        stay noted: the next start makes the devices again. Refused as `in-use` while something
+        is mounted, unless forced.
+
+        force: Also while something is mounted: its users then see I/O errors. Default: false.
+        """
+        return self.call("lab.down", max(self.timeout_s, LONG_CALL_S), force=force)
+
+    def calls(self) -> list[str]:
+        """Names every call of this page."""
+        return self.call("lab.calls")["calls"]
+
+    def metrics_text(self) -> str:
+        """What the Prometheus endpoint shows, named as the EBS CSI driver names it
+        (`aws_ebs_csi_*`), with the label `volume_id`.
+        """
+        return self.call("metrics.text")["text"]
+
+    def create(
+        self,
+        spec: str,
+        name: str | None = None,
+        tags: dict[str, str] | None = None,
+        as_of: str | None = None,
+        balance_percent: float | None = None,
+    ) -> LabVolume:
+        """Makes a volume or array. Its files are sparse and take no space yet.
+
+        spec: Storage notation, like `gp2:500` or `raid10:4xgp3:500`.
+        name: A unique name. Default: none.
+        tags: Tags: at most 50, keys up to 128 and values up to 256 characters. Default: none.
+        as_of: Day of its limits, `YYYY-MM-DD`. Default: the lab's day.
+        balance_percent: Credit balance to begin with, 0 to 100. Default: full, as AWS starts
+            volumes.
+        """
+        return self.call(
+            "volume.create",
+            spec=spec,
+            name=name,
+            tags=tags,
+            as_of=as_of,
+            balance_percent=balance_percent,
+        )
+
+    def volumes(self, volumes: list[str] | None = None) -> list[LabVolume]:
+        """All volumes, or those named.
+
+        volumes: Ids or unique names. Default: all.
+        """
+        return self.call("volume.list", volumes=volumes)["volumes"]
+
+    def describe(self, volume: str) -> LabVolume:
+        """One volume."""
+        return self.call("volume.describe", volume=volume)
+
+    def delete(self, volume: str) -> dict[str, Any]:
+        """Deletes an available volume and its data."""
+        return self.call("volume.delete", max(self.timeout_s, LONG_CALL_S), volume=volume)
+
+    def attach(
+        self,
+        volume: str,
+        name: str | None = None,
+        unpaced: bool = False,
+        probe: bool = True,
+    ) -> LabVolume:
+        """Makes a block device of a volume: `attachment.device`; `attachment.links` are stable
+        names of it.
+
+        name: Attach name like `sdf` or `/dev/sdf`. Default: the first free of sdf to sdp, then
+            xvdba and so on.
+        unpaced: Without the model's delays: as fast as this machine goes. Default: false.
+        probe: Measure the machine's own path (at most once a minute) and take it out of the
+            model's latency. Default: true.
+        """
+        return self.call(
+            "volume.attach",
+            max(self.timeout_s, LONG_CALL_S),
+            volume=volume,
+            name=name,
+            unpaced=unpaced,
+            probe=probe,
+        )
+
+    def detach(self, volume: str, force: bool = False) -> LabVolume:
+        """Flushes and takes the device away. Refused as `in-use` while it is mounted or in an
+        array of md, unless forced.
+
+        force: Also while it is mounted or in an array of md: its users see I/O errors from then
+            on. Default: false.
+        """
+        return self.call(
+            "volume.detach",
+            max(self.timeout_s, LONG_CALL_S),
+            volume=volume,
+            force=force,
+        )
+
+    def modify(
+        self,
+        volume: str,
+        size_gib: int | None = None,
+        volume_type: str | None = None,
+        iops: int | None = None,
+        throughput_mib_s: int | None = None,
+    ) -> Modification:
+        """Changes a volume, in use or not. While `modifying` all is as before; from `optimizing`
+        on the new size is there and limits are in between. A volume never shrinks; at most four
+        modifications are accepted in a rolling 24 hours of lab time, and none while another
+        runs.
+
+        size_gib: Usable size afterwards, GiB; never smaller. Default: as it is.
+        volume_type: Type afterwards. Default: as it is.
+        iops: Provisioned IOPS afterwards. Default: as it is.
+        throughput_mib_s: Provisioned MiB/s afterwards. Default: as it is.
+        """
+        return self.call(
+            "volume.modify",
+            volume=volume,
+            size_gib=size_gib,
+            volume_type=volume_type,
+            iops=iops,
+            throughput_mib_s=throughput_mib_s,
+        )
+
+    def modifications(self, volume: str | None = None) -> list[Modification]:
+        """The last modifications of a volume, or of all.
+
+        volume: Id or unique name. Default: all.
+        """
+        return self.call("volume.modifications", volume=volume)["modifications"]
+
+    def tag(
+        self,
+        volume: str,
+        set: dict[str, str] | None = None,
+        remove: list[str] | None = None,
+    ) -> LabVolume:
+        """Removes tags by key, then sets tags.
+
+        set: Tags to add or overwrite, after removing. Default: none.
+        remove: Keys to remove. Default: none.
+        """
+        return self.call("volume.tag", volume=volume, set=set, remove=remove)
+
+    def balance(self, volume: str) -> Balance:
+        """Credit balances now."""
+        return self.call("volume.balance", volume=volume)
+
+    def set_balance(self, volume: str, percent: float, member: int | None = None) -> Balance:
+        """Sets the balance of a member, or of all that have one. Answers the balance afterwards.
+
+        percent: 0 to 100.
+        member: Index of a member. Default: all that have credits.
+        """
+        return self.call("volume.set_balance", volume=volume, percent=percent, member=member)
+
+    def restore_balance(self, volume: str, state: Any) -> Balance:
+        """Brings back an earlier balance. Answers the balance afterwards.
+
+        state: The `state` of an earlier `volume.balance` of a volume with as many members.
+        """
+        return self.call("volume.restore_balance", volume=volume, state=state)
+
+    def fault(
+        self,
+        volume: str,
+        kind: str,
+        in_s: float | None = None,
+        seconds: float | None = None,
+        extra_ms: float | None = None,
+        every: int | None = None,
+        op: str | None = None,
+        member: int | None = None,
+        caps_percent: float | None = None,
+        seed: int | None = None,
+    ) -> Fault:
+        """Sets a fault. All but degraded need an attached volume.
+
+        The table is in docs/reference/lab-protocol.md, volume.fault.
+
+        kind: `pause`, `latency`, `error`, `degraded` or `power-cut`.
+        in_s: Seconds until it begins. Default: 0; power-cut 1.
+        seconds: Seconds it lasts. Default: 60; pause 1.
+        extra_ms: Added to each request, ms. Default: latency 100, degraded 300.
+        every: Every Nth request fails. Default: 1.
+        op: `read`, `write` or `any`. Default: any.
+        member: Index of a member, for degraded. Default: all.
+        caps_percent: What is left of the caps, percent. Default: 10.
+        seed: Seed of a power cut. Default: drawn.
+        """
+        return self.call(
+            "volume.fault",
+            volume=volume,
+            kind=kind,
+            in_s=in_s,
+            seconds=seconds,
+            extra_ms=extra_ms,
+            every=every,
+            op=op,
+            member=member,
+            caps_percent=caps_percent,
+            seed=seed,
+        )["fault"]
+
+    def faults(self, volume: str) -> list[Fault]:
+        """Faults that wait or last. Degraded times are the model's and not listed."""
+        return self.call("volume.faults", volume=volume)["faults"]
+
+    def clear_fault(self, volume: str, fault: str | None = None) -> int:
+        """Ends a fault, or all of the volume and every degraded time; answers how many faults
+        that were.
+
+        fault: Id of a fault. Default: all, and every degraded time.
+        """
+        return self.call("volume.clear_fault", volume=volume, fault=fault)["cleared"]
+
+    def fail_member(self, volume: str, member: int) -> LabVolume:
+        """Loses a member: its data is gone for the array. Without redundancy, requests to it
+        fail.
+
+        member: Its index.
+        """
+        return self.call("volume.fail_member", volume=volume, member=member)
+
+    def slow_member(
+        self,
+        volume: str,
+        member: int,
+        caps_percent: float | None = None,
+        extra_ms: float | None = None,
+    ) -> LabVolume:
+        """Leaves a member this share of its caps and adds latency, until it is restored.
+
+        member: Its index.
+        caps_percent: What is left of its caps, 0.1 to 100 %. Default: 100.
+        extra_ms: Added to each request, 0 to 60,000 ms. Default: 0.
+        """
+        return self.call(
+            "volume.slow_member",
+            volume=volume,
+            member=member,
+            caps_percent=caps_percent,
+            extra_ms=extra_ms,
+        )
+
+    def restore_member(self, volume: str, member: int) -> LabVolume:
+        """Ends the slowness of a member; brings back a lost one where there is no redundancy,
+        because nothing was written without it.
+
+        member: Its index.
+        """
+        return self.call("volume.restore_member", volume=volume, member=member)
+
+    def replace_member(self, volume: str, member: int, mib_s: int | None = None) -> LabVolume:
+        """Puts a new volume in the place of a member and rebuilds it, at the cost of the
+        members' own limits.
+
+        member: Its index.
+        mib_s: Most MiB/s of the rebuild. Default: as fast as the members allow.
+        """
+        return self.call("volume.replace_member", volume=volume, member=member, mib_s=mib_s)
+
+    def metrics(
+        self,
+        volume: str,
+        resolution: str | None = None,
+        last: int | None = None,
+        since: int | None = None,
+        member: int | None = None,
+    ) -> MetricsRows:
+        """What a volume did. Rows are written while it is attached, when their second or minute
+        has ended.
+
+        The table is in docs/reference/lab-protocol.md, volume.metrics.
+
+        resolution: `second` (an hour is kept) or `minute` (15 days are kept). Default: second.
+        last: How many rows, the newest. Default: all.
+        since: Rows from this time on, Unix seconds. Default: all.
+        member: Index of a member. Default: the volume as a whole.
+        """
+        return self.call(
+            "volume.metrics",
+            volume=volume,
+            resolution=resolution,
+            last=last,
+            since=since,
+            member=member,
+        )
+
+    def record(self, volume: str, path: str | PathLike[str] | None = None) -> RecordStarted:
+        """Begins to write every arrival and decision of the lab to a file, for `headrace
+        simulate --replay`. One record at a time.
+
+        path: Path of the file, from the root. Default: a file in records/ of the data
+            directory.
+        """
+        return self.call("volume.record", volume=volume, path=path)
+
+    def record_stop(self, volume: str) -> RecordStopped:
+        """Ends the record."""
+        return self.call("volume.record_stop", volume=volume)

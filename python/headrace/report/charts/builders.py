@@ -1,0 +1,187 @@
+"""What charts are built of: axes of time, quantities and percentiles, step lines, shades,
+densities, colours with a legend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+import altair as alt
+import polars as pl
+
+from headrace.report.charts import style
+from headrace.report.words import start_of
+
+# Rows of a chart at most: nearly one for each of its 760 pixels; more would only make the file
+# larger.
+MOST_POINTS = 720
+# Each tick by itself (k, M); the built-in axis format would write 0 as "0k".
+SHORT = "abs(datum.value) < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
+# How far an axis goes above the highest value (chosen by eye): a line at a limit must not lie on
+# the frame.
+ABOVE = 1.06
+PERCENT = [0, 100 * ABOVE]
+# From this ratio of the highest to the lowest value on, an axis has powers of ten (chosen by eye).
+FAR_APART = 30
+DAY_ONE = datetime(2000, 1, 1)  # of runs without a clock; the day itself is never shown
+# A percentile axis shows 1 / (1 - q), so that p90, p99 and p99.9 stand equally far apart.
+NINES = {2: "p50", 10: "p90", 20: "p95", 100: "p99", 1_000: "p99.9", 10_000: "p99.99", 100_000: "p99.999"}
+MOST_NINES = float(max(NINES))
+alt.data_transformers.disable_max_rows()
+
+# What altair makes of layers: with a property set it says no more than this.
+Drawing = alt.LayerChart | alt.FacetChart
+# A column, its label and its colour.
+Part = tuple[str, str, str]
+
+
+class TimeAxis:
+    """Seconds of a run as moments, and the axis that shows them: clock times, or the time since the
+    start."""
+
+    def __init__(self, clock_start: object, span_s: float) -> None:
+        known = start_of(clock_start)
+        self.start = known or DAY_ONE
+        days = span_s > 1.5 * 86_400
+        short = span_s <= 600
+        dated = "%-d %b %H:%M" if known else "day %-j %H:%M"
+        self.format = dated if days else "%M:%S" if short else "%H:%M"
+        unit = "min:s" if short else "h:min"
+        self.title = f"time since the start ({unit})" if not known else f"time{'' if short else ' of day'} ({unit})"
+
+    def add(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame with `at` and `until`, start and end of each row as moments."""
+        at = pl.lit(self.start) + pl.duration(milliseconds=(pl.col("t_s") * 1e3).round())
+        until = pl.lit(self.start) + pl.duration(milliseconds=((pl.col("t_s") + pl.col("duration_s")) * 1e3).round())
+        return frame.with_columns(at.alias("at"), until.alias("until"))
+
+    def x(self, shown: bool) -> alt.X:
+        """The axis; panels above each other show it once, at the lowest."""
+        title = self.title if shown else None
+        axis = alt.Axis(format=self.format, title=title, tickCount=9, labels=shown, ticks=shown, labelOverlap=True)
+        return alt.X("at:T", scale=alt.Scale(type="utc", nice=False), axis=axis)
+
+
+def thinned(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
+    """At most MOST_POINTS rows: means over stretches, with `duration_s` summed and `more`
+    aggregates."""
+    each = -(-rows.height // MOST_POINTS)
+    apart = ("t_s", "duration_s")
+    numbers = [name for name, kind in rows.schema.items() if kind.is_numeric() and name not in apart]
+    summed = [pl.col("duration_s").sum()] if "duration_s" in rows.columns else []
+    return rows.group_by(pl.int_range(rows.height) // max(1, each), maintain_order=True).agg(
+        pl.col("t_s").first(), *summed, pl.col(numbers).mean(), *more
+    )
+
+
+def lowest_and_highest(frame: pl.DataFrame, column: str) -> tuple[float, float]:
+    """The ends of a column of numbers; 0 and 0 where it has none."""
+    values = frame[column].drop_nulls().cast(pl.Float64)
+    return (values.to_numpy().min().item(), values.to_numpy().max().item()) if values.len() else (0.0, 0.0)
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Ticks 1, 2, 5, 10, ... around low to high, for a log axis that can be read."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    return [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
+
+
+def quantity(channel, frame: pl.DataFrame, column: str, title: str, *, zero: bool, far: float = FAR_APART, ticks: int = 7):
+    """An axis of numbers: with powers of ten where the values are `far` apart, from zero where that
+    is asked for."""
+    low, high = lowest_and_highest(frame, column)
+    if low > 0 and high > far * low:
+        axis = alt.Axis(title=title, labelExpr=SHORT, values=decades(low, high))
+        return channel(f"{column}:Q", scale=alt.Scale(type="log", nice=False, padding=6), axis=axis)
+    axis = alt.Axis(title=title, labelExpr=SHORT, tickCount=ticks)
+    return channel(f"{column}:Q", scale=alt.Scale(zero=zero, nice=zero), axis=axis)
+
+
+def percentile_axis(title: str) -> alt.X:
+    """The axis of a column `nines`, 1 / (1 - q), with the names of the percentiles."""
+    words = ", ".join(f"'{value}': '{label}'" for value, label in NINES.items())
+    axis = alt.Axis(title=title, values=list(NINES), labelExpr=f"{{{words}}}[format(datum.value, 'd')]")
+    return alt.X("nines:Q", scale=alt.Scale(type="log", nice=False, padding=10), axis=axis)
+
+
+def colour_of(field: str, colours: Mapping[str, str], orient: str | None = "bottom", **legend) -> alt.Color:
+    """The colours of a column's names, with a legend below the chart (`orient`; None: without
+    one)."""
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    shown = None if orient is None else alt.Legend(**({"title": None, "orient": orient} | legend))
+    return alt.Color(f"{field}:N", scale=scale, legend=shown)
+
+
+def role_colour(present: Sequence[str] | None = None, orient: str | None = "top") -> alt.Color:
+    """The colours of published, simulated and measured, of those that are `present`."""
+    named = {role: hue for role, hue in style.ROLE_COLOURS.items() if present is None or role in present}
+    return colour_of("role", named, orient)
+
+
+def closed_at_end(frame: pl.DataFrame) -> pl.DataFrame:
+    """One more row at the end of the last interval, so that a step line is drawn over it."""
+    return pl.concat([frame, frame.tail(1).with_columns(pl.col("until").alias("at"))])
+
+
+def linear(title: str, low: float, high: float, ticks: int = 4) -> Callable[[str], alt.Y]:
+    """The axis of a column, from `low` to `high`."""
+    axis = alt.Axis(title=title, tickCount=ticks, labelExpr=SHORT)
+    return lambda column: alt.Y(f"{column}:Q", scale=alt.Scale(domain=[low, high], nice=False), axis=axis)
+
+
+def lines(
+    frame: pl.DataFrame,
+    x: alt.X,
+    title: str,
+    parts: Sequence[Part],
+    y: Callable[[str], alt.Y] | None = None,
+    height: int = style.PANEL_HEIGHT,
+) -> Drawing:
+    """Step lines of several columns over time, each named at the top right in its own colour. `y`:
+    the axis of a column, from 0 up if left out; a column has no line where it is null."""
+    highest = max(lowest_and_highest(frame, column)[1] for column, _, _ in parts)
+    y = y or linear(title, 0, ABOVE * (highest or 1.0))
+    drawn, layers = closed_at_end(frame), []
+    for column, _, colour in parts:
+        line = alt.Chart(drawn.select("at", column))
+        mark = line.mark_line(interpolate="step-after", color=colour, strokeWidth=1.5, clip=True)
+        layers.append(mark.encode(x=x, y=y(column)))
+    offset = 0
+    for _, label, colour in reversed(parts):
+        text = alt.Chart(pl.DataFrame({"label": [label]}))
+        mark = text.mark_text(align="right", baseline="bottom", fontWeight="bold", color=colour)
+        layers.append(mark.encode(text="label:N", x=alt.value(style.WIDTH - offset), y=alt.value(-4)))
+        offset += 7 * len(label) + 14  # px; letters of the bold font are 7 wide at most
+    return alt.layer(*layers).properties(width=style.WIDTH, height=height)
+
+
+def shade(spans: pl.DataFrame, x: alt.X, height: int, colour: str = style.WARN, until: str = "until:T") -> alt.Chart:
+    """Stretches of time shaded behind a panel: rows of `at` and `until`."""
+    rect = alt.Chart(spans).mark_rect(color=colour, opacity=0.13)
+    return rect.encode(x=x, x2=until, y=alt.value(0), y2=alt.value(height))
+
+
+def stacked(panels: Sequence, title: str, subtitle: str = "", spacing: int = 26) -> alt.VConcatChart:
+    """Panels above each other on one axis of time, configured."""
+    above = alt.vconcat(*panels, spacing=spacing).resolve_scale(x="shared")
+    return style.configured(above.properties(title=alt.TitleParams(title, subtitle=subtitle, offset=16)))
+
+
+def density(values: pl.DataFrame, by: str, colour: alt.Color, title: str) -> alt.Chart:
+    """How often each value of `tps` occurs, an area for each name in the column `by`."""
+    low, high = lowest_and_highest(values, "tps")
+    room = 0.1 * (high - low)
+    x_axis = alt.Axis(title=title, labelExpr=SHORT, tickCount=9)
+    y_axis = alt.Axis(title="density (share per unit)", tickCount=4)
+    extent = [max(0.0, low - room), high + room]
+    return (
+        alt.Chart(values)
+        .transform_density("tps", groupby=[by], as_=["tps", "density"], extent=extent, steps=200)
+        .mark_area(opacity=0.5)
+        .encode(
+            x=alt.X("tps:Q", axis=x_axis, scale=alt.Scale(zero=False, nice=False)),
+            y=alt.Y("density:Q", stack=None, axis=y_axis),
+            color=colour,
+        )
+    )

@@ -1,0 +1,149 @@
+"""A demand, its simulation and the credit balances of several storages over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import altair as alt
+import polars as pl
+
+from headrace.report.charts import style
+from headrace.report.charts.builders import (
+    MOST_POINTS,
+    PERCENT,
+    Drawing,
+    Part,
+    TimeAxis,
+    closed_at_end,
+    linear,
+    lines,
+    lowest_and_highest,
+    shade,
+    stacked,
+)
+from headrace.report.charts.rows import shortened
+from headrace.workload.points import with_totals
+
+# Latencies of a volume that keeps up and of one that never recovers are eight powers of ten apart:
+# ticks people read.
+MS_TICKS = {
+    0.1: "0.1 ms", 1: "1 ms", 10: "10 ms", 100: "100 ms", 1e3: "1 s", 1e4: "10 s", 6e4: "1 min", 6e5: "10 min", 3.6e6: "1 h",
+    3.6e7: "10 h", 2.592e8: "3 days",
+}  # fmt: skip
+# From this ratio of the highest to the lowest latency on, the axis is logarithmic (chosen by eye).
+LATENCIES_APART = 20
+BALANCES = (
+    ("balance_percent", "volume credits", style.SIMULATED),
+    ("instance_io_balance_percent", "instance I/Os", style.PUBLISHED),
+    ("instance_byte_balance_percent", "instance bytes", style.MEASURED),
+)
+LATENCIES = (("mean_ms", "mean", style.QUIET), ("p50_ms", "p50", style.SIMULATED), ("p99_ms", "p99", style.WARN))
+
+# A panel: title, columns, and the axis of a column where it is not from 0 up.
+Panel = tuple[str, list[Part], Callable[[str], alt.Y] | None]
+
+
+def ms_axis(title: str, ticks: int = 6) -> alt.Axis:
+    """A logarithmic axis of milliseconds, its ticks in the units people read."""
+    words = "".join(f"abs(datum.value / {value!r} - 1) < 1e-6 ? '{label}' : " for value, label in MS_TICKS.items())
+    return alt.Axis(title=title, values=list(MS_TICKS), labelExpr=f"{words}''", labelOverlap="greedy", tickCount=ticks)
+
+
+def throttled_spans(frame: pl.DataFrame) -> pl.DataFrame:
+    """`at` and `until` of the stretches in which requests waited for a limit."""
+    waits = pl.col("throttled_s") > 0
+    marked = frame.with_columns(waits.rle_id().alias("stretch")).filter(waits)
+    return marked.group_by("stretch", maintain_order=True).agg(pl.col("at").first(), pl.col("until").last())
+
+
+def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, closed: bool = False) -> alt.VConcatChart:
+    """A run over time: IOPS and MiB/s offered and delivered, queue, balances, latency, on one time
+    axis; waiting shaded."""
+    axis = TimeAxis(clock_start, rows["t_s"][-1] + rows["duration_s"][-1])
+    frame = axis.add(shortened(rows, MOST_POINTS))
+    panels = [_delivered("IOPS", "iops", closed), _delivered("MiB/s", "mib_s", closed), *_state(frame, closed)]
+    spans = throttled_spans(frame)
+    height = 90 if len(panels) > 4 else style.PANEL_HEIGHT
+    drawn = []
+    for index, (y_title, parts, y) in enumerate(panels):
+        x = axis.x(index == len(panels) - 1)
+        panel = lines(_positive(frame, parts) if y_title == "I/O latency" else frame, x, y_title, parts, y, height)
+        drawn.append(alt.layer(shade(spans, x, height), panel) if spans.height else panel)
+    return stacked(drawn, title, "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit.")
+
+
+def _delivered(title: str, column: str, closed: bool) -> Panel:
+    delivered = (column, "delivered", style.SIMULATED)
+    return (title, [delivered] if closed else [(f"asked_{column}", "offered", style.QUIET), delivered], None)
+
+
+def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
+    """Queue, balances and latency, as far as they say something."""
+    panels: list[Panel] = []
+    if frame["queue"].max() and not closed:  # the queue of a closed load is its depth
+        panels.append(("requests waiting", [("queue", "queue", style.WARN)], None))
+    shown = [part for part in BALANCES if frame[part[0]].is_not_null().any()]
+    if shown:
+        panels.append(("balance (%)", shown, linear("balance (%)", *PERCENT)))
+    shown = [part for part in LATENCIES if frame[part[0]].is_not_null().any() and lowest_and_highest(frame, part[0])[1] > 0]
+    if shown:
+        ends = [lowest_and_highest(frame.filter(pl.col(name) > 0), name) for name, _, _ in shown]
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        if high <= LATENCIES_APART * low:
+            return [*panels, ("I/O latency (ms)", shown, None)]
+        scale, axis = alt.Scale(type="log", domainMax=1.5 * high), ms_axis("I/O latency", 5)
+        panels.append(("I/O latency", shown, lambda column: alt.Y(f"{column}:Q", scale=scale, axis=axis)))
+    return panels
+
+
+def _positive(frame: pl.DataFrame, parts: list[Part]) -> pl.DataFrame:
+    """Null where a logarithm has no value."""
+    return frame.with_columns(pl.when(pl.col(name) > 0).then(pl.col(name)).alias(name) for name, _, _ in parts)
+
+
+def workload(load) -> alt.VConcatChart:
+    """The shape of a demand: IOPS and MiB/s, reads and writes, over time."""
+    points = with_totals(load.points).with_columns(
+        (pl.col("reads_per_s") * pl.col("read_kib") / 1024).alias("read_mib_s"),
+        (pl.col("writes_per_s") * pl.col("write_kib") / 1024).alias("write_mib_s"),
+    )
+    axis = TimeAxis(load.source.get("clock_start"), load.span_s)
+    panels = {"IOPS": ("reads_per_s", "writes_per_s", "ops_per_s"), "MiB/s": ("read_mib_s", "write_mib_s", "mib_s")}
+    each = -(-points.height // MOST_POINTS)
+    highest = [pl.col(name).max() for names in panels.values() for name in names]
+    merged = points.group_by(pl.int_range(points.height) // each, maintain_order=True).agg(
+        pl.col("t_s").first(), pl.col("duration_s").sum(), *highest
+    )
+    frame = axis.add(merged)
+    labels = (("reads", style.SIMULATED), ("writes", style.WARN), ("all", style.QUIET))
+    drawn = []
+    for title, names in panels.items():
+        parts = [(name, *label) for name, label in zip(names, labels, strict=True)]
+        drawn.append(lines(frame, axis.x(title == "MiB/s"), title, parts, height=150))
+    return stacked(drawn, f"Demand of {load.name}")
+
+
+def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> Drawing | None:
+    """Credit balance over the day of several storages, each named in its colour; None when none of
+    them has credits.
+
+    `runs`: name and the rows of its simulation. Those without credits are named below the title.
+    """
+    having = [(name, rows) for name, rows in runs if rows["balance_percent"].is_not_null().any()]
+    if not having:
+        return None
+    axis = TimeAxis(clock_start, max(rows["t_s"][-1] + rows["duration_s"][-1] for _, rows in having))
+    y = linear("credit balance (%)", *PERCENT, ticks=5)("balance_percent")
+    layers = []
+    for index, (name, rows) in enumerate(having):
+        frame = axis.add(shortened(rows, MOST_POINTS))
+        colour = style.PALETTE[index % len(style.PALETTE)]
+        line = alt.Chart(closed_at_end(frame)).mark_line(interpolate="step-after", color=colour, strokeWidth=2)
+        label = alt.Chart(pl.DataFrame({"label": [name]}))
+        text = label.mark_text(align="left", baseline="middle", fontWeight="bold", color=colour)
+        place = {"x": alt.value(style.WIDTH - 92), "y": alt.value(20 + 20 * index)}
+        layers += [line.encode(x=axis.x(True), y=y), text.encode(text="label:N", **place)]
+    without = [name for name, rows in runs if name not in dict(having)]
+    subtitle = f"No credits to lose: {', '.join(without)}" if without else ""
+    title = alt.TitleParams("Lowest credit balance of the members", subtitle=subtitle, offset=10)
+    return style.configured(alt.layer(*layers).properties(width=style.WIDTH - 100, height=200, title=title))

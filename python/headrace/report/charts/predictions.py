@@ -1,0 +1,157 @@
+"""Databases and lab volumes, predicted and measured: over time, as densities, as bars with their
+intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import altair as alt
+import polars as pl
+
+from headrace.report.charts import style
+from headrace.report.charts.builders import (
+    PERCENT,
+    SHORT,
+    Drawing,
+    TimeAxis,
+    density,
+    linear,
+    lines,
+    quantity,
+    role_colour,
+    shade,
+    stacked,
+    thinned,
+)
+
+DENSITY_HEIGHT, PROOF_HEIGHT = 150, 90  # px
+# Predicted figures are simulated ones.
+ROLES = ("simulated", "measured")
+
+
+def prediction(run, title: str) -> alt.VConcatChart:
+    """tps, p95, IOPS, MiB/s, cache and balance over time."""
+    time = TimeAxis(None, float(run.rows.height))
+    frame = time.add(_each_second(run.rows))
+    panels: list[Drawing] = [_band(frame, time.x(False), style.SIMULATED)]
+    for column, name in (("p95_ms", "p95 (ms)"), ("iops", "I/Os a second"), ("mib_s", "MiB/s")):
+        y = quantity(alt.Y, frame, column, name, zero=True, far=float("inf"), ticks=4)
+        line = alt.Chart(frame).mark_line(color=style.SIMULATED, strokeWidth=1.2).encode(x=time.x(False), y=y)
+        panels.append(alt.layer(line).properties(width=style.WIDTH, height=80))
+    shares = frame.with_columns(pl.col("cached_share", "dirty_share") * 100)
+    parts = [("cached_share", "cached", style.SIMULATED), ("dirty_share", "dirty", style.FAMILY_COLOURS["io2"])]
+    if run.rows["balance_percent"].is_not_null().any():
+        parts.append(("balance_percent", "credit balance", style.FAMILY_COLOURS["st1"]))
+    panels.append(lines(shares, time.x(True), "%", parts, linear("%", *PERCENT), 80))
+    return stacked(panels, title, spacing=8)
+
+
+def _each_second(rows: pl.DataFrame) -> pl.DataFrame:
+    """Means over stretches of rows of one second, with the least and the most of tps in each."""
+    thin = thinned(rows, pl.col("tps").min().alias("least"), pl.col("tps").max().alias("most"))
+    return thin.with_columns(pl.lit(1.0).alias("duration_s"))
+
+
+def _band(frame: pl.DataFrame, x: alt.X, colour: str, height: int = style.PANEL_HEIGHT) -> Drawing:
+    """tps as a line, with all its values as a band."""
+    title = "transactions a second"
+    y = quantity(alt.Y, frame, "tps", title, zero=True, far=float("inf"), ticks=5)
+    base = alt.Chart(frame).encode(x=x)
+    band = base.mark_area(color=colour, opacity=0.2).encode(y=alt.Y("least:Q", title=title), y2="most:Q")
+    line = base.mark_line(color=colour, strokeWidth=1.2).encode(y=y)
+    return alt.layer(band, line).properties(width=style.WIDTH, height=height)
+
+
+def comparison(found) -> alt.VConcatChart:
+    """tps measured and predicted, in rows of the run's length: over time, and how often each value
+    occurs in the second half."""
+    time = TimeAxis(None, found.run.span_s)
+    parts = {"measured": found.run.series.select("t_s", "tps"), "simulated": found.predicted_rows.select("t_s", "tps")}
+    bands = [_band(time.add(_each_second(rows)), time.x(True), style.ROLE_COLOURS[role], 220) for role, rows in parts.items()]
+    halves = pl.concat([rows[rows.height // 2 :].select("tps", pl.lit(role).alias("role")) for role, rows in parts.items()])
+    title = f"tps over {max(1.0, found.run.interval_s):g} s, second half"
+    area = density(halves, "role", role_colour(list(parts), "bottom"), title).properties(width=style.WIDTH, height=DENSITY_HEIGHT)
+    over_time = alt.layer(*bands).properties(width=style.WIDTH, height=220)
+    return style.configured(alt.vconcat(over_time, area, title=f"{found.run.name}: measured and simulated", spacing=14))
+
+
+def of_proof(proof, name_of: Callable) -> Iterator[tuple[alt.TopLevelMixin, str]]:
+    """Charts of a proof with what they show, in words."""
+    for column, title in (("tps", "transactions a second"), ("p95_ms", "p95 (ms)")):
+        chart = _bars(proof, name_of, column, title)
+        if chart is not None:
+            yield chart, f"{title}, predicted and measured, of each configuration"
+    chart = _seconds(proof, name_of)
+    if chart is not None:
+        yield chart, "transactions a second over time, predicted and measured, of each configuration"
+
+
+def _bars(proof, name_of: Callable, column: str, title: str) -> Drawing | None:
+    """Bars of predicted and measured, with the 80 % interval of a predicted tps."""
+    found = []
+    for step in proof.steps:
+        for role, figures in zip(ROLES, (step.predicted, step.measured), strict=True):
+            value = getattr(figures, column, None)
+            if value is not None:
+                ends = ("tps_low", "tps_high") if (column, role) == ("tps", "simulated") else ("", "")
+                low, high = (getattr(figures, end, None) for end in ends)
+                text = f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
+                found.append((name_of(step), role, float(value), low, high, text))
+    if not found:
+        return None
+    numbers = {name: pl.Float64 for name in ("value", "low", "high")}
+    schema = {"configuration": pl.String, "role": pl.String, **numbers, "text": pl.String}
+    frame = pl.DataFrame(found, schema=schema, orient="row")
+    axis = alt.Axis(title=title, labelExpr=SHORT, tickCount=6)
+    y = alt.Y("configuration:N", sort=None, axis=alt.Axis(title=None))
+    base = alt.Chart(frame).encode(y=y, yOffset=alt.YOffset("role:N", sort=list(ROLES)))
+    layers: list = [base.mark_bar().encode(x=alt.X("value:Q", axis=axis), color=role_colour(frame["role"].to_list()))]
+    if frame["low"].drop_nulls().len():
+        layers.append(base.mark_rule(color=style.INK, strokeWidth=1.4).encode(x=alt.X("low:Q", axis=axis), x2="high:Q"))
+    at = base.transform_calculate(at="isValid(datum.high) ? max(datum.high, datum.value) : datum.value")
+    layers.append(at.mark_text(align="left", dx=4, fontSize=10).encode(x=alt.X("at:Q", axis=axis), text="text:N"))
+    return style.configured(alt.layer(*layers).properties(width=style.WIDTH - 220, height=alt.Step(18), title=title))
+
+
+def _seconds(proof, name_of: Callable) -> alt.VConcatChart | None:
+    """Predicted and measured over time, one panel a configuration; the warm-up shaded."""
+    panels = []
+    warm = pl.DataFrame({"t_s": [0.0], "until": [float(proof.warmup_s)]})
+    for step in proof.steps:
+        found = [
+            {"t_s": float(second), "role": role, "tps": value}
+            for role, figures in zip(ROLES, (step.predicted, step.measured), strict=True)
+            if figures is not None
+            for second, value in enumerate(figures.series)
+        ]
+        if not found:
+            continue
+        frame = pl.DataFrame(found)
+        x = alt.X("t_s:Q", scale=alt.Scale(nice=False), axis=alt.Axis(title="seconds from an empty cache", tickCount=8))
+        y = quantity(alt.Y, frame, "tps", "tps", zero=True, far=float("inf"), ticks=4)
+        line = alt.Chart(frame).mark_line(strokeWidth=1.5).encode(x=x, y=y, color=role_colour(ROLES))
+        shaded = shade(warm, x, PROOF_HEIGHT, style.QUIET, "until:Q")
+        panels.append(alt.layer(shaded, line).properties(width=style.WIDTH, height=PROOF_HEIGHT, title=name_of(step)))
+    return style.configured(alt.vconcat(*panels, spacing=18)) if panels else None
+
+
+def conformance(found: Sequence) -> alt.FacetChart:
+    """p50 and p99 of the loads of a lab's volumes: published, simulated and measured, a row for
+    each volume."""
+    rows = [
+        {"volume": one.spec, "load": one.load, "figure": one.what, "ms": value, "role": role}
+        for one in found
+        if one.unit == "ms" and one.what in ("p50", "p99")
+        for role, value in (("published", one.published), ("simulated", one.model), ("measured", one.measured))
+        if value is not None
+    ]
+    points = alt.Chart(pl.DataFrame(rows)).mark_point(filled=True, size=55, opacity=0.9)
+    drawn = points.encode(
+        x=alt.X("ms:Q", scale=alt.Scale(type="log"), title="completion latency (ms)"),
+        y=alt.Y("load:N", title=None, sort=None),
+        shape=alt.Shape("figure:N", legend=alt.Legend(title=None, orient="bottom")),
+        color=role_colour(orient="bottom"),
+    )
+    rows_of_volumes = alt.Row("volume:N", title=None, sort=None)
+    facets = drawn.properties(width=style.WIDTH - 200).facet(row=rows_of_volumes, spacing=6)
+    return style.configured(facets.resolve_scale(y="independent"))

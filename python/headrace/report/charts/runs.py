@@ -1,0 +1,184 @@
+"""Measured runs: the time line, how often each throughput occurred, latency percentiles, when each
+limit was reached; and two runs over each other."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from headrace.base import caps
+from headrace.report.charts import style
+from headrace.report.charts.builders import (
+    FAR_APART,
+    MOST_NINES,
+    Drawing,
+    Part,
+    TimeAxis,
+    colour_of,
+    density,
+    linear,
+    lines,
+    lowest_and_highest,
+    percentile_axis,
+    quantity,
+    shade,
+    stacked,
+    thinned,
+)
+
+STRIP_HEIGHT, DENSITY_HEIGHT = 22, 150  # px
+CAPS = {caps.column(name): caps.short(name) for name in caps.COUNTED}
+# Fewer seconds than this make no distribution, and of the slowest ones this many must be slower
+# than a percentile.
+FEWEST_SECONDS, FEWEST_SLOWER = 5, 10
+# The first run of a comparison is the ground the second is seen against.
+FIRST, SECOND = style.QUIET, style.MEASURED
+
+# A run in a chart of several: label, frame, colour.
+Labelled = tuple[str, pl.DataFrame, str]
+
+
+def known(series: pl.DataFrame, name: str) -> bool:
+    """Whether a column has any figure."""
+    return name in series.columns and series[name].drop_nulls().len() > 0
+
+
+def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> alt.VConcatChart:
+    """Throughput, latency, the disks, balance and limits on one time axis; the warm-up shaded."""
+    axis = TimeAxis(None, float(series["t_s"][-1] + series["duration_s"][-1]))
+    frame = axis.add(thinned(series, pl.col("phase").first()))
+    panels: list[tuple[str, list[Part]]] = [
+        (f"{unit} a second", [("tps", unit, style.MEASURED)]),
+        ("p95 (ms)", [("p95_ms", "p95 of a second", style.WARN)]),
+        ("IOPS", [("read_iops", "reads", style.SIMULATED), ("write_iops", "writes", style.WARN)]),
+        ("MiB/s", [("read_mib_s", "read", style.SIMULATED), ("write_mib_s", "written", style.WARN)]),
+        ("mean wait (ms)", [("read_wait_ms", "reads", style.SIMULATED), ("write_wait_ms", "writes", style.WARN)]),
+        ("requests under way", [("queue", "queue", style.QUIET)]),
+        ("credit balance (%)", [("balance_percent", "balance", style.SIMULATED)]),
+    ]
+    shown = [(y_title, [part for part in parts if known(frame, part[0])]) for y_title, parts in panels]
+    shown = [panel for panel in shown if panel[1]]
+    # An instance without limits holds nothing back: of its limits only those that were reached are
+    # shown.
+    strip = [name for name in CAPS if known(frame, name) and (name.startswith("cap_volume") or lowest_and_highest(frame, name)[1] > 0)]
+    height = 84 if len(shown) > 4 else style.PANEL_HEIGHT
+    warm = frame.filter(pl.col("phase") == "warmup")
+    span = warm.select(pl.col("at").first(), pl.col("until").last())
+    drawn = []
+    for index, (y_title, parts) in enumerate(shown):
+        x = axis.x(index == len(shown) - 1 and not strip)
+        panel = lines(frame, x, y_title, parts, _balance_axis(frame) if "balance" in y_title else None, height)
+        drawn.append(alt.layer(shade(span, x, height, style.QUIET), panel) if warm.height else panel)
+    if strip:
+        drawn.append(_limits(frame, axis, strip))
+    warmup_s = warm["duration_s"].sum()
+    return stacked(drawn, title, f"Shaded: {warmup_s:,.0f} s of warm-up, which do not count." if warmup_s else "")
+
+
+def _balance_axis(frame: pl.DataFrame):
+    """All of 0 to 100 %, except for a volume that is nearly empty: there the last credits are what
+    matters."""
+    most = lowest_and_highest(frame, "balance_percent")[1]
+    return linear("credit balance (%)", 0, 100) if most > 10 else None
+
+
+def _limits(frame: pl.DataFrame, axis: TimeAxis, names: list[str]) -> alt.Chart:
+    """A strip for each limit: the darker, the longer requests waited for it in that second."""
+    told = [pl.lit(CAPS[name]).alias("cap") for name in names]
+    shares = [pl.col(name).fill_null(0.0).alias("share") for name in names]
+    rows = pl.concat([frame.select("at", "until", share, cap) for share, cap in zip(shares, told, strict=True)])
+    scale = alt.Scale(domain=[0, 1], range=["#f3f4f6", style.WARN], interpolate="rgb")
+    title = "share of the time in which requests waited for it"
+    legend = alt.Legend(title=title, orient="bottom", format=".0%", tickCount=3, gradientLength=180, titleLimit=400)
+    y = alt.Y("cap:N", sort=[CAPS[name] for name in names], axis=alt.Axis(title="limited by", ticks=False))
+    strip = alt.Chart(rows).mark_rect().encode(x=axis.x(True), x2="until:T", y=y, color=alt.Color("share:Q", scale=scale, legend=legend))
+    return strip.properties(width=style.WIDTH, height=STRIP_HEIGHT * len(names))
+
+
+def _colours(parts: list[Labelled]) -> alt.Color:
+    """The colours of runs, with a legend where there are several."""
+    return colour_of("run", {label: shade for label, _, shade in parts}, "bottom" if len(parts) > 1 else None)
+
+
+def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
+    """How often each throughput of a second occurred after the warm-up. None where nothing
+    varies."""
+    frames = []
+    for label, series, _ in parts:
+        measured = series.filter(pl.col("phase") == "measure").select("tps").drop_nulls()
+        frames.append(measured.with_columns(pl.lit(label).alias("run")))
+    if any(frame.height < FEWEST_SECONDS or frame["tps"].min() == frame["tps"].max() for frame in frames):
+        return None
+    values, colour = pl.concat(frames), _colours(parts)
+    means = values.group_by("run", maintain_order=True).agg(pl.col("tps").mean().alias("mean"))
+    marks = alt.Chart(means.with_columns(pl.format("mean {}", pl.col("mean").round(0).cast(pl.Int64)).alias("text")))
+    layers = [
+        density(values, "run", colour, f"{unit} in one second"),
+        marks.mark_rule(strokeDash=[4, 3], strokeWidth=1.6).encode(x="mean:Q", color=colour),
+    ]
+    if len(parts) == 1:
+        layers.append(marks.mark_text(align="left", dx=4, baseline="top").encode(x="mean:Q", y=alt.value(2), text="text:N"))
+    drawn = alt.layer(*layers).properties(width=style.WIDTH, height=DENSITY_HEIGHT)
+    return style.configured(drawn.properties(title="How often each throughput occurred"))
+
+
+def percentiles(parts: list[Labelled]) -> Drawing | None:
+    """Latency over the percentile, up to where ten transactions are slower. Frames: `value_ms`,
+    `count`, `share`."""
+    frames, share = [], pl.col("share")
+    for label, histogram, _ in parts:
+        slower = (1 - share) * histogram["count"].sum()
+        frame = histogram.filter((share < 1.0) & (share >= 0.5) & (slower >= FEWEST_SLOWER))
+        nines = (1.0 / (1.0 - share)).clip(upper_bound=MOST_NINES).alias("nines")
+        frames.append(frame.select("value_ms", nines, pl.lit(label).alias("run")))
+    rows = pl.concat(frames) if frames else pl.DataFrame()
+    if rows.height < 2:
+        return None
+    y = quantity(alt.Y, rows, "value_ms", "latency (ms)", zero=True, far=FAR_APART, ticks=6)
+    line = alt.Chart(rows).mark_line(strokeWidth=1.8, interpolate="step-after")
+    drawn = line.encode(x=percentile_axis("percentile of the transactions after the warm-up"), y=y, color=_colours(parts))
+    return style.configured(alt.layer(drawn).properties(width=style.WIDTH, height=220, title="Latency percentiles"))
+
+
+def over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing | None:
+    """One figure of several runs over time, from the end of each one's warm-up. None where one does
+    not have it."""
+    if not all(known(series, column) for _, series, _ in parts):
+        return None
+    frames = []
+    for label, series, _ in parts:
+        part = series.filter(pl.col("phase") == "measure")
+        if not part.height:
+            return None
+        frames.append((label, thinned(part.with_columns(pl.col("t_s") - part["t_s"][0]))))
+    axis = TimeAxis(None, max(float(frame["t_s"][-1]) + 1.0 for _, frame in frames))
+    rows = pl.concat([axis.add(frame).select("at", column, pl.lit(label).alias("run")) for label, frame in frames])
+    y = quantity(alt.Y, rows, column, y_title, zero=True, far=float("inf"), ticks=5)
+    line = alt.Chart(rows).mark_line(strokeWidth=1.4).encode(x=axis.x(True), y=y, color=_colours(parts))
+    return style.configured(alt.layer(line.properties(width=style.WIDTH, height=180)).properties(title=f"{y_title} after the warm-up"))
+
+
+def intervals(differences) -> Drawing | None:
+    """Changes with their intervals, in percent; what has no interval is left out."""
+    rows = []
+    for one in differences:
+        if one.low_percent is not None and one.change_percent is not None:
+            seen = "differs" if one.verdict in ("higher", "lower") else "may be the same"
+            rows.append(
+                {
+                    "figure": one.words,
+                    "change": one.change_percent,
+                    "low": one.low_percent,
+                    "high": one.high_percent,
+                    "seen": seen,
+                }
+            )
+    if not rows:
+        return None
+    axis = alt.Axis(title="change of the second against the first (%), 95 % interval")
+    colour = colour_of("seen", {"differs": SECOND, "may be the same": FIRST})
+    base = alt.Chart(pl.DataFrame(rows)).encode(y=alt.Y("figure:N", sort=None, axis=alt.Axis(title=None)), color=colour)
+    zero = alt.Chart(pl.DataFrame({"zero": [0.0]})).mark_rule(color=style.INK).encode(x=alt.X("zero:Q", axis=axis))
+    bars = base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", axis=axis), x2="high:Q")
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(x="change:Q")
+    return style.configured(alt.layer(zero, bars, points).properties(width=style.WIDTH - 200, height=24 * len(rows)))

@@ -1,0 +1,173 @@
+"""Any result of Headrace as a page in a file, and as the fragment of a page that a notebook
+shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.base.files import path_of
+from headrace.errors import InputError
+from headrace.report import databases, plan, proof, simulation, study
+from headrace.report.charts import over_time, predictions, studies
+from headrace.report.html import Page
+from headrace.report.output import CHART_FORMATS, check_chart_path
+from headrace.report.words import latency, number, span
+
+SHOWN_CHOICES = 5  # rows of a notebook's table of choices
+# Points of a notebook's chart of a simulation: a notebook keeps every output in its file.
+SHOWN_POINTS = 240
+SOURCE = "docs/reference/python.md"
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """How results of one type are shown: in a notebook (`fill` adds to a page), and in a file
+    (`write`), whose name may have one of `endings`."""
+
+    fill: Callable[[Page, Any], None]
+    write: Callable[[Path, Any], None] | None = None
+    endings: tuple[str, ...] = (".html",)
+
+
+def report_html(result: object) -> str:
+    """A result as HTML for a notebook: a compact table and a chart as inline SVG. Raises InputError
+    for other things."""
+    made = Page("")
+    _presentation_of(result).fill(made, result)
+    return made.fragment()
+
+
+def write_report(result: object, path: str | Path) -> None:
+    """A plan, simulation, prediction, comparison with a run, study, proof or workload as a page
+    with its charts (.html); those over time also as the chart alone (.svg, .png). Raises InputError
+    for other things, CouldNotRun."""
+    shown = _presentation_of(result)
+    if shown.write is None:
+        raise InputError(type(result).__name__, "has no page of its own", SOURCE, "Give the result it belongs to.")
+    file = path_of(path)
+    check_chart_path(file, shown.endings)
+    shown.write(file, result)
+
+
+def _presentation_of(result: object) -> Presentation:
+    """By the name of the class: results are known to no report before one is asked for."""
+    ours = type(result).__module__.startswith("headrace.")
+    shown = KINDS.get(type(result).__name__) if ours else None
+    if shown is None:
+        raise InputError(
+            type(result).__name__, "is not a result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}."
+        )
+    return shown
+
+
+# --- in a notebook --------------------------------------------------------------------------------
+
+
+def _plan(made: Page, result) -> None:
+    line, mark = plan.found(result)[len(result.warnings)]
+    made.paragraph(line, mark)
+    plan.add_choices(made, result, SHOWN_CHOICES)
+    plan.add_cost(made, result, headed=False)
+
+
+def _choice(made: Page, result) -> None:
+    made.paragraph(result.in_short())
+    made.table(plan.BILL, plan.bill_rows(result), plan.BILL_RIGHT)
+
+
+def _engines(made: Page, result) -> None:
+    made.paragraph(result.words)
+    for one in result.plans:
+        _plan(made, one)
+
+
+def _simulation(made: Page, result) -> None:
+    summary, title = result.summary, result.in_short()
+    seconds = summary["seconds"]
+    rows = [
+        ("delivered", f"{number(summary['delivered_ios'] / seconds, 4)} IOPS"),
+        ("requests waited for a limit", span(summary["throttled_s"])),
+        ("I/O p99", latency(summary["p99_ms"])),
+        ("lowest credit balance", "-" if (low := summary["lowest_balance_percent"]) is None else f"{number(low)} %"),
+    ]
+    made.table((title, ""), rows, ("",))
+    made.chart(simulation.chart_of(result, result.workload, title, SHOWN_POINTS), f"{title} over time")
+
+
+def _prediction(made: Page, result) -> None:
+    summary = result.summary
+    interval = (
+        ""
+        if summary["tps_low"] is None
+        else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
+    )
+    rows = [
+        ("second half of the run", f"{number(summary['tps'], 4)} tps{interval}"),
+        ("p95 of response times", f"{number(summary['p95_ms'])} ms"),
+        ("storage", f"{number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s"),
+    ]
+    made.table((result.in_short(), ""), rows, ("",))
+    for words in result.warnings:
+        made.paragraph(words, "warn")
+    made.chart(predictions.prediction(result, result.in_short()), f"{result.in_short()} over time")
+
+
+def _comparison(made: Page, result) -> None:
+    made.table(databases.COMPARED, databases.comparison_rows(result), databases.COMPARED_RIGHT)
+    made.chart(predictions.comparison(result), "Transactions a second, measured and simulated")
+
+
+def _demand(made: Page, result) -> None:
+    made.items(result.describe().splitlines())
+    made.chart(over_time.workload(result), f"IOPS and MiB/s of {result.name} over time")
+
+
+def _closed(made: Page, result) -> None:
+    made.items(result.describe().splitlines())
+
+
+def _database(made: Page, result) -> None:
+    made.items(databases.workload_in_words(result))
+    if result.parameters:
+        made.table(databases.PARAMETERS, databases.parameter_rows(result), databases.PARAMETERS_RIGHT)
+
+
+def _study(made: Page, result) -> None:
+    made.paragraph(result.study.question)
+    made.table(*study.verdict_table(result))
+    for chart in result.charts[:1]:
+        made.chart(studies.study(chart), chart.title)
+
+
+def _proof(made: Page, result) -> None:
+    made.paragraph(result.verdict)
+    made.table(proof.COLUMNS, proof.rows(result), proof.RIGHT)
+    for chart, described in list(predictions.of_proof(result, proof.name_of))[:1]:
+        made.chart(chart, described)
+
+
+# By the name of the result's class.
+KINDS = {
+    "Plan": Presentation(_plan, lambda path, result: plan.write_plans(path, [result])),
+    "EngineComparison": Presentation(_engines, lambda path, result: plan.write_plans(path, result.plans, result.words)),
+    "Choice": Presentation(_choice),
+    "Simulation": Presentation(
+        _simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS
+    ),
+    "Prediction": Presentation(
+        _prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS
+    ),
+    "Comparison": Presentation(
+        _comparison,
+        lambda path, result: databases.write_comparison(path, result, result.prediction.workload),
+        CHART_FORMATS,
+    ),
+    "StudyResult": Presentation(_study, study.write_study),
+    "Proof": Presentation(_proof, proof.write_proof),
+    "OpenWorkload": Presentation(_demand, simulation.write_workload, CHART_FORMATS),
+    "ClosedWorkload": Presentation(_closed),
+    "TransactionWorkload": Presentation(_database),
+}

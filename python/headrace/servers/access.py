@@ -1,0 +1,159 @@
+"""As whom a server runs, and who may reach it.
+
+Headrace has an account of its own on every server: `headrace`, with a random password in a file
+that only root may read. The server gets it by --init-file at its first start, before it lets anyone
+in; that file is removed when the server is ready. Over TCP the server's certificate is signed by an
+authority that was made for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.base.machine import required
+from headrace.base.processes import Command, User, run_checked
+from headrace.connect.address import Address, Secret, write_client_file
+from headrace.connect.option_files import read_client
+from headrace.errors import CouldNotRun
+from headrace.servers.record import ServerPaths
+
+
+def service_user() -> User:
+    """The user `mysql`. Raises CouldNotRun."""
+    try:
+        entry = pwd.getpwnam("mysql")
+    except KeyError:
+        rule = "there is no such user, and a server does not run as root"
+        hint = "useradd --system --no-create-home --shell /usr/sbin/nologin mysql (`headrace mysql install` does it)"
+        raise CouldNotRun("user mysql", rule, "docs/guide/mysql-on-the-lab.md", hint) from None
+    return User(entry.pw_name, entry.pw_uid, entry.pw_gid)
+
+
+def check_root() -> None:
+    """Raises CouldNotRun for anyone else."""
+    if os.geteuid() != 0:
+        rule = "mounting a volume and starting a server as another user takes root"
+        raise CouldNotRun(f"user id {os.geteuid()}", rule, "mount(2), setuid(2)", "Run it with sudo.")
+
+
+ACCOUNT = "headrace"
+PASSWORD_BYTES = 24  # 192 random bits: more than the 128 that count as safe
+
+
+def create_account(where: ServerPaths) -> None:
+    """Makes a new password and writes the client's option file with it."""
+    # URL-safe Base64: nothing in it needs quotes, in SQL or in an option file.
+    password = Secret(secrets.token_urlsafe(PASSWORD_BYTES))
+    write_client_file(Address(ACCOUNT, socket=str(where.socket), password=password), where.client)
+
+
+def address(where: ServerPaths, port: int | None, database: str | None = None) -> Address:
+    """How to reach the server: by its socket, or at `port` over TLS."""
+    password = Secret(read_client(where.client).get("password", ""))
+    if port is None:
+        found = Address(ACCOUNT, socket=str(where.socket), password=password)
+    else:
+        authority = str(where.tls / "ca.pem")
+        found = Address(ACCOUNT, "127.0.0.1", port, password=password, ssl_mode="VERIFY_CA", ssl_ca=authority)
+    return found if database is None else found.with_database(database)
+
+
+def statements(password: str, flavor: str) -> str:
+    """SQL that makes the account, a statement a line, as --init-file wants it.
+
+    It can be repeated. It is kept out of the binary log, because replicas have accounts of their
+    own.
+    """
+    lines = ["SET SESSION sql_log_bin=0;"]
+    for host, tls in (("localhost", ""), ("127.0.0.1", " REQUIRE SSL")):
+        account = f"'{ACCOUNT}'@'{host}'"
+        lines += [
+            f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}'{tls};",
+            f"ALTER USER {account} IDENTIFIED BY '{password}'{tls};",
+            f"GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION;",
+        ]
+    if flavor == "mysql":
+        # --initialize-insecure leaves root without a password. MariaDB's root logs in as root of
+        # the system (unix_socket).
+        lines.append("ALTER USER IF EXISTS 'root'@'localhost' ACCOUNT LOCK;")
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def init_file(where: ServerPaths, flavor: str, user: User) -> Iterator[Path]:
+    """A file with the statements that only the server may read; it is removed afterwards."""
+    path = where.socket.with_name("init.sql")
+    text = statements(read_client(where.client)["password"], flavor)
+    try:
+        path.unlink(missing_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400), "w") as file:
+            os.fchown(file.fileno(), user.uid, user.gid)
+            file.write(text)
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Is there room in /run?") from None
+    try:
+        yield path
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+# Making a key and two signatures takes a second; a guess for a machine that is busy.
+OPENSSL_S = 60.0
+# Ten years, longer than a lab lives; RFC 5280 sets no limit.
+DAYS = "3650"
+CURVE = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+EXTENSIONS = """subjectAltName=IP:127.0.0.1,DNS:localhost
+basicConstraints=CA:FALSE
+extendedKeyUsage=serverAuth
+"""
+FILES = ("ca.pem", "server-cert.pem", "server-key.pem")
+
+
+def create_certificates(where: ServerPaths, name: str) -> None:
+    """Makes authority, certificate and key in the server's private folder.
+
+    The authority's key is thrown away when it has signed.
+    """
+    where.tls.mkdir(mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=where.state) as folder:
+        at = Path(folder)
+        (at / "extensions").write_text(EXTENSIONS)
+        signer = ("-addext", "keyUsage=critical,keyCertSign,cRLSign", "-subj", f"/CN=Headrace CA of {name}")
+        _openssl(at, f"req -x509 {CURVE} -keyout ca-key.pem -out ca.pem -days {DAYS}", *signer)
+        _openssl(at, f"req {CURVE} -keyout server-key.pem -out request.pem", "-subj", f"/CN=Headrace server {name}")
+        _openssl(
+            at,
+            "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial "
+            f"-days {DAYS} -extfile extensions -out server-cert.pem",
+        )
+        for file in FILES:
+            os.replace(at / file, where.tls / file)
+
+
+def _openssl(folder: Path, words: str, *more: str) -> None:
+    command = Command((required("openssl", "openssl"), *words.split(), *more), folder, what="openssl")
+    run_checked(command, OPENSSL_S, "TLS needs OpenSSL 1.1.1 or newer.")
+
+
+def place_certificates(where: ServerPaths, user: User) -> None:
+    """Copies them to where the server reads them. Done at every start, because /run is not kept."""
+    try:
+        where.keys.mkdir(mode=0o750, exist_ok=True)
+        os.chown(where.keys, 0, user.gid)
+        for name in FILES:
+            shutil.copyfile(where.tls / name, where.keys / name)
+            os.chown(where.keys / name, 0, user.gid)
+            os.chmod(where.keys / name, 0o640)
+    except OSError as error:
+        raise CouldNotRun(str(where.keys), f"cannot be written: {error.strerror}", "", "Make it again.") from None

@@ -1,0 +1,86 @@
+"""A folder for the lab of a proof or a study, which is removed at its end: in memory, if it fits.
+
+A flush of a lab's volume waits for the disk below it. A busy disk can make it wait a second, and
+the server stalls, which no prediction for an EBS volume contains. What is written is thrown away at
+the end, so it need not survive a crash of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from headrace import lab as labs
+from headrace.base.machine import memory_bytes
+from headrace.base.processes import undisturbed
+from headrace.base.units import GIB
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.lab import doctor
+from headrace.servers.server import destroy, servers
+
+MEMORY = Path("/dev/shm")
+PREFIX = "headrace-lab-"
+DOC = "docs/guide/mysql-on-the-lab.md"
+# A guess. Loading writes more than the data that stay: undo, sort files of an index, the redo log.
+DATA_SHARE, MORE_GIB = 3.0, 1.0
+# Of the available memory, a guess: the servers and the page cache need the rest.
+MEMORY_SHARE = 0.6
+
+
+@contextmanager
+def lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
+    """A folder for a lab with `data_gib` of data: in memory where it fits, else `otherwise`.
+
+    At the end the lab in it is ended, and the folder is removed.
+    """
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY)) if fits(data_gib) else otherwise
+    try:
+        yield folder
+    finally:
+        with undisturbed():
+            _end(folder)
+
+
+def fits(data_gib: float) -> bool:
+    """Whether memory has room for the volumes."""
+    wanted = DATA_SHARE * data_gib + MORE_GIB
+    try:
+        shared = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free / GIB >= wanted
+    except OSError:
+        return False
+    return shared and MEMORY_SHARE * memory_bytes("MemAvailable") / GIB >= wanted
+
+
+def _sweep() -> None:
+    """Ends labs whose makers were killed, which would keep their memory otherwise."""
+    for folder in MEMORY.glob(f"{PREFIX}*"):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
+            _end(folder)
+
+
+def _end(folder: Path) -> None:
+    """Ends the lab in a folder with its servers, and removes it."""
+    try:
+        with labs.Lab(folder) as lab:
+            for server in servers(lab):
+                with suppress(HeadraceError):
+                    destroy(server)
+            labs.down(lab, force=True)
+    except labs.NoLab:
+        pass
+    except HeadraceError as error:
+        raise CouldNotRun(
+            str(folder),
+            f"the lab could not be ended: {error.rule}",
+            DOC,
+            f"End it with: headrace lab down --force --data-dir {folder}",
+        ) from None
+    # Never what is still mounted in it.
+    if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,161 @@
+"""What is typed on one line: closed loads in fio's words, benchmarks, what happens to volumes.
+
+>>> closed_load("fio:rw=randread,bs=16k,iodepth=8").bs_kib
+16.0
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from headrace.base.checks import did_you_mean, shown
+from headrace.errors import InputError
+from headrace.workload.model import ClosedWorkload
+
+FIO_KEYS = ("rw", "bs", "iodepth", "numjobs", "rwmixread", "size", "name")
+# fio HOWTO, "Parameter types": k is 1024 unless kb_base says otherwise, a bare number is bytes.
+SIZE_UNITS = {"": 1, "b": 1} | {
+    f"{prefix}{ending}": 2 ** (10 * power) for power, prefix in enumerate("kmgt", 1) for ending in ("", "b", "ib")
+}
+FIO_SOURCE = "fio HOWTO; docs/reference/cli.md, simulate"
+FIO_EXAMPLE = "For example fio:rw=randread,bs=16k,iodepth=16,numjobs=1."
+STANDARD_SOURCE = "docs/reference/workload-file.md, Standard benchmarks"
+STANDARD_EXAMPLE = (
+    "For example sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16 or "
+    "sysbench:script=oltp_read_write,tables=20,table_size=10000000,cache_gib=24,threads=32."
+)
+TPCC_KEYS = ("warehouses", "engine", "cache_gib", "threads", "size_gib")
+OLTP_KEYS = (
+    "script", "tables", "table_size", "engine", "cache_gib", "threads", "distribution", "redo_gib",
+    "flush_log_at_trx_commit", "sync_binlog", "log_bin", "io_capacity", "doublewrite", "memtable_mib", "skip_trx", "range_size"
+)  # fmt: skip
+SWITCHES = ("log_bin", "doublewrite", "skip_trx")
+COUNTS = ("threads", "tables", "table_size", "sync_binlog", "flush_log_at_trx_commit", "range_size")
+# The longest a time may be, s: a leap year, as everywhere in simulations.
+YEAR_S = 366 * 86_400
+# The least that is left of a member's limits, percent, and the most latency that is added, ms: what
+# the lab's faults allow too.
+LEAST_CAPS_PERCENT, MOST_EXTRA_MS = 0.1, 60_000
+SOURCE = "headrace simulate --help"
+
+
+def closed_load(text: str) -> ClosedWorkload:
+    """`fio:rw=randread,bs=16k,iodepth=16,numjobs=1` as a closed workload. Raises InputError."""
+    given = _settings(text.removeprefix("fio:"), FIO_KEYS, FIO_SOURCE, FIO_EXAMPLE)
+    if "rw" not in given:
+        raise InputError(shown(text), "a fio load needs rw", FIO_SOURCE, FIO_EXAMPLE)
+    return ClosedWorkload(
+        name=given.get("name", text[:200]),
+        rw=given["rw"],
+        bs_kib=_size_bytes("bs", given.get("bs", "4k")) / 1024,
+        iodepth=whole("iodepth", given.get("iodepth", "1")),
+        numjobs=whole("numjobs", given.get("numjobs", "1")),
+        rwmixread=whole("rwmixread", given.get("rwmixread", "50")),
+        size_gib=_size_bytes("size", given["size"]) / 2**30 if "size" in given else None,
+    )
+
+
+def standard_settings(text: str) -> dict:
+    """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=10,cache_gib=2,...`,
+    or those of `headrace.sysbench_oltp` in `sysbench:script=...`. Raises InputError."""
+    head, _, rest = text.partition(":")
+    keys, needed = (TPCC_KEYS, ("cache_gib", "threads", "warehouses")) if head == "sysbench-tpcc" else (OLTP_KEYS, ("cache_gib", "threads"))
+    given = {key: _typed(key, value) for key, value in _settings(rest, keys, STANDARD_SOURCE, STANDARD_EXAMPLE).items()}
+    for key in needed:
+        if key not in given:
+            raise InputError(shown(text), f"needs {key}", STANDARD_SOURCE, STANDARD_EXAMPLE)
+    return given
+
+
+def _settings(text: str, keys: tuple[str, ...], source: str, example: str) -> dict[str, str]:
+    """`KEY=VALUE,KEY=VALUE`, each key once. Raises InputError."""
+    given: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or key not in keys:
+            rule = f"each part is KEY=VALUE with one of {', '.join(keys)}"
+            raise InputError(shown(part), rule, source, did_you_mean(key, keys) or example)
+        if key in given:
+            raise InputError(f"{key}={value[:40]}", f"{key} was given before", source, "Give it once.")
+        given[key] = value
+    return given
+
+
+def _typed(key: str, value: str) -> object:
+    if key in ("engine", "script"):
+        return value
+    if key == "distribution":
+        return {"type": value}
+    if key in SWITCHES:
+        if value not in ("on", "off", "1", "0", "true", "false"):
+            raise InputError(f"{key}={value[:40]}", "must be on or off", STANDARD_SOURCE)
+        return value in ("on", "1", "true")
+    if key in COUNTS:
+        return whole(key, value)
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", value):
+        raise InputError(f"{key}={value[:40]}", "must be a number", STANDARD_SOURCE, STANDARD_EXAMPLE)
+    return float(value)
+
+
+def _size_bytes(what: str, text: str) -> float:
+    """`16k`, `1m`, `4096` in bytes, by fio's rules. Raises InputError."""
+    match = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?)\s*([a-zA-Z]*)", text)
+    if not match or match[2].lower() not in SIZE_UNITS:
+        raise InputError(f"{what}={text[:40]}", "must be a size such as 16k, 1m or 4096 (bytes)", FIO_SOURCE, FIO_EXAMPLE)
+    return float(match[1]) * SIZE_UNITS[match[2].lower()]
+
+
+def whole(what: str, text: str) -> int:
+    """A whole number of at most nine digits. Raises InputError."""
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise InputError(f"{what}={text[:40]}", "must be a whole number", "", "For example 16.")
+    return int(text)
+
+
+def _quantity(what: str, text: str, unit: str, low: float, high: float, example: str) -> float:
+    """A number of a unit from low to high. Raises InputError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:
+        raise InputError(f"{what} = {shown(text, 40)}", f"must be {unit}, {low:,.10g} to {high:,.10g}", SOURCE, example)
+    return value
+
+
+def _seconds(what: str, text: str) -> float:
+    return _quantity(what, text, "seconds", 0, YEAR_S, "600 is ten minutes.")
+
+
+def degradation(text: str) -> tuple[int, dict]:
+    """`MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]` as an entry of the option `degradations`.
+    Raises InputError."""
+    parts = text.split(":")
+    if len(parts) not in (4, 5):
+        hint = "0:600:180:50:20 halves the first volume for three minutes from ten minutes on and adds 20 ms."
+        raise InputError(shown(text), "must be MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]", SOURCE, hint)
+    start, length = _seconds("START_S", parts[1]), _seconds("LENGTH_S", parts[2])
+    unit = "percent of the limits that are left"
+    caps = _quantity("CAPS_PERCENT", parts[3], unit, LEAST_CAPS_PERCENT, 100, "50 is half.")
+    extra = parts[4] if len(parts) == 5 else "0"
+    extra_ms = _quantity("EXTRA_MS", extra, "milliseconds", 0, MOST_EXTRA_MS, "20 adds 20 ms to each request.")
+    event = {
+        "from": int(start * 1e9),
+        "until": int((start + length) * 1e9),
+        "caps_per_mille": round(caps * 10),
+        "extra_latency": int(extra_ms * 1e6),
+    }
+    return whole("MEMBER", parts[0].strip()), event
+
+
+def modification(text: str) -> dict:
+    """`SPEC@START..END` as the option `modify`: the target, when `modifying` ends, when
+    `optimizing` ends. Raises InputError."""
+    match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)
+    if not match:
+        raise InputError(text[:60], "must be SPEC@START..END, times in seconds", SOURCE, "For example gp3:500:6000@60..7200.")
+    start, end = _seconds("START", match[2]), _seconds("END", match[3])
+    if end < start:
+        raise InputError(text[:60], "END comes before START", SOURCE, "For example gp3:500:6000@60..7200.")
+    return {"storage": match[1], "modifying_until_s": start, "optimizing_until_s": end}

@@ -1,0 +1,47 @@
+"""A record of a real device, repeated on the virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headrace.base import core
+from headrace.base.core import core_errors
+
+SCHEMA = "headrace-replay/1"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The answer of `replay`.
+
+    `equal`: requests whose decision was the recorded one to the nanosecond. `first_difference`:
+    None, or `request`, `asked`, `recorded`, `replayed`. `lateness` of the device's answers:
+    `answers`, `p50_ns`, `p90_ns`, `p99_ns`, `p99_9_ns`, `max_ns`. `span`: ns. `cut_tail`: the
+    record ends inside a frame.
+    """
+
+    requests: int
+    changes: int
+    equal: int
+    first_difference: core.Difference | None
+    lateness: core.Lateness
+    span: int
+    cut_tail: bool
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every decision is the recorded one."""
+        return self.equal == self.requests
+
+    def to_document(self) -> dict:
+        """What `--output json` prints."""
+        return {"schema": SCHEMA} | asdict(self)
+
+
+def replay(path: str | Path, *, progress: Callable[[float], None] | None = None) -> Replay:
+    """Repeats a record of a real device (`headrace volume record`) on the virtual clock. Raises
+    InputError for a file that is not a record."""
+    with core_errors():
+        return Replay(**core.replay_record(str(path), progress))

@@ -1,0 +1,66 @@
+"""A wheel as pip gets it: built, installed in an environment with nothing else, and used from there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+
+def run(*command: object, folder: Path, **environment: str) -> subprocess.CompletedProcess:
+    """A command with the user's environment, but none of what points Python at this clone."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run([str(part) for part in command], cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=900)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """The bin folder of a fresh environment into which the wheel was installed with pip."""
+    done = run("make", "wheel", folder=ROOT)
+    assert done.returncode == 0, done.stderr
+    [wheel] = (ROOT / "dist").glob("*.whl")
+    assert "abi3" in wheel.name
+    folder = tmp_path_factory.mktemp("installed")
+    run(sys.executable, "-m", "venv", folder, folder=folder)
+    done = run(folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", wheel, folder=folder)
+    if done.returncode and "No matching distribution" in done.stderr:
+        pytest.skip("no index of Python packages can be reached from here")
+    assert done.returncode == 0, done.stderr
+    return folder / "bin"
+
+
+@pytest.mark.slow
+def test_the_wheel_has_what_users_need(installed):
+    [wheel] = (ROOT / "dist").glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    for part in ("headrace/py.typed", "headrace/__init__.pyi", "headrace/_core.pyi", "headrace/advice/parameters.toml"):
+        assert part in names, part
+    metadata = zipfile.ZipFile(wheel).read(next(name for name in names if name.endswith("METADATA"))).decode()
+    for line in ("Project-URL: Homepage", "Classifier: Typing :: Typed", "Requires-Python: >=3.11"):
+        assert line in metadata, line
+
+
+@pytest.mark.slow
+def test_commands_run_from_the_wheel(installed, tmp_path):
+    assert run(installed / "headraced", "--version", folder=tmp_path).stdout.startswith("headraced ")
+    done = run(installed / "headrace", "plan", "demo:day", "--output", "json", folder=tmp_path)
+    assert done.returncode == 0 and '"schema": "headrace-plan/' in done.stdout, done.stderr
+    code = "import headrace; print(headrace.__version__, headrace.simulate(headrace.demo_day(), 'gp3:500').summary['throttled_s'])"
+    done = run(installed / "python", "-c", code, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_without_the_daemon_the_lab_says_where_to_get_it(installed, tmp_path):
+    """The command line names the program that is missing and how to get it; pip may have installed a wheel without it."""
+    hidden = (installed / "headraced").rename(installed / "headraced.hidden")
+    try:
+        done = run(installed / "headrace", "lab", "up", "--data-dir", tmp_path / "lab", folder=tmp_path, PATH="/usr/bin:/bin")
+    finally:
+        hidden.rename(installed / "headraced")
+    assert done.returncode == 3 and "headraced" in done.stderr and "Traceback" not in done.stderr, done.stderr

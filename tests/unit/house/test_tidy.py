@@ -1,0 +1,35 @@
+"""The style guide holds: what `make lint` finds without tools of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+_spec = importlib.util.spec_from_file_location("tidy", ROOT / "tests/tidy.py")
+tidy = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(tidy)
+
+
+def test_nothing_to_complain_about():
+    assert not tidy.complaints()
+
+
+@pytest.mark.parametrize(
+    ("check", "source"),
+    [
+        ("bare_constants", "X = 1\n\nSTEPS = 4 * 1024\n"),
+        ("laid_out_by_hand", "def f():\n    return (1,\n            2)  # fmt: skip\n"),
+        ("wide_prose", f'"""{"long " * 25}."""\n'),
+        ("riddles", 'HELP = "Of the test tables. Default: none."\n'),
+        ("riddles", 'raise ValueError("is no database")\n'),
+        ("riddles", "x = 1  # ended kindly\n"),
+    ],
+)
+def test_what_is_wrong_is_found(check, source, tmp_path, monkeypatch):
+    path = tmp_path / "wrong.py"
+    path.write_text(source)
+    monkeypatch.setattr(tidy, "ROOT", Path(tmp_path))
+    assert getattr(tidy, check)(path)

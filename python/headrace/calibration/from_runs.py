@@ -79,7 +79,7 @@ def check_distinct(runs: Sequence[Run]) -> None:
 
 
 def measured_by(run: Run) -> str:
-    """The hash of the file that holds the run's transactions: the benchmark's, else the server's."""
+    """The hash of the file with the run's transactions: the benchmark's, else the server's."""
     return (run.files.get("sysbench") or run.files["status"])[1]
 
 

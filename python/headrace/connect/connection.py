@@ -141,7 +141,7 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
         hint = "Leave the database out, or GRANT it."
         return InputError(label, f"{user} may not use database {address.database}", source, hint)
     if code == UNKNOWN_DATABASE:
-        return InputError(label, f"there is no database {address.database}", source, "See SHOW DATABASES.")
+        return InputError(label, f"the server has no database {address.database}", source, "See SHOW DATABASES.")
     if code in FULL:
         hint = "Try again when clients have left, or raise max_connections (the account's MAX_USER_CONNECTIONS)."
         return CouldNotRun(label, "takes no more connections", source, hint)

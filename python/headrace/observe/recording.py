@@ -55,7 +55,7 @@ class Recording:
         return self.text.split("\n")
 
     def note(self, text: str) -> None:
-        """Something the reader of the figures must know, said once; the first MAX_NOTES are kept."""
+        """What a reader of the figures must know, said once; the first MAX_NOTES are kept."""
         if text not in self.notes and len(self.notes) < MAX_NOTES:
             self.notes.append(text)
 

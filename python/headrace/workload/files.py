@@ -29,7 +29,7 @@ from headrace.workload.points import LOCAL_ZONE, MAX_POINTS, OBSERVED_COLUMNS, P
 from headrace.workload.transactions import TransactionWorkload
 
 FORMAT = "headrace-workload"
-VERSION = 1
+VERSION = 1  # of the format; no other has been written yet
 HEAD = ("format", "version", "model")
 DOC = "docs/reference/workload-file.md"
 

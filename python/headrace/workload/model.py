@@ -204,8 +204,8 @@ class OpenWorkload(Shown):
         return replace(self, points=points, source=self.source | {"uncensored_by": margin})
 
     def recorded_latency(self) -> pl.DataFrame | None:
-        """`t_s` and `mean_ms` of each point as recorded (null where nothing was), or None: to set
-        beside a model's."""
+        """`t_s` and `mean_ms` of each point as recorded (null where nothing was), or None; to
+        compare with a model's."""
         return recorded_latency(self.points, float(self.source.get("scaled_by", 1.0)))
 
     def limits_met(self) -> tuple[str, ...]:
@@ -301,7 +301,7 @@ class ClosedWorkload:
         }
 
     def scaled(self, growth: float) -> ClosedWorkload:
-        """A closed load has no demand to grow: only 1.0 is taken, anything else is an InputError."""
+        """A closed load has no demand to grow: anything but 1.0 is an InputError."""
         if check_number("growth", growth, 0.0, MAX_GROWTH) != 1.0:
             rule = "a closed workload asks for all the volume gives, so it cannot grow"
             hint = "Raise iodepth or numjobs, or describe the demand as an open workload."

@@ -127,7 +127,7 @@ def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | N
 
 
 def limits_met(windows: tuple[CensoredWindow, ...], clock_start: str | None) -> tuple[str, ...]:
-    """Where the recorded volume was at a limit, in sentences: what a plan says before its answer."""
+    """Where the recorded volume was at a limit, in sentences for a plan to begin with."""
     return tuple(in_words(alike, clock_start) for alike in _by_limit(windows))
 
 

@@ -182,7 +182,7 @@ def check_size(size_gib: object) -> float | None:
 
 
 def with_totals(points: pl.DataFrame) -> pl.DataFrame:
-    """The points with `ops_per_s` (I/Os a second) and `mib_s` (MiB/s), reads and writes together."""
+    """The points with `ops_per_s` (I/Os a second) and `mib_s`, of reads and writes together."""
     kib_s = pl.col("reads_per_s") * pl.col("read_kib") + pl.col("writes_per_s") * pl.col("write_kib")
     return points.with_columns((pl.col("reads_per_s") + pl.col("writes_per_s")).alias("ops_per_s"), (kib_s / 1024.0).alias("mib_s"))
 

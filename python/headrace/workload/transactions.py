@@ -122,7 +122,7 @@ class TransactionWorkload(Shown):
         GiB: grows with the distance from those of the runs."""
         if self.covered.cache_gib is None:
             return UNEXPLAINED
-        # A cache larger than the data is no further away than the data.
+        # A cache larger than the data counts as one of their size.
         low, high, cache = (min(size, self.size_gib or math.inf) for size in (*self.covered.cache_gib, cache_gib))
         return math.hypot(UNEXPLAINED, UNEXPLAINED_PER_CACHE * max(0.0, math.log(low / cache), math.log(cache / high)))
 

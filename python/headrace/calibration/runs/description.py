@@ -25,7 +25,7 @@ from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS, check_settings, ch
 from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
 
 FORMAT = "headrace-run"
-VERSION = 1
+VERSION = 1  # of the format; no other has been written yet
 MAX_TOML_BYTES = 1024 * 1024  # a description has a few KB; ours
 GIB_PER_GB = 1e9 / GIB  # decimal gigabytes
 EXACTLY_ONE = "exactly one of {0}_gib (2^30 bytes) and {0}_gb (10^9 bytes) is needed"
@@ -230,7 +230,7 @@ def _against_instance(instance: str | None, host: dict | None, cache_gib: float,
 
 
 def _benchmark(table: dict) -> BenchmarkLoad:
-    """[benchmark]: which keys it has depends on the benchmark, and on the distribution of its rows."""
+    """[benchmark]: its keys depend on the benchmark, and on the distribution of its rows."""
     of_any = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
     read = convert({key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark")
     ranges: dict[str, tuple[float, float, float]] = {}

@@ -54,7 +54,7 @@ def marked(series: pl.DataFrame) -> pl.DataFrame:
 
 
 def finished(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
-    """Say what `marked` found, fold outliers into `suspect`, and drop the columns of the working."""
+    """Say what `marked` found, fold outliers into `suspect`, and drop the working columns."""
     _say_stalls(series, findings)
     outliers = series.filter(pl.col("_outlier"))
     if outliers.height:
@@ -159,14 +159,14 @@ def _fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[
             return 1 - after / before, words
     before, after = _mean(head, "tps"), _mean(tail, "tps")
     if not before or not after:
-        return None, "there are no transactions at the beginning or the end."
+        return None, "transactions are missing at the beginning or the end."
     fall = 1 - before / after
     caps = described.caps
     if caps.iops_burst > 1.01 * caps.iops:
-        return None, "there are no disk figures, and the volumes have burst credits, so the cap changes during the run."
+        return None, "disk figures are missing, and the volumes have burst credits, so the cap changes during the run."
     if not math.isfinite(caps.iops) or caps.iops / after > MOST_IOS_PER_TRANSACTION:
-        return None, f"there are no disk figures, and at {after:,.0f} tps the volumes need not be at their cap."
-    return fall, f"cap over tps (there are no disk figures; {caps.iops:,.0f} IOPS)"
+        return None, f"disk figures are missing, and at {after:,.0f} tps the volumes need not be at their cap."
+    return fall, f"cap over tps (disk figures are missing; {caps.iops:,.0f} IOPS)"
 
 
 def _per_transaction(rows: pl.DataFrame, column: str) -> float | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headrace.observe.live.profile import NO_PRIVILEGE, ask
 
-PICOSECONDS_PER_MS = 1e9
+PICOSECONDS_PER_MS = 1e9  # performance_schema counts in picoseconds
 TRANSACTIONS = (
     "SELECT COUNT_STAR, SUM_TIMER_WAIT FROM "
     "performance_schema.events_transactions_summary_global_by_event_name WHERE EVENT_NAME = 'transaction'"

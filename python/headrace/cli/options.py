@@ -154,6 +154,8 @@ SeedOption = Annotated[int, option("N", "Seed for all random draws: same seed, s
 StartBalanceOption = Annotated[
     float | None, option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance")
 ]
+StorageOption = Annotated[str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.")]
+InstanceOption = Annotated[str | None, instance_option("EC2 type whose EBS limits apply. Default: the volumes alone.")]
 ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html).")]
 PageOrChartOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report")]
 ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite what is there.")]

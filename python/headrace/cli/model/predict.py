@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.cli.inputs import read_database
-from headrace.cli.model.simulate import InstanceOption, StorageOption
 from headrace.cli.options import (
     AsOfOption,
     GrowthOption,
+    InstanceOption,
     Output,
     OutputOption,
     PageOrChartOption,
     SeedOption,
     StartBalanceOption,
+    StorageOption,
     WorkloadArgument,
     choice,
     option,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from headrace.cli.inputs import read_database
 from headrace.cli.options import (
     AsOfOption,
+    DatabaseArgument,
     GrowthOption,
     InstanceOption,
     Output,
@@ -17,7 +18,6 @@ from headrace.cli.options import (
     SeedOption,
     StartBalanceOption,
     StorageOption,
-    WorkloadArgument,
     choice,
     option,
     storage_option,
@@ -62,7 +62,7 @@ class RunSettings:
 
 
 def predict(
-    workload: WorkloadArgument,
+    workload: DatabaseArgument,
     storage: StorageOption,
     settings: RunSettings,
     output: OutputOption = "table",

@@ -10,6 +10,7 @@ from headrace.cli.former import still_works
 from headrace.cli.inputs import read_workload
 from headrace.cli.options import (
     AsOfOption,
+    DemandArgument,
     GrowthOption,
     InstanceOption,
     Output,
@@ -18,7 +19,6 @@ from headrace.cli.options import (
     SeedOption,
     StartBalanceOption,
     StorageOption,
-    WorkloadArgument,
     choice,
     flag,
     option,
@@ -107,7 +107,7 @@ class DemandOptions:
 
 
 def simulate(
-    workload: WorkloadArgument,
+    workload: DemandArgument,
     storage: StorageOption,
     of_demand: DemandOptions,
     instance: InstanceOption = None,
